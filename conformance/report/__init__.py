@@ -1,0 +1,2 @@
+"""What people open: Allure attachments, sequence diagrams, the conformance statement, pages.
+"""

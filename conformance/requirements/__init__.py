@@ -1,0 +1,3 @@
+"""The requirement catalogue as data, and which scenario or defect covers which row.
+
+"""

@@ -1,0 +1,2 @@
+"""The scenario language: models of a document, the loader with line numbers, expansion into cells.
+"""
