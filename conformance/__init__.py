@@ -1,6 +1,7 @@
 """A conformance harness that proves a mail transport loses no mail.
 
-Scenarios (YAML) are expanded into cells, run against nodes behind recording links, and judged from the history that was written.
+Scenarios (YAML) are expanded into cells, run against nodes behind recording links, and judged from the history
+that was written.
 Data flows one way: scenarios -> run -> history -> judge -> results -> spark and report.
 """
 

@@ -1,2 +1,1 @@
-"""What people open: Allure attachments, sequence diagrams, the conformance statement, pages.
-"""
+"""What people open: Allure attachments, sequence diagrams, the conformance statement, pages."""

@@ -1,3 +1,1 @@
-"""The requirement catalogue as data, and which scenario or defect covers which row.
-
-"""
+"""The requirement catalogue as data, and which scenario or defect covers which row."""

@@ -1,2 +1,1 @@
-"""The scenario language: models of a document, the loader with line numbers, expansion into cells.
-"""
+"""The scenario language: models of a document, the loader with line numbers, expansion into cells."""

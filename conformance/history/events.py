@@ -1,0 +1,282 @@
+"""The events of a history: what was seen on the wire, and what the harness did.
+
+Every event has a number `n` (its place in the one order of the cell) and a time `t` (seconds since the cell
+began, in documented time: a scaled clock's seconds are multiplied back). Times of different events may be
+equal; their numbers never are, so "before" is always a question about `n`.
+
+A *party* is named as in the topology: a server, a sink, or one of the harness's senders. A *session* is one
+recorded connection over a link, named `s1`, `s2`, ... in the order in which they were opened.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter
+
+Listener = Literal["frontend", "transport", "delivery", "smtp", "lmtp"]
+"""Which door was dialled: a node's listener, or the protocol of a sink."""
+
+OperationName = Literal[
+    "request-shadow",
+    "track-shadow",
+    "shadow-message",
+    "shadow-stored",
+    "query-discard",
+    "discard-list",
+]
+
+
+class Frozen(BaseModel):
+    """The base of all recorded values: closed and immutable."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Operation(Frozen):
+    """What a line means in the terms of shadow redundancy, whatever a dialect spells it (wire.md).
+
+    - `request-shadow`: XSHADOWREQUEST and its 250 (`server` and `database` name the party that spoke)
+    - `track-shadow`: XSHADOW and its 250, likewise
+    - `shadow-message`: MAIL with XSHADOW= (`shadow_id`)
+    - `shadow-stored`: the 250 after the final dot of a shadow message
+    - `query-discard`: XQDISCARD (`server` asks, for at most `limit` notifications)
+    - `discard-list`: its 250 (`database` of the primary, `shadow_ids` delivered, `left` to ask for)
+    """
+
+    name: OperationName
+    server: str | None = None
+    database: str | None = None
+    shadow_id: str | None = None
+    shadow_ids: tuple[str, ...] = ()
+    limit: int | None = None
+    left: int | None = None
+
+
+class Digest(Frozen):
+    """A message's content as it passed: sizes in octets, SHA-256 in hex, and what identifies it.
+
+    `stable` covers everything but trace fields (Received, Return-Path, Delivered-To, X-Original-To), so that it
+    is the same at every hop of a transport that passes content on unchanged (RFC 5321 4.4, 6.4).
+    """
+
+    size: int
+    sha256: str
+    body_sha256: str
+    stable_sha256: str
+    message_id: str | None = None
+    date: str | None = None
+    report: Literal["delivery-status", "journal"] | None = None
+    about: str | None = Field(None, description="Message-ID of the message that a report is about")
+    action: str | None = Field(None, description="the Action field of a delivery-status report (RFC 3464)")
+
+
+class Event(Frozen):
+    """What all events share."""
+
+    n: int = Field(ge=0, description="place in the one order of the cell")
+    t: float = Field(description="seconds since the cell began, in documented time")
+
+
+class Connected(Event):
+    """A link connected `client` to `server`; everything of the session follows under its name."""
+
+    kind: Literal["connected"] = "connected"
+    session: str
+    client: str
+    server: str
+    listener: Listener
+
+
+class ConnectFailed(Event):
+    """`client` dialled `server` in vain: refused, down, or by a fault."""
+
+    kind: Literal["connect-failed"] = "connect-failed"
+    client: str
+    server: str
+    listener: Listener
+    reason: str
+
+
+class Command(Event):
+    """One command line from the client (AUTH secrets redacted); `verb` in upper case, '' when unreadable."""
+
+    kind: Literal["command"] = "command"
+    session: str
+    verb: str
+    line: str
+    operation: Operation | None = None
+
+
+class Reply(Event):
+    """One whole reply; `to` is the verb it answers: GREETING, EHLO, ..., DATA (354), CONTENT (after the dot)."""
+
+    kind: Literal["reply"] = "reply"
+    session: str
+    to: str
+    code: int
+    enhanced: str | None = None
+    lines: tuple[str, ...]
+    recipient: str | None = Field(None, description="LMTP: whose final reply this is (RFC 2033)")
+    operation: Operation | None = None
+
+
+class Content(Event):
+    """The final dot passed: the whole message had been sent."""
+
+    kind: Literal["content"] = "content"
+    session: str
+    digest: Digest
+
+
+class Closed(Event):
+    """The session ended; `by` says who ended it, `how` with what (FIN, RST, or a link's fault)."""
+
+    kind: Literal["closed"] = "closed"
+    session: str
+    by: Literal["client", "server", "link"]
+    how: Literal["fin", "reset", "secured"]
+
+
+class FaultFired(Event):
+    """A fault did what it was armed for, once; without such an event it never happened."""
+
+    kind: Literal["fault-fired"] = "fault-fired"
+    fault: str
+    action: str
+    session: str | None = None
+    client: str
+    server: str
+    detail: str = ""
+
+
+class FaultArmed(Event):
+    """A fault was armed on the links named (`client -> server`), or (`healed`) taken away."""
+
+    kind: Literal["fault-armed"] = "fault-armed"
+    fault: str
+    action: str
+    links: tuple[str, ...]
+    healed: bool = False
+
+
+class StepEvent(Event):
+    """A scenario's step began, ended, or was reached (an expectation); `path` is its place, `2` or `3.1`."""
+
+    kind: Literal["step"] = "step"
+    phase: Literal["began", "ended", "reached", "failed"]
+    path: str
+    verb: str
+    line: int
+    label: str | None = None
+    detail: str = ""
+
+
+class MessageMade(Event):
+    """The harness made a message: `message` is its name in the scenario (`m#1`)."""
+
+    kind: Literal["message"] = "message"
+    message: str
+    message_id: str | None
+    sender: str
+    recipients: tuple[str, ...]
+    digest: Digest
+    protocol: Literal["outside", "submission"] = "outside"
+
+
+class Attempt(Event):
+    """One transmission of a message by the harness ended.
+
+    `outcome` is `answered` (a final reply was read), `lost` (the session ended first, or no session could be had) or
+    `abandoned` (the scenario gave up on purpose). `code` is that of the final reply, or of the refusing one.
+    """
+
+    kind: Literal["attempt"] = "attempt"
+    message: str
+    attempt: int
+    client: str
+    server: str
+    listener: Listener
+    session: str | None = None
+    outcome: Literal["answered", "lost", "abandoned"]
+    code: int | None = None
+    enhanced: str | None = None
+    text: str = ""
+    accepted: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    dot_sent: bool = False
+
+
+class Delivered(Event):
+    """A sink took a message for one recipient; recorded when the sink decides, before its reply is written."""
+
+    kind: Literal["delivered"] = "delivered"
+    sink: str
+    giver: str
+    recipient: str
+    sender: str
+    digest: Digest
+    session: str | None = None
+
+
+class NodeEvent(Event):
+    """A node was started, became ready, was stopped, killed, ... or ended on its own (`exited`)."""
+
+    kind: Literal["node"] = "node"
+    node: str
+    action: Literal[
+        "started", "ready", "stopped", "killed", "wiped", "paused", "resumed", "reloaded", "refused",
+        "exited", "failed",
+    ]  # fmt: skip
+    detail: str = ""
+
+
+class Configured(Event):
+    """New configuration was offered to a node; `refused` holds its words when it would not take it."""
+
+    kind: Literal["configured"] = "configured"
+    node: str
+    changes: dict[str, JsonValue]
+    refused: str | None = None
+
+
+class Inspected(Event):
+    """What a node's `inspect` command printed (node.md)."""
+
+    kind: Literal["inspected"] = "inspected"
+    node: str
+    state: dict[str, Any]
+
+
+class CommandRun(Event):
+    """An administrative command was given to a node: redirect-messages, resubmit, ..."""
+
+    kind: Literal["node-command"] = "node-command"
+    node: str
+    command: str
+    arguments: tuple[str, ...] = ()
+    failed: str | None = None
+
+
+class Drained(Event):
+    """Everything was healed and the transport left to itself until it was quiet or the bound was reached."""
+
+    kind: Literal["drained"] = "drained"
+    quiet: bool
+    waited: float
+    detail: str = ""
+
+
+class Lag(Event):
+    """The harness itself ran late by up to `seconds` (documented time) since the last such event."""
+
+    kind: Literal["lag"] = "lag"
+    seconds: float
+
+
+AnyEvent = Annotated[
+    Connected | ConnectFailed | Command | Reply | Content | Closed | FaultFired | FaultArmed | StepEvent
+    | MessageMade | Attempt | Delivered | NodeEvent | Configured | Inspected | CommandRun | Drained | Lag,
+    Field(discriminator="kind"),
+]  # fmt: skip
+
+EVENT: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
+"""Reads one event from its JSON object: `EVENT.validate_json(line)`."""

@@ -1,0 +1,46 @@
+"""The recorder: every event of a cell passes through it once, and gets its number and its time."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from conformance.history.events import AnyEvent, Event
+
+E = TypeVar("E", bound=Event)
+
+
+class Stopwatch(Protocol):
+    """What a recorder needs of a clock."""
+
+    def elapsed(self) -> float:
+        """Return the seconds since the cell began, in documented time."""
+        ...
+
+
+class Recorder:
+    """Numbers and stamps events, keeps them, and hands each to its listeners at once.
+
+    A listener (the cell's file, a waiting expectation) is called with every event, in order, before `record`
+    returns: what was
+    recorded has been written when the program is killed a moment later.
+    """
+
+    def __init__(self, clock: Stopwatch) -> None:
+        self._clock = clock
+        self.events: list[AnyEvent] = []
+        self._listeners: list[Callable[[AnyEvent], None]] = []
+
+    def subscribe(self, listener: Callable[[AnyEvent], None]) -> Callable[[], None]:
+        """Add a listener; return what takes it away again."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def record(self, kind: type[E], /, **fields: Any) -> E:
+        """Make the event `kind(**fields)`, numbered and stamped, and hand it on.
+
+        Raises pydantic.ValidationError when the fields are not those of the event.
+        """
+        event = kind(n=len(self.events), t=round(self._clock.elapsed(), 6), **fields)
+        self.events.append(event)  # type: ignore[arg-type]  # every concrete Event is one of AnyEvent
+        for listener in tuple(self._listeners):
+            listener(event)  # type: ignore[arg-type]
+        return event

@@ -1,0 +1,72 @@
+"""A scenario document as a whole, and the cell: one point of its matrix."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from conformance.scenarios.steps import Step
+from conformance.scenarios.values import Duration, Label
+from conformance.topology import Topology
+
+CAPABILITIES = (
+    "relay", "dsn", "lmtp-delivery", "duplicate-detection", "shadow-2013", "shadow-2010", "delayed-acknowledgement",
+    "safety-net", "journal", "inspect", "redirect", "resubmit",
+)  # fmt: skip
+"""What a candidate can claim (node.md)."""
+
+
+class Grid(BaseModel):
+    """Where a grid of faults is laid: on one link, over these verbs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    sender: str = Field(alias="from")
+    to: str
+    listener: str | None = None
+
+
+class Document(BaseModel):
+    """A scenario as written, after its values were checked; steps stay raw until the axes have values."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    id: Label
+    title: str = Field(min_length=10, max_length=160)
+    description: str = ""
+    requirements: tuple[str, ...] = Field(min_length=1)
+    needs: tuple[str, ...] = Field((), description="capabilities of the candidate")
+    topology: Any = Field(description="name of a topology of fixtures/topologies, or a whole one")
+    axes: dict[Label, tuple[JsonValue, ...]] = {}
+    exclude: tuple[dict[Label, JsonValue], ...] = Field((), description="combinations of axis values that are no cells")
+    configure: dict[str, JsonValue] = Field({}, description="transport parameters of all servers from the start")
+    waive: dict[str, str] = Field({}, description="invariants that do not hold here, each with the reason")
+    faults: Grid | None = Field(None, description="repeat the scenario with a fault at every point of this link")
+    drain: Duration = Field(6 * 3600, description="the bound of the drain at the end")
+    tags: tuple[str, ...] = ()
+    steps: tuple[Any, ...] = Field(min_length=1)
+
+
+class Cell(BaseModel):
+    """One point of a scenario's matrix: everything that is needed to run and to judge it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    scenario: str
+    title: str
+    path: str = Field(description="the scenario's file, relative to the corpus")
+    line: int = Field(description="line of the scenario's id")
+    axes: dict[str, str] = Field(description="axis values as text, sorted by axis")
+    requirements: tuple[str, ...]
+    needs: tuple[str, ...]
+    topology: Topology
+    waive: dict[str, str] = {}
+    drain: float
+    steps: tuple[Step, ...]
+    sha256: str = Field(description="of the scenario's text, its topology's and its messages': what the suite was")
+    tags: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """`scenario[axis=value,...]`, stable for ever."""
+        axes = ",".join(f"{name}={value}" for name, value in self.axes.items())
+        return f"{self.scenario}[{axes}]" if axes else self.scenario

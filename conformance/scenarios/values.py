@@ -1,0 +1,63 @@
+"""The scalar types of scenario documents: durations as the documents write them, octet counts, names."""
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_SIZES = {"": 1, "B": 1, "KB": 1024, "MB": 1024**2}
+_SIZE = re.compile(r"(\d+)\s*(B|KB|MB)?")
+
+
+def seconds(value: object) -> float:
+    """Read a duration such as `2m`, `3h`, `2d`, `1h30m`, `250ms`, or a bare number of seconds.
+
+    Raises ValueError when it is not one.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str) and _PART.sub("", value) == "" and value:
+        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
+    raise ValueError(f"{value!r} is no duration: write 250ms, 30s, 2m, 3h, 2d or 1h30m")
+
+
+def octets(value: object) -> int:
+    """Read a size such as `998`, `2KB`, `10MB`. Raises ValueError when it is not one."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+        return int(match[1]) * _SIZES[match[2] or ""]
+    raise ValueError(f"{value!r} is no size: write 998, 2KB or 10MB")
+
+
+def told(duration: float) -> str:
+    """Write seconds as the documents would: 7325.5 is `2h2m5.5s`, 0 is `0s`."""
+    if duration < 0:
+        return "-" + told(-duration)
+    text, rest = "", round(duration, 6)
+    for unit in ("d", "h", "m"):
+        count, rest = divmod(rest, _UNITS[unit])
+        text += f"{count:.0f}{unit}" if count else ""
+    rest = round(rest, 6)
+    return text + (f"{rest:g}s" if rest or not text else "")
+
+
+Duration = Annotated[float, BeforeValidator(seconds), Field(ge=0, json_schema_extra={"type": ["string", "number"]})]
+"""Seconds; written as `2m`, `3h`, `2d`."""
+
+Size = Annotated[int, BeforeValidator(octets), Field(ge=0, json_schema_extra={"type": ["string", "integer"]})]
+"""Octets; written as `998`, `2KB`, `10MB`."""
+
+
+def as_tuple(value: object) -> object:
+    """Let one value stand for a list of one."""
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
+"""One name, or a list of them."""
+
+Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=60)]
+"""A name that a scenario gives: lower case, digits, hyphens."""
