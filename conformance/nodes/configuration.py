@@ -1,0 +1,209 @@
+"""Renders the JSON document that a node is told (contract 1), from the topology and the addresses of the links."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from conformance.topology import Right, Role, Server, Topology
+
+Address = tuple[str, int]
+
+TRANSPORT_DEFAULTS: dict[str, Any] = {
+    "ShadowRedundancyEnabled": True,
+    "RejectMessageOnShadowFailure": False,
+    "ShadowMessagePreferenceSetting": "PreferRemote",
+    "MaxRetriesForRemoteSiteShadow": 4,
+    "MaxRetriesForLocalSiteShadow": 2,
+    "ShadowHeartbeatFrequency": 120,
+    "ShadowResubmitTimeSpan": 10800,
+    "ShadowMessageAutoDiscardInterval": 172800,
+    "SafetyNetHoldTime": 172800,
+    "MessageExpirationTimeout": 172800,
+    "ShadowHeartbeatTimeoutInterval": 300,
+    "ShadowHeartbeatRetryCount": 3,
+    "MaxAcknowledgementDelay": 30,
+    "SendConnectionInactivityTimeout": 600,
+    "DuplicateTrackingWindow": 3600,
+    "DuplicateCleanupInterval": 600,
+    "MessageRetryInterval": 60,
+    "MaxMessageSize": 36700160,
+}
+"""Every transport parameter with its documented default (seconds, octets)."""
+
+DURATIONS = frozenset(
+    {
+        "ShadowHeartbeatFrequency",
+        "ShadowResubmitTimeSpan",
+        "ShadowMessageAutoDiscardInterval",
+        "SafetyNetHoldTime",
+        "MessageExpirationTimeout",
+        "ShadowHeartbeatTimeoutInterval",
+        "MaxAcknowledgementDelay",
+        "SendConnectionInactivityTimeout",
+        "DuplicateTrackingWindow",
+        "DuplicateCleanupInterval",
+        "MessageRetryInterval",
+        "connection_timeout",
+        "connection_inactivity_timeout",
+    }
+)
+"""The parameters that are times, and so are divided by the factor of a scaled clock."""
+
+LISTENER_LIMITS: dict[str, dict[str, float]] = {
+    "edge": {"connection_timeout": 300, "connection_inactivity_timeout": 60},
+    "": {"connection_timeout": 600, "connection_inactivity_timeout": 300},
+}
+"""Default limits of a receive connector by role, seconds (SR-TMO-06, SR-TMO-07)."""
+
+
+def listeners_of(role: Role) -> tuple[str, ...]:
+    """Return the listeners that a server of this role must open."""
+    return ("frontend", "transport", "delivery") if role == "mailbox" else ("frontend", "transport")
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """Where everything is: what a node listens on, and which link it must dial for whom."""
+
+    listen: Callable[[str, str], Address]
+    """(server, listener) -> the address that the node itself opens."""
+    dial: Callable[[str, str, str], Address]
+    """(from, to, listener or protocol) -> the link for exactly that pair."""
+
+
+def render(
+    topology: Topology,
+    server: Server,
+    wiring: Wiring,
+    *,
+    data_dir: Path,
+    seed: int,
+    duration: Callable[[float], float] = lambda seconds: seconds,
+    changes: Mapping[str, Any] | None = None,
+    listener_changes: Mapping[str, Mapping[str, Any]] | None = None,
+    mailbox_servers: Mapping[str, str] | None = None,
+    unknown: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Render a server's configuration.
+
+    `changes` and `listener_changes` are what the scenario configured since; `mailbox_servers` says where a mailbox
+    database is active now, when not where the topology put it; `duration` turns documented seconds into the node's.
+    """
+    transport = {**TRANSPORT_DEFAULTS, **topology.transport, **server.transport, **(changes or {})}
+    return {
+        "contract": 1,
+        "name": server.name,
+        "generation": server.generation,
+        "role": server.role,
+        "site": server.site,
+        "dag": server.dag,
+        "data_dir": str(data_dir),
+        "seed": seed,
+        "listeners": _listeners(topology, server, wiring, duration, listener_changes or {}),
+        "peers": _peers(topology, server, wiring),
+        "sites": [{"name": site} for site in topology.all_sites],
+        "site_links": [{"between": list(link.between), "cost": link.cost} for link in topology.site_links],
+        "routes": _routes(topology, server, wiring),
+        "mailboxes": _mailboxes(topology, server, wiring, mailbox_servers or {}),
+        "journal": None if topology.journal is None else {"recipient": topology.journal},
+        "transport": scaled(transport, duration),
+        **(unknown or {}),
+    }
+
+
+def scaled(parameters: Mapping[str, Any], duration: Callable[[float], float]) -> dict[str, Any]:
+    """Return the parameters with every time converted; what is no number is left for the node to refuse."""
+    return {
+        name: duration(value)
+        if name in DURATIONS and isinstance(value, int | float) and not isinstance(value, bool)
+        else value
+        for name, value in parameters.items()
+    }
+
+
+def _listeners(
+    topology: Topology,
+    server: Server,
+    wiring: Wiring,
+    duration: Callable[[float], float],
+    changes: Mapping[str, Mapping[str, Any]],
+) -> dict[str, Any]:
+    limits = LISTENER_LIMITS["edge" if server.role == "edge" else ""]
+    rendered: dict[str, Any] = {}
+    for listener in listeners_of(server.role):
+        host, port = wiring.listen(server.name, listener)
+        settings = {**limits, **server.listeners.get(listener, {}), **changes.get(listener, {})}
+        rendered[listener] = {"host": host, "port": port, **scaled(settings, duration)}
+    rendered["transport"].setdefault("externally_secured", topology.externally_secured)
+    return rendered
+
+
+def _peers(topology: Topology, server: Server, wiring: Wiring) -> list[dict[str, Any]]:
+    peers = [
+        {
+            "name": other.name,
+            "generation": other.generation,
+            "role": other.role,
+            "site": other.site,
+            "dag": other.dag,
+            "dial": {
+                listener: list(wiring.dial(server.name, other.name, listener))
+                for listener in listeners_of(other.role)
+                if listener != "frontend"
+            },
+            **_rights(topology, server.name, other.name),
+        }
+        for other in topology.servers
+        if other.name != server.name
+    ]
+    submission: dict[str, Any] = {
+        "name": "submission",
+        "generation": server.generation,
+        "role": "submission",
+        "site": server.site,
+        "dag": server.dag,
+        "dial": {},
+        "accept_xshadow": False,
+        "send_xshadow": False,
+        "secret": None,
+    }
+    return [*peers, submission]
+
+
+def _rights(topology: Topology, server: str, peer: str) -> dict[str, Any]:
+    default = Right(server=server, peer=peer)
+    right = next((r for r in topology.rights if (r.server, r.peer) == (server, peer)), default)
+    return {"accept_xshadow": right.accept_xshadow, "send_xshadow": right.send_xshadow, "secret": right.secret}
+
+
+def _routes(topology: Topology, server: Server, wiring: Wiring) -> list[dict[str, Any]]:
+    protocols: dict[str, str] = {sink.name: sink.protocol for sink in topology.sinks}
+    return [
+        {
+            "domain": route.domain,
+            "next_hops": [
+                {
+                    "name": hop,
+                    "protocol": protocols.get(hop, "smtp"),
+                    "dial": list(wiring.dial(server.name, hop, protocols.get(hop, "transport"))),
+                }
+                for hop in route.next_hops
+                if hop != server.name
+            ],
+        }
+        for route in topology.routes
+        if (not route.servers or server.name in route.servers) and server.name not in route.next_hops
+    ]
+
+
+def _mailboxes(topology: Topology, server: Server, wiring: Wiring, active: Mapping[str, str]) -> list[dict[str, Any]]:
+    rendered = []
+    for mailbox in topology.mailboxes:
+        host = active.get(mailbox.database, mailbox.server)
+        entry: dict[str, Any] = {"address": mailbox.address, "database": mailbox.database, "server": host}
+        if host == server.name:
+            dial = wiring.dial(server.name, topology.store_of(server.name), "lmtp")
+            entry["sink"] = {"protocol": "lmtp", "dial": list(dial)}
+        rendered.append(entry)
+    return rendered

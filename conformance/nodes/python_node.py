@@ -1,0 +1,174 @@
+"""The `python` kind: a node in this process, on this loop; the only kind that can live in virtual time."""
+
+import importlib
+import json
+import logging
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError, Unsupported
+
+
+class WallClock(Protocol):
+    """Where a node takes its stamps from: POSIX seconds."""
+
+    def now(self) -> float:
+        """Return the current time, POSIX seconds."""
+        ...
+
+
+class InProcess(Protocol):
+    """What a factory of the `python` kind makes."""
+
+    failure: str | None
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    async def kill(self) -> None: ...
+    async def reload(self) -> None: ...
+    async def command(self, name: str, arguments: Sequence[str]) -> Any: ...
+
+
+Factory = Callable[[Path, WallClock, str | None], InProcess]
+
+
+def load_factory(name: str) -> Factory:
+    """Import `package.module:factory`. Raises NodeError when it is not there."""
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
+    except (ImportError, AttributeError) as error:
+        raise NodeError(name, "import", str(error)) from error
+
+
+class PythonNode:
+    """A node made by a factory; it gets its file and a clock, and nothing else of the harness.
+
+    Freezing has no equivalent inside one process: `pause` and `resume` are what `freeze` does to the node's links, so that nothing
+    comes in or goes out.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        factory: str,
+        directory: Path,
+        clock: WallClock,
+        *,
+        defect: str | None = None,
+        freeze: Callable[[bool], None] = lambda frozen: None,
+    ) -> None:
+        self.name = name
+        self._make = load_factory(factory)
+        self._directory = directory
+        self._clock = clock
+        self._defect = defect
+        self._freeze = freeze
+        self._node: InProcess | None = None
+        self._handler: logging.Handler | None = None
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def log(self) -> Path:
+        """The node's log."""
+        return self._directory / "node.log"
+
+    @property
+    def failure(self) -> str | None:
+        """Why it failed on its own, or None."""
+        return self._node.failure if self._node is not None else None
+
+    async def start(self, configuration: NodeConfiguration) -> None:
+        """Make the node and start it."""
+        (self._directory / "data").mkdir(exist_ok=True)
+        self._log_to_file()
+        path = self._write(configuration)
+        try:
+            node = self._make(path, self._clock, self._defect)
+            await node.start()
+        except ValueError as error:
+            raise ConfigurationRefused(self.name, "start", str(error)) from error
+        self._node = node
+
+    async def stop(self) -> int:
+        """Stop in an orderly way."""
+        await self._running("stop").stop()
+        self._gone()
+        return 0
+
+    async def kill(self) -> None:
+        """Abort every socket and drop all that was not committed."""
+        await self._running("kill").kill()
+        self._gone()
+
+    async def wipe(self) -> None:
+        """Delete the data directory's content."""
+        if self._node is not None:
+            raise NodeError(self.name, "wipe", "the node is running", "stop or kill it first")
+        shutil.rmtree(self._directory / "data", ignore_errors=False)
+
+    async def pause(self) -> None:
+        """Let nothing in or out."""
+        self._freeze(True)
+
+    async def resume(self) -> None:
+        """Let things in and out again."""
+        self._freeze(False)
+
+    async def reload(self, configuration: NodeConfiguration) -> None:
+        """Write the file anew and have it read."""
+        node = self._running("reload")
+        self._write(configuration)
+        try:
+            await node.reload()
+        except ValueError as error:
+            raise ConfigurationRefused(self.name, "reload", str(error)) from error
+
+    async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
+        """Run one of the node's own commands."""
+        try:
+            return await self._running(name).command(name, arguments)
+        except NotImplementedError as error:
+            raise Unsupported(self.name, name, "the candidate has no such command") from error
+
+    def _write(self, configuration: NodeConfiguration) -> Path:
+        path = self._directory / "node.json"
+        path.write_text(json.dumps(configuration, indent=1), encoding="utf-8")
+        return path
+
+    def _running(self, stage: str) -> InProcess:
+        if self._node is None:
+            raise NodeError(self.name, stage, "the node is not running")
+        return self._node
+
+    def _log_to_file(self) -> None:
+        if self._handler is None:
+            self._handler = logging.FileHandler(self.log, encoding="utf-8", delay=True)
+            self._handler.setFormatter(_Stamped(self._clock))
+            logger = logging.getLogger(f"conformance.node.{self.name}")
+            logger.setLevel(logging.INFO)
+            logger.propagate = False
+            logger.addHandler(self._handler)
+
+    def _gone(self) -> None:
+        self._node = None
+
+    def close(self) -> None:
+        """Let go of the log."""
+        if self._handler is not None:
+            logging.getLogger(f"conformance.node.{self.name}").removeHandler(self._handler)
+            self._handler.close()
+            self._handler = None
+
+
+class _Stamped(logging.Formatter):
+    """Stamps lines with the cell's clock, not the machine's."""
+
+    def __init__(self, clock: WallClock) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+        self._clock = clock
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802  # logging's name
+        return f"{self._clock.now():.3f}"
