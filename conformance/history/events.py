@@ -114,7 +114,7 @@ class Reply(Event):
     to: str
     code: int
     enhanced: str | None = None
-    lines: tuple[str, ...]
+    lines: tuple[str, ...] = Field(description="the text of each line, after the code and its separator")
     recipient: str | None = Field(None, description="LMTP: whose final reply this is (RFC 2033)")
     operation: Operation | None = None
 
