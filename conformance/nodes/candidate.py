@@ -1,7 +1,8 @@
 """A candidate: a description, in YAML, of how to run a mail-transport node under test (node contract).
 
-The grammar of `--candidate` is `NAME`, `FILE.yaml`, `KIND:WHAT` (`exec:reference`, `docker:IMAGE`, `tcp:HOST:PORT`), each with an
-optional `+DEFECT` for the reference. Identity is independent of kind: the same server under two kinds has one name in every report.
+The grammar of `--candidate` is `NAME`, `FILE.yaml`, `KIND:WHAT` (`exec:reference`, `docker:IMAGE`, `tcp:HOST:PORT`),
+each with an optional `+DEFECT` for the reference. Identity is independent of kind: the same server under two kinds
+has one name in every report.
 """
 
 import hashlib
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
 
 from conformance.scenarios.document import CAPABILITIES
 

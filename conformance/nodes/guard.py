@@ -1,9 +1,10 @@
 """The guard: a small process between the harness and a node's process tree, so that nothing outlives a run.
 
-Run as a program: `python guard.py COMMAND...`. The harness holds the other end of its standard input and writes one octet to have the
-tree signalled: `T` SIGTERM to the command, `H` SIGHUP to it, `K` SIGKILL to the whole tree, `S`/`C` SIGSTOP/SIGCONT to the whole tree. When the harness is gone,
-however it went, the input ends and the tree is killed. As the tree's subreaper the guard also finds what has daemonised itself. It
-leaves with the command's exit code (128 + n after signal n). Only the standard library is imported: it must start at once.
+Run as a program: `python guard.py COMMAND...`. The harness holds the other end of its standard input and writes one
+octet to have the tree signalled: `T` SIGTERM to the command, `H` SIGHUP to it, `K` SIGKILL to the whole tree, `S`/`C`
+SIGSTOP/SIGCONT to the whole tree. When the harness is gone, however it went, the input ends and the tree is killed.
+As the tree's subreaper the guard also finds what has daemonised itself. It leaves with the command's exit code (128 +
+n after signal n). Only the standard library is imported: it must start at once.
 """
 
 import ctypes

@@ -24,7 +24,8 @@ class PortLeases:
 
     def lease(self) -> int:
         """Return a port of 127.0.0.1 that nobody listens on and nobody else has leased."""
-        start: int = random.SystemRandom().randrange(FIRST, LAST)
+        start = random.SystemRandom().randrange(FIRST, LAST)
+        port: int
         for port in (*range(start, LAST), *range(FIRST, start)):
             if port not in self._held and self._take(port):
                 return port

@@ -46,8 +46,8 @@ def load_factory(name: str) -> Factory:
 class PythonNode:
     """A node made by a factory; it gets its file and a clock, and nothing else of the harness.
 
-    Freezing has no equivalent inside one process: `pause` and `resume` are what `freeze` does to the node's links, so that nothing
-    comes in or goes out.
+    Freezing has no equivalent inside one process: `pause` and `resume` are what `freeze` does to the node's links, so
+    that nothing comes in or goes out.
     """
 
     def __init__(
@@ -155,8 +155,10 @@ class PythonNode:
     def _gone(self) -> None:
         self._node = None
 
-    def close(self) -> None:
-        """Let go of the log."""
+    async def close(self) -> None:
+        """End the node however it is, and let go of its log."""
+        if self._node is not None:
+            await self.kill()
         if self._handler is not None:
             logging.getLogger(f"conformance.node.{self.name}").removeHandler(self._handler)
             self._handler.close()

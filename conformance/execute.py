@@ -1,0 +1,116 @@
+"""One cell from beginning to end: run it, judge its history, write both down.
+
+This is what the pytest plugin calls for each item, and a cluster's executor for each row: it knows nothing of either.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from conformance.history.events import AnyEvent
+from conformance.judge.cell import Setting, judge_cell
+from conformance.judge.verdicts import Outcome, Verdict, worst
+from conformance.judge.waiting import settled
+from conformance.nodes.cast import Cast
+from conformance.results.schema import CellHeader
+from conformance.results.writer import CellWriter
+from conformance.run.cell import Settings, run_cell
+from conformance.scenarios.document import Cell
+
+
+@dataclass(frozen=True, slots=True)
+class CellResult:
+    """What became of a cell, and where the whole of it is written."""
+
+    outcome: Outcome
+    verdicts: tuple[Verdict, ...]
+    events: tuple[AnyEvent, ...]
+    file: Path
+    logs: dict[str, Path]
+    problem: str = ""
+
+
+def execute(
+    cell: Cell,
+    cast: Cast,
+    settings: Settings,
+    header: CellHeader,
+    run_dir: Path,
+    *,
+    watch: Callable[[AnyEvent], None] = lambda event: None,
+) -> CellResult:
+    """Run and judge one cell; everything is written to its file of the run directory as it happens.
+
+    A cell that needs what the candidate does not claim is not started. Never raises for what a node, a scenario or the harness itself
+    does wrong: that is a verdict. KeyboardInterrupt passes through, after everything was cleaned up.
+    """
+    wall, cpu = time.monotonic(), time.process_time()
+    servers = tuple(server.name for server in cell.topology.servers)
+    with CellWriter(run_dir, header) as writer:
+        if missing := cast.missing(cell.needs, servers):
+            verdict = Verdict(
+                check="harness.capabilities",
+                outcome=Outcome.NOT_APPLICABLE,
+                requirements=cell.requirements,
+                sentence="not claimed: " + ", ".join(missing),
+            )
+            writer.verdict(verdict)
+            writer.finish(Outcome.NOT_APPLICABLE, verdict.sentence, wall_seconds=0, cpu_seconds=0, simulated_seconds=0)
+            return CellResult(Outcome.NOT_APPLICABLE, (verdict,), (), writer.path, {})
+
+        def seen(event: AnyEvent) -> None:
+            writer.event(event)
+            watch(event)
+
+        ran = run_cell(cell, cast, settings, writer.attachments, seen, settled)
+        verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
+        if ran.problem:
+            broken = Verdict(
+                check="harness.run",
+                outcome=Outcome.ERROR,
+                requirements=cell.requirements,
+                sentence=ran.problem,
+                evidence=(ran.events[-1].n,) if ran.events else (),
+            )
+            verdicts = (broken, *verdicts)
+        for verdict in verdicts:
+            writer.verdict(verdict)
+        outcome = worst(verdict.outcome for verdict in verdicts)
+        writer.finish(
+            outcome,
+            headline(verdicts),
+            wall_seconds=time.monotonic() - wall,
+            cpu_seconds=time.process_time() - cpu,
+            simulated_seconds=ran.simulated,
+        )
+        return CellResult(outcome, verdicts, ran.events, writer.path, ran.logs, ran.problem)
+
+
+def judge(
+    cell: Cell, cast: Cast, settings: Settings, events: tuple[AnyEvent, ...], *, complete: bool
+) -> tuple[Verdict, ...]:
+    """Judge a history, of a moment ago or of a year ago."""
+    claims = frozenset.intersection(*(frozenset(cast.plays(s.name).claims) for s in cell.topology.servers))
+    setting = Setting(clock=settings.clock, tolerance=settings.tolerance, claims=claims, complete=complete)
+    return judge_cell(cell, events, setting)
+
+
+def headline(verdicts: tuple[Verdict, ...]) -> str:
+    """Return the sentence of the worst verdict, or nothing when all is well."""
+    whole = worst(verdict.outcome for verdict in verdicts)
+    if whole in (Outcome.PASS, Outcome.NOT_APPLICABLE):
+        return ""
+    return next(verdict.sentence for verdict in verdicts if verdict.outcome is whole)
+
+
+def stamp() -> str:
+    """Return the present moment for a header: real time, UTC, to the second."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def workers() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,56 @@
+"""A cast: which candidate plays which server of a topology."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conformance.nodes.candidate import Candidate, CandidateError, find
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """One candidate for all servers, or some servers' own beside a default."""
+
+    default: Candidate
+    servers: dict[str, Candidate] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        """The name in node ids and reports: `reference`, or `mbx1=mine,mbx2=reference`."""
+        if not self.servers:
+            return self.default.identity
+        return "+".join(f"{server}:{candidate.identity}" for server, candidate in sorted(self.servers.items()))
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Everybody in it, the default last."""
+        return (*self.servers.values(), self.default)
+
+    def plays(self, server: str) -> Candidate:
+        """Return who plays a server."""
+        return self.servers.get(server, self.default)
+
+    def missing(self, needs: tuple[str, ...], servers: tuple[str, ...]) -> tuple[str, ...]:
+        """Return `candidate: capability` for every need that somebody who plays one of the servers does not claim."""
+        players = {self.plays(server).identity: self.plays(server) for server in servers}
+        return tuple(f"{name}: {need}" for name, player in players.items() for need in player.missing(needs))
+
+    @property
+    def in_process(self) -> bool:
+        """Whether all of it can live in virtual time."""
+        return all(candidate.kind == "python" for candidate in self.candidates)
+
+
+def read_cast(word: str, shipped: Path) -> Cast:
+    """Read one `--candidate`: a candidate, or `SERVER=CANDIDATE,...` with the reference for everybody else.
+
+    Raises CandidateError.
+    """
+    if "=" not in word:
+        return Cast(find(word, shipped))
+    servers: dict[str, Candidate] = {}
+    for part in word.split(","):
+        server, equals, name = part.partition("=")
+        if not equals or not server or not name:
+            raise CandidateError(f"--candidate {word}: write SERVER=CANDIDATE,SERVER=CANDIDATE")
+        servers[server] = find(name, shipped)
+    return Cast(find("reference", shipped), servers)

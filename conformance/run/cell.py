@@ -1,0 +1,84 @@
+"""One cell from start to history: build the world, play the steps, heal, drain, take everything down."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.history.events import AnyEvent
+from conformance.history.recorder import Recorder
+from conformance.nodes.cast import Cast
+from conformance.nodes.contract import NodeError
+from conformance.run.clock import Clock, run_with_clock
+from conformance.run.drain import drain
+from conformance.run.script import Script, Settled
+from conformance.run.settings import Settings
+from conformance.run.steps.table import HANDLERS
+from conformance.run.world import World
+from conformance.scenarios.document import Cell
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """What a cell left: its history; `problem` says why it could not be run to its end, for a reader."""
+
+    events: tuple[AnyEvent, ...]
+    problem: str
+    simulated: float
+    logs: dict[str, Path]
+
+
+def run_cell(
+    cell: Cell,
+    cast: Cast,
+    settings: Settings,
+    directory: Path,
+    seen: Callable[[AnyEvent], None],
+    settled: Settled,
+) -> Ran:
+    """Run one cell on a clock of its own and return its history.
+
+    `directory` takes the nodes' data and logs; `seen` is called with each event as it happens. What a node or the scenario does wrong
+    is told in `problem`; only KeyboardInterrupt and the like pass through.
+    """
+    return run_with_clock(lambda clock: _run(cell, cast, settings, directory, seen, settled, clock), settings.clock, settings.scale)
+
+
+async def _run(
+    cell: Cell,
+    cast: Cast,
+    settings: Settings,
+    directory: Path,
+    seen: Callable[[AnyEvent], None],
+    settled: Settled,
+    clock: Clock,
+) -> Ran:
+    recorder = Recorder(clock)
+    recorder.subscribe(seen)
+    world = World(cell, cast, settings, clock, recorder, directory)
+    problem = ""
+    try:
+        async with world:
+            await Script(world, HANDLERS, settled).play(cell.steps)
+            await drain(world)
+    except* NodeError as errors:
+        problem = _told(errors)
+    except* (KeyError, ValueError, TypeError, OSError, RuntimeError, NotImplementedError) as errors:
+        problem = _told(errors)
+    for name in world.keepers:
+        shutil.rmtree(directory / name / "data", ignore_errors=True)
+    return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs)
+
+
+def _told(errors: BaseExceptionGroup[Exception]) -> str:
+    """Return what went wrong, one line for each exception, innermost words first."""
+    lines = []
+    for error in errors.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            lines.append(_told(error))
+        else:
+            lines.append(f"{type(error).__name__}: {error}" if not isinstance(error, NodeError) else str(error))
+    return "; ".join(dict.fromkeys(lines))
+
+
+__all__ = ["Ran", "Settings", "run_cell"]

@@ -1,0 +1,97 @@
+"""The keeper of one node: what it was told last, whether it is up, and its life in the history."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from conformance.history.events import Inspected, NodeEvent
+from conformance.history.recorder import Recorder
+from conformance.nodes.contract import ConfigurationRefused, Node, NodeError
+
+Render = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]], Mapping[str, Any]], dict[str, Any]]
+"""(transport changes, listener changes, unknown keys) -> the node's configuration as of now."""
+
+
+class Keeper:
+    """Starts and ends a node, and records it. Raises NodeError when the node does not do its part."""
+
+    def __init__(self, node: Node, render: Render, recorder: Recorder) -> None:
+        self.node = node
+        self.up = False
+        self.frozen = False
+        self._render = render
+        self._recorder = recorder
+        self._transport: dict[str, Any] = {}
+        self._listeners: dict[str, dict[str, Any]] = {}
+
+    async def start(self) -> None:
+        """Start on the data that is there and wait until it is ready."""
+        self._note("started")
+        try:
+            await self.node.start(self._render(self._transport, self._listeners, {}))
+        except ConfigurationRefused as error:
+            self._note("refused", error.reason)
+            raise
+        except NodeError as error:
+            self._note("failed", error.reason)
+            raise
+        self.up = True
+        self._note("ready")
+
+    async def stop(self) -> None:
+        """Stop in an orderly way."""
+        code = await self.node.stop()
+        self.up = False
+        self._note("stopped", f"exit code {code}")
+
+    async def kill(self) -> None:
+        """Kill; recorded first, since what the node sends after its death was sent before it."""
+        self._note("killed")
+        self.up = False
+        self.frozen = False
+        await self.node.kill()
+
+    async def wipe(self) -> None:
+        """Destroy the queue database."""
+        await self.node.wipe()
+        self._note("wiped")
+
+    async def pause(self) -> None:
+        """Freeze."""
+        await self.node.pause()
+        self.frozen = True
+        self._note("paused")
+
+    async def resume(self) -> None:
+        """Thaw."""
+        await self.node.resume()
+        self.frozen = False
+        self._note("resumed")
+
+    async def reconfigure(
+        self,
+        transport: Mapping[str, Any],
+        listeners: Mapping[str, Mapping[str, Any]],
+        unknown: Mapping[str, Any],
+    ) -> None:
+        """Offer changes; what was refused is not kept. A node that is down gets them when it starts."""
+        new_transport = {**self._transport, **transport}
+        doors = {*self._listeners, *listeners}
+        new_listeners = {door: {**self._listeners.get(door, {}), **listeners.get(door, {})} for door in sorted(doors)}
+        if self.up:
+            await self.node.reload(self._render(new_transport, new_listeners, unknown))
+            self._note("reloaded")
+        self._transport, self._listeners = new_transport, new_listeners
+
+    async def inspect(self) -> None:
+        """Record what the node's `inspect` prints."""
+        state = await self.node.command("inspect")
+        self._recorder.record(Inspected, node=self.node.name, state=state)
+
+    def note_failure(self) -> None:
+        """Record that the node ended on its own, once."""
+        if self.up and self.node.failure is not None:
+            self.up = False
+            self._note("exited", self.node.failure)
+
+    def _note(self, action: str, detail: str = "") -> None:
+        self._recorder.record(NodeEvent, node=self.node.name, action=action, detail=detail)

@@ -1,0 +1,58 @@
+"""The outbox: the messages that the harness made, and every transmission of them."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from conformance.history.events import Attempt
+from conformance.scenarios.steps import Send
+
+
+@dataclass(slots=True)
+class OutMessage:
+    """A message of the harness: its name in the scenario, its octets, and how it was sent first."""
+
+    name: str
+    content: bytes
+    how: Send
+    attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def answered(self) -> bool:
+        """Whether a final reply of 2yz or 5yz was read: there is nothing more to try."""
+        return any(a.outcome == "answered" and a.code is not None and a.code // 100 in (2, 5) for a in self.attempts)
+
+
+class Outbox:
+    """All messages of a cell by name, and the sends that go on in the background."""
+
+    def __init__(self) -> None:
+        self._messages: dict[str, OutMessage] = {}
+        self._sends: dict[str, list[asyncio.Task[None]]] = {}
+
+    def add(self, message: OutMessage) -> None:
+        """Keep a message. Raises KeyError when the name is taken."""
+        if message.name in self._messages:
+            raise KeyError(f"a message {message.name} was made before; give the step another `as`")
+        self._messages[message.name] = message
+
+    def named(self, name: str) -> list[OutMessage]:
+        """Return the messages that `m` (all of a step) or `m#3` (one) stands for. Raises KeyError when there is none."""
+        found = [m for key, m in self._messages.items() if key == name or key.partition("#")[0] == name]
+        if not found:
+            raise KeyError(f"no message {name!r} was made before this step")
+        return found
+
+    def in_background(self, name: str, task: asyncio.Task[None]) -> None:
+        """Remember a send that goes on."""
+        self._sends.setdefault(name.partition("#")[0], []).append(task)
+
+    async def wait(self, name: str) -> None:
+        """Wait until the background sends of these messages have ended; their exceptions pass through."""
+        for task in self._sends.get(name.partition("#")[0], []):
+            await task
+
+    @property
+    def sending(self) -> Iterable[asyncio.Task[None]]:
+        """The background sends that have not ended."""
+        return [task for tasks in self._sends.values() for task in tasks if not task.done()]

@@ -1,0 +1,94 @@
+"""Plays the steps of a cell, one after another, and writes down when each began and ended."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from conformance.history.events import AnyEvent, StepEvent
+from conformance.run.world import World
+from conformance.scenarios.document import Cell
+from conformance.scenarios.steps import Action, Expect, Parallel, Repeat, Step
+
+Handler = Callable[[World, Action], Awaitable[str]]
+"""Does what a step says; returns what is worth noting about it."""
+
+Settled = Callable[[Cell, Step, Sequence[AnyEvent]], bool]
+"""Whether waiting on can do an expectation no more good (the judge's to say, not the runner's)."""
+
+
+class Script:
+    """The steps of one cell, played on one world."""
+
+    def __init__(self, world: World, handlers: Mapping[type[Action], Handler], settled: Settled) -> None:
+        self._world = world
+        self._handlers = handlers
+        self._settled = settled
+        self._began: dict[str, float] = {}
+
+    async def play(self, steps: Sequence[Step]) -> None:
+        """Play steps in order. An exception of a step is recorded and passes through."""
+        for step in steps:
+            await self._step(step)
+
+    async def _step(self, step: Step) -> None:
+        if isinstance(step.action, Expect):
+            await self._expect(step, step.action)
+            return
+        event = self._note("began", step)
+        if step.label:
+            self._began[step.label] = event.t
+        try:
+            detail = await self._do(step.action)
+        except Exception as error:
+            self._note("failed", step, str(error))
+            raise
+        self._note("ended", step, detail)
+
+    async def _do(self, action: Action) -> str:
+        if isinstance(action, Parallel):
+            async with asyncio.TaskGroup() as group:
+                for step in action.steps:
+                    group.create_task(self._step(step), name=f"step {step.path}")
+            return ""
+        if isinstance(action, Repeat):
+            for _ in range(action.times):
+                await self.play(action.steps)
+            return ""
+        return await self._handlers[type(action)](self._world, action)
+
+    async def _expect(self, step: Step, action: Expect) -> None:
+        """Note that the expectation was reached; with `within`, go on until it holds or its bound has passed."""
+        reached = self._note("reached", step)
+        within = action.expectation.within
+        if within is not None:
+            since = self._began.get(action.expectation.since or "", reached.t)
+            await self._wait(step, since + within)
+        self._note("ended", step)
+
+    async def _wait(self, step: Step, until: float) -> None:
+        world = self._world
+        news = asyncio.Event()
+        forget = world.recorder.subscribe(lambda event: news.set())
+        try:
+            while not self._settled(world.cell, step, world.recorder.events):
+                left = until - world.clock.elapsed()
+                if left <= 0:
+                    return
+                news.clear()
+                try:
+                    async with asyncio.timeout(world.clock.duration(left)):
+                        await news.wait()
+                except TimeoutError:
+                    return
+        finally:
+            forget()
+
+    def _note(self, phase: str, step: Step, detail: str = "") -> StepEvent:
+        return self._world.recorder.record(
+            StepEvent,
+            phase=phase,
+            path=step.path,
+            verb=step.action.verb if isinstance(step.action, Expect) else step.verb,
+            line=step.line,
+            label=step.label,
+            detail=detail,
+        )

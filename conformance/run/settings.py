@@ -1,0 +1,25 @@
+"""How a run runs: which clock, which seed; the same for every cell of it."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+ClockName = Literal["virtual", "scaled", "real"]
+Grid = Literal["smoke", "pairwise", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`scale` divides documented times under a scaled clock; `tolerance` is in documented seconds."""
+
+    clock: ClockName = "virtual"
+    scale: float = 1.0
+    seed: int = 1
+    grid: Grid = "smoke"
+
+    @property
+    def tolerance(self) -> float:
+        """How late, in documented seconds, something may come before a timing check says so.
+
+        Nothing is late in virtual time. Elsewhere a machine's hiccup of a quarter second counts as `scale` times as much.
+        """
+        return 0.0 if self.clock == "virtual" else 0.25 * self.scale

@@ -1,0 +1,102 @@
+"""Steps that act on nodes: kill, stop, start, wipe, pause, resume; configuration and administration."""
+
+from conformance.history.events import CommandRun, Configured
+from conformance.nodes.contract import ConfigurationRefused, NodeError, Unsupported
+from conformance.run.world import World
+from conformance.scenarios.steps import (
+    Activate,
+    Configure,
+    Inspect,
+    Kill,
+    NodeAction,
+    Pause,
+    Redirect,
+    Resubmit,
+    Resume,
+    Start,
+    Stop,
+    Wipe,
+)
+
+
+async def node_action(world: World, action: NodeAction) -> str:
+    """Do it to each node now, or (with `at`) when the moment comes."""
+    if action.at is not None:
+        world.at_moment(action.at, lambda: do_to_nodes(world, action))
+        return "armed"
+    await do_to_nodes(world, action)
+    return ""
+
+
+async def do_to_nodes(world: World, action: NodeAction) -> None:
+    """Do a node action to each of its nodes, in the order named."""
+    for name in world.named_servers(action.node):
+        keeper = world.keepers[name]
+        match action:
+            case Kill():
+                await keeper.kill()
+            case Stop():
+                await keeper.stop()
+            case Start():
+                await keeper.start()
+            case Wipe():
+                await keeper.wipe()
+            case Pause():
+                await keeper.pause()
+            case Resume():
+                await keeper.resume()
+            case _:
+                raise TypeError(f"{type(action).__name__} is no action on nodes")
+
+
+async def configure(world: World, action: Configure) -> str:
+    """Offer changed parameters; a refusal is recorded, and is for the scenario to expect or not."""
+    for name in world.named_servers(action.node):
+        keeper = world.keepers[name]
+        changes = {**action.transport, **{f"listeners.{door}": dict(to) for door, to in action.listeners.items()}}
+        refused = None
+        try:
+            await keeper.reconfigure(action.transport, action.listeners, action.unknown)
+        except ConfigurationRefused as error:
+            refused = error.reason
+        world.recorder.record(Configured, node=name, changes={**changes, **action.unknown}, refused=refused)
+    return ""
+
+
+async def activate(world: World, action: Activate) -> str:
+    """Make a mailbox database active elsewhere; every server that runs reads its file again."""
+    world.active_databases[action.database] = action.on
+    for keeper in world.keepers.values():
+        if keeper.up:
+            await keeper.reconfigure({}, {}, {})
+    return f"{action.database} is active on {action.on}"
+
+
+async def redirect(world: World, action: Redirect) -> str:
+    """Redirect-Message: drain the active queues of a server to another."""
+    await _command(world, action.sender, "redirect-messages", action.to)
+    return ""
+
+
+async def resubmit(world: World, action: Resubmit) -> str:
+    """Ask Safety Net to send again what it holds for a mailbox database."""
+    await _command(world, action.on, "resubmit", action.database)
+    return ""
+
+
+async def inspect(world: World, action: Inspect) -> str:
+    """Have the nodes print their queues into the history."""
+    for name in world.named_servers(action.node):
+        await world.keepers[name].inspect()
+    return ""
+
+
+async def _command(world: World, node: str, command: str, *arguments: str) -> None:
+    failed = None
+    try:
+        await world.keepers[node].node.command(command, arguments)
+    except Unsupported:
+        raise
+    except NodeError as error:
+        failed = error.reason
+    world.recorder.record(CommandRun, node=node, command=command, arguments=arguments, failed=failed)

@@ -1,0 +1,165 @@
+"""The world of one cell: every party of the topology, and a link between every pair that may talk."""
+
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from conformance.history.recorder import Recorder
+from conformance.nodes.cast import Cast
+from conformance.nodes.configuration import TRANSPORT_DEFAULTS, Address, Wiring, listeners_of, render
+from conformance.nodes.contract import Node
+from conformance.nodes.exec_node import ExecNode
+from conformance.nodes.ports import PortLeases
+from conformance.nodes.python_node import PythonNode
+from conformance.run.clock import Clock
+from conformance.run.keeper import Keeper
+from conformance.run.outbox import Outbox
+from conformance.run.settings import Settings
+from conformance.scenarios.document import Cell
+from conformance.scenarios.steps import Moment
+from conformance.topology import Server
+from conformance.wire.links import Links
+from conformance.wire.sinks import Sink, open_sink
+
+SENDERS = ("outside", "submission")
+"""Parties of the harness that only send."""
+
+
+class World:
+    """Builds a cell's parties, holds them, and takes them down again; an async context manager."""
+
+    def __init__(
+        self, cell: Cell, cast: Cast, settings: Settings, clock: Clock, recorder: Recorder, directory: Path
+    ) -> None:
+        self.cell = cell
+        self.topology = cell.topology
+        self.settings = settings
+        self.clock = clock
+        self.recorder = recorder
+        self.links = Links(recorder, duration=clock.duration)
+        self.sinks: dict[str, Sink] = {}
+        self.keepers: dict[str, Keeper] = {}
+        self.outbox = Outbox()
+        self.active_databases: dict[str, str] = {}
+        self.random = random.Random(f"{settings.seed} {cell.id}")  # noqa: S311  # choices that repeat, no secrets
+        self._cast = cast
+        self._directory = directory
+        self._leases = PortLeases()
+        self._listen: dict[tuple[str, str], Address] = {}
+        self._exit = AsyncExitStack()
+
+    @property
+    def heartbeat(self) -> float:
+        """The longest ShadowHeartbeatFrequency of any server, documented seconds."""
+        servers = self.topology.servers
+        parameters = ({**TRANSPORT_DEFAULTS, **self.topology.transport, **server.transport} for server in servers)
+        return max(float(p["ShadowHeartbeatFrequency"]) for p in parameters)
+
+    @property
+    def logs(self) -> dict[str, Path]:
+        """The log of each node."""
+        return {name: keeper.node.log for name, keeper in self.keepers.items()}
+
+    async def __aenter__(self) -> "World":
+        try:
+            self._exit.callback(self._leases.release)
+            self._exit.push_async_callback(self.links.close)
+            await self._open_sinks()
+            await self._open_links()
+            for server in self.topology.servers:
+                self._make_keeper(server)
+            for keeper in self.keepers.values():
+                await keeper.start()
+        except BaseException:
+            await self._exit.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._exit.aclose()
+
+    def named_servers(self, names: Iterable[str]) -> list[str]:
+        """Return the servers that a step names; `all` is every one of the topology."""
+        return [name for word in names for name in (list(self.keepers) if word == "all" else [word])]
+
+    def at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]]) -> None:
+        """Have something done when a moment of the protocol comes."""
+        self.links.at_moment(moment, do)
+
+    def heal_all(self) -> None:
+        """Take every fault, partition and scripted answer away."""
+        self.links.heal("all")
+        for sink in self.sinks.values():
+            sink.accept_all()
+
+    async def _open_sinks(self) -> None:
+        for name, protocol in self._sink_protocols().items():
+            sink = await open_sink(name, protocol, self.recorder, self.links)
+            self._exit.push_async_callback(sink.close)
+            self.sinks[name] = sink
+
+    def _sink_protocols(self) -> dict[str, str]:
+        hosts = {mailbox.server for mailbox in self.topology.mailboxes} | {s.name for s in self.topology.servers}
+        stores = {self.topology.store_of(server): "lmtp" for server in sorted(hosts) if self.topology.mailboxes}
+        return {**{sink.name: sink.protocol for sink in self.topology.sinks}, **stores}
+
+    async def _open_links(self) -> None:
+        """Lay a link for each (client, server, listener) that may be dialled."""
+        names = [server.name for server in self.topology.servers]
+        for server in self.topology.servers:
+            for listener in listeners_of(server.role):
+                address = ("127.0.0.1", self._leases.lease())
+                self._listen[server.name, listener] = address
+                clients = [*SENDERS, *(name for name in names if name != server.name)]
+                for client in clients:
+                    await self.links.open(client, server.name, listener, address)
+        protocols = self._sink_protocols()
+        for sink in self.sinks.values():
+            owners = [name for name in names if self.topology.store_of(name) == sink.name] or names
+            for client in owners:
+                await self.links.open(client, sink.name, protocols[sink.name], sink.address)
+
+    def _make_keeper(self, server: Server) -> None:
+        node = self._make_node(server)
+
+        def configuration(
+            transport: Mapping[str, Any], listeners: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, Any]
+        ) -> dict[str, Any]:
+            return render(
+                self.topology,
+                server,
+                Wiring(listen=lambda name, door: self._listen[name, door], dial=self.links.address),
+                data_dir=self._directory / server.name / "data",
+                seed=self.settings.seed,
+                duration=self.clock.duration,
+                changes=transport,
+                listener_changes=listeners,
+                mailbox_servers=self.active_databases,
+                unknown=unknown,
+            )
+
+        self.keepers[server.name] = Keeper(node, configuration, self.recorder)
+
+    def _make_node(self, server: Server) -> Node:
+        candidate = self._cast.plays(server.name)
+        directory = self._directory / server.name
+        match candidate.kind:
+            case "python":
+                python = PythonNode(
+                    server.name,
+                    candidate.factory or "",
+                    directory,
+                    self.clock,
+                    defect=candidate.defect,
+                    freeze=lambda frozen: self.links.freeze(server.name, frozen),
+                )
+                self._exit.push_async_callback(python.close)
+                return python
+            case "exec":
+                program = ExecNode(server.name, candidate, directory)
+                self._exit.push_async_callback(program.close)
+                return program
+            case kind:
+                raise NotImplementedError(f"candidates of the kind {kind!r} cannot be run yet")

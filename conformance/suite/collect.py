@@ -1,0 +1,59 @@
+"""Collectors: a file of scenarios, a scenario, and for each point of its matrix and each candidate one item."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import paths
+from conformance.nodes.cast import Cast
+from conformance.scenarios.document import Cell
+from conformance.scenarios.errors import Problems
+from conformance.scenarios.loader import Scenario, read
+from conformance.suite.item import CellItem
+from conformance.suite.options import Options
+
+SUFFIX = ".scenario.yaml"
+
+OPTIONS = pytest.StashKey[Options]()
+
+
+class ScenarioFile(pytest.File):
+    """A file of one or more scenarios; one that is wrong does not hide the others."""
+
+    def collect(self) -> Iterator[pytest.Collector]:
+        """Yield a collector for each scenario, and one for what is wrong with the file."""
+        for scenario in read(self.path, paths.fixtures()):
+            yield ScenarioCollector.from_parent(self, name=scenario.id, scenario=scenario)
+
+
+class ScenarioCollector(pytest.Collector):
+    """One scenario: its matrix, times the candidates."""
+
+    def __init__(self, *, scenario: Scenario, **rest: Any) -> None:
+        super().__init__(**rest)
+        self._scenario = scenario
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """Yield an item for each cell and candidate, in a stable order."""
+        options = self.config.stash[OPTIONS]
+        for cell in self._scenario.cells(options.settings.grid):
+            for cast in options.casts:
+                yield CellItem.from_parent(self, name=item_name(cell, cast), cell=cell, cast=cast)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
+        """Show what is wrong in the file's own terms, without a traceback."""
+        if isinstance(excinfo.value, Problems):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+
+def item_name(cell: Cell, cast: Cast) -> str:
+    """Return the last part of a node id: `candidate=postfix,axis=value`, axes sorted."""
+    return ",".join([f"candidate={cast.identity}", *(f"{axis}={value}" for axis, value in cell.axes.items())])
+
+
+def collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
+    """Take `*.scenario.yaml` and nothing else."""
+    return ScenarioFile.from_parent(parent, path=file_path) if file_path.name.endswith(SUFFIX) else None

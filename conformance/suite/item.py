@@ -1,0 +1,63 @@
+"""The item: one cell as a test. It runs the cell, keeps the result for the reports, and ends as the verdict says."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.execute import CellResult
+from conformance.judge.verdicts import Outcome
+from conformance.nodes.cast import Cast
+from conformance.scenarios.document import Cell
+from conformance.suite.outcomes import BrokenCell, ConformanceFailure, InconclusiveCell, raise_for
+from conformance.suite.run import RUN
+
+
+class CellItem(pytest.Item):
+    """A scenario at one point of its matrix, played by one candidate."""
+
+    def __init__(self, *, cell: Cell, cast: Cast, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.cell = cell
+        self.cast = cast
+        self.result: CellResult | None = None
+        for requirement in cell.requirements:
+            self.add_marker(pytest.mark.requirement(requirement))
+        self.add_marker(pytest.mark.candidate(cast.identity))
+        if "fault" in cell.axes:
+            self.add_marker(pytest.mark.fault(cell.axes["fault"]))
+        for tag in cell.tags:
+            if tag in ("slow", "docker"):
+                self.add_marker(tag)
+
+    @property
+    def file(self) -> Path:
+        """The scenario's file."""
+        return self.path
+
+    def runtest(self) -> None:
+        """Run and judge the cell, and end as it did.
+
+        Raises ConformanceFailure, InconclusiveCell, BrokenCell; skips what is not applicable.
+        """
+        run = self.config.stash[RUN]
+        self.result = run.execute(self.nodeid, self.cell, self.cast)
+        self.user_properties.append(("outcome", str(self.result.outcome)))
+        text = run.explain(self.cell, self.cast, self.result, self.nodeid, self.path)
+        raise_for(self.result.outcome, text)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        """Return the scenario's file and line."""
+        return self.path, self.cell.line - 1, f"{self.cell.id} [{self.cast.identity}]"
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Return the text for a stranger; a traceback only where the harness itself broke."""
+        if isinstance(excinfo.value, ConformanceFailure | InconclusiveCell | BrokenCell):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+
+def outcome_of(report: pytest.TestReport) -> Outcome | None:
+    """Return the verdict that a report carries, or None when it is not of a cell's call."""
+    found = dict(report.user_properties).get("outcome") if report.when == "call" else None
+    return Outcome(str(found)) if found else None

@@ -1,0 +1,91 @@
+"""The options of the pytest plugin, in one group; their names are a contract with scripts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.nodes.candidate import CandidateError
+from conformance.nodes.cast import Cast, read_cast
+from conformance.run.settings import Settings
+
+SCALED_BY_DEFAULT = 60.0
+"""Two minutes of the documents are two seconds."""
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Add the options to pytest's own."""
+    group = parser.getgroup("conformance", "conformance of mail transports")
+    group.addoption(
+        "--candidate",
+        action="append",
+        metavar="NAME|FILE|KIND:...",
+        help="what is judged: a name, a description, exec:reference, docker:IMAGE, tcp:HOST:PORT, or SERVER=CANDIDATE,...; "
+        "repeatable; default: reference",
+    )
+    group.addoption(
+        "--clock",
+        choices=("virtual", "scaled", "real"),
+        help="which time: virtual (default for candidates in this process), scaled (default for others), real",
+    )
+    group.addoption(
+        "--scale",
+        type=float,
+        metavar="N",
+        help=f"scaled clock: divide the documents' times by N (default {SCALED_BY_DEFAULT:g})",
+    )
+    group.addoption("--grid", choices=("smoke", "pairwise", "full"), default="smoke", help="size of fault grids")
+    group.addoption("--cells", type=int, default=1, metavar="N", help="cells in flight in one process (default 1)")
+    group.addoption(
+        "--run-dir", type=Path, metavar="DIR", help="where this run is written (default: a new folder under reports/)"
+    )
+    group.addoption("--fresh", action="store_true", help="delete an earlier run in --run-dir first")
+    group.addoption("--baseline", type=Path, metavar="FILE", help="what is known to fail, with the reason")
+    group.addoption("--seed", type=int, default=1, metavar="N", help="seed of everything that is chosen (default 1)")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options, checked."""
+
+    casts: tuple[Cast, ...]
+    settings: Settings
+    cells: int
+    run_dir: Path | None
+    fresh: bool
+    baseline: Path | None
+
+
+def read_options(config: pytest.Config) -> Options:
+    """Check the options and return them. Raises pytest.UsageError."""
+    words = config.getoption("--candidate") or ["reference"]
+    try:
+        casts = tuple(read_cast(word, paths.fixtures() / "candidates") for word in words)
+    except CandidateError as error:
+        raise pytest.UsageError(str(error)) from error
+    if len({cast.identity for cast in casts}) != len(casts):
+        raise pytest.UsageError("--candidate: two of them have the same name")
+    clock = config.getoption("--clock") or ("virtual" if all(cast.in_process for cast in casts) else "scaled")
+    if clock == "virtual" and (outside := [c.identity for c in casts if not c.in_process]):
+        raise pytest.UsageError(f"--clock virtual: {outside[0]} is a process of its own; use --clock scaled")
+    scale = config.getoption("--scale")
+    if scale is not None and (clock != "scaled" or scale <= 0):
+        raise pytest.UsageError("--scale: a number above 0, with --clock scaled")
+    settings = Settings(
+        clock=clock,
+        scale=(scale or SCALED_BY_DEFAULT) if clock == "scaled" else 1.0,
+        seed=config.getoption("--seed"),
+        grid=config.getoption("--grid"),
+    )
+    cells = config.getoption("--cells")
+    if cells < 1:
+        raise pytest.UsageError("--cells: at least 1")
+    return Options(
+        casts=casts,
+        settings=settings,
+        cells=cells,
+        run_dir=config.getoption("--run-dir"),
+        fresh=config.getoption("--fresh"),
+        baseline=config.getoption("--baseline"),
+    )
