@@ -1,0 +1,50 @@
+"""Small programs that behave as nodes must not, and one that behaves."""
+
+GREETS = """
+import asyncio, json, signal, sys
+async def main():
+    doors = json.load(open(sys.argv[1]))["listeners"]
+    async def serve(reader, writer):
+        writer.write(b"220 here\\r\\n")
+        await reader.readline()
+        writer.write(b"221 bye\\r\\n")
+        writer.close()
+    for door in doors.values():
+        await asyncio.start_server(serve, door["host"], door["port"])
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, sys.exit, 0)
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+LEAVES_AT_ONCE = "import sys; print('no licence file', file=sys.stderr); sys.exit(3)"
+
+REFUSES = "import sys; print('transport.Bogus: unknown parameter', file=sys.stderr); sys.exit(2)"
+
+NEVER_LISTENS = "import time; time.sleep(3600)"
+
+SAYS_NOTHING = """
+import json, socket, sys, time
+held = []
+for door in json.load(open(sys.argv[1]))["listeners"].values():
+    s = socket.create_server((door["host"], door["port"])); held.append(s)
+time.sleep(3600)
+"""
+
+SPEAKS_HTTP = GREETS.replace("220 here", "HTTP/1.1 400 Bad Request")
+
+IGNORES_SIGTERM = GREETS.replace(
+    "add_signal_handler(signal.SIGTERM, sys.exit, 0)", "add_signal_handler(signal.SIGTERM, int)"
+)
+
+DAEMONISES = (
+    """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open(sys.argv[1] + ".grandchild", "w").write(str(os.getpid()))
+        time.sleep(3600)
+    os._exit(0)
+"""
+    + GREETS
+)

@@ -1,0 +1,145 @@
+"""The exec kind against programs that behave as nodes must not: a clear error, and nothing left behind."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from conformance.nodes import guard
+from conformance.nodes.candidate import Candidate
+from conformance.nodes.contract import ConfigurationRefused, NodeError, Unsupported
+from conformance.nodes.exec_node import ExecNode
+from conformance.nodes.ports import PortLeases
+from tests.nodes import programs
+
+pytestmark = pytest.mark.integration
+
+
+def candidate(program: str, **changes: object) -> Candidate:
+    fields = {"name": "toy", "kind": "exec", "claims": ("relay",), "argv": ("{python}", "-c", program, "{config}")}
+    return Candidate.model_validate({**fields, "ready-within": 5, "stop-within": 1, **changes})
+
+
+@pytest.fixture
+def configuration():
+    leases = PortLeases()
+    yield {"listeners": {"frontend": {"host": "127.0.0.1", "port": leases.lease()}}}
+    leases.release()
+
+
+async def starting(node: ExecNode, configuration: dict) -> None:
+    try:
+        await node.start(configuration)
+    finally:
+        await node.close()
+
+
+def test_a_node_that_behaves_starts_stops_and_leaves_nothing(tmp_path: Path, configuration: dict):
+    async def life() -> int:
+        node = ExecNode("mbx1", candidate(programs.GREETS), tmp_path)
+        await node.start(configuration)
+        return await node.stop()
+
+    assert asyncio.run(life()) == 0
+    assert psutil.Process().children() == []
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (programs.LEAVES_AT_ONCE, "exit code 3: no licence file"),
+        (programs.SPEAKS_HTTP, "in place of a 220 greeting"),
+    ],
+)
+def test_a_node_that_does_not_start_is_told(tmp_path: Path, configuration: dict, program: str, said: str):
+    with pytest.raises(NodeError, match=said):
+        asyncio.run(starting(ExecNode("mbx1", candidate(program), tmp_path), configuration))
+    assert psutil.Process().children() == []
+
+
+@pytest.mark.parametrize("program", [programs.NEVER_LISTENS, programs.SAYS_NOTHING])
+def test_a_node_that_never_answers_is_told_within_the_bound(tmp_path: Path, configuration: dict, program: str):
+    node = ExecNode("mbx1", candidate(program, **{"ready-within": 0.5}), tmp_path)
+    with pytest.raises(NodeError, match=r"frontend on 127.0.0.1:\d+ gave no greeting within 0.5 s"):
+        asyncio.run(starting(node, configuration))
+    assert psutil.Process().children() == []
+
+
+def test_a_refused_configuration_is_another_error_and_names_the_parameter(tmp_path: Path, configuration: dict):
+    with pytest.raises(ConfigurationRefused, match=r"transport\.Bogus: unknown parameter"):
+        asyncio.run(starting(ExecNode("mbx1", candidate(programs.REFUSES), tmp_path), configuration))
+
+
+def test_a_node_that_ignores_sigterm_is_killed_and_told(tmp_path: Path, configuration: dict):
+    async def life() -> None:
+        node = ExecNode("mbx1", candidate(programs.IGNORES_SIGTERM), tmp_path)
+        await node.start(configuration)
+        await node.stop()
+
+    with pytest.raises(NodeError, match="did not leave within 1 s of SIGTERM"):
+        asyncio.run(life())
+    assert psutil.Process().children() == []
+
+
+def test_kill_reaches_what_has_daemonised_itself(tmp_path: Path, configuration: dict):
+    async def life() -> int:
+        node = ExecNode("mbx1", candidate(programs.DAEMONISES), tmp_path)
+        await node.start(configuration)
+        grandchild = int((tmp_path / "node.json.grandchild").read_text())
+        assert psutil.pid_exists(grandchild)
+        await node.kill()
+        return grandchild
+
+    assert not psutil.pid_exists(asyncio.run(life()))
+
+
+def test_a_node_that_dies_by_itself_has_failed(tmp_path: Path, configuration: dict):
+    async def life() -> str | None:
+        node = ExecNode("mbx1", candidate(programs.GREETS), tmp_path)
+        await node.start(configuration)
+        victim = psutil.Process().children(recursive=True)[-1]
+        victim.kill()
+        await node._ended.wait()
+        failure = node.failure
+        await node.close()
+        return failure
+
+    assert "left by itself with exit code 137" in (asyncio.run(life()) or "")
+
+
+def test_a_command_that_the_description_lacks_is_unsupported(tmp_path: Path, configuration: dict):
+    async def life() -> None:
+        node = ExecNode("mbx1", candidate(programs.GREETS), tmp_path)
+        await node.start(configuration)
+        try:
+            await node.command("inspect")
+        finally:
+            await node.close()
+
+    with pytest.raises(Unsupported):
+        asyncio.run(life())
+
+
+def test_the_tree_dies_with_the_harness_even_by_sigkill(tmp_path: Path):
+    pids = tmp_path / "pids"
+    child = f"import os,time; open({str(pids)!r},'w').write(str(os.getpid())); time.sleep(3600)"
+    harness = (
+        "import subprocess,sys,time\n"
+        f"p=subprocess.Popen([sys.executable,{guard.__file__!r},sys.executable,'-c',{child!r}],stdin=subprocess.PIPE)\n"
+        "print(p.pid,flush=True); time.sleep(3600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", harness], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        guard_process = psutil.Process(int(parent.stdout.readline()))
+        while not (pids.exists() and pids.read_text()):
+            os.sched_yield()
+        node = psutil.Process(int(pids.read_text()))
+        os.kill(parent.pid, signal.SIGKILL)
+    psutil.wait_procs([guard_process, node], timeout=10)
+    assert not guard_process.is_running()
+    assert not node.is_running()
