@@ -187,6 +187,7 @@ class Moment(BaseModel):
         description="a verb whose reply passed; `dot`: the reply to the content; `content`: the final dot itself"
     )
     nth: int = Field(1, ge=1)
+    arrived: bool = Field(False, description="act when it has arrived, and let it pass only when that is done")
     may_not_come: bool = Field(False, alias="may-not-come")
 
 
