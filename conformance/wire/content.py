@@ -1,0 +1,176 @@
+"""The content of a message as it passes: hashed on the way, and recognised when it is a report."""
+
+import hashlib
+import re
+from email.message import Message
+from email.parser import BytesParser
+from email.policy import compat32
+from typing import Literal
+
+from conformance.history.events import Digest
+
+KEPT = 256 * 1024
+"""Octets of the header, and of a report's body, that are kept and read."""
+
+TRACE = frozenset({b"received", b"return-path", b"delivered-to", b"x-original-to"})
+"""Header fields that transports add and remove (RFC 5321 4.4); `stable_sha256` leaves them out."""
+
+_FIELD = re.compile(rb"(?:\r\n)(?![ \t])")
+_MESSAGE_ID = re.compile(rb"^Message-ID[ \t]*:((?:[^\r]|\r\n[ \t]|\r(?!\n))*)", re.IGNORECASE | re.MULTILINE)
+_DATE = re.compile(rb"^Date[ \t]*:((?:[^\r]|\r\n[ \t]|\r(?!\n))*)", re.IGNORECASE | re.MULTILINE)
+_IDENTITY = re.compile(r"<([^<>]*)>")
+_LINE_ID = re.compile(r"^\s*Message-ID:\s*<([^<>\s]+)>", re.IGNORECASE | re.MULTILINE)
+
+
+class Unstuffer:
+    """Takes the dots away that SMTP put in front of lines beginning with one (RFC 5321 4.5.2)."""
+
+    def __init__(self) -> None:
+        self._before = b"\r\n"
+
+    def feed(self, raw: bytes) -> bytes:
+        """Return the content that these octets of the wire stand for."""
+        stream = self._before + raw
+        text = stream.replace(b"\r\n.", b"\r\n")[len(self._before) :]
+        self._before = stream[-2:]
+        return text
+
+
+class Digester:
+    """Takes a content piece by piece and makes its `Digest`; keeps the header and `KEPT` octets at most."""
+
+    def __init__(self) -> None:
+        self._whole = hashlib.sha256()
+        self._body = hashlib.sha256()
+        self._stable = hashlib.sha256()
+        self._size = 0
+        self._header: bytes | None = None
+        self._kept = bytearray()
+        self._searched = 0
+        self._is_report = False
+
+    def feed(self, octets: bytes) -> None:
+        """Take the next octets of the content."""
+        self._size += len(octets)
+        self._whole.update(octets)
+        if self._header is None:
+            self._kept += octets
+            self._look_for_body()
+        else:
+            self._take_body(octets)
+
+    def digest(self) -> Digest:
+        """Return the digest of what was taken. A content without an empty line is all header."""
+        if self._header is None:
+            self._end_header(bytes(self._kept), b"")
+        header = self._header or b""
+        report, about, action = _report(header, bytes(self._kept)) if self._is_report else (None, None, None)
+        return Digest(
+            size=self._size,
+            sha256=self._whole.hexdigest(),
+            body_sha256=self._body.hexdigest(),
+            stable_sha256=self._stable.hexdigest(),
+            message_id=_identity(_field(header, _MESSAGE_ID)),
+            date=_field(header, _DATE),
+            report=report,
+            about=about,
+            action=action,
+        )
+
+    def _look_for_body(self) -> None:
+        if self._kept[:2] == b"\r\n":
+            self._end_header(b"", bytes(self._kept[2:]))
+            return
+        at = self._kept.find(b"\r\n\r\n", self._searched)
+        self._searched = max(0, len(self._kept) - 3)
+        if at >= 0:
+            self._end_header(bytes(self._kept[: at + 2]), bytes(self._kept[at + 4 :]))
+        elif len(self._kept) > KEPT:
+            self._end_header(bytes(self._kept), b"")
+
+    def _end_header(self, header: bytes, body: bytes) -> None:
+        self._header = header
+        lower = header.lower()
+        self._is_report = b"multipart/report" in lower or b"x-ms-journal-report" in lower
+        self._kept = bytearray()
+        self._stable.update(without_trace(header) + b"\r\n")
+        self._take_body(body)
+
+    def _take_body(self, octets: bytes) -> None:
+        self._body.update(octets)
+        self._stable.update(octets)
+        if self._is_report and len(self._kept) < KEPT:
+            self._kept += octets[: KEPT - len(self._kept)]
+
+
+def digest(content: bytes) -> Digest:
+    """Return the digest of a whole content (not dot-stuffed)."""
+    digester = Digester()
+    digester.feed(content)
+    return digester.digest()
+
+
+def without_trace(header: bytes) -> bytes:
+    """Return a header (each field ends with CRLF) without its trace fields."""
+    fields = _FIELD.split(header.removesuffix(b"\r\n")) if header else []
+    kept = [field for field in fields if field.partition(b":")[0].strip().lower() not in TRACE]
+    return b"".join(field + b"\r\n" for field in kept)
+
+
+def _field(header: bytes, name: re.Pattern[bytes]) -> str | None:
+    """Return the value of the first field of that name, unfolded and bounded; None when there is none."""
+    match = name.search(header)
+    return " ".join(match[1].decode("utf-8", "backslashreplace").split())[:998] if match else None
+
+
+def _text(message: Message, name: str) -> str | None:
+    value = message.get(name)
+    return None if value is None else " ".join(str(value).split())[:998]
+
+
+def _identity(value: str | None) -> str | None:
+    """Return a Message-ID without its brackets."""
+    match = _IDENTITY.search(value or "")
+    return match[1] if match else value or None
+
+
+def _report(header: bytes, body: bytes) -> tuple[Literal["delivery-status", "journal"] | None, str | None, str | None]:
+    """Read a report: its kind, the Message-ID of what it is about, and its (first) action (RFC 3464 2.3.3)."""
+    outer = BytesParser(policy=compat32).parsebytes(header + b"\r\n", headersonly=True)
+    if outer.get("X-MS-Journal-Report") is not None:
+        return "journal", _about(BytesParser(policy=compat32).parsebytes(header + b"\r\n" + body)), None
+    kind = outer.get_param("report-type")
+    if outer.get_content_type() != "multipart/report" or str(kind).lower() != "delivery-status":
+        return None, None, None
+    whole = BytesParser(policy=compat32).parsebytes(header + b"\r\n" + body)
+    status = (part for part in whole.walk() if part.get_content_type() == "message/delivery-status")
+    blocks = [block for part in status if part.is_multipart() for block in _parts(part)]
+    actions = [action.lower() for block in blocks if (action := _text(block, "Action"))]
+    return "delivery-status", _about(whole), actions[0] if actions else None
+
+
+def _about(report: Message) -> str | None:
+    """Return the Message-ID of the message that a report returns, or names in a line of its text."""
+    for part in report.walk():
+        kind = part.get_content_type()
+        if kind == "message/rfc822" and part.is_multipart() and _parts(part):
+            return _identity(_text(_parts(part)[0], "Message-ID"))
+        if kind == "text/rfc822-headers" and not part.is_multipart():
+            returned = BytesParser(policy=compat32).parsebytes(_payload(part).lstrip(b"\r\n"), headersonly=True)
+            return _identity(_text(returned, "Message-ID"))
+    for part in report.walk():
+        if part.get_content_type() == "text/plain" and (
+            match := _LINE_ID.search(_payload(part).decode("utf-8", "replace"))
+        ):
+            return match[1]
+    return None
+
+
+def _parts(part: Message) -> list[Message]:
+    payload = part.get_payload()
+    return [inner for inner in payload if isinstance(inner, Message)] if isinstance(payload, list) else []
+
+
+def _payload(part: Message) -> bytes:
+    payload = part.get_payload(decode=True)
+    return payload if isinstance(payload, bytes) else b""

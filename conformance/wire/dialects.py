@@ -1,0 +1,138 @@
+"""Dialects: how a server spells the operations of shadow redundancy. Checks speak of operations only.
+
+`PROFILE_1` is the built-in one (EX2010 and EX2013 name the verbs; their arguments are the project's own profile). A
+candidate that spells them differently brings a `Dialect` of its own, as data.
+"""
+
+import re
+from functools import lru_cache
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from conformance.history.events import Operation, OperationName
+
+GROUPS = frozenset({"server", "database", "shadow_id", "limit", "left"})
+"""What a pattern may name; `shadow_id` of a `discard-list` is gathered over all lines of the reply."""
+
+
+def _checked(pattern: str) -> str:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+    if unknown := sorted(set(compiled.groupindex) - GROUPS):
+        raise ValueError(f"{pattern!r} names {unknown[0]!r}; known are {', '.join(sorted(GROUPS))}")
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(_checked)]
+
+
+class CommandPattern(BaseModel):
+    """A command line (without CRLF) that means an operation; upper and lower case are one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    operation: OperationName
+    pattern: Pattern
+
+
+class ReplyPattern(BaseModel):
+    """A positive reply that means an operation, when it answers `to`; `patterns` read its lines' texts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    operation: OperationName
+    to: OperationName
+    patterns: tuple[Pattern, ...] = ()
+
+
+class Dialect(BaseModel):
+    """A whole dialect: what commands mean, and what the replies to them mean."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    commands: tuple[CommandPattern, ...] = Field(description="the first that matches counts")
+    replies: tuple[ReplyPattern, ...]
+
+    def command(self, line: str) -> Operation | None:
+        """Return the operation that a command line means, if any."""
+        for known in self.commands:
+            if match := _compiled(known.pattern).search(line):
+                return _operation(known.operation, [match.groupdict()])
+        return None
+
+    def reply(self, asked: Operation | None, code: int, lines: tuple[str, ...], *, content: bool) -> Operation | None:
+        """Return the operation that a reply means; `content`: it is the one after a shadow message's content.
+
+        A refusal means nothing: it is told by its code.
+        """
+        if asked is None or code // 100 != 2:
+            return None
+        if asked.name == "shadow-message":
+            return asked.model_copy(update={"name": "shadow-stored"}) if content else None
+        for known in self.replies:
+            if known.to == asked.name:
+                found = [m for line in lines for p in known.patterns if (m := _compiled(p).search(line))]
+                return _operation(known.operation, [match.groupdict() for match in found])
+        return None
+
+
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+def _operation(name: OperationName, groups: list[dict[str, str | None]]) -> Operation:
+    """Put what the patterns' groups caught into an operation."""
+    ids = tuple(group["shadow_id"] for group in groups if group.get("shadow_id"))
+    one = {key: value for group in groups for key, value in group.items() if value is not None and key != "shadow_id"}
+    gathers = name == "discard-list"
+    return Operation(
+        name=name,
+        server=one.get("server"),
+        database=one.get("database"),
+        shadow_id=None if gathers or not ids else ids[0],
+        shadow_ids=tuple(i for i in ids if i is not None) if gathers else (),
+        limit=_number(one.get("limit")),
+        left=_number(one.get("left")),
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+_ID = "[A-Za-z0-9-]{1,64}"
+
+PROFILE_1 = Dialect(
+    name="profile-1",
+    commands=(
+        CommandPattern(operation="request-shadow", pattern=rf"^XSHADOWREQUEST (?P<server>\S+) (?P<database>{_ID})$"),
+        CommandPattern(operation="track-shadow", pattern=rf"^XSHADOW (?P<server>\S+) (?P<database>{_ID})$"),
+        CommandPattern(operation="shadow-message", pattern=rf"^MAIL FROM:.* XSHADOW=(?P<shadow_id>{_ID})(?= |$)"),
+        CommandPattern(operation="query-discard", pattern=r"^XQ(?:UERY)?DISCARD (?P<server>\S+) (?P<limit>\d+)$"),
+    ),
+    replies=(
+        ReplyPattern(
+            operation="request-shadow",
+            to="request-shadow",
+            patterns=(rf"^2\.0\.0 (?P<server>\S+) (?P<database>{_ID})$",),
+        ),
+        ReplyPattern(
+            operation="track-shadow", to="track-shadow", patterns=(rf"^2\.0\.0 (?P<server>\S+) (?P<database>{_ID})$",)
+        ),
+        ReplyPattern(
+            operation="discard-list",
+            to="query-discard",
+            patterns=(
+                rf"^2\.0\.0 database (?P<database>{_ID})$",
+                rf"^2\.0\.0 discard (?P<shadow_id>{_ID})$",
+                r"^2\.0\.0 end (?P<left>\d+)$",
+            ),
+        ),
+    ),
+)
+"""The built-in dialect."""

@@ -1,0 +1,120 @@
+"""The plan of a fault: where it strikes, how often it has met its occasion, and whether it makes sense at all."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from conformance.scenarios.steps import Fault
+from conformance.wire.relay import Pair
+from conformance.wire.units import CommandLine, ContentEnd, Unit, WholeReply
+
+When = Literal["before", "after"]
+
+_ANYWHERE = frozenset({"drop", "reset", "stall", "delay", "throttle", "mute"})
+_ON_UNITS = _ANYWHERE | {"half-close", "cut", "split", "merge"}
+_MEANINGFUL = {
+    "connect": _ANYWHERE | {"refuse", "answer"},
+    "greeting": _ON_UNITS | {"garble", "replace", "answer"},
+    "body": _ON_UNITS | {"garble"},
+    "dot": _ON_UNITS | {"garble", "replace", "answer"},
+    "verb": _ON_UNITS | {"garble", "replace", "answer"},
+}
+
+
+def check(fault: Fault) -> None:
+    """Raise ValueError when a fault makes no sense: this kind at this place, or without what it needs."""
+    place = fault.at if fault.at in _MEANINGFUL else "verb"
+    if fault.does not in _MEANINGFUL[place]:
+        raise ValueError(f"fault {fault.name}: {fault.does} makes no sense at {fault.at}")
+    if fault.does == "garble" and fault.at == "dot" and fault.when == "before":
+        raise ValueError(
+            f"fault {fault.name}: a garbled dot ends nothing; garble the body, or the reply (`when: after`)"
+        )
+    needs = {"delay": "lasting", "throttle": "rate", "replace": "reply", "answer": "reply"}
+    if (needed := needs.get(fault.does)) and getattr(fault, needed) is None:
+        raise ValueError(f"fault {fault.name}: {fault.does} needs `{needed}`")
+
+
+def points(unit: Unit) -> frozenset[tuple[str, When]]:
+    """Return the names under which a unit can be met: its verb, what it means, `greeting`, `dot`."""
+    match unit:
+        case CommandLine():
+            names = {unit.verb, unit.awaited.asked.name if unit.awaited.asked else unit.verb}
+            return frozenset((name, "before") for name in names)
+        case ContentEnd():
+            return frozenset({("dot", "before")})
+        case WholeReply(to="GREETING"):
+            return frozenset({("greeting", "after")})
+        case WholeReply(to="CONTENT"):
+            return frozenset({("dot", "after")})
+        case WholeReply():
+            asked = unit.awaited.asked if unit.awaited is not None else None
+            return frozenset((name, "after") for name in {unit.to, asked.name if asked else unit.to})
+        case _:
+            return frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class Armed:
+    """A fault in force on some links; it fires at the n-th occurrence over all of them, and `times` in all."""
+
+    fault: Fault
+    pairs: frozenset[Pair]
+    seen: int = 0
+    fired: int = 0
+    on_heal: list[Callable[[], None]] = field(default_factory=list)
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+    _contents: set[tuple[str, int]] = field(default_factory=set)
+
+    @property
+    def spent(self) -> bool:
+        """Whether it will never fire again."""
+        return self.fault.times is not None and self.fired >= self.fault.times
+
+    @property
+    def offset(self) -> int:
+        """Octet of the content, as it is on the wire, at which it strikes."""
+        return self.fault.offset or 0
+
+    @property
+    def reason(self) -> str:
+        """Under which name it holds lanes."""
+        return f"fault {self.fault.name}"
+
+    @property
+    def point(self) -> tuple[str, When]:
+        """Where it strikes; a reply can only be replaced when it is there."""
+        late = self.fault.at == "greeting" or self.fault.does == "replace"
+        return self.fault.at, "after" if late else self.fault.when
+
+    def occurs(self) -> bool:
+        """Count an occurrence; return whether it fires at this one."""
+        self.seen += 1
+        if self.seen < self.fault.nth or self.spent:
+            return False
+        self.fired += 1
+        return True
+
+    def was_in(self, content: tuple[str, int]) -> bool:
+        """Whether its place in a content was met already."""
+        return content in self._contents
+
+    def first_in(self, content: tuple[str, int]) -> bool:
+        """Note that its place in a content was met; return whether that is new."""
+        new = content not in self._contents
+        self._contents.add(content)
+        return new
+
+    def heal(self) -> None:
+        """Undo what it still does."""
+        self.cancel_timers()
+        for undo in self.on_heal:
+            undo()
+        self.on_heal.clear()
+
+    def cancel_timers(self) -> None:
+        """Forget what it would do later."""
+        for timer in self.timers:
+            timer.cancel()
+        self.timers.clear()

@@ -1,0 +1,282 @@
+"""The grammar of SMTP and LMTP, without I/O: octets of both directions in, units out.
+
+Follows RFC 5321, PIPELINING (RFC 2920), CHUNKING (RFC 3030), AUTH (RFC 4954), STARTTLS (RFC 3207) and LMTP
+(RFC 2033). Whatever comes, it neither fails nor keeps more than `HELD` octets a direction.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import Literal
+
+from conformance.wire.lines import LINE, Lines, redacted, reply_parts, verb_of
+from conformance.wire.units import Awaited, Body, ClientUnit, CommandLine, ContentEnd, Octets, ServerUnit, WholeReply
+
+HELD = 64 * 1024
+"""Octets of a client that may wait for the server's answer; who sends more must be kept waiting."""
+
+OWED = 1000
+"""Commands that may be unanswered at one time."""
+
+REPLY = 4 * 1024 * 1024
+"""Octets of one reply whose text is kept, and which are held until it is whole."""
+
+_RECIPIENT = re.compile(r"TO:\s*<([^>]*)>", re.IGNORECASE)
+_CHUNK = re.compile(r"BDAT (\d{1,12})( LAST)?\s*", re.IGNORECASE)
+_RESETS = frozenset({"MAIL", "RSET", "EHLO", "HELO", "LHLO"})
+
+
+class Conversation:
+    """One session's grammar. Feed it with what arrives; each call returns the units completed by that.
+
+    Octets whose meaning depends on a reply to come (after DATA, AUTH, STARTTLS) are held: `held` tells how many, and
+    `client(b"")` after a reply returns what it has decided. How the octets were split changes nothing but where
+    `Body` and `Octets` are cut.
+    """
+
+    def __init__(self) -> None:
+        self.secured = False
+        self.lmtp = False
+        self._client = b""
+        self._mode: Literal["command", "content", "chunk"] = "command"
+        self._overlong = Lines()
+        self._decides: Awaited | None = None
+        self._in_auth = False
+        self._chunk_left = 0
+        self._chunk_last = False
+        self._line_start = True
+        self._owed: deque[Awaited] = deque([Awaited("GREETING")])
+        self._recipients: list[str] = []
+        self._server = b""
+        self._server_overlong = Lines()
+        self._reply: list[str] = []
+        self._reply_raw: list[bytes] = []
+        self._reply_size = 0
+        self._reply_held = 0
+
+    @property
+    def held(self) -> int:
+        """Octets of the client that are in no unit yet."""
+        return len(self._client)
+
+    @property
+    def undecided(self) -> bytes:
+        """The octets of the client that are in no unit yet."""
+        return self._client
+
+    @property
+    def reply_held(self) -> int:
+        """Octets of the server that are in no unit yet."""
+        return self._reply_held + len(self._server)
+
+    @property
+    def unfinished_reply(self) -> bytes:
+        """The octets of the server that are in no unit yet."""
+        return b"".join(self._reply_raw) + self._server
+
+    @property
+    def idle(self) -> bool:
+        """Whether the server owes nothing and no content is under way."""
+        return not self._owed and self._mode == "command"
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the client must be kept waiting: it sent as much as may be held."""
+        return len(self._client) >= HELD and (self._decides is not None or len(self._owed) >= OWED)
+
+    def client(self, data: bytes) -> list[ClientUnit]:
+        """Take octets from the client."""
+        self._client += data
+        units: list[ClientUnit] = []
+        while self._client and (step := self._next()) is not None:
+            units.extend(step)
+        if self._mode == "chunk" and self._chunk_left == 0:
+            units.extend(self._end_chunk())
+        return units
+
+    def server(self, data: bytes) -> list[ServerUnit]:
+        """Take octets from the server."""
+        if self.secured:
+            return [Octets(data)]
+        self._server += data
+        units: list[ServerUnit] = []
+        while end := self._server.find(b"\n") + 1:
+            raw, self._server = self._server[:end], self._server[end:]
+            units.extend(self._reply_line(raw))
+            if self.secured:
+                break
+        if self.secured or len(self._server) > LINE:
+            if not self.secured:
+                self._server_overlong.add(self._server)
+            rest, self._server = self._server, b""
+            units.extend(self._pass_raw(rest))
+        return units
+
+    def answers(self) -> Iterator[WholeReply]:
+        """Return the replies given instead of the server whose turn has come (`Awaited.answer`)."""
+        while (owed := self._head()) is not None and owed.answer is not None:
+            texts = owed.answer.decode("ascii", "replace").split("\r\n")
+            parts = [reply_parts(text) for text in texts]
+            yield self._replied(owed.answer + b"\r\n", parts[-1][0], [text for _, _, text in parts])
+
+    def answer_greeting(self, octets: bytes) -> None:
+        """Have the greeting given by somebody else than the server."""
+        self._owed[0].answer = octets
+
+    def abandon(self, octets: bytes) -> None:
+        """Have everything that the server owes, and has not been answered for, answered with this."""
+        for owed in self._owed:
+            owed.answer = owed.answer or octets
+
+    def replace(self, reply: WholeReply, octets: bytes) -> WholeReply:
+        """Return the reply that stands in the place of one just received; the client will follow the new one."""
+        texts = octets.decode("ascii", "replace").split("\r\n")
+        parts = [reply_parts(text) for text in texts]
+        code = parts[-1][0]
+        if reply.awaited is not None and reply.awaited.verb == "DATA":
+            self._mode = "content" if code == 354 else "command"
+            self._line_start = True
+        elif reply.awaited is not None and reply.awaited.verb == "STARTTLS":
+            self.secured = code == 220
+        return _whole(octets + b"\r\n", code, [text for _, _, text in parts], reply.awaited)
+
+    def _next(self) -> list[ClientUnit] | None:
+        """Take the next units from what was received; None when there is none yet."""
+        if self.secured:
+            taken, self._client = self._client, b""
+            return [Octets(taken)]
+        if self._decides is not None or len(self._owed) >= OWED:
+            return None
+        if self._mode == "content":
+            return self._content()
+        if self._mode == "chunk":
+            return self._chunk()
+        end = self._client.find(b"\n") + 1
+        if end == 0:
+            if len(self._client) <= LINE:
+                return None
+            taken, self._client = self._client, b""
+            self._overlong.add(taken)
+            return [Octets(taken)]
+        raw, self._client = self._client[:end], self._client[end:]
+        return [self._command(raw)]
+
+    def _command(self, raw: bytes) -> CommandLine:
+        text = self._overlong.finish(raw)
+        if self._in_auth:
+            owed = Awaited("AUTH")
+            self._owed.append(owed)
+            self._decides = owed
+            return CommandLine(raw, "AUTH", "(redacted)", owed)
+        verb = verb_of(text)
+        recipient = _RECIPIENT.search(text) if verb == "RCPT" else None
+        owed = Awaited(verb, recipient[1] if recipient else None)
+        if verb == "LHLO":
+            self.lmtp = True
+        if verb == "BDAT" and (chunk := _CHUNK.fullmatch(text)):
+            self._mode, self._chunk_left, self._chunk_last = "chunk", int(chunk[1]), bool(chunk[2])
+            if self._chunk_last:
+                owed.verb = "CONTENT"
+        if not (verb == "BDAT" and owed.verb == "CONTENT"):
+            self._owed.append(owed)
+        if verb in ("DATA", "AUTH", "STARTTLS"):
+            self._decides = owed
+        return CommandLine(raw, verb, redacted(text), owed)
+
+    def _content(self) -> list[ClientUnit] | None:
+        """Split the content at the dot that ends it: only <CRLF>.<CRLF> does (RFC 5321 4.1.1.4)."""
+        data = self._client
+        if self._line_start:
+            if data[:3] == b".\r\n":
+                self._client = data[3:]
+                return [self._end(data[:3])]
+            if b".\r\n".startswith(data):
+                return None
+        at = data.find(b"\r\n.\r\n")
+        if at >= 0:
+            self._client = data[at + 5 :]
+            return [Body(data[: at + 2]), self._end(data[at + 2 : at + 5])]
+        keep = next((n for n in (4, 3, 2, 1) if data.endswith(b"\r\n.\r\n"[:n])), 0)
+        if keep == len(data):
+            return None
+        self._client = data[len(data) - keep :]
+        self._line_start = False
+        return [Body(data[: len(data) - keep])]
+
+    def _chunk(self) -> list[ClientUnit]:
+        taken, self._client = self._client[: self._chunk_left], self._client[self._chunk_left :]
+        self._chunk_left -= len(taken)
+        return [*([Body(taken, stuffed=False)] if taken else []), *(self._end_chunk() if not self._chunk_left else [])]
+
+    def _end_chunk(self) -> list[ClientUnit]:
+        self._mode = "command"
+        return [self._end(b"")] if self._chunk_last else []
+
+    def _end(self, raw: bytes) -> ContentEnd:
+        self._mode = "command"
+        owed = Awaited("CONTENT")
+        self._owed.append(owed)
+        return ContentEnd(raw, owed)
+
+    def _reply_line(self, raw: bytes) -> list[ServerUnit]:
+        code, more, text = reply_parts(self._server_overlong.finish(raw))
+        self._reply_raw.append(raw)
+        self._reply_held += len(raw)
+        self._reply_size += len(raw)
+        if self._reply_size <= REPLY or not more:
+            self._reply.append(text)
+        if more or (code == 0 and len(self._reply) > 1):
+            return self._pass_raw(b"") if self._reply_held > REPLY else []
+        whole, lines = b"".join(self._reply_raw), self._reply
+        self._reply, self._reply_raw, self._reply_held, self._reply_size = [], [], 0, 0
+        return [self._replied(whole, code, lines)]
+
+    def _pass_raw(self, more: bytes) -> list[ServerUnit]:
+        """Let go of what is held of a reply whose text is known, or does not matter."""
+        raw = b"".join([*self._reply_raw, more])
+        self._reply_raw, self._reply_held = [], 0
+        return [Octets(raw)] if raw else []
+
+    def _head(self) -> Awaited | None:
+        """Return the reply owed next; LMTP owes one for each accepted recipient after the content (RFC 2033 4.2)."""
+        if not self._owed:
+            return None
+        first = self._owed[0]
+        if first.verb == "CONTENT" and first.recipient is None and self.lmtp and self._recipients:
+            self._owed.popleft()
+            each = [Awaited("CONTENT", to, first.asked, first.answer) for to in self._recipients]
+            self._owed.extendleft(reversed(each))
+            self._recipients = []
+        return self._owed[0]
+
+    def _replied(self, raw: bytes, code: int, lines: list[str]) -> WholeReply:
+        owed = self._head()
+        if owed is not None:
+            self._owed.popleft()
+            self._follow(owed, code)
+        return _whole(raw, code, lines, owed)
+
+    def _follow(self, owed: Awaited, code: int) -> None:
+        """Let a reply change what the client's next octets mean."""
+        accepted = code // 100 == 2
+        if owed.verb == "RCPT" and accepted and owed.recipient is not None:
+            self._recipients.append(owed.recipient)
+        elif owed.verb in _RESETS and accepted:
+            self._recipients = []
+        if owed is self._decides:
+            self._decides = None
+            if owed.verb == "DATA" and code == 354:
+                self._mode, self._line_start = "content", True
+            elif owed.verb == "STARTTLS" and code == 220:
+                self.secured = True
+            self._in_auth = owed.verb == "AUTH" and code == 334
+
+
+_ENHANCED = re.compile(r"[245]\.\d{1,3}\.\d{1,3}")
+"""RFC 3463: class, subject, detail."""
+
+
+def _whole(raw: bytes, code: int, lines: list[str], owed: Awaited | None) -> WholeReply:
+    enhanced = lines[0].partition(" ")[0] if lines else ""
+    known = enhanced if _ENHANCED.fullmatch(enhanced) else None
+    return WholeReply(raw, owed.verb if owed else "", code, known, tuple(lines), owed)

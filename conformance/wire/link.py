@@ -1,0 +1,155 @@
+"""A link: the address that one party dials to reach another, and every session over it."""
+
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import Protocol
+
+from conformance.history.events import ConnectFailed
+from conformance.history.recorder import Recorder
+from conformance.wire.dialects import Dialect
+from conformance.wire.relay import Breaker, Pair, Relay
+from conformance.wire.sockets import BACKLOG, port_of
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who is behind a connection: the session's name and its client."""
+
+    session: str
+    client: str
+
+
+class Names:
+    """Hands out session names, and remembers which connection is which session: by port, as either side sees it."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._by_port: dict[int, Origin] = {}
+
+    def give(self, relay: Relay) -> str:
+        """Return the name of a session that begins now."""
+        self._count += 1
+        origin = Origin(f"s{self._count}", relay.pair.client)
+        for port in (port_of(relay.client.address("peername")), port_of(relay.server.address("sockname"))):
+            self._by_port[port] = origin
+        return origin.session
+
+    def behind(self, port: int) -> Origin | None:
+        """Return the latest session that has or had this port at an outer end: the client's, or ours to the server."""
+        return self._by_port.get(port)
+
+
+class Gatekeeper(Breaker, Protocol):
+    """A breaker that also decides which connections are let through to the server."""
+
+    def admit(self, link: "Link", relay: Relay) -> None:
+        """Bar, refuse or break a new connection, or leave it alone."""
+        ...
+
+
+class Link:
+    """Listens for one client and dials on to one server; `target` may change while it runs, None is nowhere."""
+
+    def __init__(
+        self,
+        pair: Pair,
+        target: Address | None,
+        recorder: Recorder,
+        dialect: Dialect,
+        breaker: Gatekeeper,
+        names: Names,
+    ) -> None:
+        self.pair = pair
+        self.target = target
+        self.recorder = recorder
+        self.dialect = dialect
+        self.breaker: Breaker = breaker
+        self.relays: list[Relay] = []
+        self._gatekeeper = breaker
+        self._names = names
+        self._listening: asyncio.Server | None = None
+        self._address: Address | None = None
+        self._dialling: set[asyncio.Task[None]] = set()
+
+    @property
+    def address(self) -> Address:
+        """Where the client has to dial. Raises RuntimeError when the link was never open."""
+        if self._address is None:
+            raise RuntimeError(f"the link {self.pair} is not open")
+        return self._address
+
+    async def open(self) -> None:
+        """Listen on a free loopback port. Raises OSError when there is none."""
+        loop = asyncio.get_running_loop()
+        self._listening = await loop.create_server(lambda: Relay(self).client, "127.0.0.1", 0, backlog=BACKLOG)
+        host, port = self._listening.sockets[0].getsockname()[:2]
+        self._address = (host, port)
+
+    async def close(self) -> None:
+        """Stop listening and reset every session."""
+        if self._listening is not None:
+            self._listening.close()
+        for relay in tuple(self.relays):
+            relay.reset("link")
+        for task in tuple(self._dialling):
+            task.cancel()
+        await asyncio.gather(*self._dialling, return_exceptions=True)
+
+    def begun(self, relay: Relay) -> None:
+        """Dial on for a client that has connected, unless somebody bars it."""
+        self.relays.append(relay)
+        relay.up.hold("connecting")
+        self._gatekeeper.admit(self, relay)
+        if not relay.barred and not relay.over and not relay.name:
+            self._dial(relay)
+
+    def established(self, relay: Relay) -> None:
+        """Record the session, and let go what the client has said already."""
+        self.record(relay)
+        relay.up.release("connecting")
+
+    def ended(self, relay: Relay) -> None:
+        """Forget a session."""
+        self.relays.remove(relay)
+
+    def record(self, relay: Relay) -> None:
+        """Give a session its name and record it as connected."""
+        relay.connected(self._names.give(relay))
+
+    def unbar(self, relay: Relay, reason: str) -> None:
+        """Take a reason not to dial away, and dial when it was the last."""
+        if reason in relay.barred:
+            relay.barred.discard(reason)
+            if not relay.barred and not relay.over:
+                self._dial(relay)
+
+    def refuse(self, relay: Relay, reason: str, *, fin: bool = False) -> None:
+        """Record that the client dialled in vain, and reset its connection (or, with `fin`, just end it)."""
+        pair = self.pair
+        self.recorder.record(
+            ConnectFailed, client=pair.client, server=pair.server, listener=pair.listener, reason=reason
+        )
+        if fin:
+            relay.drop()
+        else:
+            relay.reset("link")
+
+    def _dial(self, relay: Relay) -> None:
+        task = asyncio.get_running_loop().create_task(self._connect(relay), name=f"dial {self.pair}")
+        self._dialling.add(task)
+        task.add_done_callback(self._dialling.discard)
+
+    async def _connect(self, relay: Relay) -> None:
+        if relay.over:
+            return
+        if self.target is None:
+            self.refuse(relay, "no address")
+            return
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: relay.server, *self.target)
+        except OSError as error:
+            if not relay.over:
+                self.refuse(relay, os.strerror(error.errno) if error.errno else str(error))

@@ -1,0 +1,90 @@
+"""All links of a cell: laid for every pair that may talk, found by pair, broken and healed by name."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+
+from conformance.history.events import Listener
+from conformance.history.recorder import Recorder
+from conformance.scenarios.steps import Fault, Moment, Partition
+from conformance.wire.breaks import Breaks
+from conformance.wire.dialects import PROFILE_1, Dialect
+from conformance.wire.link import Address, Link, Names, Origin
+from conformance.wire.relay import Pair, Relay
+
+
+class Links:
+    """The registry of links, and of what breaks them. `duration` turns documented seconds into the loop's."""
+
+    def __init__(self, recorder: Recorder, *, duration: Callable[[float], float] = lambda seconds: seconds) -> None:
+        self._recorder = recorder
+        self._links: dict[tuple[str, str, str], Link] = {}
+        self._names = Names()
+        self._breaks = Breaks(recorder, duration, lambda: self)
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter(tuple(self._links.values()))
+
+    async def open(
+        self, client: str, server: str, listener: Listener, target: Address | None, *, dialect: Dialect = PROFILE_1
+    ) -> Link:
+        """Lay a link. Raises ValueError when there is one for these already, OSError when no port is free."""
+        key = (client, server, listener)
+        pair = Pair(client, server, listener)
+        if key in self._links:
+            raise ValueError(f"there is a link {pair} already")
+        link = Link(pair, target, self._recorder, dialect, self._breaks, self._names)
+        await link.open()
+        self._links[key] = link
+        return link
+
+    def link(self, client: str, server: str, listener: str) -> Link:
+        """Return a link. Raises KeyError when it was not laid."""
+        try:
+            return self._links[client, server, listener]
+        except KeyError:
+            raise KeyError(f"no link {client} -> {server} {listener}") from None
+
+    def address(self, client: str, server: str, listener: str) -> Address:
+        """Return what `client` must dial to reach a door of `server`. Raises KeyError when there is no such link."""
+        return self.link(client, server, listener).address
+
+    @property
+    def active(self) -> tuple[Relay, ...]:
+        """Every session that is not over, in the order of the links."""
+        return tuple(relay for link in self._links.values() for relay in link.relays)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no session owes a reply, is amid a content or holds octets back."""
+        return all(relay.quiet for relay in self.active)
+
+    def origin(self, port: int) -> Origin | None:
+        """Return who is behind a port: that of a connection at a sink, or a sender's own. None when nobody is."""
+        return self._names.behind(port)
+
+    def arm(self, fault: Fault) -> None:
+        """Arm a fault. Raises ValueError when it makes no sense, or when no link is the one it names."""
+        self._breaks.arm(fault)
+
+    def partition(self, partition: Partition) -> None:
+        """Cut every link between two groups of parties. Raises ValueError when there is none between them."""
+        self._breaks.partition(partition)
+
+    def heal(self, what: str) -> None:
+        """Take a fault or partition away by its name, or `all`. Raises ValueError when nothing has that name."""
+        self._breaks.heal(what)
+
+    def freeze(self, party: str, frozen: bool) -> None:
+        """Let nothing through to or from a party that is frozen, until it thaws."""
+        self._breaks.freeze(party, frozen=frozen)
+
+    def at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]]) -> None:
+        """Have something done, once, at a moment of the protocol; it begins in the same turn of the loop."""
+        self._breaks.at_moment(moment, do)
+
+    async def close(self) -> None:
+        """Close every link. Raises the first exception of what was done at moments, if there was one."""
+        for link in self._links.values():
+            await link.close()
+        await asyncio.sleep(0)
+        await self._breaks.close()

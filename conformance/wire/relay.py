@@ -1,0 +1,300 @@
+"""A relay: one session over a link, recorded as it passes. Two ends, a lane each way, and the grammar beside them."""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from conformance.history.events import Closed, Command, Connected, Content, Listener, Operation, Reply
+from conformance.history.recorder import Recorder
+from conformance.wire.content import Digester, Unstuffer
+from conformance.wire.dialects import Dialect
+from conformance.wire.end import End
+from conformance.wire.grammar import Conversation
+from conformance.wire.lane import Lane
+from conformance.wire.units import Body, CommandLine, ContentEnd, Unit, WholeReply
+
+ABORTS_CONTENT = frozenset({"MAIL", "RSET", "EHLO", "HELO", "LHLO"})
+"""Verbs after which an unfinished content is forgotten (it can be unfinished with BDAT only)."""
+
+
+_GONE = b"421 4.3.2 Service not available"
+_BYE = b"221 2.0.0 Closing connection"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Whose link it is: who dials, who is dialled, at which door."""
+
+    client: str
+    server: str
+    listener: Listener
+
+    def __str__(self) -> str:
+        return f"{self.client} -> {self.server} {self.listener}"
+
+
+class Breaker(Protocol):
+    """Who breaks what passes: faults, moments and partitions."""
+
+    def watches(self, pair: Pair) -> bool:
+        """Whether any of them may concern the link."""
+        ...
+
+    def examine(self, relay: "Relay", lane: Lane, unit: Unit, skip: int) -> Unit | None:
+        """Return what shall pass instead of a unit; None when it was taken care of."""
+        ...
+
+    def passed(self, relay: "Relay", unit: Unit) -> None:
+        """Notice that a unit has passed."""
+        ...
+
+
+class Host(Protocol):
+    """The link, as its relays see it."""
+
+    pair: Pair
+    recorder: Recorder
+    dialect: Dialect
+    breaker: Breaker
+
+    def begun(self, relay: "Relay") -> None:
+        """The client has connected."""
+        ...
+
+    def established(self, relay: "Relay") -> None:
+        """The server has been reached."""
+        ...
+
+    def ended(self, relay: "Relay") -> None:
+        """The session is over."""
+        ...
+
+
+class Relay:
+    """One session. `name` is empty until it is recorded as connected; `over` once both ends are being closed.
+
+    `barred` names what keeps it from dialling on; `contents` counts the contents that began.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self.pair = host.pair
+        self.name = ""
+        self.over = False
+        self.barred: set[str] = set()
+        self.contents = 0
+        self.content_passed = 0
+        self.conversation = Conversation()
+        self.client = End(self, "client")
+        self.server = End(self, "server")
+        self.up = Lane(self, self.client, self.server, lambda: self.conversation.undecided)
+        self.down = Lane(self, self.server, self.client, lambda: self.conversation.unfinished_reply)
+        self._host = host
+        self._recorder = host.recorder
+        self._breaker = host.breaker
+        self._orphaned = False
+        self._first_to_leave: Literal["client", "server", "link"] | None = None
+        self._shadowing: Operation | None = None
+        self._digester: Digester | None = None
+        self._unstuffer = Unstuffer()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing is owed, under way or held."""
+        return self.over or (self.conversation.idle and self.up.idle and self.down.idle and not self.barred)
+
+    # what the ends say (conformance.wire.end.Owner)
+
+    def made(self, end: End) -> None:
+        """Begin when the client is there; the server's connection releases what waits for it."""
+        if end is self.client:
+            self._host.begun(self)
+        elif self.over:
+            end.reset()
+        else:
+            self._host.established(self)
+
+    def arrived(self, end: End, data: bytes) -> None:
+        """Parse octets and let them pass."""
+        if self.over:
+            return
+        if end is self.client:
+            self._from_client(data)
+            return
+        units = self.conversation.server(data)
+        self.down.take(units, data, self.conversation.reply_held)
+        if self.conversation.held and not self.over:
+            self._from_client(b"")
+        self.give_answers()
+
+    def left(self, end: End, how: Literal["fin", "reset"]) -> None:
+        """Pass the end of a direction, or of all, on in its turn."""
+        if self.over:
+            return
+        if self._first_to_leave is None:
+            self._first_to_leave = end.name
+        lane = self.up if end is self.client else self.down
+        if how == "reset":
+            back = self.down if lane is self.up else self.up
+            back.stop()
+        lane.end(how)
+
+    def crowded(self, end: End, *, full: bool) -> None:
+        """Stop the other end's octets while this one takes no more."""
+        source = self.server if end is self.client else self.client
+        if full:
+            source.hold_reading("full")
+        else:
+            source.release_reading("full")
+
+    # what the lanes say (conformance.wire.lane.Watcher)
+
+    @property
+    def watched(self) -> bool:
+        """Whether every unit must be examined before it passes."""
+        return self._orphaned or self._breaker.watches(self.pair)
+
+    def examine(self, lane: Lane, unit: Unit, skip: int) -> Unit | None:
+        """Let faults and moments have their say; what the server cannot answer any more is answered here."""
+        if self._orphaned and lane is self.up:
+            self._answer_for_server(unit)
+            return None
+        return self._breaker.examine(self, lane, unit, skip)
+
+    def passing(self, lane: Lane, unit: Unit) -> None:
+        """Record a unit."""
+        match unit:
+            case Body():
+                if self._digester is None:
+                    self._digester, self._unstuffer, self.content_passed = Digester(), Unstuffer(), 0
+                    self.contents += 1
+                self._digester.feed(self._unstuffer.feed(unit.raw) if unit.stuffed else unit.raw)
+                self.content_passed += len(unit.raw)
+            case CommandLine():
+                if unit.verb in ABORTS_CONTENT:
+                    self._digester = None
+                self._recorder.record(
+                    Command, session=self.name, verb=unit.verb, line=unit.line, operation=unit.awaited.asked
+                )
+            case ContentEnd():
+                digester = self._digester or Digester()
+                self._digester = None
+                self.content_passed = 0
+                self._recorder.record(Content, session=self.name, digest=digester.digest())
+            case WholeReply():
+                self._recorder.record(
+                    Reply,
+                    session=self.name,
+                    to=unit.to,
+                    code=unit.code,
+                    enhanced=unit.enhanced,
+                    lines=unit.lines,
+                    recipient=unit.awaited.recipient if unit.awaited and unit.to == "CONTENT" else None,
+                    operation=self._means(unit),
+                )
+
+    def passed(self, lane: Lane, unit: Unit) -> None:
+        """Let moments know."""
+        self._breaker.passed(self, unit)
+
+    def ended(self, lane: Lane, how: Literal["fin", "reset"]) -> None:
+        """Pass an end on: FIN this way only, RST for all."""
+        if self.over:
+            return
+        if how == "reset":
+            self.reset()
+            return
+        lane.finished = True
+        lane.target.write_eof()
+        if self.up.finished and self.down.finished and not self.over:
+            self._close("fin")
+            self.client.close()
+            self.server.close()
+
+    # what faults do
+
+    def connected(self, name: str) -> None:
+        """Record that the session has begun."""
+        self.name = name
+        pair = self.pair
+        self._recorder.record(Connected, session=name, client=pair.client, server=pair.server, listener=pair.listener)
+
+    def drop(self) -> None:
+        """End the session with FIN to both."""
+        if not self.over:
+            self._first_to_leave = "link"
+            self._close("fin")
+            self.client.leave()
+            self.server.leave()
+
+    def reset(self, by: Literal["link"] | None = None) -> None:
+        """End the session with RST to both."""
+        if not self.over:
+            self._first_to_leave = by or self._first_to_leave
+            self._close("reset")
+            self.client.reset()
+            self.server.reset()
+
+    def half_close(self, lane: Lane) -> None:
+        """Send FIN in one direction; what its source still sends is lost."""
+        self._first_to_leave = self._first_to_leave or "link"
+        lane.stop()
+        self.ended(lane, "fin")
+
+    def orphan(self) -> None:
+        """Take the server away with RST; what it owes, and the next command, is answered with 421 and the end."""
+        self._orphaned = True
+        self.down.stop()
+        self.down.finished = True
+        self.server.reset()
+        self.conversation.abandon(_GONE)
+        self.give_answers()
+
+    def mute(self) -> None:
+        """Let nothing through any more, in either direction, as long as the session lives."""
+        self.up.stop()
+        self.down.stop()
+
+    def give_answers(self) -> None:
+        """Pass the replies on that are given instead of the server, where it is their turn."""
+        for reply in self.conversation.answers():
+            self.down.put(reply)
+        self.down.pump()
+
+    def _answer_for_server(self, unit: Unit) -> None:
+        if not isinstance(unit, CommandLine):
+            return
+        self.passing(self.up, unit)
+        unit.awaited.answer = _BYE if unit.verb == "QUIT" else _GONE
+        self.give_answers()
+        self.drop()
+
+    def _from_client(self, data: bytes) -> None:
+        units = self.conversation.client(data)
+        for unit in units:
+            if isinstance(unit, CommandLine):
+                self._understand(unit)
+            elif isinstance(unit, ContentEnd):
+                unit.awaited.asked, self._shadowing = self._shadowing, None
+        self.up.take(units, data, self.conversation.held)
+        if self.conversation.stuck:
+            self.client.hold_reading("undecided")
+        else:
+            self.client.release_reading("undecided")
+
+    def _understand(self, unit: CommandLine) -> None:
+        asked = self._host.dialect.command(unit.line)
+        unit.awaited.asked = asked
+        if unit.verb in ABORTS_CONTENT:
+            self._shadowing = asked if asked is not None and asked.name == "shadow-message" else None
+
+    def _means(self, unit: WholeReply) -> Operation | None:
+        asked = unit.awaited.asked if unit.awaited is not None else None
+        return self._host.dialect.reply(asked, unit.code, unit.lines, content=unit.to == "CONTENT")
+
+    def _close(self, how: Literal["fin", "reset"]) -> None:
+        self.over = True
+        self.up.stop()
+        self.down.stop()
+        if self.name:
+            told = "secured" if self.conversation.secured and how == "fin" else how
+            self._recorder.record(Closed, session=self.name, by=self._first_to_leave or "link", how=told)
+        self._host.ended(self)

@@ -1,0 +1,23 @@
+"""What asyncio's transports do not say themselves: to close with RST, and the ends of a connection as addresses."""
+
+import asyncio
+import socket
+import struct
+
+BACKLOG = 4096
+"""Connections that may wait to be accepted: one refused for want of room would be tried again a second later."""
+
+_NO_LINGER = struct.pack("ii", 1, 0)
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """Close at once with RST: whatever is unsent is lost, and the peer knows (SO_LINGER of 0 s)."""
+    sock = transport.get_extra_info("socket")
+    if sock is not None and sock.fileno() >= 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+    transport.abort()
+
+
+def port_of(name: object) -> int:
+    """Return the port of a socket's name as asyncio gives it; 0 when it has none."""
+    return int(name[1]) if isinstance(name, tuple) else 0

@@ -1,0 +1,73 @@
+"""The units of an SMTP or LMTP conversation: what one can let pass, hold back or break as a whole.
+
+Every unit carries `raw`, its octets as they were on the wire: the `raw` of all units of a direction, one after
+another, are exactly what was sent.
+"""
+
+from dataclasses import dataclass
+
+from conformance.history.events import Operation
+
+
+@dataclass(slots=True, eq=False)
+class Awaited:
+    """A reply that the server owes: for which verb, for whom (LMTP), and what the command meant.
+
+    `verb` is GREETING for the greeting and CONTENT for the reply after the content. `answer` is set when somebody else
+    than the server will give the reply: these octets, when its turn has come.
+    """
+
+    verb: str
+    recipient: str | None = None
+    asked: Operation | None = None
+    answer: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """A command line, or (verb AUTH) a line of an authentication exchange; `line` is redacted and bounded."""
+
+    raw: bytes
+    verb: str
+    line: str
+    awaited: Awaited
+
+
+@dataclass(frozen=True, slots=True)
+class WholeReply:
+    """All lines of a reply. `awaited` is None when the server owed none; code 0 is an unreadable reply."""
+
+    raw: bytes
+    to: str
+    code: int
+    enhanced: str | None
+    lines: tuple[str, ...]
+    awaited: Awaited | None
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """Some octets of a message's content, as they were on the wire; `stuffed` unless sent by BDAT (RFC 3030)."""
+
+    raw: bytes
+    stuffed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ContentEnd:
+    """The final dot, or the end of the last chunk (then without octets)."""
+
+    raw: bytes
+    awaited: Awaited
+
+
+@dataclass(frozen=True, slots=True)
+class Octets:
+    """Octets without meaning of their own: of a line beyond the bound, or after STARTTLS."""
+
+    raw: bytes
+
+
+ClientUnit = CommandLine | Body | ContentEnd | Octets
+ServerUnit = WholeReply | Octets
+Unit = ClientUnit | ServerUnit
