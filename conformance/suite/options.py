@@ -21,8 +21,8 @@ def add_options(parser: pytest.Parser) -> None:
         "--candidate",
         action="append",
         metavar="NAME|FILE|KIND:...",
-        help="what is judged: a name, a description, exec:reference, docker:IMAGE, tcp:HOST:PORT, or SERVER=CANDIDATE,...; "
-        "repeatable; default: reference",
+        help="what is judged: a name, a description, exec:reference, docker:IMAGE, tcp:HOST:PORT, or "
+        "SERVER=CANDIDATE,...; repeatable; default: reference",
     )
     group.addoption(
         "--clock",

@@ -1,0 +1,31 @@
+"""Steps that break links, cut them, have sinks answer as told, and heal."""
+
+from conformance.run.world import World
+from conformance.scenarios.steps import Answer, Fault, Heal, Partition
+
+
+async def fault(world: World, action: Fault) -> str:
+    """Arm a fault."""
+    world.links.arm(action)
+    return "armed"
+
+
+async def partition(world: World, action: Partition) -> str:
+    """Cut every link between two groups."""
+    world.links.partition(action)
+    return "cut"
+
+
+async def heal(world: World, action: Heal) -> str:
+    """Take one fault or partition away, or all, and with all what sinks were told to answer."""
+    if action.what == "all":
+        world.heal_all()
+    else:
+        world.links.heal(action.what)
+    return ""
+
+
+async def answer(world: World, action: Answer) -> str:
+    """Have a sink answer as told from now on."""
+    world.sink(action.sink).answer(action)
+    return ""

@@ -1,0 +1,82 @@
+"""Baselines: what is known to fail, each with its reason pinned and a comment.
+
+A known failure must fail, and for the reason that is written there; one that does not is stale, and that is a failure
+too. A cell that could not be judged never counts as the failure that was expected.
+"""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.scenarios.document import Cell
+
+
+class BaselineError(ValueError):
+    """A baseline file cannot be used; the text says why."""
+
+
+class _Closed(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Known(_Closed):
+    """One known failure: in which cells, by which check, of which requirement, and why we live with it."""
+
+    scenario: str
+    axes: dict[str, str] = Field({}, description="only cells with these axis values; default: all of the scenario")
+    check: str = Field(description="the check that fails: `expect.mailbox`, `invariant.content-unchanged`")
+    requirement: str = Field(description="the requirement that it blames first")
+    comment: str = Field(min_length=10, description="why it fails, and where that is known from")
+
+    def binds(self, cell: Cell) -> bool:
+        """Whether the entry speaks of a cell."""
+        return self.scenario == cell.scenario and self.axes.items() <= cell.axes.items()
+
+    def explains(self, verdict: Verdict) -> bool:
+        """Whether the entry's pinned reason is a verdict's."""
+        return verdict.check == self.check and verdict.requirements[:1] == (self.requirement,)
+
+
+class Baseline(_Closed):
+    """All known failures of one candidate."""
+
+    candidate: str
+    known: tuple[Known, ...] = ()
+
+
+class Reading(_Closed):
+    """What a baseline makes of a cell: its outcome, whether it was known, and what to tell."""
+
+    outcome: Outcome
+    known: bool = False
+    text: str = ""
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Read a baseline file. Raises BaselineError."""
+    try:
+        return Baseline.model_validate(YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")))
+    except (OSError, YAMLError) as error:
+        raise BaselineError(f"--baseline {path}: {error}") from error
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise BaselineError(f"--baseline {path}: {problems}") from error
+
+
+def hold_against(baseline: Baseline, cell: Cell, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
+    """Say what is left of a cell's outcome once what is known is taken off."""
+    entries = [entry for entry in baseline.known if entry.binds(cell)]
+    failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
+    if outcome not in (Outcome.PASS, Outcome.FAIL):
+        return Reading(outcome=outcome)
+    stale = [entry for entry in entries if not any(entry.explains(verdict) for verdict in failed)]
+    if stale:
+        named = "; ".join(f"{entry.check} of {entry.requirement}" for entry in stale)
+        return Reading(outcome=Outcome.FAIL, text=f"stale baseline: known to fail, and did not: {named}")
+    news = [verdict for verdict in failed if not any(entry.explains(verdict) for entry in entries)]
+    if news or not failed:
+        return Reading(outcome=outcome)
+    return Reading(outcome=Outcome.FAIL, known=True, text="; ".join(entry.comment for entry in entries))
