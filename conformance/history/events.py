@@ -217,6 +217,29 @@ class Delivered(Event):
     session: str | None = None
 
 
+class Exchange(Frozen):
+    """One exchange of a `talk`: what was said, and the reply that was read (none: `code` is None, `text` says why)."""
+
+    said: str
+    code: int | None = None
+    enhanced: str | None = None
+    text: str = ""
+    closed: bool = False
+
+
+class Talked(Event):
+    """A `talk` ended: its exchanges up to the last line, or to the first whose reply was not as written."""
+
+    kind: Literal["talked"] = "talked"
+    conversation: str
+    client: str
+    server: str
+    listener: Listener
+    session: str | None
+    exchanges: tuple[Exchange, ...]
+    problem: str = Field("", description="in which way a reply was not as written, in words")
+
+
 class NodeEvent(Event):
     """A node was started, became ready, was stopped, killed, ... or ended on its own (`exited`)."""
 
@@ -274,7 +297,7 @@ class Lag(Event):
 
 AnyEvent = Annotated[
     Connected | ConnectFailed | Command | Reply | Content | Closed | FaultFired | FaultArmed | StepEvent
-    | MessageMade | Attempt | Delivered | NodeEvent | Configured | Inspected | CommandRun | Drained | Lag,
+    | MessageMade | Attempt | Delivered | Talked | NodeEvent | Configured | Inspected | CommandRun | Drained | Lag,
     Field(discriminator="kind"),
 ]  # fmt: skip
 

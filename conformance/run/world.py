@@ -3,10 +3,10 @@
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from conformance import paths
 from conformance.history.recorder import Recorder
 from conformance.nodes.cast import Cast
 from conformance.nodes.configuration import TRANSPORT_DEFAULTS, Address, Wiring, listeners_of, render
@@ -45,7 +45,6 @@ class World:
         self.outbox = Outbox()
         self.active_databases: dict[str, str] = {}
         self.random = random.Random(f"{settings.seed} {cell.id}")  # noqa: S311  # choices that repeat, no secrets
-        self.messages = paths.fixtures() / "messages"
         self._cast = cast
         self._directory = directory
         self._leases = PortLeases()
@@ -81,6 +80,11 @@ class World:
 
     async def __aexit__(self, *error: object) -> None:
         await self._exit.aclose()
+
+    @property
+    def today(self) -> datetime:
+        """The moment by the cell's clock, for Date fields."""
+        return datetime.fromtimestamp(self.clock.now(), UTC)
 
     def named_servers(self, names: Iterable[str]) -> list[str]:
         """Return the servers that a step names; `all` is every one of the topology."""

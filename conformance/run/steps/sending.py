@@ -108,15 +108,16 @@ def _transmission(how: Send, message: OutMessage) -> Transmission:
 def _make(world: World, action: Send, number: int) -> OutMessage:
     name = f"{action.name}#{number}"
     content = make(
-        world.messages / f"{action.message}.yaml",
-        message=f"{world.cell.scenario}.{action.name}",
+        action.name,
+        message=action.message,
         sequence=number,
+        scenario=world.cell.scenario,
         seed=world.settings.seed,
         sender=action.sender,
         recipients=action.to,
         headers=action.headers,
         size=action.size,
-        date=world.clock.now(),
+        date=world.today,
     )
     summary = digest(content)
     made = OutMessage(name, content, action)

@@ -1,11 +1,58 @@
 """The step that holds one SMTP session, line by line."""
 
+import asyncio
+
+from conformance.history.events import Exchange, Talked
 from conformance.run.world import World
+from conformance.scenarios.messages import make
 from conformance.scenarios.steps import Talk
-from conformance.wire.talk import converse
+from conformance.wire.talk import talk as hold
 
 
 async def talk(world: World, action: Talk) -> str:
-    """Say each line and read the replies that are to be read; what came is in the history."""
-    address = world.links.address(action.party, action.to, action.listener)
-    return await converse(world, address, action)
+    """Say each line and read the replies that are to be read; what came of it is recorded for the judge."""
+    if action.background:
+        task = asyncio.get_running_loop().create_task(_talk(world, action), name=f"talk {action.name}")
+        world.outbox.in_background(action.name, task)
+        return "in the background"
+    await _talk(world, action)
+    return ""
+
+
+async def _talk(world: World, action: Talk) -> None:
+    made = 0
+
+    def message(name: str) -> bytes:
+        nonlocal made
+        made += 1
+        return make(
+            action.name,
+            message=name,
+            sequence=made,
+            scenario=world.cell.scenario,
+            seed=world.settings.seed,
+            sender="alice@outside.test",
+            recipients=("bob@corp.test",),
+            date=world.today,
+        )
+
+    said = await hold(
+        world.links.address(action.party, action.to, action.listener),
+        action.lines,
+        message=message,
+        duration=world.clock.duration,
+        origin=world.links.origin,
+    )
+    world.recorder.record(
+        Talked,
+        conversation=action.name,
+        client=action.party,
+        server=action.to,
+        listener=action.listener,
+        session=said.session,
+        exchanges=tuple(
+            Exchange(said=e.said, code=e.code, enhanced=e.enhanced, text=e.text, closed=e.code is None and bool(e.text))
+            for e in said.exchanges
+        ),
+        problem=said.problem,
+    )
