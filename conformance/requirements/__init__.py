@@ -1,1 +1,4 @@
-"""The requirement catalogue as data, and which scenario or defect covers which row."""
+"""The requirement catalogue: what must be true, as data with its sources, and who covers each row.
+
+`catalogue` reads and looks up; `coverage` says which scenarios and defects stand for a requirement.
+"""

@@ -5,7 +5,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from conformance.scenarios.steps import Step
-from conformance.scenarios.values import Duration, Label
+from conformance.scenarios.values import Duration, Label, Parameter
 from conformance.topology import Topology
 
 CAPABILITIES = (
@@ -38,7 +38,7 @@ class Document(BaseModel):
     topology: Any = Field(description="name of a topology of fixtures/topologies, or a whole one")
     axes: dict[Label, tuple[JsonValue, ...]] = {}
     exclude: tuple[dict[Label, JsonValue], ...] = Field((), description="combinations of axis values that are no cells")
-    configure: dict[str, JsonValue] = Field({}, description="transport parameters of all servers from the start")
+    configure: dict[str, Parameter] = Field({}, description="transport parameters of all servers from the start")
     waive: dict[str, str] = Field({}, description="invariants that do not hold here, each with the reason")
     faults: Grid | None = Field(None, description="repeat the scenario with a fault at every point of this link")
     drain: Duration = Field(6 * 3600, description="the bound of the drain at the end")

@@ -7,10 +7,10 @@ for `kill: {node: mbx1}`, `advance: 2m` for `advance: {by: 2m}`.
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from conformance.scenarios.expectations import Copies, Expectation
-from conformance.scenarios.values import Duration, Label, Names, Size
+from conformance.scenarios.values import Duration, Label, Names, Parameter, Size
 
 
 class Action(BaseModel):
@@ -227,9 +227,9 @@ class Configure(Action):
     """Offer changed parameters to nodes and have them read their files again."""
 
     node: Names
-    transport: dict[str, JsonValue] = {}
-    listeners: dict[Literal["frontend", "transport", "delivery"], dict[str, JsonValue]] = {}
-    unknown: dict[str, JsonValue] = Field({}, description="top-level keys, for what must be refused")
+    transport: dict[str, Parameter] = {}
+    listeners: dict[Literal["frontend", "transport", "delivery"], dict[str, Parameter]] = {}
+    unknown: dict[str, Parameter] = Field({}, description="top-level keys, for what must be refused")
 
 
 class Activate(Action):

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, JsonValue
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -51,13 +51,39 @@ Size = Annotated[int, BeforeValidator(octets), Field(ge=0, json_schema_extra={"t
 """Octets; written as `998`, `2KB`, `10MB`."""
 
 
+def parameter(value: object) -> object:
+    """Read the value of a parameter as it is offered to a node: `yes` is true, `2m` is 120, `10MB` octets.
+
+    Whatever else it is, of a wrong type or out of range too, stays as written: that is for the node to refuse.
+    """
+    if isinstance(value, dict):
+        return {key: parameter(inner) for key, inner in value.items()}
+    if isinstance(value, str):
+        if value in ("yes", "no"):
+            return value == "yes"
+        for read in (seconds, octets):
+            try:
+                number = read(value) if value[:1].isdigit() and not value.isdigit() else None
+            except ValueError:
+                continue
+            if number is not None:
+                return int(number) if number == int(number) else number
+    return value
+
+
 def as_tuple(value: object) -> object:
     """Let one value stand for a list of one."""
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
+Parameter = Annotated[JsonValue, BeforeValidator(parameter)]
+"""The value of a parameter of a node: anything, with `yes`, `no`, durations and sizes read as such."""
+
 Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
 """One name, or a list of them."""
+
+LABEL = re.compile(r"[a-z][a-z0-9-]{0,59}")
+"""What a label looks like."""
 
 Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=60)]
 """A name that a scenario gives: lower case, digits, hyphens."""

@@ -1,0 +1,92 @@
+"""The requirement catalogue: its rows, checked when they are read, and how a row is quoted."""
+
+from collections.abc import Iterable
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from ruamel.yaml import YAML
+
+_FILE = Path(__file__).with_name("catalogue.yaml")
+
+
+class _Closed(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Requirement(_Closed):
+    """One row: a testable statement."""
+
+    id: str = Field(pattern=r"^(SR|RL)-[A-Z0-9]{3}-[0-9]{2}$")
+    level: Literal["must", "should", "may"]
+    generations: tuple[Literal["ex2010", "ex2013", "ex2016", "any"], ...] = Field(min_length=1)
+    seen_on: Literal["wire", "admin", "config"]
+    source: tuple[str, ...] = Field(min_length=1)
+    text: str
+    profile: Literal["relay"] | None = None
+    retired: str | None = Field(None, description="why it is no longer judged")
+
+    @property
+    def group(self) -> str:
+        """The three letters of its group: `CRE`. All rows that bind any relay are the group RLY."""
+        return "RLY" if self.profile == "relay" else self.id.split("-")[1]
+
+    @property
+    def clause(self) -> str:
+        """The row as reports quote it: `SR-CRE-01 (must, EX2016 creation): A message ...`."""
+        return f"{self.id} ({self.level}, {'; '.join(self.source)}): {self.text}"
+
+    def binds(self, generations: Iterable[str]) -> bool:
+        """Whether it binds servers of at least one of these generations."""
+        return "any" in self.generations or not set(self.generations).isdisjoint(generations)
+
+
+class Catalogue(_Closed):
+    """All rows, in the order of the catalogue."""
+
+    sources: dict[str, str] = Field(description="the documents, by the keys that rows name")
+    groups: dict[str, str] = Field(description="the groups of rows, with what each is about")
+    requirements: tuple[Requirement, ...]
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> "Catalogue":
+        ids = [row.id for row in self.requirements]
+        if twice := sorted({one for one in ids if ids.count(one) > 1}):
+            raise ValueError(f"two requirements are called {twice[0]}")
+        for row in self.requirements:
+            if row.group not in self.groups:
+                raise ValueError(f"{row.id}: no group {row.group!r}")
+            for source in row.source:
+                if source.split()[0] not in self.sources:
+                    raise ValueError(f"{row.id}: no source {source!r}")
+        return self
+
+    @cached_property
+    def by_id(self) -> dict[str, Requirement]:
+        """The rows by id."""
+        return {row.id: row for row in self.requirements}
+
+    @cached_property
+    def ids(self) -> frozenset[str]:
+        """The ids of all rows that are in force."""
+        return frozenset(row.id for row in self.requirements if row.retired is None)
+
+    def get(self, requirement: str) -> Requirement | None:
+        """Return a row, or None when there is none of that id."""
+        return self.by_id.get(requirement)
+
+    def __getitem__(self, requirement: str) -> Requirement:
+        """Return a row. Raises KeyError when there is none of that id."""
+        return self.by_id[requirement]
+
+
+@lru_cache(maxsize=1)
+def catalogue() -> Catalogue:
+    """Return the catalogue of the package, read once. Raises pydantic.ValidationError when the file is damaged."""
+    return Catalogue.model_validate(YAML(typ="safe", pure=True).load(_FILE.read_text("utf-8")))
+
+
+def clause(requirement: str) -> str:
+    """Return a row as reports quote it, with its level and its sources. Raises KeyError."""
+    return catalogue()[requirement].clause

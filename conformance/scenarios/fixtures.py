@@ -1,0 +1,63 @@
+"""Reads the fixtures that scenarios name: topologies, and the templates of messages."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from conformance.scenarios.errors import Mark, Problems, Report
+from conformance.scenarios.validation import validate
+from conformance.scenarios.values import parameter
+from conformance.scenarios.yaml_nodes import Entry, Node, documents, read_text
+from conformance.topology import Topology
+
+
+def names_in(folder: Path) -> tuple[str, ...]:
+    """Return the names of the fixtures in a folder, sorted."""
+    return tuple(sorted(path.stem for path in folder.glob("*.yaml")))
+
+
+@lru_cache(maxsize=64)
+def load_topology(path: Path) -> Topology:
+    """Return the topology in a file. Raises Problems."""
+    report = Report(str(path))
+    node = load_node(path, report)
+    topology = read_topology(node, report) if node else None
+    if topology is not None and topology.name != path.stem:
+        report.add(Mark(1, 1), f"the topology is called {topology.name!r}, its file {path.name!r}")
+    if topology is None or report.problems:
+        raise Problems(report.problems)
+    return topology
+
+
+def load_node(path: Path, report: Report) -> Node | None:
+    """Return the one document of a file, or report why it cannot be had."""
+    text = read_text(path.read_bytes(), report)
+    found = [node for _, node in documents(text, report)] if text is not None else []
+    if text is not None and len(found) != 1:
+        report.add(Mark(1, 1), f"expected one document, not {len(found)}")
+    return found[0] if len(found) == 1 else None
+
+
+def read_topology(node: Node, report: Report) -> Topology | None:
+    """Return the topology that a node describes; its parameters may be written as `2m` and `yes`."""
+    return validate(Topology, _with_parameters(node), report)
+
+
+def _with_parameters(node: Node) -> Node:
+    """Return a topology's node with the values of its parameters read."""
+    entries: dict[str, Entry] = {}
+    for key, entry in node.entries.items():
+        inner = entry.node
+        if key == "servers":
+            inner = Node(inner.mark, tuple(_with_parameters(server) for server in inner.items))
+        elif key in ("transport", "listeners"):
+            inner = _read_parameters(inner)
+        entries[key] = Entry(entry.key, inner)
+    return Node(node.mark, entries) if node.entries else node
+
+
+def _read_parameters(node: Node) -> Node:
+    if node.entries:
+        return Node(node.mark, {key: Entry(e.key, _read_parameters(e.node)) for key, e in node.entries.items()})
+    value: Any = node.value if node.items else parameter(node.value)
+    return Node(node.mark, value)

@@ -1,0 +1,137 @@
+"""The matrix of a scenario: its axes, the `${axis}` that stand for their values, and the points it has."""
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from conformance.scenarios.errors import Report, shown, unknown
+from conformance.scenarios.yaml_nodes import Entry, Node
+
+MAX_CELLS = 5_000
+"""Points of one scenario's matrix, before `exclude`."""
+
+Point = Mapping[str, Node]
+"""One value for each axis, in the order of the axes' names."""
+
+_REFERENCE = re.compile(r"\$\{([a-z][a-z0-9-]*)\}")
+_UNSAFE = re.compile(r"[\[\],]|::|[^ -~]")
+
+
+def text_of(value: Any) -> str:
+    """Return an axis value as cell ids show it: `true`, `20`, `a+b` for a list."""
+    if isinstance(value, list):
+        return "+".join(text_of(item) for item in value)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def read_axes(node: Node | None, report: Report) -> dict[str, tuple[Node, ...]]:
+    """Return the values of each axis, axes sorted by name; what cannot be an axis is reported and left out."""
+    axes: dict[str, tuple[Node, ...]] = {}
+    for name, entry in sorted(node.entries.items() if node else ()):
+        texts: set[str] = set()
+        for value in entry.node.items:
+            if problem := _unfit(value):
+                report.add(value.mark, problem)
+            elif (text := text_of(value.data())) in texts:
+                report.add(value.mark, f"the axis {name!r} has the value {shown(text)} twice")
+            texts.add(text_of(value.data()))
+        axes[name] = entry.node.items
+        if not entry.node.items:
+            report.add(entry.node.mark, f"the axis {name!r} needs a list of values")
+    if (cells := prod(map(len, axes.values()))) > MAX_CELLS and node:
+        report.add(node.mark, f"{cells} cells; a scenario has at most {MAX_CELLS}")
+    return axes
+
+
+def _unfit(value: Node) -> str | None:
+    if isinstance(value.value, dict) or any(isinstance(item.value, dict | tuple) for item in value.items):
+        return "a value of an axis is a scalar, or a flat list of scalars"
+    text = text_of(value.data())
+    if not text or len(text) > 60 or _UNSAFE.search(text):
+        return f"{shown(text)} cannot be part of a cell's id: 1 to 60 printable ASCII characters but , [ ] and ::"
+    return None
+
+
+def points(axes: Mapping[str, tuple[Node, ...]], exclude: Node | None, report: Report) -> tuple[Point, ...]:
+    """Return the points of the matrix, in order, without the excluded ones. None at all is reported."""
+    combinations = [
+        dict(zip(axes, values, strict=True))
+        for values in itertools.islice(itertools.product(*axes.values()), MAX_CELLS)
+    ]
+    for rule in exclude.items if exclude else ():
+        if not check_condition(rule, axes, report):
+            continue
+        left = [point for point in combinations if not holds(rule, point)]
+        if len(left) == len(combinations):
+            report.add(rule.mark, "this excludes no cell, or none that is not excluded already")
+        combinations = left
+    if exclude and not combinations:
+        report.add(exclude.mark, "every cell is excluded")
+    return tuple(combinations)
+
+
+def check_condition(condition: Node, axes: Mapping[str, tuple[Node, ...]], report: Report) -> bool:
+    """Report what is wrong with a mapping of axes to values (of `when`, of `exclude`); return whether nothing is."""
+    good = True
+
+    def wrong(node: Node, message: str) -> None:
+        nonlocal good
+        good = False
+        report.add(node.mark, message)
+
+    if not condition.entries:
+        wrong(condition, "expected a mapping of axes to values")
+    for name, entry in condition.entries.items():
+        if name not in axes:
+            good = False
+            report.add(entry.key, unknown("axis", name, axes))
+            continue
+        texts = [text_of(value.data()) for value in axes[name]]
+        for value in entry.node.items or (entry.node,):
+            if text_of(value.data()) not in texts:
+                wrong(value, unknown(f"value of the axis {name!r}:", text_of(value.data()), texts))
+    return good
+
+
+def holds(condition: Node, point: Point) -> bool:
+    """Whether a point has, for each axis of the condition, the value there, or one of the values there."""
+    return all(
+        name in point
+        and text_of(point[name].data()) in {text_of(value.data()) for value in entry.node.items or (entry.node,)}
+        for name, entry in condition.entries.items()
+    )
+
+
+def references(node: Node) -> Iterator[tuple[Node, str]]:
+    """Yield each `${axis}` below a node, with the axis's name."""
+    if isinstance(node.value, str) and (match := _REFERENCE.fullmatch(node.value)):
+        yield node, match[1]
+    for child in (*node.items, *(entry.node for entry in node.entries.values())):
+        yield from references(child)
+
+
+def stray_references(node: Node) -> Iterator[Node]:
+    """Yield each text below a node that has `${` in it but is no whole `${axis}`."""
+    if isinstance(node.value, str) and "${" in node.value and not _REFERENCE.fullmatch(node.value):
+        yield node
+    for child in (*node.items, *(entry.node for entry in node.entries.values())):
+        yield from stray_references(child)
+
+
+def bind(node: Node, point: Point) -> Node:
+    """Return a node with every `${axis}` replaced by its value at a point; places stay as written."""
+    match node.value:
+        case str() as text:
+            match = _REFERENCE.fullmatch(text)
+            value = point.get(match[1]) if match else None
+            return replace(node, value=value.value) if value else node
+        case tuple() as items:
+            return replace(node, value=tuple(bind(item, point) for item in items))
+        case dict() as entries:
+            return replace(node, value={key: Entry(e.key, bind(e.node, point)) for key, e in entries.items()})
+        case _:
+            return node

@@ -1,0 +1,200 @@
+"""Checks the names in a cell's steps: parties against its topology, and what earlier steps have to have named."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from conformance.scenarios.errors import Mark, Report, shown, unknown
+from conformance.scenarios.script import ReadStep
+from conformance.scenarios.steps import ACTIONS
+from conformance.scenarios.yaml_nodes import Node
+from conformance.topology import Topology
+
+SENDERS = ("outside", "submission")
+"""Parties of the harness that only send."""
+
+INVARIANTS = (
+    "nothing-acknowledged-is-lost", "two-copies-at-acknowledgement", "shadow-inside-boundary",
+    "no-discard-before-delivery", "shadow-not-delivered-while-primary-lives", "one-final-reply",
+    "no-duplicate-in-mailbox", "content-unchanged", "no-duplicate-without-cause",
+    "shadow-verbs-only-where-offered", "replies-well-formed",
+)  # fmt: skip
+"""What is judged in every cell that does not waive it."""
+
+FIELDS: Mapping[str, Mapping[str, str]] = {
+    "send": {"via": "server", "party": "sender", "message": "message fixture"},
+    "submit": {"via": "server", "party": "sender", "message": "message fixture"},
+    "resend": {"of": "message", "via": "server"},
+    "await": {"of": "message"},
+    "talk": {"to": "server", "party": "sender", "lines.message": "message fixture"},
+    "fault": {"from": "party or *", "to": "party or *"},
+    "partition": {"between": "party"},
+    "heal": {"what": "fault"},
+    "answer": {"sink": "sink"},
+    **{
+        verb: {"node": "server or all", "at.from": "party or *", "at.to": "party or *"}
+        for verb in ("kill", "stop", "start", "wipe", "pause", "resume")
+    },
+    "configure": {"node": "server or all"},
+    "activate": {"database": "database", "on": "server"},
+    "redirect": {"from": "server", "to": "server"},
+    "resubmit": {"database": "database", "on": "server"},
+    "inspect": {"node": "server or all"},
+}
+"""Which fields of a step (as written, a dot for what is nested) hold a name of what kind."""
+
+_OF_ALL = {"since": "label", "requirements": "requirement"}
+
+EXPECTED_FIELDS: Mapping[str, Mapping[str, str]] = {
+    verb: _OF_ALL | fields
+    for verb, fields in {
+        "reply": {"of": "message"},
+        "shadow": {"of": "message", "on": "server", "by": "server", "sites": "site"},
+        "no-shadow": {"of": "message", "on": "server"},
+        "shadow-attempts": {"of": "message", "by": "server", "on": "server", "sites": "site"},
+        "same-content": {"of": "message"},
+        "discarded": {"of": "message", "on": "party"},
+        "not-discarded": {"of": "message", "on": "party"},
+        "queried": {"by": "party", "at": "party"},
+        "promoted": {"of": "message", "by": "server"},
+        "not-promoted": {"of": "message", "by": "server"},
+        "mailbox": {"of": "message", "who": "mailbox"},
+        "delivered": {"of": "message", "at": "sink", "by": "server"},
+        "transmitted": {"of": "message", "from": "party", "to": "party"},
+        "route": {"of": "message", "through": "server"},
+        "advertised": {"by": "server", "to": "party"},
+        "issued": {"by": "party", "to": "party"},
+        "closed": {"conversation": "conversation", "of": "message", "from": "party", "to": "party"},
+        "conversation": {"conversation": "conversation"},
+        "report": {"of": "message"},
+        "journaled": {"of": "message"},
+        "queue": {"on": "server", "of": "message", "next-hop": "hop"},
+        "refused": {"node": "server"},
+        "withheld": {"of": "message"},
+        "left": {"node": "server"},
+    }.items()
+}
+"""The same for expectations."""
+
+_NAMED_BY: Mapping[str, str] = {
+    "send": "message",
+    "submit": "message",
+    "talk": "conversation",
+    "fault": "fault",
+    "partition": "fault",
+}
+
+
+@dataclass(slots=True)
+class Names:
+    """The names that are known at a step of a cell: those of its world, and those that steps have given so far."""
+
+    known: dict[str, frozenset[str]]
+    given: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def give(self, kind: str, name: str, count: int = 1) -> bool:
+        """Take a name that a step gives; return whether it is new. `count` is how many messages it stands for."""
+        names = self.given.setdefault(kind, {})
+        new = name not in names
+        names[name] = count
+        return new
+
+
+def world_of(topology: Topology, requirements: Iterable[str], messages: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Return the names of every kind that a topology (and what belongs to the harness) gives."""
+    servers = frozenset(topology.by_name)
+    stores = frozenset(topology.store_of(server) for server in servers)
+    sinks = stores | {sink.name for sink in topology.sinks}
+    parties = servers | sinks | set(SENDERS)
+    return {
+        "server": servers,
+        "server or all": servers | {"all"},
+        "sink": sinks,
+        "hop": servers | sinks,
+        "sender": servers | set(SENDERS),
+        "party": parties,
+        "party or *": parties | {"*"},
+        "site": frozenset(topology.all_sites) | {"remote", "local"},
+        "database": frozenset(mailbox.database for mailbox in topology.mailboxes),
+        "mailbox": frozenset(mailbox.address for mailbox in topology.mailboxes),
+        "requirement": frozenset(requirements),
+        "message fixture": frozenset(messages),
+    }
+
+
+def check_names(steps: Iterable[ReadStep], names: Names, report: Report) -> None:
+    """Report every name in the steps that nobody has, and every name that two steps give."""
+    for read in steps:
+        _check_step(read, names, report)
+        _give_names(read, names, report)
+        check_names(read.inner, names, report)
+
+
+def _check_step(read: ReadStep, names: Names, report: Report) -> None:
+    fields = EXPECTED_FIELDS[read.expectation] if read.expectation else FIELDS.get(read.verb, {})
+    for key, kind in fields.items():
+        for node in _at(read, key):
+            if not isinstance(node.value, str):
+                continue
+            if problem := _problem(node.value, kind, names):
+                report.add(node.mark, problem)
+
+
+def _problem(name: str, kind: str, names: Names) -> str | None:
+    match kind:
+        case "message":
+            return _message_problem(name, names.given.get("message", {}))
+        case "fault":
+            given = {**names.given.get("fault", {}), "all": 1}
+            return None if name in given else unknown("fault or partition armed before:", name, given)
+        case "label" | "conversation":
+            given = names.given.get(kind, {})
+            return None if name in given else unknown(f"{kind} of an earlier step:", name, given)
+        case _:
+            return None if name in names.known[kind] else unknown(kind, name, names.known[kind])
+
+
+def _message_problem(name: str, given: Mapping[str, int]) -> str | None:
+    base, hash_sign, number = name.partition("#")
+    if base not in given:
+        return unknown("message of an earlier step:", base, given)
+    if hash_sign and not (number.isascii() and number.isdigit() and 1 <= int(number) <= given[base]):
+        return f"no message {shown(name)}: {base!r} is {given[base]} message(s), the first is {base}#1"
+    return None
+
+
+def _give_names(read: ReadStep, names: Names, report: Report) -> None:
+    if read.label is not None and isinstance(read.label.value, str):
+        _give(names, "label", read.label.value, read.label.mark, report)
+    kind = _NAMED_BY.get(read.verb)
+    if kind is None:
+        return
+    node = read.node.get("as")
+    name = node.value if node else "partition" if read.verb == "partition" else None
+    if isinstance(name, str):
+        count = read.node.get("count")
+        number = count.value if count and isinstance(count.value, int) else 1
+        _give(names, kind, name, node.mark if node else read.node.mark, report, number)
+
+
+def _give(names: Names, kind: str, name: str, mark: Mark, report: Report, count: int = 1) -> None:
+    if not names.give(kind, name, count):
+        report.add(mark, f"an earlier step of this cell has given the name {shown(name)} to a {kind}")
+
+
+def _at(read: ReadStep, key: str) -> Iterator[Node]:
+    """Yield the nodes of a field; a bare value stands for the verb's short field."""
+    keys = key.split(".")
+    model = ACTIONS.get(read.verb)
+    if model is not None and model.short == key and not read.node.entries:
+        keys = []
+    yield from _pick(read.node, keys)
+
+
+def _pick(node: Node, keys: list[str]) -> Iterator[Node]:
+    if node.items:
+        for item in node.items:
+            yield from _pick(item, keys)
+    elif not keys:
+        yield node
+    elif (inner := node.get(keys[0])) is not None:
+        yield from _pick(inner, keys[1:])

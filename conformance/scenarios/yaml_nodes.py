@@ -1,0 +1,261 @@
+"""YAML 1.2 as nodes that know their line and column: safe, bounded, and without YAML's traps.
+
+Made from the parser's events, never from constructed objects. Anchors, aliases, tags and merge keys are refused, and
+so are duplicate keys and directives; `yes` and `no` are text, as YAML 1.2 has it. The documents of a file are parsed
+one by one, so that a slip in one does not hide the others.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import MarkedYAMLError, YAMLError, YAMLStreamError
+from ruamel.yaml.events import (
+    AliasEvent,
+    CollectionStartEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    NodeEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    StreamEndEvent,
+    StreamStartEvent,
+)
+
+from conformance.scenarios.errors import Mark, Report, shown
+
+MAX_OCTETS = 256 * 1024
+"""The largest file that is read."""
+MAX_DEPTH = 20
+"""How deep mappings and lists may be nested."""
+MAX_NODES = 20_000
+"""Nodes of one document."""
+
+Scalar = str | int | float | bool | None
+
+_DOCUMENT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
+_CONSTANTS: Mapping[str, Scalar] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_BASED = {"0o": (re.compile(r"0o[0-7]+"), 8), "0x": (re.compile(r"0x[0-9a-fA-F]+"), 16)}
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_MAX_DIGITS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value with its place: a scalar, a list of nodes, or a mapping of keys to entries."""
+
+    mark: Mark
+    value: "Scalar | tuple[Node, ...] | dict[str, Entry]"
+
+    def data(self) -> Any:
+        """Return the plain value, places forgotten."""
+        if isinstance(self.value, dict):
+            return {key: entry.node.data() for key, entry in self.value.items()}
+        if isinstance(self.value, tuple):
+            return [node.data() for node in self.value]
+        return self.value
+
+    def get(self, key: str) -> "Node | None":
+        """Return what stands under a key, or None where there is no such key, or no mapping."""
+        entry = self.value.get(key) if isinstance(self.value, dict) else None
+        return entry.node if entry is not None else None
+
+    @property
+    def entries(self) -> "dict[str, Entry]":
+        """The entries of a mapping; none of anything else."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    @property
+    def items(self) -> "tuple[Node, ...]":
+        """The nodes of a list; none of anything else."""
+        return self.value if isinstance(self.value, tuple) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of a mapping: the place of its key, and its value."""
+
+    key: Mark
+    node: Node
+
+
+class _Stop(Exception):
+    """The document cannot be read any further; what is wrong was reported."""
+
+
+def read_text(octets: bytes, report: Report) -> str | None:
+    """Decode a file, or report why it cannot be read and return None."""
+    if len(octets) > MAX_OCTETS:
+        report.add(Mark(1, 1), f"the file has {len(octets)} octets; at most {MAX_OCTETS} are read")
+        return None
+    try:
+        return octets.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = octets.count(b"\n", 0, error.start) + 1
+        report.add(Mark(line, 1), f"no UTF-8: octet {error.start} is {octets[error.start]:#04x}")
+        return None
+
+
+def documents(text: str, report: Report) -> Iterator[tuple[Mark, Node | None]]:
+    """Yield each document of a file with its first line; None stands for one that cannot be read (it was reported)."""
+    starts = [match.start() for match in _DOCUMENT.finditer(text)]
+    for start, end in zip([0, *starts], [*starts, len(text)], strict=True):
+        chunk = text[start:end]
+        if _is_blank(chunk):
+            continue
+        before = text.count("\n", 0, start)
+        yield Mark(before + 1, 1), _document(chunk, before, report)
+
+
+def _is_blank(chunk: str) -> bool:
+    lines = chunk.removeprefix("---").splitlines()
+    return all(not line.strip() or line.lstrip().startswith("#") for line in lines)
+
+
+def _document(chunk: str, before: int, report: Report) -> Node | None:
+    try:
+        return _Composer(chunk, before, report).document()
+    except _Stop:
+        return None
+    except MarkedYAMLError as error:
+        place = error.problem_mark or error.context_mark
+        mark = Mark(before + place.line + 1, place.column + 1) if place else Mark(before + 1, 1)
+        report.add(mark, "no YAML: " + _told(error, chunk))
+    except YAMLStreamError as error:
+        at = getattr(error, "position", 0)
+        line = before + chunk.count("\n", 0, at) + 1
+        report.add(Mark(line, 1), f"no YAML: the character {chunk[at : at + 1]!a} is not allowed")
+    except YAMLError as error:
+        report.add(Mark(before + 1, 1), f"no YAML: {shown(str(error))}")
+    return None
+
+
+def _told(error: MarkedYAMLError, chunk: str) -> str:
+    """Return the parser's words, with the commonest cause where it can be seen."""
+    words = "; ".join(part for part in (error.context, error.problem) if part)
+    place = error.problem_mark
+    lines = chunk.split("\n")
+    if place is not None and place.line < len(lines) and re.search(r"(?<![\"'])\$\{", lines[place.line]):
+        words += ' (inside braces and brackets write "${axis}" in quotes)'
+    return words
+
+
+class _Composer:
+    """Builds the nodes of one document from the parser's events."""
+
+    def __init__(self, chunk: str, before: int, report: Report) -> None:
+        self._events = YAML(typ="safe", pure=True).parse(chunk)
+        self._before = before
+        self._report = report
+        self._nodes = 0
+
+    def document(self) -> Node:
+        for event in self._events:
+            if isinstance(event, DocumentStartEvent):
+                if event.version is not None or event.tags:
+                    self._report.add(self._mark(event), "directives are not used here; take the line away")
+                break
+            if not isinstance(event, StreamStartEvent):
+                raise self._stop(event, "no document")
+        root = self._node(next(self._events), 1)
+        next(self._events)
+        if not isinstance(after := next(self._events), StreamEndEvent):
+            raise self._stop(after, "a second document must begin with a line `---`")
+        return root
+
+    def _node(self, event: Event, depth: int) -> Node:
+        mark = self._mark(event)
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise self._stop(event, f"more than {MAX_NODES} values in one document")
+        if isinstance(event, AliasEvent):
+            self._report.add(mark, f"aliases (*{event.anchor}) are not used here; write the value out")
+            return Node(mark, None)
+        if isinstance(event, NodeEvent):
+            self._refuse_properties(event, mark)
+        if isinstance(event, CollectionStartEvent) and depth > MAX_DEPTH:
+            raise self._stop(event, f"nested deeper than {MAX_DEPTH} levels")
+        if isinstance(event, MappingStartEvent):
+            return Node(mark, dict(self._entries(depth)))
+        if isinstance(event, ScalarEvent):
+            return Node(mark, self._scalar(event, mark))
+        items = []
+        while not isinstance(event := next(self._events), SequenceEndEvent):
+            items.append(self._node(event, depth + 1))
+        return Node(mark, tuple(items))
+
+    def _entries(self, depth: int) -> Iterator[tuple[str, Entry]]:
+        seen: dict[str, Mark] = {}
+        while not isinstance(event := next(self._events), MappingEndEvent):
+            mark = self._mark(event)
+            if not isinstance(event, ScalarEvent):
+                raise self._stop(event, "a key must be a plain text")
+            self._refuse_properties(event, mark)
+            key = event.value
+            node = self._node(next(self._events), depth + 1)
+            if key == "<<":
+                self._report.add(mark, "merge keys (<<) are not used here; write the entries out")
+            elif key in seen:
+                self._report.add(mark, f"the key {shown(key)} stands here twice (first in line {seen[key].line})")
+            else:
+                seen[key] = mark
+                yield key, Entry(mark, node)
+
+    def _scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
+        if event.style is not None:
+            return str(event.value)
+        try:
+            return resolve(event.value)
+        except ValueError as error:
+            self._report.add(mark, str(error))
+            return None
+
+    def _refuse_properties(self, event: NodeEvent, mark: Mark) -> None:
+        if event.anchor is not None:
+            self._report.add(mark, f"anchors (&{event.anchor}) are not used here; take it away")
+        if (tag := getattr(event, "tag", None)) is not None:
+            self._report.add(mark, f"tags ({shown(str(tag))}) are not used here; take it away")
+
+    def _mark(self, event: Event) -> Mark:
+        return Mark(self._before + event.start_mark.line + 1, event.start_mark.column + 1)
+
+    def _stop(self, event: Event, message: str) -> _Stop:
+        self._report.add(self._mark(event), message)
+        return _Stop()
+
+
+def resolve(plain: str) -> Scalar:
+    """Return what a plain scalar stands for in YAML 1.2 (core schema); `yes`, `no`, `on`, `off` and dates are text.
+
+    Raises ValueError for a number that is not finite or has too many digits.
+    """
+    if plain in _CONSTANTS:
+        return _CONSTANTS[plain]
+    if _NOT_FINITE.fullmatch(plain):
+        raise ValueError(f"{plain} is no finite number")
+    if plain[0] not in "+-.0123456789":
+        return plain
+    if _FLOAT.fullmatch(plain) and len(plain) > _MAX_DIGITS:
+        raise ValueError(f"a number of more than {_MAX_DIGITS} digits")
+    if _INTEGER.fullmatch(plain):
+        return int(plain)
+    pattern, base = _BASED.get(plain[:2], (None, 10))
+    if pattern is not None and pattern.fullmatch(plain):
+        return int(plain[2:], base)
+    if _FLOAT.fullmatch(plain):
+        number = float(plain)
+        if not math.isfinite(number):
+            raise ValueError(f"{plain} is no finite number")
+        return number
+    return plain
