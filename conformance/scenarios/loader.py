@@ -36,7 +36,7 @@ def read(path: Path, fixtures: Path) -> tuple[Scenario, ...]:
 
 
 def files(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Return the files of scenarios among and below the paths, sorted; a file that is named is taken whatever its name."""
+    """Return the files of scenarios among and below the paths, sorted; a file that is named is taken."""
     found = (path.rglob("*" + SUFFIX) if path.is_dir() else [path] for path in paths)
     return tuple(sorted({path for some in found for path in some}))
 

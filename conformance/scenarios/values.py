@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue, WithJsonSchema
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
@@ -44,10 +44,21 @@ def told(duration: float) -> str:
     return text + (f"{rest:g}s" if rest or not text else "")
 
 
-Duration = Annotated[float, BeforeValidator(seconds), Field(ge=0, json_schema_extra={"type": ["string", "number"]})]
+_DURATION_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "pattern": r"^(\d+(\.\d+)?(ms|s|m|h|d))+$"},
+        {"type": "number", "minimum": 0},
+    ]
+}
+_SIZE_SCHEMA = {
+    "anyOf": [{"type": "string", "pattern": r"^\d+\s*(B|KB|MB)?$"}, {"type": "integer", "minimum": 0}],
+}
+_NAMES_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+
+Duration = Annotated[float, BeforeValidator(seconds), Field(ge=0), WithJsonSchema(_DURATION_SCHEMA)]
 """Seconds; written as `2m`, `3h`, `2d`."""
 
-Size = Annotated[int, BeforeValidator(octets), Field(ge=0, json_schema_extra={"type": ["string", "integer"]})]
+Size = Annotated[int, BeforeValidator(octets), Field(ge=0), WithJsonSchema(_SIZE_SCHEMA)]
 """Octets; written as `998`, `2KB`, `10MB`."""
 
 
@@ -79,7 +90,7 @@ def as_tuple(value: object) -> object:
 Parameter = Annotated[JsonValue, BeforeValidator(parameter)]
 """The value of a parameter of a node: anything, with `yes`, `no`, durations and sizes read as such."""
 
-Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple)]
+Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple), WithJsonSchema(_NAMES_SCHEMA)]
 """One name, or a list of them."""
 
 LABEL = re.compile(r"[a-z][a-z0-9-]{0,59}")
