@@ -110,6 +110,12 @@ def digest(content: bytes) -> Digest:
     return digester.digest()
 
 
+def stuffed(content: bytes) -> bytes:
+    """Return a content as it goes over the wire, without the final dot; its last line is ended where it is not."""
+    wire = (b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:]
+    return wire if not wire or wire.endswith(b"\r\n") else wire + b"\r\n"
+
+
 def without_trace(header: bytes) -> bytes:
     """Return a header (each field ends with CRLF) without its trace fields."""
     fields = _FIELD.split(header.removesuffix(b"\r\n")) if header else []

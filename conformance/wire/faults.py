@@ -54,7 +54,7 @@ def strike(blow: Blow, unit: Unit, skip: int) -> Unit | None:
             relay.mute()
             blow.armed.on_heal.append(lambda: relay.reset("link"))
         case "cut":
-            if not isinstance(unit, Body):
+            if fault.at != "body":
                 lane.target.write(unit.raw[skip : len(unit.raw) // 2 if fault.offset is None else fault.offset])
             relay.drop()
         case "stall" | "delay":
@@ -101,9 +101,8 @@ def strike_connection(link: Link, blow: Blow, let_go: Callable[[str], None]) -> 
         case "answer":
             link.record(relay)
             blow.fired(f"at connect: {fault.reply}")
-            relay.conversation.answer_greeting(_octets(fault.reply))
             relay.up.release("connecting")
-            relay.orphan()
+            relay.orphan(_octets(fault.reply))
         case "stall" | "delay":
             blow.fired("at connect")
             relay.barred.add(reason)
@@ -193,14 +192,12 @@ def _other_reply(blow: Blow, unit: Unit) -> Unit | None:
             return instead
         case CommandLine():
             relay.passing(blow.lane, unit)
-            unit.awaited.answer = reply
-            relay.give_answers()
+            relay.answer(unit.awaited, reply)
             if unit.verb in ("DATA", "STARTTLS") and reply[:1] in b"23":
                 relay.orphan()
             return None
         case ContentEnd():
-            unit.awaited.answer = reply
-            relay.give_answers()
+            relay.answer(unit.awaited, reply)
             relay.orphan()
             return None
         case _:

@@ -6,7 +6,7 @@ Follows RFC 5321, PIPELINING (RFC 2920), CHUNKING (RFC 3030), AUTH (RFC 4954), S
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
 
 from conformance.wire.lines import LINE, Lines, redacted, reply_parts, verb_of
@@ -29,14 +29,15 @@ _RESETS = frozenset({"MAIL", "RSET", "EHLO", "HELO", "LHLO"})
 class Conversation:
     """One session's grammar. Feed it with what arrives; each call returns the units completed by that.
 
-    Octets whose meaning depends on a reply to come (after DATA, AUTH, STARTTLS) are held: `held` tells how many, and
-    `client(b"")` after a reply returns what it has decided. How the octets were split changes nothing but where
-    `Body` and `Octets` are cut.
+    Octets whose meaning depends on a reply to come (after DATA, AUTH, STARTTLS) are held. As soon as that reply came,
+    `released` is true and the server's further octets wait, until `client(b"")` has returned what the reply decided;
+    then `server(b"")` goes on. How the octets were split changes nothing but where `Body` and `Octets` are cut.
     """
 
     def __init__(self) -> None:
         self.secured = False
         self.lmtp = False
+        self.released = False
         self._client = b""
         self._mode: Literal["command", "content", "chunk"] = "command"
         self._overlong = Lines()
@@ -82,11 +83,16 @@ class Conversation:
     @property
     def stuck(self) -> bool:
         """Whether the client must be kept waiting: it sent as much as may be held."""
-        return len(self._client) >= HELD and (self._decides is not None or len(self._owed) >= OWED)
+        return len(self._client) >= HELD and self._blocked
+
+    @property
+    def _blocked(self) -> bool:
+        return not self.secured and (self._decides is not None or len(self._owed) >= OWED)
 
     def client(self, data: bytes) -> list[ClientUnit]:
         """Take octets from the client."""
         self._client += data
+        self.released = False
         units: list[ClientUnit] = []
         while self._client and (step := self._next()) is not None:
             units.extend(step)
@@ -95,33 +101,33 @@ class Conversation:
         return units
 
     def server(self, data: bytes) -> list[ServerUnit]:
-        """Take octets from the server."""
-        if self.secured:
-            return [Octets(data)]
+        """Take octets from the server. Replies given instead of it are among the units, in their turn (`injected`)."""
+        if self.secured and not self._server:
+            return [Octets(data)] if data else []
         self._server += data
         units: list[ServerUnit] = []
-        while end := self._server.find(b"\n") + 1:
+        while not self.secured and not self.released and (end := self._server.find(b"\n") + 1):
             raw, self._server = self._server[:end], self._server[end:]
+            blocked = self._blocked
             units.extend(self._reply_line(raw))
-            if self.secured:
-                break
-        if self.secured or len(self._server) > LINE:
+            units.extend(self.answers())
+            self.released = bool(self._client) and blocked and not self._blocked
+        if self.released:
+            return units
+        if (self.secured and self._server) or len(self._server) > LINE:
             if not self.secured:
                 self._server_overlong.add(self._server)
             rest, self._server = self._server, b""
             units.extend(self._pass_raw(rest))
         return units
 
-    def answers(self) -> Iterator[WholeReply]:
+    def answers(self) -> list[WholeReply]:
         """Return the replies given instead of the server whose turn has come (`Awaited.answer`)."""
+        replies = []
         while (owed := self._head()) is not None and owed.answer is not None:
-            texts = owed.answer.decode("ascii", "replace").split("\r\n")
-            parts = [reply_parts(text) for text in texts]
-            yield self._replied(owed.answer + b"\r\n", parts[-1][0], [text for _, _, text in parts])
-
-    def answer_greeting(self, octets: bytes) -> None:
-        """Have the greeting given by somebody else than the server."""
-        self._owed[0].answer = octets
+            code, lines = _parsed(owed.answer)
+            replies.append(replace(self._replied(owed.answer + b"\r\n", code, lines), injected=True))
+        return replies
 
     def abandon(self, octets: bytes) -> None:
         """Have everything that the server owes, and has not been answered for, answered with this."""
@@ -130,22 +136,20 @@ class Conversation:
 
     def replace(self, reply: WholeReply, octets: bytes) -> WholeReply:
         """Return the reply that stands in the place of one just received; the client will follow the new one."""
-        texts = octets.decode("ascii", "replace").split("\r\n")
-        parts = [reply_parts(text) for text in texts]
-        code = parts[-1][0]
+        code, lines = _parsed(octets)
         if reply.awaited is not None and reply.awaited.verb == "DATA":
             self._mode = "content" if code == 354 else "command"
             self._line_start = True
         elif reply.awaited is not None and reply.awaited.verb == "STARTTLS":
             self.secured = code == 220
-        return _whole(octets + b"\r\n", code, [text for _, _, text in parts], reply.awaited)
+        return _whole(octets + b"\r\n", code, lines, reply.awaited)
 
     def _next(self) -> list[ClientUnit] | None:
         """Take the next units from what was received; None when there is none yet."""
         if self.secured:
             taken, self._client = self._client, b""
             return [Octets(taken)]
-        if self._decides is not None or len(self._owed) >= OWED:
+        if self._blocked:
             return None
         if self._mode == "content":
             return self._content()
@@ -274,6 +278,11 @@ class Conversation:
 
 _ENHANCED = re.compile(r"[245]\.\d{1,3}\.\d{1,3}")
 """RFC 3463: class, subject, detail."""
+
+
+def _parsed(reply: bytes) -> tuple[int, list[str]]:
+    parts = [reply_parts(text) for text in reply.decode("ascii", "replace").split("\r\n")]
+    return parts[-1][0], [text for _, _, text in parts]
 
 
 def _whole(raw: bytes, code: int, lines: list[str], owed: Awaited | None) -> WholeReply:

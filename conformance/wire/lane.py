@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from conformance.wire.end import End
-from conformance.wire.units import Octets, Unit
+from conformance.wire.units import Octets, Unit, WholeReply
 
 QUEUED = 64 * 1024
 """Octets that a held lane takes before it stops its source."""
@@ -94,7 +94,8 @@ class Lane:
             return
         if self._queue or self._holds or self.pace or self._kept or self._watcher.watched:
             for unit in units:
-                skip = min(self._ahead, len(unit.raw))
+                own = isinstance(unit, WholeReply) and unit.injected
+                skip = 0 if own else min(self._ahead, len(unit.raw))
                 self._ahead -= skip
                 self.put(unit, skip)
             self.pump()

@@ -10,7 +10,7 @@ from conformance.wire.dialects import Dialect
 from conformance.wire.end import End
 from conformance.wire.grammar import Conversation
 from conformance.wire.lane import Lane
-from conformance.wire.units import Body, CommandLine, ContentEnd, Unit, WholeReply
+from conformance.wire.units import Awaited, Body, CommandLine, ContentEnd, Unit, WholeReply
 
 ABORTS_CONTENT = frozenset({"MAIL", "RSET", "EHLO", "HELO", "LHLO"})
 """Verbs after which an unfinished content is forgotten (it can be unfinished with BDAT only)."""
@@ -91,6 +91,7 @@ class Relay:
         self._recorder = host.recorder
         self._breaker = host.breaker
         self._orphaned = False
+        self._unit_by_unit = False
         self._first_to_leave: Literal["client", "server", "link"] | None = None
         self._shadowing: Operation | None = None
         self._digester: Digester | None = None
@@ -119,11 +120,10 @@ class Relay:
         if end is self.client:
             self._from_client(data)
             return
-        units = self.conversation.server(data)
-        self.down.take(units, data, self.conversation.reply_held)
-        if self.conversation.held and not self.over:
+        self._from_server(data)
+        while self.conversation.released and not self.over:
             self._from_client(b"")
-        self.give_answers()
+            self._from_server(b"")
 
     def left(self, end: End, how: Literal["fin", "reset"]) -> None:
         """Pass the end of a direction, or of all, on in its turn."""
@@ -150,7 +150,7 @@ class Relay:
     @property
     def watched(self) -> bool:
         """Whether every unit must be examined before it passes."""
-        return self._orphaned or self._breaker.watches(self.pair)
+        return self._orphaned or self._unit_by_unit or self._breaker.watches(self.pair)
 
     def examine(self, lane: Lane, unit: Unit, skip: int) -> Unit | None:
         """Let faults and moments have their say; what the server cannot answer any more is answered here."""
@@ -239,22 +239,27 @@ class Relay:
         lane.stop()
         self.ended(lane, "fin")
 
-    def orphan(self) -> None:
-        """Take the server away with RST; what it owes, and the next command, is answered with 421 and the end."""
+    def orphan(self, owed: bytes = _GONE) -> None:
+        """Take the server away with RST; what it owes is answered so, and the next command with 421 (QUIT: 221)."""
         self._orphaned = True
         self.down.stop()
         self.down.finished = True
         self.server.reset()
-        self.conversation.abandon(_GONE)
-        self.give_answers()
+        self.conversation.abandon(owed)
+        self._give_answers()
 
     def mute(self) -> None:
         """Let nothing through any more, in either direction, as long as the session lives."""
         self.up.stop()
         self.down.stop()
 
-    def give_answers(self) -> None:
-        """Pass the replies on that are given instead of the server, where it is their turn."""
+    def answer(self, awaited: Awaited, octets: bytes) -> None:
+        """Answer a command instead of the server, when the replies before it have passed."""
+        self._unit_by_unit = True
+        awaited.answer = octets
+        self._give_answers()
+
+    def _give_answers(self) -> None:
         for reply in self.conversation.answers():
             self.down.put(reply)
         self.down.pump()
@@ -263,8 +268,7 @@ class Relay:
         if not isinstance(unit, CommandLine):
             return
         self.passing(self.up, unit)
-        unit.awaited.answer = _BYE if unit.verb == "QUIT" else _GONE
-        self.give_answers()
+        self.answer(unit.awaited, _BYE if unit.verb == "QUIT" else _GONE)
         self.drop()
 
     def _from_client(self, data: bytes) -> None:
@@ -279,6 +283,10 @@ class Relay:
             self.client.hold_reading("undecided")
         else:
             self.client.release_reading("undecided")
+
+    def _from_server(self, data: bytes) -> None:
+        units = self.conversation.server(data)
+        self.down.take(units, data, self.conversation.reply_held)
 
     def _understand(self, unit: CommandLine) -> None:
         asked = self._host.dialect.command(unit.line)

@@ -11,7 +11,14 @@ _ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})(?: |$)")
 
 
 class Lost(Exception):
-    """The session is no more: ended, reset, silent for too long, or not understood. The words say which."""
+    """The session is no more: ended, reset, silent for too long, or not understood. The words say which.
+
+    `ended` tells whether the server (or the way to it) closed the connection.
+    """
+
+    def __init__(self, words: str, *, ended: bool = False) -> None:
+        super().__init__(words)
+        self.ended = ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +61,9 @@ async def read_reply(reader: asyncio.StreamReader, limit: float) -> Reply:
     except TimeoutError:
         raise Lost("silent for too long") from None
     except asyncio.IncompleteReadError as error:
-        raise Lost("the server ended the session" + (" amid a line" if error.partial else "")) from None
+        raise Lost("the server ended the session" + (" amid a line" if error.partial else ""), ended=True) from None
     except (asyncio.LimitOverrunError, ValueError):
         raise Lost("a line of a reply has no end") from None
     except OSError as error:
-        raise Lost(f"the session broke: {error.strerror or error}") from None
+        raise Lost(f"the session broke: {error.strerror or error}", ended=True) from None
     raise Lost(f"a reply of more than {REPLY_LINES} lines")

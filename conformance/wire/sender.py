@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from conformance.wire.content import stuffed
 from conformance.wire.link import Address, Origin
 from conformance.wire.replies import Lost, Reply, read_reply
 from conformance.wire.sockets import port_of
@@ -232,7 +233,7 @@ class Sender:
         ready = await (self._pipelined if transmission.pipelining else self._one_by_one)(transmission, progress)
         if ready is not None:
             return self._outcome("answered", progress, ready)
-        await self._write(_stuffed(transmission.content), BLOCK)
+        await self._write(stuffed(transmission.content), BLOCK)
         if transmission.abandon == "before-dot":
             return await self._abandon(progress)
         await self._write(b".\r\n", BLOCK)
@@ -346,9 +347,3 @@ class Sender:
 
 def _recipients(transmission: Transmission) -> Sequence[tuple[str, str]]:
     return [(" ".join([f"RCPT TO:<{to.address}>", *to.parameters]), to.address) for to in transmission.recipients]
-
-
-def _stuffed(content: bytes) -> bytes:
-    """Return a content as it goes over the wire, without the final dot (RFC 5321 4.5.2)."""
-    stuffed = (b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:]
-    return stuffed if not stuffed or stuffed.endswith(b"\r\n") else stuffed + b"\r\n"

@@ -35,7 +35,10 @@ class CommandLine:
 
 @dataclass(frozen=True, slots=True)
 class WholeReply:
-    """All lines of a reply. `awaited` is None when the server owed none; code 0 is an unreadable reply."""
+    """All lines of a reply. `awaited` is None when the server owed none; code 0 is an unreadable reply.
+
+    An `injected` one is given instead of the server: its octets are not among those received.
+    """
 
     raw: bytes
     to: str
@@ -43,6 +46,7 @@ class WholeReply:
     enhanced: str | None
     lines: tuple[str, ...]
     awaited: Awaited | None
+    injected: bool = False
 
 
 @dataclass(frozen=True, slots=True)

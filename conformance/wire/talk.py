@@ -1,0 +1,126 @@
+"""Talking line by line: what a scenario writes down is said, and what comes back is compared with what must come."""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from conformance.scenarios.steps import Line
+from conformance.wire.content import stuffed
+from conformance.wire.link import Address, Origin
+from conformance.wire.replies import Lost, Reply, read_reply
+from conformance.wire.sockets import port_of
+
+PATIENCE = 3600.0
+"""Seconds to wait for a reply, or for the end: above every limit that a server has for a session."""
+
+_ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([rn0\\]))")
+_PLAIN = {b"r": b"\r", b"n": b"\n", b"0": b"\0", b"\\": b"\\"}
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What was said and what came back; `problem` says in which way that is not what the scenario wants, or ''."""
+
+    said: str
+    code: int | None = None
+    enhanced: str | None = None
+    text: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A whole conversation: the session's name, and its exchanges up to the first that went wrong."""
+
+    session: str | None
+    exchanges: tuple[Exchange, ...]
+
+    @property
+    def problem(self) -> str:
+        """What went wrong, or ''."""
+        return next((exchange.problem for exchange in self.exchanges if exchange.problem), "")
+
+
+async def talk(
+    address: Address,
+    lines: Sequence[Line],
+    *,
+    message: Callable[[str], bytes],
+    duration: Callable[[float], float] = lambda seconds: seconds,
+    origin: Callable[[int], Origin | None] = lambda port: None,
+) -> Said:
+    """Hold one session. `message` makes the content that a line names; a server that is not there is a problem told.
+
+    Raises what `message` raises.
+    """
+    try:
+        reader, writer = await asyncio.open_connection(*address)
+    except OSError as error:
+        return Said(None, (Exchange("", problem=f"no connection: {error.strerror or error}"),))
+    port = port_of(writer.get_extra_info("sockname"))
+    exchanges: list[Exchange] = []
+    try:
+        for line in lines:
+            if line.wait is not None:
+                await asyncio.sleep(duration(line.wait))
+            exchanges.append(await _exchange(line, _octets(line, message), reader, writer, duration(PATIENCE)))
+            if exchanges[-1].problem:
+                break
+    finally:
+        writer.transport.abort()
+    known = origin(port)
+    return Said(known.session if known is not None else None, tuple(exchanges))
+
+
+def unescaped(text: str) -> bytes:
+    r"""Return the octets that a text with `\r \n \0 \\ \xhh` stands for."""
+    return _ESCAPE.sub(lambda m: bytes([int(m[1], 16)]) if m[1] else _PLAIN[m[2]], text.encode())
+
+
+def _octets(line: Line, message: Callable[[str], bytes]) -> bytes:
+    if line.octets is not None:
+        return unescaped(line.octets)
+    if line.message is not None:
+        return stuffed(message(line.message)) + b".\r\n"
+    return b"" if line.say is None else line.say.encode() + b"\r\n"
+
+
+async def _exchange(
+    line: Line, octets: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: float
+) -> Exchange:
+    said = line.say or line.octets or (f"({line.message})" if line.message else "")
+    try:
+        if octets:
+            await _write(writer, octets, limit)
+        if line.code is None:
+            return Exchange(said)
+        reply = await read_reply(reader, limit)
+    except Lost as lost:
+        met = line.code == "closed" and lost.ended
+        return Exchange(said, text=str(lost), problem="" if met else f"expected {line.code or 'nothing'}, but {lost}")
+    return Exchange(said, reply.code, reply.enhanced, reply.text[:2000], _problem(line, reply))
+
+
+async def _write(writer: asyncio.StreamWriter, octets: bytes, limit: float) -> None:
+    try:
+        async with asyncio.timeout(limit):
+            writer.write(octets)
+            await writer.drain()
+    except TimeoutError:
+        raise Lost("the server takes no more octets") from None
+    except OSError as error:
+        raise Lost(f"the session broke: {error.strerror or error}", ended=True) from None
+
+
+def _problem(line: Line, reply: Reply) -> str:
+    seen = f"{reply.code} {reply.text[:200]}"
+    if line.code != reply.code:
+        return f"expected {line.code}, but {seen}"
+    if line.enhanced is not None and line.enhanced != reply.enhanced:
+        return f"expected enhanced status code {line.enhanced}, but {seen}"
+    if line.has is not None and line.has not in reply.text:
+        return f"expected a reply with {line.has!r}, but {seen}"
+    if line.lacks is not None and line.lacks in reply.text:
+        return f"expected a reply without {line.lacks!r}, but {seen}"
+    return ""

@@ -1,0 +1,240 @@
+"""The grammar: what is a unit, and that no way of cutting the octets changes it."""
+
+from collections.abc import Sequence
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from conformance.wire.grammar import HELD, Conversation
+from conformance.wire.lines import LINE, TEXT
+from conformance.wire.units import Body, CommandLine, ContentEnd, Octets, Unit, WholeReply
+
+C, S = "client", "server"
+
+
+def told(unit: Unit) -> tuple[object, ...]:
+    match unit:
+        case CommandLine():
+            return "command", unit.verb, unit.line
+        case WholeReply():
+            return "reply", unit.to, unit.code, unit.lines, unit.awaited.recipient if unit.awaited else None
+        case ContentEnd():
+            return ("end",)
+        case _:
+            return type(unit).__name__, unit.raw
+
+
+def parse(*said: tuple[str, bytes]) -> list[tuple[object, ...]]:
+    """Parse a conversation. Adjacent pieces of content are put together; octets without meaning stand at the end."""
+    conversation = Conversation()
+    units: list[tuple[object, ...]] = []
+    opaque = {C: b"", S: b""}
+
+    def take(who: str, new: Sequence[Unit]) -> None:
+        for unit in new:
+            if isinstance(unit, Octets):
+                opaque[who] += unit.raw if conversation.secured else b""
+            elif isinstance(unit, Body) and units and units[-1][0] == "Body":
+                units[-1] = ("Body", units[-1][1] + unit.raw)  # type: ignore[operator]
+            else:
+                units.append(told(unit))
+
+    for who, data in said:
+        if who == C:
+            take(C, conversation.client(data))
+            continue
+        take(S, conversation.server(data))
+        while conversation.released:
+            take(C, conversation.client(b""))
+            take(S, conversation.server(b""))
+    return units + [("octets", who, octets) for who, octets in opaque.items() if octets]
+
+
+TRANSACTION = (
+    (S, b"220 x\r\n"),
+    (C, b"EHLO me\r\n"),
+    (S, b"250-x\r\n250 PIPELINING\r\n"),
+    (C, b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nRCPT TO:<e@f>\r\nDATA\r\n"),
+    (S, b"250 2.1.0 ok\r\n250 2.1.5 ok\r\n550 5.1.1 no\r\n354 go\r\n"),
+    (C, b"A: b\r\n\r\n..\r\n.x\r\n\r\n.\r\nQUIT\r\n"),
+    (S, b"250 2.0.0 stored\r\n221 bye\r\n"),
+)
+
+
+def test_every_reply_is_matched_to_its_verb() -> None:
+    replies = [unit for unit in parse(*TRANSACTION) if unit[0] == "reply"]
+    assert [(r[1], r[2]) for r in replies] == [
+        ("GREETING", 220), ("EHLO", 250), ("MAIL", 250), ("RCPT", 250), ("RCPT", 550), ("DATA", 354),
+        ("CONTENT", 250), ("QUIT", 221),
+    ]  # fmt: skip
+    assert replies[1][3] == ("x", "PIPELINING")
+
+
+def test_content_is_between_354_and_the_dot() -> None:
+    units = parse(*TRANSACTION)
+    assert ("Body", b"A: b\r\n\r\n..\r\n.x\r\n\r\n") in units
+    assert units.index(("end",)) == units.index(("Body", b"A: b\r\n\r\n..\r\n.x\r\n\r\n")) + 1
+
+
+def test_lmtp_owes_a_reply_for_each_accepted_recipient() -> None:
+    units = parse(
+        (S, b"220 x\r\n"),
+        (C, b"LHLO me\r\nMAIL FROM:<>\r\nRCPT TO:<a@x>\r\nRCPT TO:<no@x>\r\nRCPT TO:<b@x>\r\nDATA\r\n"),
+        (S, b"250 x\r\n250 ok\r\n250 ok\r\n550 no\r\n250 ok\r\n354 go\r\n"),
+        (C, b".\r\nQUIT\r\n"),
+        (S, b"250 2.0.0 one\r\n452 4.2.2 two\r\n221 bye\r\n"),
+    )
+    finals = [(u[1], u[2], u[4]) for u in units if u[0] == "reply"][-3:]
+    assert finals == [("CONTENT", 250, "a@x"), ("CONTENT", 452, "b@x"), ("QUIT", 221, None)]
+
+
+def test_chunks_are_content_and_the_last_one_ends_it() -> None:
+    units = parse(
+        (S, b"220 x\r\n"),
+        (C, b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nBDAT 5\r\n.\r\n.\rBDAT 3 LAST\r\nQUIRSET\r\n"),
+        (S, b"250 ok\r\n250 ok\r\n250 5 octets\r\n250 2.0.0 stored\r\n250 ok\r\n"),
+    )
+    assert [u[1] for u in units if u[0] == "Body"] == [b".\r\n.\r", b"QUI"]
+    assert [u[1] for u in units if u[0] == "reply"] == ["GREETING", "MAIL", "RCPT", "BDAT", "CONTENT", "RSET"]
+    assert units.index(("end",)) < units.index(("command", "RSET", "RSET"))
+
+
+def test_an_empty_last_chunk_ends_the_content() -> None:
+    units = parse((S, b"220 x\r\n"), (C, b"BDAT 0 LAST\r\n"), (S, b"250 stored\r\n"))
+    assert units[-2:] == [("end",), ("reply", "CONTENT", 250, ("stored",), None)]
+
+
+def test_refused_data_is_followed_by_commands() -> None:
+    units = parse((S, b"220 x\r\n"), (C, b"DATA\r\nQUIT\r\n"), (S, b"503 5.5.1 no\r\n221 bye\r\n"))
+    assert units[-2:] == [("command", "QUIT", "QUIT"), ("reply", "QUIT", 221, ("bye",), None)]
+
+
+@pytest.mark.parametrize("ending", [b"\n.\n", b"\r\n.\n", b"\n.\r\n", b"\r.\r", b"\r\n.\r", b"\r\n\x00.\r\n"])
+def test_only_crlf_dot_crlf_ends_the_content(ending: bytes) -> None:
+    inside = b"x" + ending + b"MAIL FROM:<smuggled@x>\r\n"
+    units = parse((S, b"220 x\r\n"), (C, b"DATA\r\n"), (S, b"354 go\r\n"), (C, inside + b".\r\n"))
+    assert units[-2:] == [("Body", inside), ("end",)]
+
+
+def test_secrets_are_not_in_the_units_lines() -> None:
+    units = parse(
+        (S, b"220 x\r\n"),
+        (C, b"AUTH PLAIN c2VjcmV0\r\n"),
+        (S, b"535 no\r\n"),
+        (C, b"AUTH LOGIN\r\n"),
+        (S, b"334 VXNlcg==\r\n"),
+        (C, b"c2VjcmV0\r\n"),
+        (S, b"334 UGFzcw==\r\n"),
+        (C, b"c2VjcmV0\r\n"),
+        (S, b"235 ok\r\n"),
+        (C, b"NOOP\r\n"),
+    )
+    assert "c2VjcmV0" not in str(units)
+    assert [u[1] for u in units if u[0] == "command"] == ["AUTH", "AUTH", "AUTH", "AUTH", "NOOP"]
+
+
+def test_after_starttls_nothing_is_read() -> None:
+    units = parse(
+        (S, b"220 x\r\n"),
+        (C, b"STARTTLS\r\nMAIL FROM:<early@x>\r\n"),
+        (S, b"220 go\r\n\x16\x03\r\n"),
+        (C, b"\x16\x03DATA\r\n"),
+    )
+    assert units[3:] == [
+        ("octets", C, b"MAIL FROM:<early@x>\r\n\x16\x03DATA\r\n"),
+        ("octets", S, b"\x16\x03\r\n"),
+    ]
+
+
+def test_what_answers_nothing_says_so() -> None:
+    units = parse((S, b"220 x\r\n421 4.4.2 idle\r\n"))
+    assert units[-1][:3] == ("reply", "", 421)
+
+
+def test_garbage_is_a_reply_without_a_code() -> None:
+    units = parse((S, b"hello\r\n"), (C, b"\xff\xfe\x00\r\n"))
+    assert units == [("reply", "GREETING", 0, ("hello",), None), ("command", "", "\\xff\\xfe\x00")]
+
+
+def test_floods_are_held_to_a_bound() -> None:
+    conversation = Conversation()
+    conversation.server(b"220 x\r\n")
+    for _ in range(100):
+        conversation.client(b"a" * 10_000)
+        conversation.server(b"9" * 10_000)
+        assert conversation.held <= LINE + 10_000
+        assert conversation.reply_held <= LINE + 10_000
+    (unit,) = conversation.client(b"\r\n")
+    assert isinstance(unit, CommandLine)
+    assert len(unit.line) == TEXT + 3
+
+
+def test_a_client_that_goes_on_before_354_must_wait() -> None:
+    conversation = Conversation()
+    conversation.server(b"220 x\r\n")
+    conversation.client(b"DATA\r\n" + b"x" * HELD)
+    assert conversation.stuck
+    conversation.server(b"354 go\r\n")
+    conversation.client(b"")
+    assert not conversation.stuck
+
+
+def test_unanswered_commands_are_bounded() -> None:
+    conversation = Conversation()
+    units = conversation.client(b"NOOP\r\n" * 20_000)
+    assert len(units) < 2000
+    assert conversation.stuck
+
+
+_SAID = st.lists(
+    st.tuples(
+        st.sampled_from([C, S]),
+        st.lists(
+            st.sampled_from(
+                [
+                    b"DATA\r\n", b"354 go\r\n", b"250 ok\r\n", b"250-a\r\n", b"\r\n.\r\n", b".\r\n", b"\r", b"\n", b".",
+                    b"BDAT 4\r\n", b"BDAT 2 LAST\r\n", b"LHLO x\r\n", b"RCPT TO:<a@b>\r\n", b"AUTH LOGIN\r\n",
+                    b"334 x\r\n", b"STARTTLS\r\n", b"220 x\r\n", b"junk", b"x" * (LINE + 5), b"\xff\x00",
+                ]
+            ),
+            max_size=8,
+        ).map(b"".join),
+    ),
+    max_size=12,
+)  # fmt: skip
+
+
+@given(_SAID, st.randoms(use_true_random=False))
+def test_no_way_of_cutting_changes_the_units(said: list[tuple[str, bytes]], random: object) -> None:
+    pieces = []
+    for who, data in said:
+        at = 0
+        while at < len(data):
+            step = random.choice([1, 2, 3, 7, 5000])  # type: ignore[attr-defined]
+            pieces.append((who, data[at : at + step]))
+            at += step
+    assert parse(*pieces) == parse(*said)
+
+
+@given(_SAID)
+def test_no_octet_is_lost_or_invented(said: list[tuple[str, bytes]]) -> None:
+    conversation = Conversation()
+    passed = {C: b"", S: b""}
+    for who, data in said:
+        if who == C:
+            passed[C] += b"".join(u.raw for u in conversation.client(data))
+        else:
+            passed[S] += b"".join(u.raw for u in conversation.server(data))
+            while conversation.released:
+                passed[C] += b"".join(u.raw for u in conversation.client(b""))
+                passed[S] += b"".join(u.raw for u in conversation.server(b""))
+    assert passed[C] + conversation.undecided == b"".join(d for who, d in said if who == C)
+    assert passed[S] + conversation.unfinished_reply == b"".join(d for who, d in said if who == S)
+    assert len(conversation.unfinished_reply) == conversation.reply_held
+
+
+@given(st.lists(st.tuples(st.sampled_from([C, S]), st.binary(max_size=200)), max_size=20))
+def test_any_octets_are_taken(said: list[tuple[str, bytes]]) -> None:
+    for unit in parse(*said):
+        assert unit[0] in ("command", "reply", "end", "Body", "octets")
