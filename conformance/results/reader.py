@@ -1,0 +1,218 @@
+"""Reads run directories, damaged ones too: a line that cannot be read is told with its place, counted, and skipped.
+
+A cell's file without a footer was cut short; what it has until there is as good as any other.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+
+from conformance.history.events import EVENT, AnyEvent
+from conformance.judge.verdicts import Verdict
+from conformance.results.errors import CellUnreadable, RunDirectoryError, SchemaTooNew
+from conformance.results.layout import FOOTER_FILE, RUN_FILE, cell_files
+from conformance.results.schema import SCHEMA, CellFooter, CellHeader, RunFooter, RunHeader
+
+M = TypeVar("M", bound=BaseModel)
+
+_TAIL = 64 * 1024
+"""Octets from the end of a cell's file in which its footer is looked for; `writer.finish` keeps it shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A line that could not be read. As text: `file:line: why`."""
+
+    path: Path
+    line: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.path.name}:{self.line}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCell:
+    """A cell as it stands in its file."""
+
+    path: Path
+    header: CellHeader
+    events: tuple[AnyEvent, ...]
+    verdicts: tuple[Verdict, ...]
+    footer: CellFooter | None
+    damage: tuple[Damage, ...]
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the run was ended, or the file damaged, before the cell's footer."""
+        return self.footer is None
+
+    @property
+    def attachments(self) -> Path:
+        """The folder of the cell's logs; it is there only when there are any."""
+        return self.path.with_suffix("")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run as it stands in its directory; `footer` is None when it was killed, or goes on."""
+
+    path: Path
+    header: RunHeader
+    footer: RunFooter | None
+    files: tuple[Path, ...]
+
+    def cells(self, damage: list[Damage] | None = None) -> Iterator[StoredCell]:
+        """Read the cells one by one, in the order of their files' names.
+
+        One without a header is told in `damage` and left out; with no list to tell it in, CellUnreadable is raised.
+        Raises SchemaTooNew.
+        """
+        for path in self.files:
+            try:
+                yield read_cell(path)
+            except CellUnreadable as error:
+                if damage is None:
+                    raise
+                damage.append(Damage(path, 1, error.why))
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """Headers and footers of all cells of a run, without what is between."""
+
+    files: int
+    ends: tuple[tuple[CellHeader, CellFooter | None], ...]
+    damage: tuple[Damage, ...]
+
+
+def read_header(run_dir: Path) -> RunHeader:
+    """Read `run.json`. Raises RunDirectoryError when it is not there or not right, SchemaTooNew."""
+    return _document(run_dir / RUN_FILE, RunHeader)
+
+
+def read_run(run_dir: Path) -> StoredRun:
+    """Read what is known of a run as a whole. Raises RunDirectoryError, SchemaTooNew."""
+    footer = run_dir / FOOTER_FILE
+    return StoredRun(
+        path=run_dir,
+        header=read_header(run_dir),
+        footer=_document(footer, RunFooter) if footer.is_file() else None,
+        files=cell_files(run_dir),
+    )
+
+
+def read_cell(path: Path) -> StoredCell:
+    """Read a cell's file. Raises CellUnreadable when its header cannot be read, SchemaTooNew."""
+    header: CellHeader | None = None
+    events: list[AnyEvent] = []
+    verdicts: list[Verdict] = []
+    footer: CellFooter | None = None
+    damage: list[Damage] = []
+    for number, value in numbered(path):
+        if isinstance(value, Damage):
+            damage.append(value)
+            continue
+        try:
+            match value.pop("record", None):
+                case "cell" if number == 1:
+                    header = _cell_header(path, value)
+                case "event":
+                    events.append(EVENT.validate_python(value))
+                case "verdict":
+                    verdicts.append(Verdict.model_validate(value))
+                case "footer":
+                    footer = CellFooter.model_validate(value)
+                case name:
+                    damage.append(Damage(path, number, f"no record of this kind can stand here: {str(name)[:40]!r}"))
+        except ValidationError as error:
+            damage.append(Damage(path, number, _told(error)))
+    if header is None:
+        why = damage[0].why if damage and damage[0].line == 1 else "the file is empty"
+        raise CellUnreadable(path, why)
+    return StoredCell(path, header, tuple(events), tuple(verdicts), footer, tuple(damage))
+
+
+def read_ends(run_dir: Path) -> Ends:
+    """Read only the first and the last line of each cell's file. Raises SchemaTooNew."""
+    files = cell_files(run_dir)
+    ends: list[tuple[CellHeader, CellFooter | None]] = []
+    damage: list[Damage] = []
+    for path in files:
+        with path.open("rb") as file:
+            first = file.readline()
+            file.seek(max(file.seek(0, 2) - _TAIL, 0))
+            tail = file.read()
+        try:
+            header = _cell_header(path, _plain(from_json(first)))
+        except ValueError as error:
+            damage.append(Damage(path, 1, f"the cell's header cannot be read: {_told(error)}"))
+            continue
+        ends.append((header, _footer(tail)))
+    return Ends(len(files), tuple(ends), tuple(damage))
+
+
+def numbered(path: Path) -> Iterator[tuple[int, dict[str, Any] | Damage]]:
+    """Yield each line of a file with its number from 1: a JSON object, or in which way it is none."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                yield number, Damage(path, number, f"the last line was cut short after {len(line)} octets")
+                continue
+            try:
+                value = from_json(line)
+            except ValueError as error:
+                yield number, Damage(path, number, f"no JSON: {_told(error)}")
+                continue
+            yield number, value if isinstance(value, dict) else Damage(path, number, "no JSON object")
+
+
+def _plain(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("no JSON object")  # noqa: TRY004  # what a file holds is a value, whatever its type
+    return value
+
+
+def _cell_header(path: Path, value: dict[str, Any]) -> CellHeader:
+    _refuse_newer(path, value)
+    return CellHeader.model_validate(value)
+
+
+def _footer(tail: bytes) -> CellFooter | None:
+    """Return the footer that a file's last octets end with; None where the cell was cut short."""
+    last = tail.rstrip(b"\n").rpartition(b"\n")[2]
+    try:
+        return CellFooter.model_validate_json(last) if tail.endswith(b"\n") else None
+    except ValidationError:
+        return None
+
+
+def _document(path: Path, model: type[M]) -> M:
+    try:
+        value = _plain(from_json(path.read_bytes()))
+        _refuse_newer(path, value)
+        return model.model_validate(value)
+    except FileNotFoundError:
+        raise RunDirectoryError(f"{path.parent} is no run directory: it has no {path.name}") from None
+    except ValueError as error:
+        raise RunDirectoryError(f"{path}: {_told(error)}") from error
+
+
+def _refuse_newer(path: Path, value: dict[str, Any]) -> None:
+    number = value.get("schema")
+    if isinstance(number, int) and number > SCHEMA:
+        raise SchemaTooNew(
+            f"{path}: written with schema {number}, and this version reads up to {SCHEMA}; use a later version"
+        )
+
+
+def _told(error: ValueError) -> str:
+    """Return an error in one line, without the values that it is about: those may be hostile."""
+    if isinstance(error, ValidationError):
+        parts = [f"{'.'.join(map(str, one['loc']))[:80]}: {one['msg']}" for one in error.errors(include_input=False)]
+        return "; ".join(parts[:3])[:300]
+    return ascii(str(error))[1:-1][:200]

@@ -1,0 +1,114 @@
+"""The records of a run directory (schema 1): what stands in `run.json`, in a cell's file, and in `footer.json`.
+
+Every record is closed and immutable. A change that old readers would misread makes a new schema number; a new
+optional field does not.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from conformance.judge.verdicts import Outcome
+from conformance.results.identity import dependency_versions, harness_version, platform_facts
+
+SCHEMA = 1
+"""The number that this version writes, and the highest that it reads."""
+
+ClockName = Literal["virtual", "scaled", "real"]
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class CandidateRecord(_Record):
+    """Who was judged. `sha256` is of its whole description: it tells whether the candidate changed between runs."""
+
+    name: str
+    kind: str
+    version: str = "unknown"
+    sha256: str
+    claims: tuple[str, ...] = ()
+
+
+class RunHeader(_Record):
+    """`run.json`: everything about an invocation that is known before its first cell."""
+
+    schema_number: int = Field(SCHEMA, alias="schema", ge=1)
+    run: str = Field(min_length=1, max_length=200, description="the run's name: its folder's")
+    started: str = Field(description="UTC, ISO 8601")
+    harness: str = Field(default_factory=harness_version)
+    platform: dict[str, str] = Field(default_factory=platform_facts)
+    dependencies: dict[str, str] = Field(default_factory=dependency_versions)
+    seed: int
+    clock: ClockName
+    scale: float = 1.0
+    grid: str = "smoke"
+    candidates: tuple[CandidateRecord, ...]
+    suite_sha256: str
+    environment_sha256: str
+    command: tuple[str, ...] = ()
+    filtered: bool = Field(False, description="only a part of the suite was asked for (-k, -m, some paths)")
+    cells_planned: int = Field(ge=0)
+
+
+class CellHeader(_Record):
+    """The first line of a cell's file: what is needed to read, to query and to repeat it, without any other file."""
+
+    record: Literal["cell"] = "cell"
+    schema_number: int = Field(SCHEMA, alias="schema", ge=1)
+    run: str
+    nodeid: str = Field(min_length=1)
+    scenario: str
+    title: str = ""
+    path: str
+    line: int = 1
+    axes: dict[str, str] = {}
+    candidate: str
+    generations: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    scenario_sha256: str
+    candidate_sha256: str
+    environment_sha256: str
+    seed: int
+    clock: ClockName
+    scale: float = 1.0
+    tolerance: float = Field(0.0, description="seconds, documented time: how late is not yet wrong")
+    started: str
+    repeat: str = Field("", description="the command that runs this one cell again")
+    topology: dict[str, JsonValue] = Field({}, description="conformance.topology.Topology as JSON, by alias")
+    parameters: dict[str, dict[str, JsonValue]] = Field(
+        {}, description="server -> transport parameters that differ from the documents' defaults and the topology's"
+    )
+    waive: dict[str, str] = Field({}, description="invariants that the scenario waives, each with its reason")
+    claims: tuple[str, ...] = Field((), description="capabilities that everybody in the cast claims")
+
+
+class CellFooter(_Record):
+    """The last line of a cell's file: without it the cell was cut short."""
+
+    record: Literal["footer"] = "footer"
+    outcome: Outcome
+    sentence: str = ""
+    events: int = Field(ge=0)
+    verdicts: int = Field(ge=0)
+    wall_seconds: float = Field(ge=0)
+    cpu_seconds: float = Field(ge=0)
+    simulated_seconds: float = Field(ge=0)
+
+
+class RunFooter(_Record):
+    """`footer.json`: the run summed up, and what was found wrong with its files when it was."""
+
+    schema_number: int = Field(SCHEMA, alias="schema", ge=1)
+    finished: str = Field(description="UTC, ISO 8601")
+    outcomes: dict[Outcome, int] = Field(description="finished cells, by outcome; every outcome has an entry")
+    cells: int = Field(ge=0, description="cells that have a file")
+    cut_short: int = Field(0, ge=0, description="cells whose file has no footer")
+    missing: int = Field(0, ge=0, description="planned cells that have no file")
+    wall_seconds: float = Field(ge=0)
+    cells_per_second: float = Field(ge=0)
+    simulated_per_wall_second: float = Field(ge=0)
+    cpu_per_cell: float = Field(ge=0, description="seconds")
+    interrupted: bool = False
+    damage: tuple[str, ...] = Field((), description="file:line: what could not be read")

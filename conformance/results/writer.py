@@ -1,0 +1,156 @@
+"""Writes a run directory as the run goes: what was written stays, also when the program is killed a moment later.
+
+Each line of a cell's file is handed to the operating system before the next thing happens. It is not forced to the
+disk: a crash of the program loses at most the line in hand, a crash of the machine may lose more.
+"""
+
+import json
+import os
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from pydantic import BaseModel
+
+from conformance.history.events import AnyEvent
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.results.errors import RunDirectoryError
+from conformance.results.layout import CELLS, FOOTER_FILE, RUN_FILE, cell_file
+from conformance.results.reader import read_ends, read_header
+from conformance.results.schema import CellFooter, CellHeader, RunFooter, RunHeader
+
+_SAME_RUN = ("schema_number", "run", "seed", "clock", "scale", "grid", "candidates", "suite_sha256")
+"""What the headers of two workers of one run agree in."""
+
+_SENTENCE = 4000
+
+
+class CellWriter:
+    """The file of one cell, open from its header to its footer; leaving the context without `finish` cuts it short."""
+
+    def __init__(self, run_dir: Path, header: CellHeader) -> None:
+        self.header = header
+        self.path = cell_file(run_dir, header.nodeid)
+        self.attachments = self.path.with_suffix("")
+        self._events = 0
+        self._verdicts = 0
+
+    def __enter__(self) -> Self:
+        """Create the file and write the header. Raises RunDirectoryError when the cell was run in this run already."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.attachments.mkdir(exist_ok=True)
+        try:
+            self._file = self.path.open("xb")
+        except FileExistsError as error:
+            raise RunDirectoryError(f"{self.path}: this cell was run before in this directory; take another") from error
+        self._write(self.header)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        if not any(self.attachments.iterdir()):
+            self.attachments.rmdir()
+
+    def event(self, event: AnyEvent) -> None:
+        """Write an event."""
+        self._write(event, "event")
+        self._events += 1
+
+    def verdict(self, verdict: Verdict) -> None:
+        """Write a verdict."""
+        self._write(verdict, "verdict")
+        self._verdicts += 1
+
+    def finish(
+        self, outcome: Outcome, sentence: str, *, wall_seconds: float, cpu_seconds: float, simulated_seconds: float
+    ) -> None:
+        """Write the footer: the cell is whole. A sentence is cut at 4,000 characters; its verdict has all of it."""
+        self._write(
+            CellFooter(
+                outcome=outcome,
+                sentence=sentence[:_SENTENCE],
+                events=self._events,
+                verdicts=self._verdicts,
+                wall_seconds=round(wall_seconds, 6),
+                cpu_seconds=round(cpu_seconds, 6),
+                simulated_seconds=round(simulated_seconds, 6),
+            )
+        )
+
+    def _write(self, record: BaseModel, name: str = "") -> None:
+        self._file.write(line_of(record, name))
+        self._file.flush()
+
+
+def line_of(record: BaseModel, name: str = "") -> bytes:
+    """Return a record as one line of JSON; `name` becomes its `record` where the record has none of its own."""
+    text = record.model_dump_json(by_alias=True, exclude_none=True)
+    return (f'{{"record":"{name}",{text[1:]}\n' if name else f"{text}\n").encode()
+
+
+def begin_run(run_dir: Path, header: RunHeader) -> RunHeader:
+    """Write `run.json` and return the header that holds; of several workers of one run the first one's does.
+
+    Raises RunDirectoryError when the directory holds another run, or the same one finished.
+    """
+    (run_dir / CELLS).mkdir(parents=True, exist_ok=True)
+    target = run_dir / RUN_FILE
+    scratch = run_dir / f".{RUN_FILE}.{os.getpid()}"
+    scratch.write_bytes(_pretty(header))
+    try:
+        os.link(scratch, target)  # fails when it is there, whole or not at all when it is not
+    except FileExistsError:
+        present = read_header(run_dir)
+        differs = [name for name in _SAME_RUN if getattr(present, name) != getattr(header, name)]
+        if differs or (run_dir / FOOTER_FILE).exists():
+            raise RunDirectoryError(
+                f"{run_dir} holds another run ({present.started}); take another directory"
+            ) from None
+        return present
+    finally:
+        scratch.unlink()
+    return header
+
+
+def finish_run(run_dir: Path, *, wall_seconds: float, interrupted: bool = False) -> RunFooter:
+    """Sum the cells' files up in `footer.json`, once all workers have ended, and return it.
+
+    `wall_seconds` is how long the run took. What cannot be read is told in the footer, and counts as cut short.
+    Raises RunDirectoryError when there is no run in the directory.
+    """
+    header = read_header(run_dir)
+    cells = read_ends(run_dir)
+    whole = [footer for _, footer in cells.ends if footer is not None]
+    counts = Counter(footer.outcome for footer in whole)
+    wall = max(wall_seconds, 1e-9)
+    footer = RunFooter(
+        finished=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        outcomes={outcome: counts[outcome] for outcome in Outcome},
+        cells=cells.files,
+        cut_short=cells.files - len(whole),
+        missing=max(header.cells_planned - cells.files, 0),
+        wall_seconds=round(wall_seconds, 3),
+        cells_per_second=round(len(whole) / wall, 3),
+        simulated_per_wall_second=round(sum(one.simulated_seconds for one in whole) / wall, 3),
+        cpu_per_cell=round(sum(one.cpu_seconds for one in whole) / len(whole), 6) if whole else 0.0,
+        interrupted=interrupted,
+        damage=tuple(str(damage) for damage in cells.damage),
+    )
+    write_whole(run_dir / FOOTER_FILE, _pretty(footer))
+    return footer
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Replace a file by new content, so that a reader sees the old one or the new one and never a part."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.write_bytes(content)
+    scratch.replace(path)
+
+
+def _pretty(record: BaseModel) -> bytes:
+    value = record.model_dump(mode="json", by_alias=True)
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,184 @@
+"""What is written can be read; what is damaged is told; what was written before a kill stays."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.judge.verdicts import Outcome
+from conformance.results.errors import CellUnreadable, RunDirectoryError, SchemaTooNew
+from conformance.results.layout import slug
+from conformance.results.reader import Damage, read_cell, read_ends, read_run
+from conformance.results.writer import CellWriter, begin_run, finish_run
+from tests.results.samples import EVENTS, VERDICTS, cell_header, run_header
+
+
+def write_cell(run_dir: Path, nodeid: str = "a.scenario.yaml::one[x=1]", *, whole: bool = True) -> Path:
+    with CellWriter(run_dir, cell_header(nodeid)) as writer:
+        for event in EVENTS:
+            writer.event(event)
+        for verdict in VERDICTS:
+            writer.verdict(verdict)
+        if whole:
+            writer.finish(Outcome.FAIL, "changed", wall_seconds=0.5, cpu_seconds=0.25, simulated_seconds=3600)
+    return writer.path
+
+
+def test_a_cell_is_read_as_it_was_written(tmp_path: Path) -> None:
+    cell = read_cell(write_cell(tmp_path))
+    assert cell.header == cell_header()
+    assert cell.events == EVENTS
+    assert cell.verdicts == VERDICTS
+    assert cell.footer is not None
+    assert (cell.footer.outcome, cell.footer.events, cell.footer.verdicts) == (Outcome.FAIL, 5, 2)
+    assert not cell.damage
+    assert not cell.cut_short
+
+
+def test_a_cell_without_a_footer_was_cut_short(tmp_path: Path) -> None:
+    cell = read_cell(write_cell(tmp_path, whole=False))
+    assert cell.cut_short
+    assert cell.events == EVENTS
+
+
+def test_a_cell_is_never_written_over(tmp_path: Path) -> None:
+    path = write_cell(tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(RunDirectoryError, match="run before"):
+        write_cell(tmp_path)
+    assert path.read_bytes() == before
+
+
+def test_attachments_have_a_folder_only_when_there_are_any(tmp_path: Path) -> None:
+    with CellWriter(tmp_path, cell_header("none")) as none, CellWriter(tmp_path, cell_header("some")) as some:
+        (some.attachments / "mbx1.log").write_text("started")
+    assert not none.attachments.exists()
+    assert read_cell(some.path).attachments == some.attachments
+
+
+def test_damaged_lines_are_told_with_their_place_and_skipped(tmp_path: Path) -> None:
+    path = write_cell(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[2] = b'{"record":"event","kind":"command","n":1,\xff\n'
+    lines[3] = b"[1, 2]\n"
+    lines[4] = b'{"record":"event","kind":"delivered","n":"three"}\n'
+    lines.insert(6, b'{"record":"cell"}\n')
+    path.write_bytes(b"".join(lines))
+    cell = read_cell(path)
+    assert [damage.line for damage in cell.damage] == [3, 4, 5, 7]
+    assert [event.n for event in cell.events] == [0, 4]
+    assert str(cell.damage[1]) == f"{path.name}:4: no JSON object"
+    assert cell.footer is not None
+
+
+@pytest.mark.parametrize("octets", [1, 40, 400])
+def test_a_torn_last_line_is_told_and_the_rest_read(tmp_path: Path, octets: int) -> None:
+    path = write_cell(tmp_path)
+    path.write_bytes(path.read_bytes()[:-octets])
+    cell = read_cell(path)
+    assert cell.cut_short
+    assert len(cell.damage) == 1
+    assert "cut short" in cell.damage[0].why
+    assert read_ends(tmp_path).ends[0][1] is None
+
+
+def test_a_cell_without_a_header_cannot_be_read_but_its_run_can(tmp_path: Path) -> None:
+    begin_run(tmp_path, run_header(cells=2))
+    write_cell(tmp_path)
+    torn = write_cell(tmp_path, "b.scenario.yaml::two")
+    torn.write_bytes(b"")
+    with pytest.raises(CellUnreadable, match=":1: the cell's header"):
+        read_cell(torn)
+    run = read_run(tmp_path)
+    damage: list[Damage] = []
+    assert len(list(run.cells(damage))) == 1
+    assert [one.path for one in damage] == [torn]
+    with pytest.raises(CellUnreadable):
+        list(run.cells())
+    footer = finish_run(tmp_path, wall_seconds=2.0)
+    assert (footer.cells, footer.cut_short, len(footer.damage)) == (2, 1, 1)
+
+
+@pytest.mark.parametrize("file", ["run.json", "footer.json", "cell"])
+def test_a_newer_schema_is_refused(tmp_path: Path, file: str) -> None:
+    begin_run(tmp_path, run_header())
+    cell = write_cell(tmp_path)
+    finish_run(tmp_path, wall_seconds=1)
+    path = cell if file == "cell" else tmp_path / file
+    first, newline, rest = path.read_bytes().partition(b"\n") if file == "cell" else (path.read_bytes(), b"", b"")
+    value = json.loads(first)
+    value["schema"] = 2
+    path.write_bytes(json.dumps(value).encode() + newline + rest)
+    with pytest.raises(SchemaTooNew, match=r"schema 2.*up to 1"):
+        list(read_run(tmp_path).cells())
+
+
+def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
+    with pytest.raises(RunDirectoryError, match="is no run directory"):
+        read_run(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(RunDirectoryError, match=r"run\.json: .*Field required"):
+        read_run(tmp_path)
+
+
+def test_the_footer_sums_the_cells_up(tmp_path: Path) -> None:
+    begin_run(tmp_path, run_header(cells=4))
+    write_cell(tmp_path, "a::one")
+    write_cell(tmp_path, "a::two")
+    write_cell(tmp_path, "a::three", whole=False)
+    footer = finish_run(tmp_path, wall_seconds=4.0, interrupted=True)
+    assert footer == read_run(tmp_path).footer
+    assert footer.outcomes == {**dict.fromkeys(Outcome, 0), Outcome.FAIL: 2}
+    assert (footer.cells, footer.cut_short, footer.missing, footer.interrupted) == (3, 1, 1, True)
+    assert (footer.cells_per_second, footer.simulated_per_wall_second, footer.cpu_per_cell) == (0.5, 1800.0, 0.25)
+
+
+def test_workers_of_one_run_share_a_header_and_another_run_is_refused(tmp_path: Path) -> None:
+    first = begin_run(tmp_path, run_header())
+    later = run_header().model_copy(update={"started": "2026-01-02T03:04:09Z"})
+    assert begin_run(tmp_path, later) == first
+    with pytest.raises(RunDirectoryError, match="take another directory"):
+        begin_run(tmp_path, run_header(suite="6" * 64))
+    finish_run(tmp_path, wall_seconds=1)
+    with pytest.raises(RunDirectoryError, match="take another directory"):
+        begin_run(tmp_path, later)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cells", "footer.json", "run.json"]
+
+
+def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
+    program = (
+        "import sys, pathlib\n"
+        "from conformance.results.writer import CellWriter\n"
+        "from tests.results.samples import EVENTS, cell_header\n"
+        f"with CellWriter(pathlib.Path({str(tmp_path)!r}), cell_header()) as writer:\n"
+        "    for event in EVENTS[:3]: writer.event(event)\n"
+        "    print('written', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"written\n"
+        process.send_signal(signal.SIGKILL)
+    cell = read_cell(next((tmp_path / "cells").glob("*.jsonl")))
+    assert cell.events == EVENTS[:3]
+    assert cell.cut_short
+    assert not cell.damage
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_slugs_are_safe_bounded_and_told_apart(one: str, other: str) -> None:
+    name = slug(one)
+    assert len(name) <= 93
+    assert set(name) <= set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789=_+-")
+    assert name == slug(one)
+    assert (one == other) == (name == slug(other))
+
+
+def test_a_slug_can_be_read() -> None:
+    assert slug("scenarios/creation/inbound.scenario.yaml::inbound[messages=20]").startswith("inbound-messages=20-")
