@@ -8,6 +8,7 @@ import json
 import os
 from collections import Counter
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,6 +26,8 @@ _SAME_RUN = ("schema_number", "run", "seed", "clock", "scale", "grid", "candidat
 """What the headers of two workers of one run agree in."""
 
 _SENTENCE = 4000
+_FEW_CELLS = 16
+"""So many cells are read from their files as fast as from Parquet."""
 
 
 class CellWriter:
@@ -119,7 +122,8 @@ def begin_run(run_dir: Path, header: RunHeader) -> RunHeader:
 def finish_run(run_dir: Path, *, wall_seconds: float, interrupted: bool = False) -> RunFooter:
     """Sum the cells' files up in `footer.json`, once all workers have ended, and return it.
 
-    `wall_seconds` is how long the run took. What cannot be read is told in the footer, and counts as cut short.
+    `wall_seconds` is how long the run took. What cannot be read is told in the footer, and counts as cut short. Where
+    pyarrow is installed, a run of more than a few cells gets its Parquet tables too.
     Raises RunDirectoryError when there is no run in the directory.
     """
     header = read_header(run_dir)
@@ -141,6 +145,10 @@ def finish_run(run_dir: Path, *, wall_seconds: float, interrupted: bool = False)
         damage=tuple(str(damage) for damage in cells.damage),
     )
     write_whole(run_dir / FOOTER_FILE, _pretty(footer))
+    if cells.files > _FEW_CELLS and find_spec("pyarrow"):
+        from conformance.results.parquet import write_parquet  # a second to load, and optional
+
+        write_parquet(run_dir)
     return footer
 
 

@@ -1,0 +1,49 @@
+"""What a run directory holds, as one hash: has it changed since somebody read it?"""
+
+import hashlib
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from conformance.results.layout import PARQUET, RUN_FILE, cell_files
+from conformance.results.schema import SCHEMA
+
+
+class Manifest(BaseModel):
+    """What tables were made from: the run's content, and each cell file's size by name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    schema_number: int = Field(SCHEMA, alias="schema")
+    content_sha256: str
+    sizes: dict[str, int]
+    damaged: int = Field(0, description="lines that could not be read")
+    rows: dict[str, int] = {}
+
+
+def content_of(run_dir: Path) -> Manifest:
+    """Read all of a run's cells and return their hash: it depends on names and content, not on where the run lies."""
+    whole = hashlib.sha256((run_dir / RUN_FILE).read_bytes())
+    sizes = {}
+    for path in cell_files(run_dir):
+        octets = path.read_bytes()
+        whole.update(f"{path.name} {len(octets)}\n".encode())
+        whole.update(octets)
+        sizes[path.name] = len(octets)
+    return Manifest(content_sha256=whole.hexdigest(), sizes=sizes)
+
+
+def stored_manifest(run_dir: Path) -> Manifest | None:
+    """Return the manifest of a run's Parquet tables, or None where there are none that fit the run as it is now.
+
+    Names and sizes are compared, contents are not: a cell's file only ever grows.
+    """
+    path = run_dir / PARQUET / "manifest.json"
+    if not path.is_file():
+        return None
+    try:
+        manifest = Manifest.model_validate_json(path.read_bytes())
+    except ValidationError:
+        return None
+    sizes = {file.name: file.stat().st_size for file in cell_files(run_dir)}
+    return manifest if manifest.schema_number == SCHEMA and manifest.sizes == sizes else None

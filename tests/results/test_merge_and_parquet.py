@@ -1,0 +1,110 @@
+"""Shards become one run, and a finished run's tables hold what its files do."""
+
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pyarrow.parquet as pq
+import pytest
+
+from conformance.history.events import AnyEvent, Digest, Operation
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.results import columns
+from conformance.results.content import content_of, stored_manifest
+from conformance.results.errors import RunDirectoryError
+from conformance.results.merge import merge_runs
+from conformance.results.parquet import write_parquet
+from conformance.results.reader import read_run
+from conformance.results.schema import CellFooter, CellHeader
+from conformance.results.writer import CellWriter, begin_run, finish_run
+from tests.results.samples import EVENTS, VERDICTS, cell_header, run_header
+
+
+def make_run(run_dir: Path, *nodeids: str, seed: int = 1, outcome: Outcome = Outcome.PASS) -> Path:
+    begin_run(run_dir, run_header(run_dir.name, cells=len(nodeids), seed=seed))
+    for nodeid in nodeids:
+        with CellWriter(run_dir, cell_header(nodeid, run=run_dir.name)) as writer:
+            for event in EVENTS:
+                writer.event(event)
+            for verdict in VERDICTS:
+                writer.verdict(verdict)
+            (writer.attachments / "mbx1.log").write_text(nodeid)
+            writer.finish(outcome, "", wall_seconds=1, cpu_seconds=1, simulated_seconds=1)
+    finish_run(run_dir, wall_seconds=len(nodeids))
+    return run_dir
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_shards_become_one_run_in_whatever_order(tmp_path: Path, order: int) -> None:
+    shards = [make_run(tmp_path / "s1", "a::1", "a::2"), make_run(tmp_path / "s2", "a::3")][::order]
+    footer = merge_runs(shards, tmp_path / "all")
+    run = read_run(tmp_path / "all")
+    assert (footer.cells, footer.missing, footer.outcomes[Outcome.PASS], footer.wall_seconds) == (3, 0, 3, 2.0)
+    assert run.header.cells_planned == 3
+    assert {cell.header.nodeid for cell in run.cells()} == {"a::1", "a::2", "a::3"}
+    assert {cell.header.run for cell in run.cells()} == {"all"}
+    assert {(cell.attachments / "mbx1.log").read_text() for cell in run.cells()} == {"a::1", "a::2", "a::3"}
+
+
+def test_what_is_no_part_of_one_run_is_not_merged(tmp_path: Path) -> None:
+    one = make_run(tmp_path / "s1", "a::1")
+    with pytest.raises(RunDirectoryError, match="differ in seed"):
+        merge_runs([one, make_run(tmp_path / "s2", "a::2", seed=2)], tmp_path / "all")
+    with pytest.raises(RunDirectoryError, match="with another content"):
+        merge_runs([one, make_run(tmp_path / "s3", "a::1", outcome=Outcome.FAIL)], tmp_path / "all3")
+    with pytest.raises(RunDirectoryError, match="nothing to merge"):
+        merge_runs([], tmp_path / "none")
+
+
+def test_the_same_cell_in_two_shards_counts_once(tmp_path: Path) -> None:
+    footer = merge_runs([make_run(tmp_path / "s1", "a::1"), make_run(tmp_path / "s2", "a::1")], tmp_path / "all")
+    assert footer.cells == 1
+
+
+def test_parquet_holds_what_the_files_do(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "r", "a::1", "a::2")
+    manifest = write_parquet(run_dir)
+    assert manifest.rows == {"cells": 2, "verdicts": 4, "events": 10}
+    tables: dict[str, list[dict[str, Any]]] = {
+        name: pq.read_table(run_dir / "parquet" / f"{name}.parquet").to_pylist() for name in columns.TABLES
+    }
+    event = tables["events"][3]
+    assert (event["kind"], event["recipient"], event["digest"]["message_id"]) == (
+        "delivered",
+        "b@corp.test",
+        "m1@outside.test",
+    )
+    assert tables["events"][1]["line"] == EVENTS[1].line  # type: ignore[union-attr]
+    assert tables["verdicts"][1]["requirements"] == ["RL-CNT-01"]
+    assert json.loads(tables["cells"][0]["axes"]) == {"x": "1"}
+    assert tables["cells"][0]["outcome"] == "pass"
+
+
+def test_tables_older_than_their_run_are_not_taken(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "r", "a::1")
+    assert stored_manifest(run_dir) is None
+    manifest = write_parquet(run_dir)
+    assert stored_manifest(run_dir) == manifest
+    assert manifest.content_sha256 == content_of(run_dir).content_sha256
+    with next((run_dir / "cells").glob("*.jsonl")).open("ab") as file:
+        file.write(b"{}\n")
+    assert stored_manifest(run_dir) is None
+    assert manifest.content_sha256 != content_of(run_dir).content_sha256
+
+
+def fields(model: Any) -> set[str]:
+    return {field.alias or name for name, field in model.model_fields.items()}
+
+
+def names(of: tuple[columns.Column, ...]) -> set[str]:
+    return {column.name for column in of}
+
+
+def test_every_field_of_every_record_has_its_column() -> None:
+    kinds = get_args(get_args(AnyEvent)[0])
+    assert set().union(*map(fields, kinds)) == names(columns.EVENT)
+    assert fields(Operation) == names(columns.OPERATION)
+    assert fields(Digest) == names(columns.DIGEST)
+    assert fields(Verdict) == names(columns.VERDICT)
+    assert fields(CellHeader) == names(columns.HEADER) | {"record", "schema", "run"}
+    assert fields(CellFooter) == names(columns.FOOTER) | {"record"}
