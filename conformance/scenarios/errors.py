@@ -43,10 +43,17 @@ class Report:
     def __init__(self, path: str) -> None:
         self.path = path
         self._found: set[Problem] = set()
+        self._refused: set[Mark] = set()
 
     def add(self, mark: Mark, message: str) -> None:
         """Take a problem; the same one twice (found in two cells) counts once."""
-        self._found.add(Problem(self.path, mark.line, mark.column, message))
+        if mark not in self._refused:
+            self._found.add(Problem(self.path, mark.line, mark.column, message))
+
+    def refuse(self, mark: Mark, message: str) -> None:
+        """Take a problem for which a value was thrown away: what follows from that, at the same place, is not told."""
+        self.add(mark, message)
+        self._refused.add(mark)
 
     def take(self, problems: Iterable[Problem]) -> None:
         """Take problems that were found in another file."""

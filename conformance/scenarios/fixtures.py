@@ -7,7 +7,7 @@ from typing import Any
 from conformance.scenarios.errors import Mark, Problems, Report
 from conformance.scenarios.validation import validate
 from conformance.scenarios.values import parameter
-from conformance.scenarios.yaml_nodes import Entry, Node, documents, read_text
+from conformance.scenarios.yaml_nodes import Entry, Node, compose, read_text, split
 from conformance.topology import Topology
 
 
@@ -32,10 +32,13 @@ def load_topology(path: Path) -> Topology:
 def load_node(path: Path, report: Report) -> Node | None:
     """Return the one document of a file, or report why it cannot be had."""
     text = read_text(path.read_bytes(), report)
-    found = [node for _, node in documents(text, report)] if text is not None else []
-    if text is not None and len(found) != 1:
-        report.add(Mark(1, 1), f"expected one document, not {len(found)}")
-    return found[0] if len(found) == 1 else None
+    if text is None:
+        return None
+    chunks = list(split(text))
+    if len(chunks) != 1:
+        report.add(Mark(1, 1), f"expected one document, not {len(chunks)}")
+        return None
+    return compose(chunks[0], report)
 
 
 def read_topology(node: Node, report: Report) -> Topology | None:

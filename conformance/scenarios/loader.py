@@ -6,7 +6,7 @@ from pathlib import Path
 
 from conformance.scenarios.errors import Mark, Problem, Report
 from conformance.scenarios.reader import SUFFIX, Grid, Reader, Scenario, stem
-from conformance.scenarios.yaml_nodes import documents, read_text
+from conformance.scenarios.yaml_nodes import read_text, split
 
 __all__ = ["SUFFIX", "Grid", "Scenario", "check_corpus", "files", "read", "read_corpus"]
 
@@ -22,16 +22,14 @@ def read(path: Path, fixtures: Path) -> tuple[Scenario, ...]:
         return (Scenario(stem(path), path, 1, None, (), whole.problems),)
     scenarios: list[Scenario] = []
     seen: dict[str, int] = {}
-    report = Report(str(path))
-    for mark, node in documents(text, report):
-        scenario = Reader(path, fixtures, report).scenario(mark, node, len(scenarios) + 1)
+    for number, chunk in enumerate(split(text), start=1):
+        scenario = Reader(path, fixtures).scenario(chunk, number)
         if scenario.document and (first := seen.setdefault(scenario.id, scenario.line)) != scenario.line:
             scenario = _spoiled(scenario, f"the id {scenario.id!r} is used twice (first in line {first})")
         scenarios.append(scenario)
-        report = Report(str(path))
     if not scenarios:
-        report.add(Mark(1, 1), "there is no scenario in this file")
-        return (Scenario(stem(path), path, 1, None, (), report.problems),)
+        whole.add(Mark(1, 1), "there is no scenario in this file")
+        return (Scenario(stem(path), path, 1, None, (), whole.problems),)
     return tuple(scenarios)
 
 

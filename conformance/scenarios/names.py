@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import get_args
 
+from conformance.history.events import OperationName
 from conformance.scenarios.errors import Mark, Report, shown, unknown
 from conformance.scenarios.script import ReadStep
 from conformance.scenarios.steps import ACTIONS
@@ -11,6 +13,14 @@ from conformance.topology import Topology
 
 SENDERS = ("outside", "submission")
 """Parties of the harness that only send."""
+
+PLACES = frozenset(
+    {"connect", "greeting", "body", "dot"}
+    | {"EHLO", "HELO", "LHLO", "STARTTLS", "AUTH", "MAIL", "RCPT", "DATA", "BDAT", "RSET", "NOOP", "VRFY", "QUIT"}
+    | {"XSHADOWREQUEST", "XSHADOW", "XQDISCARD", "XQUERYDISCARD"}
+    | set(get_args(OperationName))
+)
+"""Where a fault can strike: places of a session, verbs, and what lines mean in the terms of shadow redundancy."""
 
 INVARIANTS = (
     "nothing-acknowledged-is-lost", "two-copies-at-acknowledgement", "shadow-inside-boundary",
@@ -26,12 +36,12 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
     "resend": {"of": "message", "via": "server"},
     "await": {"of": "message"},
     "talk": {"to": "server", "party": "sender", "lines.message": "message fixture"},
-    "fault": {"from": "party or *", "to": "party or *"},
+    "fault": {"from": "party or *", "to": "party or *", "at": "place"},
     "partition": {"between": "party"},
     "heal": {"what": "fault"},
     "answer": {"sink": "sink"},
     **{
-        verb: {"node": "server or all", "at.from": "party or *", "at.to": "party or *"}
+        verb: {"node": "server or all", "at.from": "party or *", "at.to": "party or *", "at.after": "place or content"}
         for verb in ("kill", "stop", "start", "wipe", "pause", "resume")
     },
     "configure": {"node": "server or all"},
@@ -118,6 +128,8 @@ def world_of(topology: Topology, requirements: Iterable[str], messages: Iterable
         "mailbox": frozenset(mailbox.address for mailbox in topology.mailboxes),
         "requirement": frozenset(requirements),
         "message fixture": frozenset(messages),
+        "place": PLACES,
+        "place or content": PLACES - {"connect", "greeting", "body"} | {"content"},
     }
 
 
@@ -150,7 +162,7 @@ def _problem(name: str, kind: str, names: Names) -> str | None:
             given = names.given.get(kind, {})
             return None if name in given else unknown(f"{kind} of an earlier step:", name, given)
         case _:
-            return None if name in names.known[kind] else unknown(kind, name, names.known[kind])
+            return None if name in names.known[kind] else unknown(kind.split(" or ")[0], name, names.known[kind])
 
 
 def _message_problem(name: str, given: Mapping[str, int]) -> str | None:

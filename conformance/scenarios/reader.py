@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import CAPABILITIES, Cell, Document
-from conformance.scenarios.errors import Mark, Problem, Problems, Report, shown, unknown
+from conformance.scenarios.errors import Problem, Problems, Report, shown, unknown
 from conformance.scenarios.fixtures import load_topology, names_in, read_topology
 from conformance.scenarios.matrix import (
     Point,
@@ -25,7 +25,7 @@ from conformance.scenarios.matrix import (
 from conformance.scenarios.names import INVARIANTS, Names, check_names, world_of
 from conformance.scenarios.script import ReadStep, read_step
 from conformance.scenarios.validation import validate
-from conformance.scenarios.yaml_nodes import Node
+from conformance.scenarios.yaml_nodes import Chunk, Node, compose
 from conformance.topology import Topology
 
 SUFFIX = ".scenario.yaml"
@@ -60,18 +60,20 @@ def stem(path: Path) -> str:
 class Reader:
     """Reads one document of a file."""
 
-    def __init__(self, path: Path, fixtures: Path, report: Report) -> None:
+    def __init__(self, path: Path, fixtures: Path) -> None:
         self._path = path
         self._fixtures = fixtures
-        self._report = report
+        self._report = Report(str(path))
         self._catalogue = catalogue()
         self._messages = names_in(fixtures / "messages")
+        self._used: dict[int, list[str]] = {}
         self._read: dict[tuple[int, tuple[str, ...]], ReadStep | None] = {}
         self._worlds: dict[str, tuple[Topology, dict[str, frozenset[str]]] | None] = {}
 
-    def scenario(self, start: Mark, node: Node | None, number: int) -> Scenario:
+    def scenario(self, chunk: Chunk, number: int) -> Scenario:
         """Read the document; `number` stands in for the id where there is none."""
-        name, line = f"{stem(self._path)}-{number}", start.line
+        name, line = f"{stem(self._path)}-{number}", chunk.line
+        node = compose(chunk, self._report)
         document: Document | None = None
         cells: tuple[Cell, ...] = ()
         if node is not None:
@@ -97,14 +99,13 @@ class Reader:
                 self._report.add(entry.node.mark, "say why the invariant does not hold here")
 
     def _cells(self, node: Node, document: Document | None, line: int) -> tuple[Cell, ...]:
-        axes = read_axes(node.get("axes"), self._report)
         before = len(self._report.problems)
+        axes = read_axes(node.get("axes"), self._report)
+        axes_are_good = len(self._report.problems) == before
         steps = node.get("steps") or Node(node.mark, ())
         self._check_axes(node, axes, steps)
         at = points(axes, node.get("exclude"), self._report)
-        if len(self._report.problems) > before and any(not values for values in axes.values()):
-            return ()
-        cells = [self._cell(node, document, line, point, steps) for point in at]
+        cells = [self._cell(node, document, line, point, steps) for point in (at if axes_are_good else at[:1])]
         return tuple(cell for cell in cells if cell is not None)
 
     def _check_axes(self, node: Node, axes: Mapping[str, tuple[Node, ...]], steps: Node) -> None:
@@ -155,14 +156,16 @@ class Reader:
             waive=document.waive,
             drain=document.drain,
             steps=tuple(step.step for step in present if step.step is not None),
-            sha256=self._sha256(node, topology, present),
+            sha256=self._sha256(document, topology, present),
             tags=document.tags,
         )
 
     def _step(self, number: int, node: Node, point: Point) -> ReadStep | None:
         """Read a step at a point; points that differ in axes that it does not use share it."""
-        used = {name for _, name in references(node)} | {name for when in _conditions_of(node) for name in when.entries}
-        key = (number, tuple(f"{name}={text_of(point[name].data())}" for name in sorted(used) if name in point))
+        if number not in self._used:
+            names = {name for _, name in references(node)} | {name for w in _conditions_of(node) for name in w.entries}
+            self._used[number] = sorted(names)
+        key = (number, tuple(f"{name}={text_of(point[name].data())}" for name in self._used[number] if name in point))
         if key not in self._read:
             self._read[key] = read_step(bind(node, point), str(number), point, self._report)
         return self._read[key]
@@ -203,14 +206,12 @@ class Reader:
                     item.mark, f"{row.id} binds {', '.join(row.generations)}; {topology.name!r} has no such server"
                 )
 
-    def _sha256(self, node: Node, topology: Topology, steps: Iterable[ReadStep]) -> str:
+    def _sha256(self, document: Document, topology: Topology, steps: Iterable[ReadStep]) -> str:
         """Return the hash of all that the suite brings: the document, its topology, the messages that it sends."""
-        messages = {name: self._message_hash(name) for name in sorted(set(_messages_of(steps)))}
-        told = [node.data(), topology.model_dump(mode="json"), messages]
-        return hashlib.sha256(json.dumps(told, sort_keys=True, ensure_ascii=True).encode()).hexdigest()
-
-    def _message_hash(self, name: str) -> str:
-        return _file_hash(self._fixtures / "messages" / f"{name}.yaml")
+        folder = self._fixtures / "messages"
+        messages = {name: _file_hash(folder / f"{name}.yaml") for name in set(_messages_of(steps))}
+        told = [document.model_dump_json(), topology.model_dump_json(), json.dumps(messages, sort_keys=True)]
+        return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
     def _told_path(self) -> str:
         corpus = self._fixtures.parent / "scenarios"

@@ -25,9 +25,8 @@ _STEPS: Schema = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/ste
 
 def scenario_schema() -> Schema:
     """Return the schema of one document of a `*.scenario.yaml` file."""
-    actions, expectations = set(ACTIONS.values()), set(VERBS.values())
-    models = sorted({Document, Topology, *actions, *expectations}, key=lambda model: model.__name__)
-    definitions = _definitions(models, with_axes=True)
+    models: set[type[BaseModel]] = {Document, Topology, *ACTIONS.values(), *VERBS.values()}
+    definitions = _definitions(sorted(models, key=lambda model: model.__name__), with_axes=True)
     document = definitions.pop("Document")
     document["properties"] |= {
         "topology": {
@@ -89,7 +88,7 @@ def _definitions(models: list[type[BaseModel]], *, with_axes: bool) -> dict[str,
 
 def _field(schema: Schema, *, with_axes: bool) -> Schema:
     """Return a field's schema as YAML files write it: `yes` and `no`, and `${axis}` for any value."""
-    told = {key: schema[key] for key in ("description", "default") if key in schema}
+    told: Schema = {key: schema[key] for key in schema if key in ("description", "default")}
     rest = _lenient({key: value for key, value in schema.items() if key not in (*told, "title")})
     return {**told, **(_or_axis(rest) if rest and with_axes else rest)}
 

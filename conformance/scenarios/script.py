@@ -1,5 +1,6 @@
 """Reads the steps of a scenario: from nodes, with every axis bound, to the models of their verbs."""
 
+import re
 from dataclasses import dataclass
 
 from conformance.scenarios.errors import Report, did_you_mean, shown
@@ -7,7 +8,7 @@ from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.matrix import Point, holds
 from conformance.scenarios.steps import ACTIONS, Expect, Parallel, Repeat, Step
 from conformance.scenarios.validation import validate
-from conformance.scenarios.values import LABEL
+from conformance.scenarios.values import LABEL_PATTERN
 from conformance.scenarios.yaml_nodes import Entry, Node
 
 BLOCKS = ("parallel", "repeat")
@@ -41,19 +42,23 @@ def read_step(node: Node, path: str, point: Point, report: Report) -> ReadStep |
         return None
     verb, entry = found
     label = node.get("label")
-    text = label.value if label else None
-    if label and not (isinstance(text, str) and LABEL.fullmatch(text)):
-        report.add(label.mark, f"{shown(text)} is no label: lower case letters, digits, hyphens")
-        text = None
+    text = _label(label, report) if label else None
     if verb == "expect":
         if label:
             report.add(node.entries["label"].key, "an expectation has no label; put it on the step whose time counts")
         return _expect(entry, path, report)
     if verb in BLOCKS:
-        return _block(verb, entry, path, str(text) if text else None, label, point, report)
+        return _block(verb, entry, path, text, label, point, report)
     action = validate(ACTIONS[verb], entry.node, report)
     step = Step(path=path, line=entry.key.line, verb=verb, label=text, action=action) if action else None
     return ReadStep(step, verb, entry.node, label)
+
+
+def _label(node: Node, report: Report) -> str | None:
+    if isinstance(node.value, str) and re.fullmatch(LABEL_PATTERN, node.value):
+        return node.value
+    report.add(node.mark, f"{shown(node.value)} is no label: lower case letters, digits and hyphens")
+    return None
 
 
 def _verb(node: Node, report: Report) -> tuple[str, Entry] | None:

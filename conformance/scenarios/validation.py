@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from conformance.scenarios.errors import Mark, Report, did_you_mean, shown
+from conformance.scenarios.values import LABEL_PATTERN
 from conformance.scenarios.yaml_nodes import Node
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -49,6 +50,8 @@ def _told(errors: list[ErrorDetails], root: Node, model: type[BaseModel]) -> Ite
         mark, said, *_ = errors_here[0]
         for _, _, node, error in errors_here:
             match error["type"]:
+                case "too_short" if len(node.items) >= error["ctx"]["min_length"]:
+                    continue  # the list is long enough: its wrong items were left out, and are told themselves
                 case "extra_forbidden":
                     key = str(error["loc"][-1])
                     yield _unknown_key(node, key, _models_at(model, error["loc"][:-1]))
@@ -75,7 +78,8 @@ def _expectation(error: ErrorDetails) -> str | None:
         case "less_than_equal":
             return f"a number of at most {context['le']}"
         case "string_pattern_mismatch":
-            return f"a text like {context['pattern']}"
+            named = context["pattern"] == LABEL_PATTERN
+            return "lower case letters, digits and hyphens" if named else f"a text like {context['pattern']}"
         case "string_too_short":
             return f"a text of at least {context['min_length']} characters"
         case "string_too_long":

@@ -93,8 +93,7 @@ Parameter = Annotated[JsonValue, BeforeValidator(parameter)]
 Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple), WithJsonSchema(_NAMES_SCHEMA)]
 """One name, or a list of them."""
 
-LABEL = re.compile(r"[a-z][a-z0-9-]{0,59}")
-"""What a label looks like."""
+LABEL_PATTERN = r"^[a-z][a-z0-9-]*$"
 
-Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=60)]
+Label = Annotated[str, Field(pattern=LABEL_PATTERN, max_length=60)]
 """A name that a scenario gives: lower case, digits, hyphens."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError, YAMLStreamError
+from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.events import (
     AliasEvent,
     CollectionStartEvent,
@@ -26,6 +26,7 @@ from ruamel.yaml.events import (
     StreamEndEvent,
     StreamStartEvent,
 )
+from ruamel.yaml.reader import ReaderError
 
 from conformance.scenarios.errors import Mark, Report, shown
 
@@ -107,37 +108,42 @@ def read_text(octets: bytes, report: Report) -> str | None:
         return None
 
 
-def documents(text: str, report: Report) -> Iterator[tuple[Mark, Node | None]]:
-    """Yield each document of a file with its first line; None stands for one that cannot be read (it was reported)."""
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One document of a file as text, from its line `---` on; `line` is its first line in the file."""
+
+    line: int
+    text: str
+
+
+def split(text: str) -> Iterator[Chunk]:
+    """Yield the documents of a file as text, without those of comments only.
+
+    A line that begins with `---` begins a document wherever it stands (YAML 1.2, 9.1.2).
+    """
     starts = [match.start() for match in _DOCUMENT.finditer(text)]
     for start, end in zip([0, *starts], [*starts, len(text)], strict=True):
-        chunk = text[start:end]
-        if _is_blank(chunk):
-            continue
-        before = text.count("\n", 0, start)
-        yield Mark(before + 1, 1), _document(chunk, before, report)
+        lines = text[start:end].removeprefix("---").splitlines()
+        if any(line.strip() and not line.lstrip().startswith("#") for line in lines):
+            yield Chunk(text.count("\n", 0, start) + 1, text[start:end])
 
 
-def _is_blank(chunk: str) -> bool:
-    lines = chunk.removeprefix("---").splitlines()
-    return all(not line.strip() or line.lstrip().startswith("#") for line in lines)
-
-
-def _document(chunk: str, before: int, report: Report) -> Node | None:
+def compose(chunk: Chunk, report: Report) -> Node | None:
+    """Return the node of a document, or None for one that cannot be read: it was reported why."""
+    if chunk.text.startswith("%"):
+        report.add(Mark(chunk.line, 1), "directives are not used here; take the line away")
+        return None
     try:
-        return _Composer(chunk, before, report).document()
+        return _Composer(chunk, report).document()
     except _Stop:
         return None
     except MarkedYAMLError as error:
         place = error.problem_mark or error.context_mark
-        mark = Mark(before + place.line + 1, place.column + 1) if place else Mark(before + 1, 1)
-        report.add(mark, "no YAML: " + _told(error, chunk))
-    except YAMLStreamError as error:
-        at = getattr(error, "position", 0)
-        line = before + chunk.count("\n", 0, at) + 1
-        report.add(Mark(line, 1), f"no YAML: the character {chunk[at : at + 1]!a} is not allowed")
-    except YAMLError as error:
-        report.add(Mark(before + 1, 1), f"no YAML: {shown(str(error))}")
+        mark = Mark(chunk.line + place.line, place.column + 1) if place else Mark(chunk.line, 1)
+        report.add(mark, "no YAML: " + _told(error, chunk.text))
+    except ReaderError as error:
+        line = chunk.line + chunk.text.count("\n", 0, error.position)
+        report.add(Mark(line, 1), f"no YAML: the character {chunk.text[error.position]!a} is not allowed")
     return None
 
 
@@ -154,21 +160,17 @@ def _told(error: MarkedYAMLError, chunk: str) -> str:
 class _Composer:
     """Builds the nodes of one document from the parser's events."""
 
-    def __init__(self, chunk: str, before: int, report: Report) -> None:
-        self._events = YAML(typ="safe", pure=True).parse(chunk)
-        self._before = before
+    def __init__(self, chunk: Chunk, report: Report) -> None:
+        self._events = YAML(typ="safe", pure=True).parse(chunk.text)
+        self._line = chunk.line
         self._report = report
         self._nodes = 0
 
     def document(self) -> Node:
-        for event in self._events:
-            if isinstance(event, DocumentStartEvent):
-                if event.version is not None or event.tags:
-                    self._report.add(self._mark(event), "directives are not used here; take the line away")
-                break
-            if not isinstance(event, StreamStartEvent):
-                raise self._stop(event, "no document")
-        root = self._node(next(self._events), 1)
+        event = next(self._events)
+        while isinstance(event, StreamStartEvent | DocumentStartEvent):
+            event = next(self._events)
+        root = self._node(event, 1)
         next(self._events)
         if not isinstance(after := next(self._events), StreamEndEvent):
             raise self._stop(after, "a second document must begin with a line `---`")
@@ -180,7 +182,7 @@ class _Composer:
         if self._nodes > MAX_NODES:
             raise self._stop(event, f"more than {MAX_NODES} values in one document")
         if isinstance(event, AliasEvent):
-            self._report.add(mark, f"aliases (*{event.anchor}) are not used here; write the value out")
+            self._report.refuse(mark, f"aliases (*{event.anchor}) are not used here; write the value out")
             return Node(mark, None)
         if isinstance(event, NodeEvent):
             self._refuse_properties(event, mark)
@@ -218,7 +220,7 @@ class _Composer:
         try:
             return resolve(event.value)
         except ValueError as error:
-            self._report.add(mark, str(error))
+            self._report.refuse(mark, str(error))
             return None
 
     def _refuse_properties(self, event: NodeEvent, mark: Mark) -> None:
@@ -228,7 +230,7 @@ class _Composer:
             self._report.add(mark, f"tags ({shown(str(tag))}) are not used here; take it away")
 
     def _mark(self, event: Event) -> Mark:
-        return Mark(self._before + event.start_mark.line + 1, event.start_mark.column + 1)
+        return Mark(self._line + event.start_mark.line, event.start_mark.column + 1)
 
     def _stop(self, event: Event, message: str) -> _Stop:
         self._report.add(self._mark(event), message)

@@ -1,0 +1,90 @@
+"""The catalogue is whole, quotes itself, and says who covers what."""
+
+import pytest
+
+from conformance.requirements.catalogue import Catalogue, catalogue, clause
+from conformance.requirements.coverage import coverage, uncovered
+
+
+def row(**changes: object) -> dict[str, object]:
+    usual = {
+        "id": "SR-CRE-01",
+        "level": "must",
+        "generations": ["ex2016"],
+        "seen_on": "wire",
+        "source": ["EX2016 creation"],
+        "text": "It is so.",
+    }
+    return usual | changes
+
+
+def made(*rows: dict[str, object]) -> Catalogue:
+    return Catalogue.model_validate(
+        {"sources": {"EX2016": "A document"}, "groups": {"CRE": "Creating", "RLY": "Relaying"}, "requirements": rows}
+    )
+
+
+def test_the_catalogue_has_every_row() -> None:
+    rows = catalogue().requirements
+    assert len(rows) == 127
+    counts = {group: sum(row.group == group for row in rows) for group in catalogue().groups}
+    assert counts == {
+        "BND": 9, "ENA": 6, "CRE": 11, "PRF": 7, "TMO": 8, "MNT": 15, "SFN": 5, "OUT": 8, "E10": 23, "IOP": 3,
+        "DUP": 7, "BIF": 4, "CFG": 3, "WIR": 6, "RLY": 12,
+    }  # fmt: skip
+
+
+def test_a_clause_says_level_source_and_text() -> None:
+    assert clause("SR-CRE-01") == (
+        "SR-CRE-01 (must, EX2016 creation): A message received from outside the boundary is acknowledged to its sender "
+        "only after a shadow server has acknowledged its copy."
+    )
+    assert clause("SR-WIR-03").startswith("SR-WIR-03 (must, wire.md): ")
+    with pytest.raises(KeyError):
+        clause("SR-CRE-99")
+
+
+def test_whom_a_row_binds() -> None:
+    assert catalogue()["SR-BND-06"].binds({"ex2010"})
+    assert catalogue()["SR-CRE-01"].binds({"ex2010", "ex2013"})
+    assert not catalogue()["SR-CRE-01"].binds({"ex2010"})
+    assert catalogue().get("SR-CRE-99") is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([row(), row()], "two requirements are called SR-CRE-01"),
+        ([row(id="SR-XXX-01")], "no group 'XXX'"),
+        ([row(source=["EX1999 creation"])], "no source 'EX1999 creation'"),
+        ([row(level="perhaps")], "level"),
+        ([row(more=1)], "more"),
+        ([row(id="CRE-1")], "id"),
+    ],
+)
+def test_a_damaged_catalogue_is_refused(rows: list[dict[str, object]], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        made(*rows)
+
+
+def test_who_covers_what() -> None:
+    rows = made(
+        row(),
+        row(id="SR-CRE-02"),
+        row(id="SR-CRE-03", seen_on="admin"),
+        row(id="SR-CRE-04", retired="it was the same as another"),
+        row(id="RL-ACK-01", profile="relay", level="may"),
+    )
+    found = coverage(rows, {"b": ["SR-CRE-01", "SR-CRE-01"], "a": ["SR-CRE-01", "SR-CRE-03"]}, {"early": ["SR-CRE-02"]})
+    assert [(one.requirement.id, one.scenarios, one.defects, one.gaps) for one in found] == [
+        ("SR-CRE-01", ("a", "b"), (), ("defect",)),
+        ("SR-CRE-02", (), ("early",), ("scenario",)),
+        ("SR-CRE-03", ("a",), (), ()),
+        ("RL-ACK-01", (), (), ("scenario",)),
+    ]
+    assert [one.requirement.id for one in uncovered(found)] == ["SR-CRE-02", "RL-ACK-01"]
+
+
+def test_a_slip_of_the_pen_covers_nothing() -> None:
+    with pytest.raises(KeyError):
+        coverage(made(row()), {"a": ["SR-CRE-1"]}, {})

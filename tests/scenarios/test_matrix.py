@@ -1,0 +1,152 @@
+"""From a scenario to its cells: axes, `${axis}`, `when`, `exclude`, and ids that stay as they are."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.scenarios.errors import Problems
+from conformance.scenarios.loader import files, read, read_corpus
+from conformance.scenarios.steps import Advance, Configure, Expect, Parallel, Repeat, Send
+from tests.scenarios.documents import HEAD, SEND, cells
+
+
+def test_a_scenario_without_axes_is_one_cell(tmp_path: Path) -> None:
+    (cell,) = cells(tmp_path, HEAD + "steps:\n" + SEND)
+    assert cell.id == "a-scenario"
+    assert cell.axes == {}
+
+
+def test_cells_are_in_order_of_axis_names_and_their_values(tmp_path: Path) -> None:
+    text = HEAD + (
+        "axes: {b: [two, one], a: [1s, 20s]}\nsteps:\n  - advance: '${a}'\n  - send: {as: m, to: '${b}', via: mbx1}\n"
+    )
+    assert [cell.id for cell in cells(tmp_path, text)] == [
+        "a-scenario[a=1s,b=two]",
+        "a-scenario[a=1s,b=one]",
+        "a-scenario[a=20s,b=two]",
+        "a-scenario[a=20s,b=one]",
+    ]
+
+
+def test_an_axis_value_keeps_its_type(tmp_path: Path) -> None:
+    text = HEAD + (
+        "axes: {n: [3], to: [[a@x.test, b@x.test]], offers: [yes]}\n"
+        "steps:\n"
+        "  - send: {as: m, to: '${to}', via: mbx1, count: '${n}', offers-xshadow: '${offers}'}\n"
+    )
+    (cell,) = cells(tmp_path, text)
+    send = cell.steps[0].action
+    assert isinstance(send, Send)
+    assert (send.count, send.to, send.offers_xshadow) == (3, ("a@x.test", "b@x.test"), True)
+    assert cell.axes == {"n": "3", "offers": "yes", "to": "a@x.test+b@x.test"}
+
+
+def test_a_step_exists_where_its_condition_holds(tmp_path: Path) -> None:
+    text = HEAD + (
+        "axes: {reject: [no, yes, maybe]}\n"
+        "steps:\n" + SEND + "  - expect: {reply: {of: m, code: 250}}\n    when: {reject: [no, maybe]}\n"
+        "  - expect: {reply: {of: m, code: 451}}\n    when: {reject: yes}\n"
+    )
+    paths_of = {cell.axes["reject"]: [step.path for step in cell.steps] for cell in cells(tmp_path, text)}
+    assert paths_of == {"no": ["1", "2"], "yes": ["1", "3"], "maybe": ["1", "2"]}
+
+
+def test_excluded_combinations_are_no_cells(tmp_path: Path) -> None:
+    text = HEAD + (
+        "axes: {a: [1s, 2s, 3s], b: [mbx1, mbx2]}\n"
+        "exclude: [{a: 1s, b: mbx2}, {a: [2s, 3s], b: mbx1}]\n"
+        "steps:\n  - advance: '${a}'\n  - kill: '${b}'\n"
+    )
+    assert [cell.axes for cell in cells(tmp_path, text)] == [
+        {"a": "1s", "b": "mbx1"},
+        {"a": "2s", "b": "mbx2"},
+        {"a": "3s", "b": "mbx2"},
+    ]
+
+
+def test_the_topology_and_its_parameters_may_be_axes(tmp_path: Path) -> None:
+    text = HEAD.replace("two-servers-one-dag", "'${world}'") + (
+        "axes: {world: [two-servers-one-dag, one-site-no-dag], limit: [30s, 10m], reject: [no, yes]}\n"
+        "configure: {SendConnectionInactivityTimeout: '${limit}', RejectMessageOnShadowFailure: '${reject}', X: 1.5}\n"
+        "steps:\n" + SEND
+    )
+    found = cells(tmp_path, text)
+    assert len(found) == 8
+    assert found[0].topology.name == "two-servers-one-dag"
+    assert found[1].topology.name == "one-site-no-dag"
+    assert found[0].topology.transport == {
+        "SendConnectionInactivityTimeout": 600 if found[0].axes["limit"] == "10m" else 30,
+        "RejectMessageOnShadowFailure": False,
+        "X": 1.5,
+    }
+    assert {cell.topology.transport["RejectMessageOnShadowFailure"] for cell in found} == {True, False}
+
+
+def test_blocks_hold_steps_with_paths_and_lines_of_their_own(tmp_path: Path) -> None:
+    text = HEAD + (
+        "steps:\n"
+        "  - parallel:\n"
+        "      - advance: 1s\n"
+        "      - repeat: {times: 3, steps: [{advance: 2s}]}\n"
+        "        label: thrice\n"
+        "  - expect:\n"
+        "      left: {node: mbx1, code: 0}\n"
+    )
+    (cell,) = cells(tmp_path, text)
+    block, expectation = cell.steps
+    assert isinstance(block.action, Parallel)
+    first, second = block.action.steps
+    assert (first.path, first.line, second.path, second.line, second.label) == ("1.1", 7, "1.2", 8, "thrice")
+    assert isinstance(second.action, Repeat)
+    assert second.action.times == 3
+    assert second.action.steps[0].path == "1.2.1"
+    assert second.action.steps[0].action == Advance(by=2.0)
+    assert isinstance(expectation.action, Expect)
+    assert (expectation.verb, expectation.action.verb, expectation.line) == ("expect", "left", 11)
+
+
+def test_parameters_that_a_step_offers_are_read_as_such(tmp_path: Path) -> None:
+    step = "  - configure: {node: mbx1, transport: {A: yes, B: 2m, C: 10MB, D: LocalOnly, E: '12', F: 1500ms}}\n"
+    (cell,) = cells(tmp_path, HEAD + "steps:\n" + step)
+    action = cell.steps[0].action
+    assert isinstance(action, Configure)
+    assert action.transport == {"A": True, "B": 120, "C": 10 * 1024**2, "D": "LocalOnly", "E": "12", "F": 1.5}
+
+
+def test_the_hash_covers_the_document_the_topology_and_the_messages(tmp_path: Path) -> None:
+    def sha256(text: str) -> str:
+        return cells(tmp_path, text)[0].sha256
+
+    whole = HEAD + "steps:\n" + SEND
+    assert sha256(whole) == sha256(whole + "# a comment\n")
+    different = [
+        whole.replace("for the tests", "for these tests"),
+        whole.replace("two-servers", "three-servers"),
+        whole.replace("via: mbx1", "via: mbx1, message: dots"),
+        whole.replace("via: mbx1", "via: mbx2"),
+    ]
+    assert len({sha256(text) for text in (whole, *different)}) == 5
+
+
+def test_a_scenario_with_problems_has_no_cells(tmp_path: Path) -> None:
+    with pytest.raises(Problems, match=r"a\.scenario\.yaml:5:1: unknown key 'tag' \(did you mean 'tags'\?\)"):
+        cells(tmp_path, HEAD + "tag: [x]\nsteps:\n" + SEND)
+
+
+def test_the_corpus_is_good_and_its_cells_have_ids_of_their_own() -> None:
+    scenarios = read_corpus([paths.corpus()], paths.fixtures())
+    ids = [cell.id for scenario in scenarios for cell in scenario.cells()]
+    assert ids
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_same_files_give_the_same_cells() -> None:
+    file = files([paths.corpus()])[0]
+    once, again = (read(file, paths.fixtures()) for _ in range(2))
+    assert [cell for one in once for cell in one.cells()] == [cell for one in again for cell in one.cells()]
+
+
+def test_the_path_of_a_cell_is_relative_to_the_corpus() -> None:
+    (file,) = files([paths.corpus() / "interoperation" / "hub-2010.scenario.yaml"])
+    assert read(file, paths.fixtures())[0].cells()[0].path == "interoperation/hub-2010.scenario.yaml"

@@ -1,0 +1,134 @@
+"""The messages: the same octets every time, what each template is for, and sizes to the octet."""
+
+from datetime import UTC, datetime
+from email import message_from_bytes
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance import paths
+from conformance.scenarios.errors import Problems
+from conformance.scenarios.fixtures import names_in
+from conformance.scenarios.messages import make, template
+
+NAMES = names_in(paths.fixtures() / "messages")
+USUAL: dict[str, Any] = {
+    "message": "plain",
+    "sequence": 1,
+    "seed": 7,
+    "sender": "alice@outside.test",
+    "recipients": ("bob@corp.test", "dave@corp.test"),
+    "date": datetime(2016, 2, 29, 12, 30, 5, tzinfo=UTC),
+    "scenario": "a-scenario[n=1,to=a+b]",
+}
+
+
+def body_of(content: bytes) -> bytes:
+    return content.partition(b"\r\n\r\n")[2]
+
+
+def test_a_message_to_the_octet() -> None:
+    assert make("m", **USUAL) == (
+        b"From: <alice@outside.test>\r\n"
+        b"To: <bob@corp.test>,\r\n <dave@corp.test>\r\n"
+        b"Subject: m 1 of a-scenario[n=1,to=a+b]\r\n"
+        b"Date: Mon, 29 Feb 2016 12:30:05 +0000\r\n"
+        b"Message-ID: <m-1.a-scenario-n-1-to-a-b.7@harness.test>\r\n"
+        b"MIME-Version: 1.0\r\n"
+        b"\r\n"
+        b"token 40ebba6961ce66de01539eb426c84032\r\n"
+        b"Good morning,\r\n"
+        b"\r\n"
+        b"this is a plain message of the harness.\r\n"
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_template_makes_the_same_octets_again(name: str) -> None:
+    assert make("m", **USUAL | {"message": name}) == make("m", **USUAL | {"message": name})
+
+
+def test_no_two_messages_are_alike() -> None:
+    changes = [{}, {"sequence": 2}, {"seed": 8}, {"scenario": "another"}]
+    contents = [make("m", **USUAL | change) for change in changes] + [make("n", **USUAL)]
+    assert len({message_from_bytes(content)["Message-ID"] for content in contents}) == 5
+    assert len({body_of(content) for content in contents}) == 5
+
+
+def test_the_templates_are_what_they_are_for() -> None:
+    def content(name: str) -> bytes:
+        return make("m", **USUAL | {"message": name})
+
+    assert body_of(content("empty-body")) == b""
+    assert content("empty-body").endswith(b"\r\n\r\n")
+    assert message_from_bytes(content("no-message-id"))["Message-ID"] is None
+    assert message_from_bytes(content("no-date"))["Date"] is None
+    assert b"\r\n.\r\n..\r\n...\r\n" in content("dots")
+    assert content("dots").endswith(b"\r\n.\r\n")
+    assert any(octet > 127 for octet in content("eight-bit"))
+    assert sorted(map(len, body_of(content("long-lines")).split(b"\r\n")))[-3:] == [998] * 3
+    assert b'boundary="=_harness_part"' in content("multipart")
+
+
+@pytest.mark.parametrize(
+    ("name", "end"),
+    [
+        ("lf-dot-lf", b"\n.\n"),
+        ("lf-dot-crlf", b"\n.\r\n"),
+        ("cr-dot-cr", b"\r.\r"),
+        ("cr-dot-crlf", b"\r.\r\n"),
+        ("cr-dot-lf", b"\r.\n"),
+    ],
+)
+def test_smuggling_templates_hold_the_false_end_and_never_the_true_one(name: str, end: bytes) -> None:
+    body = body_of(make("m", **USUAL | {"message": f"smuggling-{name}"}))
+    assert b"The first message." + end + b"MAIL FROM:" in body
+    assert b"\r\n.\r\n" not in body
+
+
+def test_there_is_no_template_that_no_test_knows() -> None:
+    smuggling = {f"smuggling-{name}" for name in ("lf-dot-lf", "lf-dot-crlf", "cr-dot-cr", "cr-dot-crlf", "cr-dot-lf")}
+    others = {"plain", "multipart", "dots", "eight-bit", "long-lines", "empty-body", "no-message-id", "no-date"}
+    assert set(NAMES) == smuggling | others
+
+
+def test_header_fields_are_set_and_left_out_whatever_their_case() -> None:
+    content = make("m", **USUAL, headers={"message-id": "<x@y>", "DATE": None, "X-New": "1"})
+    assert b"\r\nmessage-id: <x@y>\r\n" in content
+    assert content.lower().count(b"message-id:") == 1
+    assert b"date:" not in content.lower()
+    assert b"\r\nX-New: 1\r\n" in content
+
+
+def test_the_null_reverse_path_has_an_author_all_the_same() -> None:
+    assert make("m", **USUAL | {"sender": ""}).startswith(b"From: <mailer-daemon@harness.test>\r\n")
+
+
+@pytest.mark.parametrize("headers", [{"X": "a\r\nBcc: b"}, {"X": "a\nb"}, {"X:": "a"}, {"": "a"}, {"X": "é"}])
+def test_no_header_field_breaks_out(headers: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="cannot be written"):
+        make("m", **USUAL, headers=headers)
+
+
+@given(more=st.integers(2, 5000))
+def test_a_body_is_padded_to_the_octet(more: int) -> None:
+    size = len(body_of(make("m", **USUAL))) + more
+    body = body_of(make("m", **USUAL, size=size))
+    assert len(body) == size
+    assert body.endswith(b"\r\n")
+    assert max(map(len, body.split(b"\r\n"))) <= 78
+
+
+def test_a_body_is_never_cut() -> None:
+    with pytest.raises(ValueError, match="cannot be padded to 5"):
+        make("m", **USUAL, size=5)
+
+
+def test_a_template_that_is_wrong_is_told(tmp_path: Path) -> None:
+    (tmp_path / "messages").mkdir()
+    (tmp_path / "messages" / "bad.yaml").write_text("title: two bodies\nbody: a\noctets: b\n")
+    with pytest.raises(Problems, match=r"bad\.yaml:1:1: a message has either `body` or `octets`"):
+        template("bad", tmp_path)

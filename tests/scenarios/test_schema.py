@@ -1,0 +1,100 @@
+"""The JSON Schemas that editors use: up to date, true of every file that is there, and closed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from conformance import paths
+from conformance.scenarios.errors import Report
+from conformance.scenarios.fixtures import load_topology, names_in
+from conformance.scenarios.loader import files
+from conformance.scenarios.schema import scenario_schema, topology_schema
+from conformance.scenarios.yaml_nodes import compose, split
+from tests.scenarios.documents import HEAD, SEND
+
+STORED = paths.fixtures().parent / "docs" / "schema"
+TOPOLOGIES = paths.fixtures() / "topologies"
+
+
+def documents(path: Path) -> list[Any]:
+    return [data(chunk.text) for chunk in split(path.read_text("utf-8"))]
+
+
+def data(text: str) -> Any:
+    node = compose(next(split(text)), Report("x"))
+    assert node is not None
+    return node.data()
+
+
+@pytest.fixture(scope="module")
+def scenario() -> Draft202012Validator:
+    schema = scenario_schema()
+    Draft202012Validator.check_schema(schema)
+    return Draft202012Validator(schema)
+
+
+def test_the_stored_schemas_are_those_of_the_models() -> None:
+    for name, schema in (("scenario", scenario_schema()), ("topology", topology_schema())):
+        assert json.loads((STORED / f"{name}.json").read_text("utf-8")) == schema, (
+            f"write it anew: conformance schema {name} --out docs/schema/{name}.json"
+        )
+
+
+@pytest.mark.parametrize("path", files([paths.corpus()]), ids=lambda path: path.name)
+def test_every_scenario_file_fits(path: Path, scenario: Draft202012Validator) -> None:
+    for document in documents(path):
+        assert [error.message for error in scenario.iter_errors(document)] == []
+    assert path.read_text("utf-8").startswith("# yaml-language-server: $schema=../../docs/schema/scenario.json\n")
+
+
+@pytest.mark.parametrize("name", names_in(TOPOLOGIES))
+def test_every_topology_fits_and_loads(name: str) -> None:
+    path = TOPOLOGIES / f"{name}.yaml"
+    (document,) = documents(path)
+    assert [error.message for error in Draft202012Validator(topology_schema()).iter_errors(document)] == []
+    assert load_topology(path).name == name
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "advance: 2m",
+        "kill: mbx1",
+        "kill: {node: [mbx1, mbx2]}",
+        "expect: {mailbox: {of: m, who: a@b.test, copies: 2}}",
+        "expect: {mailbox: {of: m, who: a@b.test, copies: {min: 2}}}",
+        "send: {as: m, to: a@b.test, via: '${x}', count: '${n}', pipelining: yes}",
+        "parallel: [{advance: 1s}]",
+        "repeat: {times: 2, steps: [{advance: 1s}]}",
+    ],
+)
+def test_what_the_schema_takes(step: str, scenario: Draft202012Validator) -> None:
+    assert scenario.is_valid(data(HEAD + f"steps: [{{{step}}}]"))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "advance: 2 minutes",
+        "send: {as: m, to: a@b.test}",
+        "send: {as: m, to: a@b.test, via: mbx1, cuont: 2}",
+        "send: {as: m, to: a@b.test, via: mbx1, pipelining: maybe}",
+        "sned: {as: m}",
+        "advance: 1s, kill: mbx1",
+        "expect: {reply: {of: m}, shadow: {of: m}}",
+        "expect: {replied: {of: m}}",
+        "parallel: []",
+        "label: x",
+    ],
+)
+def test_what_the_schema_refuses(step: str, scenario: Draft202012Validator) -> None:
+    assert not scenario.is_valid(data(HEAD + f"steps: [{{{step}}}]"))
+
+
+def test_the_schema_is_closed_at_the_top(scenario: Draft202012Validator) -> None:
+    assert scenario.is_valid(data(HEAD + "steps:\n" + SEND))
+    assert not scenario.is_valid(data(HEAD + "stpes: []\nsteps:\n" + SEND))
+    assert not scenario.is_valid(data(HEAD + "needs: [shadow-2031]\nsteps:\n" + SEND))

@@ -1,0 +1,173 @@
+"""YAML 1.2 as nodes: what plain scalars stand for, where values are, and that no input breaks the reader."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance import paths
+from conformance.scenarios.errors import Mark, Report
+from conformance.scenarios.loader import read
+from conformance.scenarios.yaml_nodes import Node, compose, resolve, split
+
+
+def node_of(text: str) -> Node:
+    report = Report("x")
+    (chunk,) = split(text)
+    node = compose(chunk, report)
+    assert not report.problems
+    assert node is not None
+    return node
+
+
+@pytest.mark.parametrize(
+    ("plain", "value"),
+    [
+        ("yes", "yes"),
+        ("No", "No"),
+        ("on", "on"),
+        ("off", "off"),
+        ("y", "y"),
+        ("true", True),
+        ("FALSE", False),
+        ("tRue", "tRue"),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("12", 12),
+        ("-7", -7),
+        ("+3", 3),
+        ("010", 10),
+        ("0o10", 8),
+        ("0x1F", 31),
+        ("1_000", "1_000"),
+        ("12:30", "12:30"),
+        ("1.5", 1.5),
+        (".5", 0.5),
+        ("1e3", 1000.0),
+        ("4.4.0", "4.4.0"),
+        ("2016-01-01", "2016-01-01"),
+        ("-", "-"),
+        ("0x", "0x"),
+    ],
+)
+def test_plain_scalars_are_what_yaml_1_2_says(plain: str, value: object) -> None:
+    resolved = resolve(plain)
+    assert (resolved, type(resolved)) == (value, type(value))
+
+
+@pytest.mark.parametrize("plain", [".inf", "-.Inf", ".NaN", "1e999", "9" * 41])
+def test_numbers_without_measure_are_refused(plain: str) -> None:
+    with pytest.raises(ValueError, match="number"):
+        resolve(plain)
+
+
+def test_quoted_scalars_are_text() -> None:
+    assert node_of("- \"12\"\n- 'true'\n- |-\n  7\n").data() == ["12", "true", "7"]
+
+
+def test_every_value_and_key_knows_its_place() -> None:
+    node = node_of("# a comment\n---\na: 1\nlist:\n  - {b: x}\n")
+    assert node.entries["a"].key == Mark(3, 1)
+    assert node.entries["a"].node.mark == Mark(3, 4)
+    inner = node.entries["list"].node.items[0]
+    assert inner.mark == Mark(5, 5)
+    assert inner.entries["b"].node.mark == Mark(5, 9)
+
+
+def test_documents_are_split_at_their_lines() -> None:
+    text = "# head\n---\na: |\n  --- no\n  b\n--- # second\nc: 1\n---\n# only a comment\n---\n"
+    assert [(chunk.line, chunk.text.splitlines()[0]) for chunk in split(text)] == [(2, "---"), (6, "--- # second")]
+
+
+@given(st.text(alphabet=st.sampled_from("ab:-[]{}&*!|>'\"%#,? \n\t~<\\0.\x00é"), max_size=200))
+def test_no_text_breaks_the_parser(text: str) -> None:
+    for chunk in split(text):
+        report = Report("x")
+        assert (compose(chunk, report) is not None) or report.problems
+
+
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-5, 10**6),
+    st.sampled_from(["m", "mbx1", "two-servers-one-dag", "${x}", "m#7", "a-scenario", "SR-CRE-01", "2m", "a title"]),
+)
+KEYS = st.sampled_from(["id", "steps", "axes", "send", "expect", "of", "x", "to", "when", "parallel", "servers", "as"])
+TREES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=3)),
+    max_leaves=8,
+)
+GOOD = {
+    "id": "a-scenario",
+    "title": "A scenario to be spoiled",
+    "requirements": ["SR-CRE-01"],
+    "needs": ["shadow-2013"],
+    "topology": {
+        "name": "own",
+        "servers": [{"name": "mbx1", "site": "A", "transport": {"B": "2m"}}],
+        "mailboxes": [{"address": "bob@corp.test", "database": "DB1", "server": "mbx1"}],
+    },
+    "axes": {"x": [1, 2], "y": ["a", "b"]},
+    "exclude": [{"x": 1, "y": "b"}],
+    "configure": {"A": "${x}"},
+    "waive": {"one-final-reply": "for the sake of it"},
+    "drain": "1h",
+    "steps": [
+        {
+            "send": {
+                "as": "m",
+                "count": "${x}",
+                "to": ["bob@corp.test"],
+                "via": "mbx1",
+                "retry": {"every": 1, "times": 2},
+            }
+        },
+        {"expect": {"reply": {"of": "m#1", "code": 250}}, "when": {"y": ["a"]}},
+        {"parallel": [{"kill": {"node": "mbx1", "at": {"after": "dot"}}}, {"advance": "1m"}]},
+        {"repeat": {"times": 2, "steps": [{"advance": "1s"}]}, "label": "again"},
+        {"talk": {"as": "t", "to": "mbx1", "lines": [{"say": "NOOP", "code": 250}]}},
+        {"expect": {"mailbox": {"of": "m", "who": "bob@corp.test", "copies": {"min": 1}, "since": "again"}}},
+    ],
+}
+
+
+def spoiled(tree: Any, pick: Callable[[st.SearchStrategy[Any]], Any]) -> Any:
+    """Return a tree with one of its values, somewhere, replaced by any other."""
+    keys = list(tree) if isinstance(tree, dict) else list(range(len(tree))) if isinstance(tree, list) else []
+    if not keys or pick(st.integers(0, 4)) == 0:
+        return pick(TREES)
+    copy, key = tree.copy(), pick(st.sampled_from(keys))
+    copy[key] = spoiled(copy[key], pick)
+    return copy
+
+
+def test_the_document_to_be_spoiled_is_good(tmp_path: Path) -> None:
+    file = tmp_path / "x.scenario.yaml"
+    file.write_text(json.dumps(GOOD), "utf-8")
+    (scenario,) = read(file, paths.fixtures())
+    assert len(scenario.cells()) == 3
+
+
+@given(data=st.data())
+def test_no_document_breaks_the_loader(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whatever is wrong in a document, and wherever: a scenario comes out, or a problem with its place."""
+    tree = spoiled(spoiled(GOOD, data.draw), data.draw)
+    file = tmp_path_factory.getbasetemp() / "any.scenario.yaml"
+    file.write_text(json.dumps(tree), "utf-8")
+    for scenario in read(file, paths.fixtures()):
+        assert scenario.problems or scenario.cells()
+        assert all(problem.line >= 1 and problem.column >= 1 for problem in scenario.problems)
+
+
+@given(octets=st.binary(max_size=300))
+def test_no_octets_break_the_loader(octets: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+    file = tmp_path_factory.getbasetemp() / "octets.scenario.yaml"
+    file.write_bytes(octets)
+    for scenario in read(file, paths.fixtures()):
+        assert scenario.problems
