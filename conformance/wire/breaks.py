@@ -98,8 +98,9 @@ class Breaks:
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._failures:
-            raise self._failures[0]
+        failures, self._failures = self._failures, []
+        if failures:
+            raise failures[0]
 
     # what links ask (conformance.wire.link.Gatekeeper)
 

@@ -1,7 +1,6 @@
 """A link: the address that one party dials to reach another, and every session over it."""
 
 import asyncio
-import os
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,7 +8,7 @@ from conformance.history.events import ConnectFailed
 from conformance.history.recorder import Recorder
 from conformance.wire.dialects import Dialect
 from conformance.wire.relay import Breaker, Pair, Relay
-from conformance.wire.sockets import BACKLOG, port_of
+from conformance.wire.sockets import BACKLOG, port_of, why
 
 Address = tuple[str, int]
 
@@ -152,4 +151,4 @@ class Link:
             await asyncio.get_running_loop().create_connection(lambda: relay.server, *self.target)
         except OSError as error:
             if not relay.over:
-                self.refuse(relay, os.strerror(error.errno) if error.errno else str(error))
+                self.refuse(relay, why(error))

@@ -4,6 +4,8 @@ import asyncio
 import re
 from dataclasses import dataclass
 
+from conformance.wire.sockets import why
+
 REPLY_LINES = 1000
 """Lines of one reply that are read; a server that says more is taken as lost."""
 
@@ -65,5 +67,5 @@ async def read_reply(reader: asyncio.StreamReader, limit: float) -> Reply:
     except (asyncio.LimitOverrunError, ValueError):
         raise Lost("a line of a reply has no end") from None
     except OSError as error:
-        raise Lost(f"the session broke: {error.strerror or error}", ended=True) from None
+        raise Lost(f"the session broke: {why(error)}", ended=True) from None
     raise Lost(f"a reply of more than {REPLY_LINES} lines")

@@ -14,7 +14,7 @@ from typing import Literal
 from conformance.wire.content import stuffed
 from conformance.wire.link import Address, Origin
 from conformance.wire.replies import Lost, Reply, read_reply
-from conformance.wire.sockets import port_of
+from conformance.wire.sockets import port_of, why
 
 GREETING = EHLO = MAIL = RCPT = 300.0
 DATA = 120.0
@@ -81,7 +81,7 @@ class Outcome:
 
 
 class Refused(Exception):
-    """The server refused the session itself, or a step that nothing can be sent without."""
+    """The server refused the session itself: its greeting, a step before any mail, or 421 at any time."""
 
     def __init__(self, reply: Reply) -> None:
         super().__init__(f"{reply.code} {reply.text}")
@@ -144,9 +144,9 @@ class Sender:
                 await self._open()
             return await self._transmit(transmission, progress)
         except Refused as refused:
-            if refused.reply.code == 421:
-                await self.drop()
-            return self._outcome("answered", progress, refused.reply)
+            outcome = self._outcome("answered", progress, refused.reply)
+            await self.drop()
+            return outcome
         except Lost as lost:
             outcome = self._outcome("lost", progress, None, str(lost))
             await self.drop()
@@ -183,7 +183,7 @@ class Sender:
         except TimeoutError:
             raise Lost("no connection in time") from None
         except OSError as error:
-            raise Lost(f"no connection: {error.strerror or error}") from None
+            raise Lost(f"no connection: {why(error)}") from None
         self._port = port_of(self._writer.get_extra_info("sockname"))
         self._need(await self._reply(GREETING))
         await self._greet()
@@ -337,7 +337,7 @@ class Sender:
         except TimeoutError:
             raise Lost("the server takes no more octets") from None
         except OSError as error:
-            raise Lost(f"the session broke: {error.strerror or error}") from None
+            raise Lost(f"the session broke: {why(error)}") from None
 
     async def _reply(self, limit: float) -> Reply:
         if self._reader is None:

@@ -1,6 +1,7 @@
 """What asyncio's transports do not say themselves: to close with RST, and the ends of a connection as addresses."""
 
 import asyncio
+import os
 import socket
 import struct
 
@@ -21,3 +22,8 @@ def reset(transport: asyncio.Transport) -> None:
 def port_of(name: object) -> int:
     """Return the port of a socket's name as asyncio gives it; 0 when it has none."""
     return int(name[1]) if isinstance(name, tuple) else 0
+
+
+def why(error: OSError) -> str:
+    """Return what an error of a connection means, without the addresses, which differ from run to run."""
+    return os.strerror(error.errno) if error.errno else str(error)

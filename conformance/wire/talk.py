@@ -9,7 +9,7 @@ from conformance.scenarios.steps import Line
 from conformance.wire.content import stuffed
 from conformance.wire.link import Address, Origin
 from conformance.wire.replies import Lost, Reply, read_reply
-from conformance.wire.sockets import port_of
+from conformance.wire.sockets import port_of, why
 
 PATIENCE = 3600.0
 """Seconds to wait for a reply, or for the end: above every limit that a server has for a session."""
@@ -20,13 +20,17 @@ _PLAIN = {b"r": b"\r", b"n": b"\n", b"0": b"\0", b"\\": b"\\"}
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What was said and what came back; `problem` says in which way that is not what the scenario wants, or ''."""
+    """What was said and what came back; `problem` says in which way that is not what the scenario wants, or ''.
+
+    `closed`: instead of a reply the session ended.
+    """
 
     said: str
     code: int | None = None
     enhanced: str | None = None
     text: str = ""
     problem: str = ""
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ async def talk(
     try:
         reader, writer = await asyncio.open_connection(*address)
     except OSError as error:
-        return Said(None, (Exchange("", problem=f"no connection: {error.strerror or error}"),))
+        return Said(None, (Exchange("", problem=f"no connection: {why(error)}"),))
     port = port_of(writer.get_extra_info("sockname"))
     exchanges: list[Exchange] = []
     try:
@@ -98,7 +102,8 @@ async def _exchange(
         reply = await read_reply(reader, limit)
     except Lost as lost:
         met = line.code == "closed" and lost.ended
-        return Exchange(said, text=str(lost), problem="" if met else f"expected {line.code or 'nothing'}, but {lost}")
+        problem = "" if met else f"expected {line.code or 'nothing'}, but {lost}"
+        return Exchange(said, text=str(lost), problem=problem, closed=lost.ended)
     return Exchange(said, reply.code, reply.enhanced, reply.text[:2000], _problem(line, reply))
 
 
@@ -110,7 +115,7 @@ async def _write(writer: asyncio.StreamWriter, octets: bytes, limit: float) -> N
     except TimeoutError:
         raise Lost("the server takes no more octets") from None
     except OSError as error:
-        raise Lost(f"the session broke: {error.strerror or error}", ended=True) from None
+        raise Lost(f"the session broke: {why(error)}", ended=True) from None
 
 
 def _problem(line: Line, reply: Reply) -> str:

@@ -8,8 +8,8 @@ import pytest
 from conformance.history.events import (
     Closed,
     Command,
-    ConnectFailed,
     Connected,
+    ConnectFailed,
     Content,
     FaultArmed,
     FaultFired,
@@ -204,7 +204,7 @@ def test_a_stalled_flood_stops_the_client() -> None:
         await world.event(FaultFired)
         await world.beat()
         (relay,) = (relay for relay in world.links.active if relay.pair.server == "b")
-        assert relay.up._queued < 1_000_000  # noqa: SLF001
+        assert relay.up._queued < 1_000_000
         assert world.server.octets == b"DATA\r\n" + b"y" * 10
         world.links.heal("f")
         client.say(b"\r\n.\r\n")
@@ -413,7 +413,7 @@ def test_merged_with_what_follows() -> None:
     async def test(world: World) -> None:
         world.arm("merge", at="MAIL", lasting="1h")
         client = await world.greeted()
-        world.links._breaks._duration = lambda seconds: seconds  # noqa: SLF001
+        world.links._breaks._duration = lambda seconds: seconds
         client.say(b"MAIL FROM:<x@y>\r\n")
         await world.event(FaultFired)
         await world.beat()

@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from conformance.history.events import Closed, Command, ConnectFailed, Connected, Content, Event, Reply
+from conformance.history.events import Closed, Command, Connected, ConnectFailed, Content, Event, Reply
 from conformance.wire.end import End
 from tests.wire.peers import Peer, World, run
 
@@ -206,7 +206,7 @@ def test_after_starttls_octets_pass_and_nothing_is_recorded() -> None:
         assert not next(iter(world.links.active)).conversation.secured
         server = world.server
         client.say(b"STARTTLS\r\n")
-        server._rest = b""  # noqa: SLF001
+        server._rest = b""
         server.data_received = lambda data: server.say(b"220 go\r\n" if data == b"STARTTLS\r\n" else data)  # type: ignore[method-assign]
         await client.until(b"220 go\r\n")
         client.say(b"\x16\x03\x01MAIL FROM:<x>\r\n")

@@ -1,0 +1,136 @@
+"""Digests: the same however the content is cut, the same at every hop, and reports recognised."""
+
+import hashlib
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from conformance.wire.content import KEPT, Digester, Unstuffer, digest, stuffed, without_trace
+
+REPORT = b"""Message-ID: <dsn@mbx1>\r
+Content-Type: multipart/report;\r
+\treport-type=delivery-status; boundary="b"\r
+\r
+--b\r
+Content-Type: text/plain\r
+\r
+It failed.\r
+--b\r
+Content-Type: message/delivery-status\r
+\r
+Reporting-MTA: dns; mbx1\r
+\r
+Final-Recipient: rfc822; bob@corp.test\r
+Action: Failed\r
+Status: 5.1.1\r
+\r
+--b\r
+%s\r
+--b--\r
+"""
+
+
+def test_trace_fields_are_no_part_of_the_stable_digest() -> None:
+    origin = b"From: a\r\nMessage-ID: <1@x>\r\nDate: Sat, 21 Nov 2026 07:00:00 +0000\r\n\r\nbody\r\n"
+    hop = b"Return-Path: <a>\r\nReceived: from x\r\n\tby y;\r\n ; folded\r\nX-Original-To: b\r\n" + origin
+    one, other = digest(origin), digest(hop)
+    assert one.stable_sha256 == other.stable_sha256 == hashlib.sha256(origin).hexdigest()
+    assert one.body_sha256 == other.body_sha256 == hashlib.sha256(b"body\r\n").hexdigest()
+    assert one.sha256 != other.sha256
+    assert (one.message_id, one.date) == ("1@x", "Sat, 21 Nov 2026 07:00:00 +0000")
+
+
+def test_a_changed_header_or_body_changes_the_stable_digest() -> None:
+    origin = digest(b"From: a\r\n\r\nbody\r\n")
+    assert digest(b"From: b\r\n\r\nbody\r\n").stable_sha256 != origin.stable_sha256
+    assert digest(b"From: a\r\n\r\nbodY\r\n").stable_sha256 != origin.stable_sha256
+
+
+@pytest.mark.parametrize(
+    ("header", "message_id"),
+    [
+        (b"message-id : \r\n <a@b>\r\n", "a@b"),
+        (b"Message-ID: bare@b\r\n", "bare@b"),
+        (b"X-Message-ID: <no@b>\r\n", None),
+        (b"Subject: x\r\n Message-ID: <folded@b>\r\n", None),
+        (b"Message-ID:\r\n", None),
+        (b"Message-ID: <first@b>\r\nMessage-ID: <second@b>\r\n", "first@b"),
+    ],
+)
+def test_the_message_id_is_that_of_the_header_without_brackets(header: bytes, message_id: str | None) -> None:
+    assert digest(header + b"\r\nMessage-ID: <body@b>\r\n").message_id == message_id
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        b"Content-Type: message/rfc822\r\n\r\nFrom: a\r\nMessage-ID: <m-1@x>\r\n\r\nbody",
+        b"Content-Type: text/rfc822-headers\r\n\r\nFrom: a\r\nMessage-ID: <m-1@x>\r\n",
+    ],
+)
+def test_a_delivery_status_report_says_what_it_is_about(returned: bytes) -> None:
+    found = digest(REPORT % returned)
+    assert (found.report, found.about, found.action) == ("delivery-status", "m-1@x", "failed")
+    assert found.message_id == "dsn@mbx1"
+
+
+def test_a_report_of_another_type_is_none() -> None:
+    assert digest((REPORT % b"").replace(b"delivery-status;", b"disposition-notification;")).report is None
+    assert digest(b"Subject: multipart/report\r\n\r\nx").report is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"Content-Type: text/plain\r\n\r\nSender: a\r\nMessage-ID: <m-2@x>\r\n",
+        b"Content-Type: message/rfc822\r\n\r\nMessage-ID: <m-2@x>\r\n\r\nbody\r\n",
+    ],
+)
+def test_a_journal_report_says_what_it_is_about(body: bytes) -> None:
+    head = b'X-MS-Journal-Report:\r\nContent-Type: multipart/mixed; boundary="j"\r\n\r\n--j\r\n'
+    found = digest(head + body + b"\r\n--j--\r\n")
+    assert (found.report, found.about) == ("journal", "m-2@x")
+
+
+@pytest.mark.parametrize("content", [b"", b"\r\n", b"no header at all", b"\r\nbody only\r\n", b"A: b\r\n"])
+def test_contents_without_header_or_body_have_digests(content: bytes) -> None:
+    assert digest(content).sha256 == hashlib.sha256(content).hexdigest()
+    assert digest(content).size == len(content)
+
+
+def test_an_endless_header_and_report_are_kept_within_a_bound() -> None:
+    digester = Digester()
+    for _ in range(200):
+        digester.feed(b"X: y\r\n" * 1000)
+        assert len(digester._kept) <= KEPT + 6000
+    report = Digester()
+    report.feed(REPORT[:200])
+    for _ in range(200):
+        report.feed(b"y" * 10_000)
+        assert len(report._kept) <= KEPT
+    assert report.digest().report == "delivery-status"
+
+
+def test_folded_trace_fields_go_with_their_lines() -> None:
+    assert without_trace(b"RECEIVED: a\r\n b\r\nKeep: c\r\n d\r\nreturn-path: e\r\n") == b"Keep: c\r\n d\r\n"
+
+
+_PIECES = st.lists(st.sampled_from([b"\r\n", b".", b"\r", b"\n", b"x", b"A: b", b"Received: y", b"\r\n\r\n"]))
+
+
+@given(_PIECES, st.integers(1, 7))
+def test_however_it_is_cut_the_digest_is_the_same(pieces: list[bytes], size: int) -> None:
+    content = b"".join(pieces)
+    digester = Digester()
+    for at in range(0, len(content), size):
+        digester.feed(content[at : at + size])
+    assert digester.digest() == digest(content)
+
+
+@given(_PIECES, st.integers(1, 7))
+def test_unstuffing_undoes_stuffing_however_it_is_cut(pieces: list[bytes], size: int) -> None:
+    content = b"".join(pieces) + b"\r\n"
+    wire, unstuffer = stuffed(content), Unstuffer()
+    assert b"\r\n.\r\n" not in b"\r\n" + wire
+    assert b"".join(unstuffer.feed(wire[at : at + size]) for at in range(0, len(wire), size)) == content

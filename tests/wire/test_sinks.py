@@ -1,0 +1,155 @@
+"""Sinks take what comes, answer as told, and record what they took, for whom and from whom."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from conformance.history.events import Attempt, Delivered, Reply
+from conformance.scenarios.steps import Answer
+from conformance.wire.sender import Outcome, Recipient, Sender, Transmission
+from conformance.wire.sinks import Sink, open_sink
+from tests.wire.peers import Peer, World, run
+
+CONTENT = b"Message-ID: <1@x>\r\n\r\n.\xff line\r\nbare\n.\nlf\r\n" + b"y" * 5000 + b"\r\n"
+
+
+def with_sink(protocol: str, test: Callable[[World, Sink], Awaitable[None]]) -> None:
+    async def main(world: World) -> None:
+        sink = await open_sink("out", protocol, world.recorder, world.links)
+        try:
+            await world.links.open("mbx1", "out", sink.protocol, sink.address)
+            await test(world, sink)
+        finally:
+            await sink.close()
+
+    run(main)
+
+
+async def send(world: World, *to: str, sender: str = "a@x", content: bytes = CONTENT) -> Outcome:
+    one = Sender(world.links.address("mbx1", "out", "smtp"), origin=world.links.origin)
+    outcome = await one.send(Transmission(sender, tuple(map(Recipient, to)), content))
+    await one.quit()
+    return outcome
+
+
+def told(**fields: Any) -> Answer:
+    return Answer.model_validate({"sink": "out", **fields})
+
+
+@pytest.mark.parametrize("sender", ["a@x", ""])
+def test_a_delivery_is_recorded_for_each_recipient_before_the_reply(sender: str) -> None:
+    async def test(world: World, sink: Sink) -> None:
+        outcome = await send(world, "b@out.test", "c@out.test", sender=sender)
+        assert (outcome.code, outcome.session, outcome.dot_sent) == (250, "s1", True)
+        assert outcome.accepted == ("b@out.test", "c@out.test")
+        delivered = world.events(Delivered)
+        assert [(d.sink, d.giver, d.session, d.recipient, d.sender) for d in delivered] == [
+            ("out", "mbx1", "s1", "b@out.test", sender),
+            ("out", "mbx1", "s1", "c@out.test", sender),
+        ]
+        assert delivered[0].digest.size == len(CONTENT)
+        final = next(reply for reply in world.events(Reply) if reply.to == "CONTENT")
+        assert delivered[-1].n < final.n
+
+    with_sink("smtp", test)
+
+
+def test_a_message_of_ten_megabytes_is_taken() -> None:
+    async def test(world: World, sink: Sink) -> None:
+        outcome = await send(world, "b@out.test", content=b"\r\n" + (b"z" * 998 + b"\r\n") * 10_000)
+        assert outcome.code == 250
+        assert world.events(Delivered)[0].digest.size == 10_000_002
+
+    with_sink("smtp", test)
+
+
+@pytest.mark.parametrize(
+    ("at", "accepted", "dot"), [("MAIL", (), False), ("RCPT", (), False), ("DATA", ("b@out.test",), False)]
+)
+def test_answers_before_the_content(at: str, accepted: tuple[str, ...], dot: bool) -> None:
+    async def test(world: World, sink: Sink) -> None:
+        sink.answer(told(at=at, reply="451 4.3.0 later", times=1))
+        outcome = await send(world, "b@out.test")
+        assert (outcome.code, outcome.enhanced, outcome.accepted, outcome.dot_sent) == (451, "4.3.0", accepted, dot)
+        assert not world.events(Delivered)
+        assert (await send(world, "b@out.test")).code == 250
+
+    with_sink("smtp", test)
+
+
+def test_an_answer_at_connect_turns_clients_away() -> None:
+    async def test(world: World, sink: Sink) -> None:
+        sink.answer(told(at="connect", reply="421 4.3.2 full"))
+        assert (await send(world, "b@out.test")).code == 421
+        sink.answer(told(at="connect", reply="accept"))
+        assert (await send(world, "b@out.test")).code == 250
+
+    with_sink("smtp", test)
+
+
+def test_an_answer_for_one_recipient_leaves_the_others() -> None:
+    async def test(world: World, sink: Sink) -> None:
+        sink.answer(told(at="RCPT", reply="550 5.1.1 unknown", recipient="NO@out.test"))
+        outcome = await send(world, "b@out.test", "no@out.test")
+        assert (outcome.code, outcome.accepted, outcome.refused) == (250, ("b@out.test",), ("no@out.test",))
+        assert [d.recipient for d in world.events(Delivered)] == ["b@out.test"]
+
+    with_sink("smtp", test)
+
+
+def test_refused_at_the_dot_nothing_is_delivered() -> None:
+    async def test(world: World, sink: Sink) -> None:
+        sink.answer(told(at="dot", reply="554 5.6.0 no", times=1))
+        outcome = await send(world, "b@out.test")
+        assert (outcome.code, outcome.dot_sent) == (554, True)
+        assert not world.events(Delivered)
+        sink.answer(told(at="dot", reply="451 4.3.0 x"))
+        sink.accept_all()
+        assert (await send(world, "b@out.test")).code == 250
+
+    with_sink("smtp", test)
+
+
+def test_lmtp_answers_for_each_recipient() -> None:
+    async def test(world: World, sink: Sink) -> None:
+        sink.answer(told(at="dot", reply="452 4.2.2 full", recipient="c@x"))
+        client: Peer
+        _, client = await asyncio.get_running_loop().create_connection(
+            Peer, *world.links.address("mbx1", "out", "lmtp")
+        )
+        world.clients.append(client)
+        client.say(b"LHLO mbx1\r\nMAIL FROM:<>\r\nRCPT TO:<b@x>\r\nRCPT TO:<c@x>\r\nDATA\r\n")
+        await client.until(b"354 ")
+        client.say(CONTENT.replace(b"\r\n.", b"\r\n..") + b".\r\nQUIT\r\n")
+        await client.until(b"221 ")
+        replies = [(r.recipient, r.code) for r in world.events(Reply) if r.to == "CONTENT"]
+        assert replies == [("b@x", 250), ("c@x", 452)]
+        assert [(d.recipient, d.sender, d.giver) for d in world.events(Delivered)] == [("b@x", "", "mbx1")]
+        assert world.events(Delivered)[0].digest.size == len(CONTENT)
+
+    with_sink("lmtp", test)
+
+
+def test_a_client_that_breaks_off_leaves_nothing() -> None:
+    async def test(world: World, sink: Sink) -> None:
+        one = Sender(world.links.address("mbx1", "out", "smtp"))
+        outcome = await one.send(Transmission("a@x", (Recipient("b@x"),), CONTENT, abandon="before-dot"))
+        assert outcome.outcome == "abandoned"
+        assert (await send(world, "b@x")).code == 250
+        assert len(world.events(Delivered)) == 1
+
+    with_sink("smtp", test)
+
+
+def test_what_the_sender_returns_is_what_an_attempt_records() -> None:
+    assert set(Outcome.__slots__) <= set(Attempt.model_fields)
+
+
+def test_a_sink_speaks_smtp_or_lmtp() -> None:
+    async def test(world: World) -> None:
+        with pytest.raises(ValueError, match="not 'pop3'"):
+            await open_sink("out", "pop3", world.recorder, world.links)
+
+    run(test)

@@ -1,0 +1,85 @@
+"""Talking line by line: what is said is said exactly, and what must come is compared with what does."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from conformance.scenarios.steps import Line
+from conformance.wire.talk import Said, talk, unescaped
+from tests.wire.servers import scripted
+
+
+def hold(turns: tuple[bytes | None, ...], *lines: dict[str, Any]) -> tuple[Said, list[bytes], list[float]]:
+    asked: list[float] = []
+
+    def duration(seconds: float) -> float:
+        asked.append(seconds)
+        return 0.0 if seconds < 3600 else seconds
+
+    async def main() -> tuple[Said, list[bytes]]:
+        async with asyncio.timeout(10), scripted(*turns) as (address, heard):
+            said = await talk(
+                address,
+                [Line.model_validate(line) for line in lines],
+                message=lambda name: b".x\r\n",
+                duration=duration,
+            )
+            return said, heard
+
+    said, heard = asyncio.run(main())
+    return said, heard, asked
+
+
+def test_a_conversation_that_goes_as_written() -> None:
+    said, heard, asked = hold(
+        (
+            b"220 x\r\n",
+            b"250-x\r\n250 XSHADOW\r\n",
+            b"354 go\r\n",
+            b"",
+            b"250 2.6.0 q\r\n",
+            b"",
+            b"500 5.5.2 ?\r\n",
+            None,
+        ),
+        {"code": 220},
+        {"say": "EHLO me", "code": 250, "has": "XSHADOW", "lacks": "XSHADOWREQUEST"},
+        {"say": "DATA", "code": 354},
+        {"message": "plain", "code": 250, "enhanced": "2.6.0"},
+        {"octets": "\\xff\\0\\n\\r\\n", "code": 500, "wait": "5m"},
+        {"say": "NOOP", "code": "closed"},
+    )
+    assert said.problem == ""
+    assert [e.code for e in said.exchanges] == [220, 250, 354, 250, 500, None]
+    assert [e.closed for e in said.exchanges] == [False] * 5 + [True]
+    assert heard[2:4] == [b"..x\r\n", b".\r\n"]
+    assert heard[4:6] == [b"\xff\0\n", b"\r\n"]
+    assert 300.0 in asked
+
+
+@pytest.mark.parametrize(
+    ("turn", "line", "problem"),
+    [
+        (b"250 ok\r\n", {"code": 251}, "expected 251, but 250 ok"),
+        (b"250 2.0.0 ok\r\n", {"code": 250, "enhanced": "2.1.0"}, "expected enhanced status code 2.1.0"),
+        (b"250 ok\r\n", {"code": 250, "has": "XSHADOW"}, "expected a reply with 'XSHADOW'"),
+        (b"250 XSHADOW\r\n", {"code": 250, "lacks": "XSHADOW"}, "expected a reply without 'XSHADOW'"),
+        (b"250 ok\r\n", {"code": "closed"}, "expected closed, but 250 ok"),
+        (None, {"code": 250}, "expected 250, but the server ended the session"),
+        (b"nonsense\r\n", {"code": "closed"}, "expected closed, but no reply"),
+    ],
+)
+def test_what_goes_wrong_is_told_and_ends_it(turn: bytes | None, line: dict[str, Any], problem: str) -> None:
+    said, _, _ = hold((turn, b"250 ok\r\n"), line, {"say": "NOOP", "code": 250})
+    assert said.problem.startswith(problem)
+    assert len(said.exchanges) == 1
+
+
+def test_a_server_that_is_not_there_is_told() -> None:
+    said = asyncio.run(talk(("127.0.0.1", 1), [Line(code=220)], message=lambda name: b""))
+    assert said.problem.startswith("no connection: ")
+
+
+def test_escapes() -> None:
+    assert unescaped(r"a\r\n.\n\0\xfF\\x41") == b"a\r\n.\n\0\xff\\x41"
