@@ -1,6 +1,6 @@
 """A scenario document as a whole, and the cell: one point of its matrix."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -22,7 +22,10 @@ class Grid(BaseModel):
 
     sender: str = Field(alias="from")
     to: str
-    listener: str | None = None
+    listener: Literal["frontend", "transport", "delivery", "smtp", "lmtp"] | None = None
+    places: tuple[str, ...] = Field(
+        (), description="where faults strike; default: every place of a mail transaction, from connect to dot"
+    )
 
 
 class Document(BaseModel):

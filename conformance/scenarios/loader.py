@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from conformance.scenarios.errors import Mark, Problem, Report
-from conformance.scenarios.reader import SUFFIX, Grid, Reader, Scenario, stem
+from conformance.scenarios.reader import SUFFIX, Grid, Scenario, read_document, stem
 from conformance.scenarios.yaml_nodes import read_text, split
 
 __all__ = ["SUFFIX", "Grid", "Scenario", "check_corpus", "files", "read", "read_corpus"]
@@ -19,17 +19,17 @@ def read(path: Path, fixtures: Path) -> tuple[Scenario, ...]:
     whole = Report(str(path))
     text = read_text(path.read_bytes(), whole)
     if text is None:
-        return (Scenario(stem(path), path, 1, None, (), whole.problems),)
+        return (Scenario(stem(path), path, 1, None, whole.problems, None),)
     scenarios: list[Scenario] = []
     seen: dict[str, int] = {}
     for number, chunk in enumerate(split(text), start=1):
-        scenario = Reader(path, fixtures).scenario(chunk, number)
+        scenario = read_document(path, fixtures, chunk, number)
         if scenario.document and (first := seen.setdefault(scenario.id, scenario.line)) != scenario.line:
             scenario = _spoiled(scenario, f"the id {scenario.id!r} is used twice (first in line {first})")
         scenarios.append(scenario)
     if not scenarios:
         whole.add(Mark(1, 1), "there is no scenario in this file")
-        return (Scenario(stem(path), path, 1, None, (), whole.problems),)
+        return (Scenario(stem(path), path, 1, None, whole.problems, None),)
     return tuple(scenarios)
 
 
@@ -61,4 +61,4 @@ def check_corpus(paths: Iterable[Path], fixtures: Path) -> tuple[Problem, ...]:
 
 def _spoiled(scenario: Scenario, message: str) -> Scenario:
     problem = Problem(str(scenario.path), scenario.line, 1, message)
-    return replace(scenario, plain_cells=(), problems=tuple(sorted({problem, *scenario.problems})))
+    return replace(scenario, problems=tuple(sorted({problem, *scenario.problems})))

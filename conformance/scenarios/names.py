@@ -34,7 +34,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
     "send": {"via": "server", "party": "sender", "message": "message fixture"},
     "submit": {"via": "server", "party": "sender", "message": "message fixture"},
     "resend": {"of": "message", "via": "server"},
-    "await": {"of": "message"},
+    "await": {"of": "message or conversation"},
     "talk": {"to": "server", "party": "sender", "lines.message": "message fixture"},
     "fault": {"from": "party or *", "to": "party or *", "at": "place"},
     "partition": {"between": "party"},
@@ -141,6 +141,17 @@ def check_names(steps: Iterable[ReadStep], names: Names, report: Report) -> None
         check_names(read.inner, names, report)
 
 
+def check_grid(faults: Node | None, names: Names, report: Report) -> None:
+    """Report every name in `faults:` that nobody has; its fault is known to the steps as `grid`."""
+    if faults is None:
+        return
+    for key, kind in (("from", "party or *"), ("to", "party"), ("places", "place")):
+        for node in _pick(faults, [key]):
+            if isinstance(node.value, str) and (problem := _problem(node.value, kind, names)):
+                report.add(node.mark, problem)
+    names.give("fault", "grid")
+
+
 def _check_step(read: ReadStep, names: Names, report: Report) -> None:
     fields = EXPECTED_FIELDS[read.expectation] if read.expectation else FIELDS.get(read.verb, {})
     for key, kind in fields.items():
@@ -155,6 +166,8 @@ def _problem(name: str, kind: str, names: Names) -> str | None:
     match kind:
         case "message":
             return _message_problem(name, names.given.get("message", {}))
+        case "message or conversation":
+            return None if name in names.given.get("conversation", {}) else _problem(name, "message", names)
         case "fault":
             given = {**names.given.get("fault", {}), "all": 1}
             return None if name in given else unknown("fault or partition armed before:", name, given)

@@ -5,14 +5,18 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from conformance.requirements.catalogue import catalogue
+from conformance.scenarios import grid
 from conformance.scenarios.document import CAPABILITIES, Cell, Document
 from conformance.scenarios.errors import Problem, Problems, Report, shown, unknown
 from conformance.scenarios.fixtures import load_topology, names_in, read_topology
+from conformance.scenarios.grid import GridFault
 from conformance.scenarios.matrix import (
+    MAX_CELLS,
     Point,
     bind,
     check_condition,
@@ -22,16 +26,18 @@ from conformance.scenarios.matrix import (
     stray_references,
     text_of,
 )
-from conformance.scenarios.names import INVARIANTS, Names, check_names, world_of
-from conformance.scenarios.script import ReadStep, read_step
+from conformance.scenarios.names import INVARIANTS, Names, check_grid, check_names, world_of
+from conformance.scenarios.script import ReadStep, conditions, conditions_of, read_step
 from conformance.scenarios.validation import validate
+from conformance.scenarios.values import parameter
 from conformance.scenarios.yaml_nodes import Chunk, Node, compose
 from conformance.topology import Topology
 
 SUFFIX = ".scenario.yaml"
 """How the name of a file of scenarios ends."""
 
-Grid = Literal["smoke", "pairwise", "full"]
+Grid = grid.Size
+"""The sizes of a fault grid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +48,14 @@ class Scenario:
     path: Path
     line: int
     document: Document | None
-    plain_cells: tuple[Cell, ...]
     problems: tuple[Problem, ...]
+    matrix: "Matrix | None"
 
     def cells(self, grid: Grid = "smoke") -> tuple[Cell, ...]:
         """Return the cells in a stable order, with the scenario's fault grid in the size asked for. Raises Problems."""
-        if self.problems:
+        if self.problems or self.matrix is None:
             raise Problems(self.problems)
-        return self.plain_cells
+        return self.matrix.cells(grid)
 
 
 def stem(path: Path) -> str:
@@ -57,62 +63,88 @@ def stem(path: Path) -> str:
     return path.name.removesuffix(SUFFIX)
 
 
-class Reader:
-    """Reads one document of a file."""
+def read_document(path: Path, fixtures: Path, chunk: Chunk, number: int) -> Scenario:
+    """Read the n-th document of a file; file and number stand in for the id where there is none."""
+    report = Report(str(path))
+    name, line = f"{stem(path)}-{number}", chunk.line
+    node = compose(chunk, report)
+    if node is None:
+        return Scenario(name, path, line, None, report.problems, None)
+    if (own := node.get("id")) is not None and isinstance(own.value, str) and own.value:
+        name, line = own.value, node.entries["id"].key.line
+    document = validate(Document, node, report)
+    matrix = Matrix(path, fixtures, node, document, line, report)
+    matrix.check()
+    return Scenario(name, path, line, document, report.problems, matrix)
 
-    def __init__(self, path: Path, fixtures: Path) -> None:
+
+class Matrix:
+    """A scenario's document and the cells that it makes."""
+
+    def __init__(
+        self, path: Path, fixtures: Path, node: Node, document: Document | None, line: int, report: Report
+    ) -> None:
         self._path = path
         self._fixtures = fixtures
-        self._report = Report(str(path))
+        self._node = node
+        self._document = document
+        self._line = line
+        self._report = report
         self._catalogue = catalogue()
         self._messages = names_in(fixtures / "messages")
+        self._steps = node.get("steps") or Node(node.mark, ())
+        self._points: tuple[Point, ...] = ()
         self._used: dict[int, list[str]] = {}
         self._read: dict[tuple[int, tuple[str, ...]], ReadStep | None] = {}
         self._worlds: dict[str, tuple[Topology, dict[str, frozenset[str]]] | None] = {}
+        self._cells: dict[Grid, tuple[Cell, ...]] = {}
 
-    def scenario(self, chunk: Chunk, number: int) -> Scenario:
-        """Read the document; `number` stands in for the id where there is none."""
-        name, line = f"{stem(self._path)}-{number}", chunk.line
-        node = compose(chunk, self._report)
-        document: Document | None = None
-        cells: tuple[Cell, ...] = ()
-        if node is not None:
-            if (own := node.get("id")) is not None and isinstance(own.value, str) and own.value:
-                name, line = own.value, node.entries["id"].key.line
-            document = validate(Document, node, self._report)
-            self._check_names_of_document(node)
-            cells = self._cells(node, document, line)
-        problems = self._report.problems
-        return Scenario(name, self._path, line, document, () if problems else cells, problems)
+    def check(self) -> None:
+        """Report everything that is wrong with the document, at whatever point of its matrix."""
+        self._check_names_of_document()
+        before = len(self._report.problems)
+        axes = read_axes(self._node.get("axes"), self._report)
+        axes_are_good = len(self._report.problems) == before
+        self._check_axes(axes)
+        at = points(axes, self._node.get("exclude"), self._report)
+        self._points = at if axes_are_good else at[:1]
+        self._check_grid()
+        self._cells["smoke"] = self._make("smoke")
 
-    def _check_names_of_document(self, node: Node) -> None:
-        """Check the document's own names against the catalogue, the capabilities, the invariants and the axes."""
+    def cells(self, size: Grid) -> tuple[Cell, ...]:
+        """Return the cells, with the fault grid in some size. Raises Problems for what only such a cell shows."""
+        if size not in self._cells:
+            self._cells[size] = self._make(size)
+            if problems := self._report.problems:
+                raise Problems(problems)
+        return self._cells[size]
+
+    def _make(self, size: Grid) -> tuple[Cell, ...]:
+        faults = self._document.faults if self._document else None
+        if faults is None:
+            laid: Iterable[tuple[Point, GridFault | None]] = ((point, None) for point in self._points)
+        else:
+            laid = grid.lay(faults, self._points, size)
+        return tuple(cell for point, fault in laid if (cell := self._cell(point, fault)) is not None)
+
+    def _check_names_of_document(self) -> None:
+        """Check the document's own names against the catalogue, the capabilities and the invariants."""
         known = {"requirements": ("requirement", self._catalogue.ids), "needs": ("capability", CAPABILITIES)}
         for key, (kind, names) in known.items():
-            for item in (node.get(key) or node).items:
+            for item in (self._node.get(key) or self._node).items:
                 if isinstance(item.value, str) and item.value not in names:
                     self._report.add(item.mark, unknown(kind, item.value, names))
-        for name, entry in (waived.entries if (waived := node.get("waive")) else {}).items():
+        for name, entry in (waived.entries if (waived := self._node.get("waive")) else {}).items():
             if name not in INVARIANTS:
                 self._report.add(entry.key, unknown("invariant", name, INVARIANTS))
             if not isinstance(entry.node.value, str) or len(entry.node.value) < 10:
                 self._report.add(entry.node.mark, "say why the invariant does not hold here")
 
-    def _cells(self, node: Node, document: Document | None, line: int) -> tuple[Cell, ...]:
-        before = len(self._report.problems)
-        axes = read_axes(node.get("axes"), self._report)
-        axes_are_good = len(self._report.problems) == before
-        steps = node.get("steps") or Node(node.mark, ())
-        self._check_axes(node, axes, steps)
-        at = points(axes, node.get("exclude"), self._report)
-        cells = [self._cell(node, document, line, point, steps) for point in (at if axes_are_good else at[:1])]
-        return tuple(cell for cell in cells if cell is not None)
-
-    def _check_axes(self, node: Node, axes: Mapping[str, tuple[Node, ...]], steps: Node) -> None:
+    def _check_axes(self, axes: Mapping[str, tuple[Node, ...]]) -> None:
         """Report axes that nobody uses, references to axes that are not there, and `${axis}` inside a text."""
         used: set[str] = set()
-        for key in ("topology", "configure", "steps", "drain"):
-            part = node.get(key)
+        for key in ("topology", "configure", "steps"):
+            part = self._node.get(key)
             for reference, name in references(part) if part else ():
                 used.add(name)
                 if name not in axes:
@@ -121,41 +153,66 @@ class Reader:
                 self._report.add(
                     stray.mark, f"${{axis}} stands for a whole value, not inside one: {shown(stray.value)}"
                 )
-        for when in _conditions(steps):
+        for when in conditions(self._steps):
             used.update(when.entries)
-            check_condition(when, axes, self._report)
+            check_condition(when, {**axes, **self._fault_axis()}, self._report)
         for name in axes.keys() - used:
-            entry = (node.get("axes") or node).entries[name]
+            entry = (self._node.get("axes") or self._node).entries[name]
             self._report.add(entry.key, f"the axis {name!r} is not used: no ${{{name}}} and no `when` names it")
 
-    def _cell(self, node: Node, document: Document | None, line: int, point: Point, steps: Node) -> Cell | None:
-        world = self._world(node, point)
-        read = [self._step(n, item, point) for n, item in enumerate(steps.items, start=1)]
+    def _fault_axis(self) -> dict[str, tuple[Node, ...]]:
+        """Return the axis that a grid adds, with the values that a `when` may name."""
+        faults = self._document.faults if self._document else None
+        if faults is None:
+            return {}
+        names = [grid.NONE, *(fault.name for fault in grid.faults_of(faults))]
+        return {grid.AXIS: tuple(Node(self._node.mark, name) for name in names)}
+
+    def _check_grid(self) -> None:
+        """Report a grid that is too large, or one beside an axis of its name."""
+        values = self._fault_axis().get(grid.AXIS)
+        if values is None:
+            return
+        mark = self._node.entries["faults"].key
+        if self._points and grid.AXIS in self._points[0]:
+            self._report.add(mark, f"a fault grid makes the axis {grid.AXIS!r} itself; call the other one differently")
+        if (count := len(self._points) * len(values)) > MAX_CELLS:
+            self._report.add(mark, f"{count} cells in the full grid; a scenario has at most {MAX_CELLS}")
+
+    def _cell(self, point: Point, fault: GridFault | None) -> Cell | None:
+        world = self._world(point)
+        document = self._document
+        if document is not None and document.faults is not None:
+            name = Node(self._node.mark, fault.name if fault else grid.NONE)
+            point = dict(sorted({**point, grid.AXIS: name}.items()))
+        read = [self._step(n, item, point) for n, item in enumerate(self._steps.items, start=1)]
         present = [step for step in read if step is not None]
         if world is None:
             return None
         topology, known = world
-        check_names(present, Names(known), self._report)
-        self._check_generations(node, topology)
-        configure = node.get("configure")
+        names = Names(known)
+        check_grid(self._node.get("faults"), names, self._report)
+        check_names(present, names, self._report)
+        self._check_generations(topology)
         if document is None or self._report.problems:
             return None
-        changes = document.configure
-        if configure is not None and any(references(configure)):
-            bound = document.model_validate({**node.data(), "configure": bind(configure, point).data()})
-            changes = bound.configure
+        steps = tuple(step.step for step in present if step.step is not None)
+        if document.faults is not None and fault is not None:
+            steps = (fault.step(document.faults, self._node.entries["faults"].key.line), *steps)
+        configure = bind(self._node.get("configure") or Node(self._node.mark, {}), point)
+        changes: dict[str, Any] = {key: parameter(entry.node.data()) for key, entry in configure.entries.items()}
         return Cell(
             scenario=document.id,
             title=document.title,
             path=self._told_path(),
-            line=line,
+            line=self._line,
             axes={name: text_of(value.data()) for name, value in point.items()},
             requirements=document.requirements,
             needs=document.needs,
             topology=topology.model_copy(update={"transport": {**topology.transport, **changes}}),
             waive=document.waive,
             drain=document.drain,
-            steps=tuple(step.step for step in present if step.step is not None),
+            steps=steps,
             sha256=self._sha256(document, topology, present),
             tags=document.tags,
         )
@@ -163,15 +220,15 @@ class Reader:
     def _step(self, number: int, node: Node, point: Point) -> ReadStep | None:
         """Read a step at a point; points that differ in axes that it does not use share it."""
         if number not in self._used:
-            names = {name for _, name in references(node)} | {name for w in _conditions_of(node) for name in w.entries}
-            self._used[number] = sorted(names)
+            named = chain((name for _, name in references(node)), *(when.entries for when in conditions_of(node)))
+            self._used[number] = sorted(set(named))
         key = (number, tuple(f"{name}={text_of(point[name].data())}" for name in self._used[number] if name in point))
         if key not in self._read:
             self._read[key] = read_step(bind(node, point), str(number), point, self._report)
         return self._read[key]
 
-    def _world(self, node: Node, point: Point) -> tuple[Topology, dict[str, frozenset[str]]] | None:
-        written = node.get("topology")
+    def _world(self, point: Point) -> tuple[Topology, dict[str, frozenset[str]]] | None:
+        written = self._node.get("topology")
         if written is None:
             return None
         bound = bind(written, point)
@@ -186,20 +243,19 @@ class Reader:
         if node.entries:
             return read_topology(node, self._report)
         folder = self._fixtures / "topologies"
-        if not isinstance(node.value, str) or node.value not in (names := names_in(folder)):
+        if not isinstance(node.value, str) or node.value not in names_in(folder):
             self._report.add(node.mark, unknown("topology", str(node.value), names_in(folder)))
             return None
-        assert names
         try:
             return load_topology(folder / f"{node.value}.yaml")
         except Problems as error:
             self._report.take(error.problems)
             return None
 
-    def _check_generations(self, node: Node, topology: Topology) -> None:
+    def _check_generations(self, topology: Topology) -> None:
         """Report a requirement that binds no server of the topology: nothing here could judge it."""
         generations = {server.generation for server in topology.servers}
-        for item in (node.get("requirements") or node).items:
+        for item in (self._node.get("requirements") or self._node).items:
             row = self._catalogue.get(item.value) if isinstance(item.value, str) else None
             if row is not None and not row.binds(generations):
                 self._report.add(
@@ -223,21 +279,6 @@ class Reader:
 @lru_cache(maxsize=256)
 def _file_hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _conditions(steps: Node) -> Iterator[Node]:
-    """Yield the `when` of each step, those in blocks too."""
-    for step in steps.items:
-        yield from _conditions_of(step)
-
-
-def _conditions_of(step: Node) -> Iterator[Node]:
-    if (when := step.get("when")) is not None:
-        yield when
-    for block in ("parallel", "repeat"):
-        under = step.get(block)
-        if under is not None:
-            yield from _conditions(under if under.items else under.get("steps") or Node(under.mark, ()))
 
 
 def _messages_of(steps: Iterable[ReadStep]) -> Iterator[str]:

@@ -94,6 +94,8 @@ def _field(schema: Schema, *, with_axes: bool) -> Schema:
 
 
 def _lenient(schema: Schema) -> Schema:
+    if "enum" in schema:
+        return {**schema, "enum": sorted(schema["enum"], key=str)}
     if schema.get("type") == "boolean":
         return {"anyOf": [{"type": "boolean"}, {"enum": ["yes", "no"]}]}
     if "anyOf" in schema:

@@ -1,6 +1,7 @@
 """Reads the steps of a scenario: from nodes, with every axis bound, to the models of their verbs."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from conformance.scenarios.errors import Report, did_you_mean, shown
@@ -121,3 +122,19 @@ def read_steps(node: Node, prefix: str, point: Point, report: Report) -> tuple[R
     """Read a list of steps; the path of the n-th is `prefix` and n, whether or not the point has the ones before it."""
     read = (read_step(item, f"{prefix}{n}", point, report) for n, item in enumerate(node.items, start=1))
     return tuple(step for step in read if step is not None)
+
+
+def conditions(steps: Node) -> Iterator[Node]:
+    """Yield the `when` of each step, those in blocks too."""
+    for step in steps.items:
+        yield from conditions_of(step)
+
+
+def conditions_of(step: Node) -> Iterator[Node]:
+    """Yield the `when` of a step, and of those inside it."""
+    if (when := step.get("when")) is not None:
+        yield when
+    for block in BLOCKS:
+        under = step.get(block)
+        if under is not None:
+            yield from conditions(under if under.items else under.get("steps") or Node(under.mark, ()))

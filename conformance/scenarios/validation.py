@@ -1,5 +1,6 @@
 """Checks a node against a pydantic model, and tells what is wrong in the language's own words, at its place."""
 
+import re
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, TypeVar, get_args
@@ -72,7 +73,8 @@ def _expectation(error: ErrorDetails) -> str | None:
     context = error.get("ctx", {})
     match error["type"]:
         case "literal_error" | "enum":
-            return str(context["expected"])
+            *most, last = sorted(re.findall(r"'[^']*'|\S+", context["expected"].replace(" or ", " ").replace(",", "")))
+            return f"{', '.join(most)} or {last}" if most else last
         case "greater_than_equal":
             return f"a number of at least {context['ge']}"
         case "less_than_equal":

@@ -52,7 +52,7 @@ def test_every_template_makes_the_same_octets_again(name: str) -> None:
 
 
 def test_no_two_messages_are_alike() -> None:
-    changes = [{}, {"sequence": 2}, {"seed": 8}, {"scenario": "another"}]
+    changes: list[dict[str, Any]] = [{}, {"sequence": 2}, {"seed": 8}, {"scenario": "another"}]
     contents = [make("m", **USUAL | change) for change in changes] + [make("n", **USUAL)]
     assert len({message_from_bytes(content)["Message-ID"] for content in contents}) == 5
     assert len({body_of(content) for content in contents}) == 5

@@ -1,0 +1,140 @@
+"""Fault grids: which points they have, that every fault makes sense on a link, and that no pair is forgotten."""
+
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.scenarios.document import Cell, Grid
+from conformance.scenarios.errors import Mark
+from conformance.scenarios.grid import GridFault, Size, faults_of, lay
+from conformance.scenarios.matrix import Point
+from conformance.scenarios.steps import Fault
+from conformance.scenarios.yaml_nodes import Node
+from conformance.wire.fault_plan import check
+from tests.scenarios.documents import HEAD, SEND, cells, problems
+
+GRID = Grid.model_validate({"from": "mbx1", "to": "mbx2", "listener": "transport"})
+FAULTS = "faults: {from: outside, to: mbx1, listener: frontend}\n"
+TEXT = HEAD + FAULTS + "axes: {n: [1, 2]}\nsteps:\n" + SEND.replace("mbx1}", "mbx1, count: '${n}'}")
+
+
+def armed(cell: Cell) -> Fault | None:
+    """Return the fault that a cell arms first, if it does."""
+    action = cell.steps[0].action
+    return action if isinstance(action, Fault) else None
+
+
+@pytest.mark.parametrize("places", [(), ("request-shadow", "XQDISCARD")])
+def test_every_fault_of_a_grid_makes_sense_on_a_link(places: tuple[str, ...]) -> None:
+    grid = GRID.model_copy(update={"places": places})
+    faults = faults_of(grid)
+    assert len({fault.name for fault in faults}) == len(faults)
+    for fault in faults:
+        action = fault.step(grid, 1).action
+        check(action)
+        assert not action.may_not_fire
+
+
+def test_smoke_has_every_cell_without_a_fault_and_the_worst_points_once(tmp_path: Path) -> None:
+    found = cells(tmp_path, TEXT)
+    assert [cell.id for cell in found] == [
+        "a-scenario[fault=none,n=1]",
+        "a-scenario[fault=none,n=2]",
+        "a-scenario[fault=connect-before-refuse,n=1]",
+        "a-scenario[fault=greeting-after-stall,n=1]",
+        "a-scenario[fault=mail-after-replace,n=1]",
+        "a-scenario[fault=body-before-cut,n=1]",
+        "a-scenario[fault=dot-before-reset,n=1]",
+        "a-scenario[fault=dot-after-drop,n=1]",
+        "a-scenario[fault=dot-after-stall,n=1]",
+        "a-scenario[fault=dot-after-replace,n=1]",
+    ]
+    assert [armed(cell) is None for cell in found] == [cell.axes["fault"] == "none" for cell in found]
+    last = found[-1].steps[0]
+    assert (last.path, last.line, last.verb) == ("0", 5, "fault")
+    assert last.action == Fault.model_validate(
+        {
+            "as": "grid",
+            "from": "outside",
+            "to": "mbx1",
+            "listener": "frontend",
+            "does": "replace",
+            "at": "dot",
+            "when": "after",
+            "reply": "451 4.3.0 try later",
+        }
+    )
+
+
+def test_the_sizes_grow(tmp_path: Path) -> None:
+    smoke, pairwise, full = (
+        {cell.id for cell in cells(tmp_path, TEXT, size)} for size in ("smoke", "pairwise", "full")
+    )
+    assert smoke < full
+    assert pairwise < full
+    assert len(smoke) < len(pairwise) < len(full) == 2 * (1 + len(faults_of(GRID)))
+
+
+def test_named_places_take_the_place_of_the_usual_ones(tmp_path: Path) -> None:
+    text = TEXT.replace("frontend}", "frontend, places: [RSET, dot]}")
+    assert [cell.axes["fault"] for cell in cells(tmp_path, text)] == [
+        "none",
+        "none",
+        "dot-before-drop",
+        "rset-before-drop",
+    ]
+    assert {cell.axes["fault"].split("-")[0] for cell in cells(tmp_path, text, "full")} == {"none", "rset", "dot"}
+
+
+def test_a_mailbox_store_is_greeted_with_lhlo() -> None:
+    store = Grid.model_validate({"from": "mbx1", "to": "mbx1-store"})
+    assert {"lhlo-before-drop", "lhlo-after-stall"} <= {fault.name for fault in faults_of(store)}
+
+
+def test_steps_may_depend_on_the_fault(tmp_path: Path) -> None:
+    text = TEXT + "  - expect: {reply: {of: m, code: 250}}\n    when: {fault: [none, dot-after-delay]}\n"
+    expecting = {cell.axes["fault"] for cell in cells(tmp_path, text, "full") if cell.steps[-1].verb == "expect"}
+    assert expecting == {"none", "dot-after-delay"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("from: outside", "from: outsid", "5:16: no party 'outsid' (did you mean 'outside'?)"),
+        ("to: mbx1,", "to: mbx9,", "5:29: no party 'mbx9' (did you mean 'mbx2'?)"),
+        ("frontend}", "front}", "5:45: expected 'delivery', 'frontend', 'lmtp', 'smtp' or 'transport', not 'front'"),
+        ("frontend}", "frontend, places: [MIAL]}", "5:64: no place 'MIAL' (did you mean 'MAIL'?)"),
+        ("steps:", "tags: []\nsteps:", ""),
+        ("{n: [1, 2]}", "{n: [1, 2], fault: [a]}", "a fault grid makes the axis 'fault' itself"),
+        ("{n: [1, 2]}", f"{{n: {list(range(1, 100))}}}", "5742 cells in the full grid; a scenario has at most 5000"),
+        ("steps:", "steps:\n  - advance: 1s\n    when: {fault: dot-after-dorp}", "(did you mean 'dot-after-drop'?)"),
+    ],
+)
+def test_what_is_wrong_with_a_grid_is_told(tmp_path: Path, old: str, new: str, told: str) -> None:
+    found = "\n".join(map(str, problems(tmp_path, TEXT.replace(old, new))))
+    assert told in found
+    assert bool(told) == bool(found)
+
+
+def values(point: Point, fault: GridFault) -> tuple[object, ...]:
+    return (fault.place, fault.position, fault.kind, *(node.value for node in point.values()))
+
+
+@given(
+    axes=st.lists(st.integers(1, 4), max_size=3),
+    without=st.frozensets(st.integers(0, 63), max_size=20),
+)
+def test_in_the_pairwise_grid_every_pair_that_can_meet_does(axes: list[int], without: frozenset[int]) -> None:
+    points: list[Point] = [{}]
+    for number, size in enumerate(axes):
+        points = [{**point, f"a{number}": Node(Mark(1, 1), value)} for point in points for value in range(size)]
+    points = [point for n, point in enumerate(points) if n not in without] or points[:1]
+
+    def pairs(size: Size) -> set[tuple[object, object]]:
+        rows = [values(point, fault) for point, fault in lay(GRID, points, size) if fault]
+        return {pair for row in rows for pair in combinations(enumerate(row), 2)}
+
+    assert pairs("pairwise") == pairs("full")
