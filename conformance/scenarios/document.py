@@ -20,8 +20,8 @@ class Grid(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    sender: str = Field(alias="from")
-    to: str
+    sender: str = Field(alias="from", description="who dials; `*` is anyone")
+    to: str = Field(description="who is dialled")
     listener: Literal["frontend", "transport", "delivery", "smtp", "lmtp"] | None = None
     places: tuple[str, ...] = Field(
         (), description="where faults strike; default: every place of a mail transaction, from connect to dot"
@@ -33,20 +33,20 @@ class Document(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    id: Label
-    title: str = Field(min_length=10, max_length=160)
-    description: str = ""
-    requirements: tuple[str, ...] = Field(min_length=1)
+    id: Label = Field(description="what reports, baselines and links call it, for ever")
+    title: str = Field(min_length=10, max_length=160, description="a sentence that is true when it passes")
+    description: str = Field("", description="what is not obvious: what is held back, and who is caught by it")
+    requirements: tuple[str, ...] = Field(min_length=1, description="rows of the catalogue; the first is foremost")
     needs: tuple[str, ...] = Field((), description="capabilities of the candidate")
     topology: Any = Field(description="name of a topology of fixtures/topologies, or a whole one")
-    axes: dict[Label, tuple[JsonValue, ...]] = {}
+    axes: dict[Label, tuple[JsonValue, ...]] = Field({}, description="the matrix: names, each with a list of values")
     exclude: tuple[dict[Label, JsonValue], ...] = Field((), description="combinations of axis values that are no cells")
     configure: dict[str, Parameter] = Field({}, description="transport parameters of all servers from the start")
     waive: dict[str, str] = Field({}, description="invariants that do not hold here, each with the reason")
     faults: Grid | None = Field(None, description="repeat the scenario with a fault at every point of this link")
     drain: Duration = Field(6 * 3600, description="the bound of the drain at the end")
-    tags: tuple[str, ...] = ()
-    steps: tuple[Any, ...] = Field(min_length=1)
+    tags: tuple[str, ...] = Field((), description="words to select by; `slow` and `docker` become marks")
+    steps: tuple[Any, ...] = Field(min_length=1, description="what happens, in order")
 
 
 class Cell(BaseModel):

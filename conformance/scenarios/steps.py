@@ -42,7 +42,7 @@ class Send(Action):
     """
 
     name: Label = Field(alias="as")
-    count: int = Field(1, ge=1, le=10_000)
+    count: int = Field(1, ge=1, le=10_000, description="how many messages")
     sender: str = Field("alice@outside.test", alias="from", description="reverse-path; '' is the null one")
     to: Names
     via: Names = Field(description="servers, tried in turn by attempt")
@@ -56,13 +56,13 @@ class Send(Action):
     )
     sessions: Literal["each", "one"] = Field("each", description="a session for each message, or one for all")
     concurrency: int = Field(1, ge=1, le=200, description="sessions at the same time")
-    pipelining: bool = False
-    background: bool = False
-    retry: Retry | None = None
+    pipelining: bool = Field(False, description="send commands in groups (RFC 2920)")
+    background: bool = Field(False, description="go on with the next step at once")
+    retry: Retry | None = Field(None, description="try again while the answer is 4yz or the session was lost")
     abandon: Literal["before-dot", "at-dot", "after-reply"] | None = Field(None, description="drop the session there")
     notify: str | None = Field(None, description="NOTIFY= of RFC 3461 for every recipient")
-    ret: Literal["FULL", "HDRS"] | None = None
-    envid: str | None = None
+    ret: Literal["FULL", "HDRS"] | None = Field(None, description="RET= of RFC 3461")
+    envid: str | None = Field(None, description="ENVID= of RFC 3461")
 
 
 class Submit(Send):

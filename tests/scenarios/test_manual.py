@@ -1,0 +1,29 @@
+"""The page for authors: its reference is that of the models, and its examples are good scenarios."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.scenarios.loader import read
+from tests.scenarios.manual import PAGE, page
+
+EXAMPLES = re.findall(r"^```yaml\n(id: .*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_the_reference_is_that_of_the_models() -> None:
+    assert PAGE.read_text("utf-8") == page(), "write it anew: python -m tests.scenarios.manual"
+
+
+def test_there_are_worked_examples() -> None:
+    assert len(EXAMPLES) >= 4
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.splitlines()[0])
+def test_every_example_is_a_good_scenario(example: str, tmp_path: Path) -> None:
+    file = tmp_path / "example.scenario.yaml"
+    file.write_text(example, "utf-8")
+    (scenario,) = read(file, paths.fixtures())
+    assert scenario.problems == ()
+    assert scenario.cells()
