@@ -101,6 +101,14 @@ class Topology(_Closed):
         for route in self.routes:
             if unknown := [hop for hop in route.next_hops if hop not in hops]:
                 raise ValueError(f"route for {route.domain}: no party {unknown[0]!r}")
+            if unknown := [server for server in route.servers if server not in servers]:
+                raise ValueError(f"route for {route.domain}: no server {unknown[0]!r}")
+        for right in self.rights:
+            if unknown := [name for name in (right.server, right.peer) if name not in servers]:
+                raise ValueError(f"rights: no server {unknown[0]!r}")
+        for link in self.site_links:
+            if unknown := [site for site in link.between if site not in self.all_sites]:
+                raise ValueError(f"site link: no site {unknown[0]!r}")
         return self
 
     @cached_property
