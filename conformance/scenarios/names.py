@@ -133,12 +133,16 @@ def world_of(topology: Topology, requirements: Iterable[str], messages: Iterable
     }
 
 
-def check_names(steps: Iterable[ReadStep], names: Names, report: Report) -> None:
-    """Report every name in the steps that nobody has, and every name that two steps give."""
+def check_names(steps: Iterable[ReadStep], names: Names, report: Report, *, repeated: bool = False) -> None:
+    """Report every name in the steps that nobody has, and every name that two steps give, or one step twice."""
     for read in steps:
         _check_step(read, names, report)
         _give_names(read, names, report)
-        check_names(read.inner, names, report)
+        if repeated and read.verb in ("send", "submit"):
+            report.add(
+                read.node.mark, "inside `repeat` the same messages would be made twice; use `count`, or `resend`"
+            )
+        check_names(read.inner, names, report, repeated=repeated or read.verb == "repeat")
 
 
 def check_grid(faults: Node | None, names: Names, report: Report) -> None:
