@@ -35,6 +35,11 @@ class Unstuffer:
         self._before = stream[-2:]
         return text
 
+    def skip(self, raw: bytes) -> bytes:
+        """Return octets of which it is known that they have no dot to take away."""
+        self._before = raw[-2:] if len(raw) > 1 else (self._before + raw)[-2:]
+        return raw
+
 
 class Digester:
     """Takes a content piece by piece and makes its `Digest`; keeps the header and `KEPT` octets at most."""
@@ -42,7 +47,7 @@ class Digester:
     def __init__(self) -> None:
         self._whole = hashlib.sha256()
         self._body = hashlib.sha256()
-        self._stable = hashlib.sha256()
+        self._stable: hashlib._Hash | None = None
         self._size = 0
         self._header: bytes | None = None
         self._kept = bytearray()
@@ -69,7 +74,7 @@ class Digester:
             size=self._size,
             sha256=self._whole.hexdigest(),
             body_sha256=self._body.hexdigest(),
-            stable_sha256=self._stable.hexdigest(),
+            stable_sha256=(self._stable or self._whole).hexdigest(),
             message_id=_identity(_field(header, _MESSAGE_ID)),
             date=_field(header, _DATE),
             report=report,
@@ -93,12 +98,15 @@ class Digester:
         lower = header.lower()
         self._is_report = b"multipart/report" in lower or b"x-ms-journal-report" in lower
         self._kept = bytearray()
-        self._stable.update(without_trace(header) + b"\r\n")
+        stable = without_trace(header)
+        if stable != header or self._size < len(header) + 2 + len(body):
+            self._stable = hashlib.sha256(stable + b"\r\n")
         self._take_body(body)
 
     def _take_body(self, octets: bytes) -> None:
         self._body.update(octets)
-        self._stable.update(octets)
+        if self._stable is not None:
+            self._stable.update(octets)
         if self._is_report and len(self._kept) < KEPT:
             self._kept += octets[: KEPT - len(self._kept)]
 

@@ -26,7 +26,14 @@ class Owner(Protocol):
         ...
 
 
-class End(asyncio.Protocol):
+_READ = 64 * 1024
+"""Octets that are read at one time: small enough for memory that need not be fetched from the system each time."""
+
+_BUFFER = memoryview(bytearray(_READ))
+"""What every end reads into: it is copied before anything else is read, in the same turn of the loop."""
+
+
+class End(asyncio.BufferedProtocol):
     """Reading can be held for several reasons at once; writing to a connection that is gone does nothing."""
 
     def __init__(self, owner: Owner, name: Literal["client", "server"]) -> None:
@@ -39,20 +46,24 @@ class End(asyncio.Protocol):
         self._heard_all = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.Protocol."""
+        """See asyncio.BufferedProtocol."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._owner.made(self)
 
-    def data_received(self, data: bytes) -> None:
-        """See asyncio.Protocol. Whoever goes on after we have left learns of it by RST, as from any closed socket."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See asyncio.BufferedProtocol."""
+        return _BUFFER
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol. Whoever goes on after we have left learns of it by RST, as everywhere."""
         if self._leaving:
             self.close()
         else:
-            self._owner.arrived(self, data)
+            self._owner.arrived(self, bytes(_BUFFER[:nbytes]))
 
     def eof_received(self) -> bool:
-        """See asyncio.Protocol. The other direction may go on."""
+        """See asyncio.BufferedProtocol. The other direction may go on."""
         self._heard_all = True
         if self._leaving:
             self.close()
@@ -61,17 +72,17 @@ class End(asyncio.Protocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.Protocol."""
+        """See asyncio.BufferedProtocol."""
         self._transport = None
         if exc is not None and not self._leaving:
             self._owner.left(self, "reset")
 
     def pause_writing(self) -> None:
-        """See asyncio.Protocol."""
+        """See asyncio.BufferedProtocol."""
         self._owner.crowded(self, full=True)
 
     def resume_writing(self) -> None:
-        """See asyncio.Protocol."""
+        """See asyncio.BufferedProtocol."""
         self._owner.crowded(self, full=False)
 
     def address(self, which: Literal["sockname", "peername"]) -> object:

@@ -160,7 +160,7 @@ def _garbled(unit: Unit) -> Unit:
             if first is None:
                 return unit
             spoilt = unit.raw[first] ^ 0x80
-            return replace(unit, raw=unit.raw[:first] + bytes([spoilt]) + unit.raw[first + 1 :])
+            return Body(unit.raw[:first] + bytes([spoilt]) + unit.raw[first + 1 :])
         case CommandLine():
             raw = _spoilt(unit.raw)
             return replace(unit, raw=raw, verb="", line=_text(raw))

@@ -190,22 +190,24 @@ class Conversation:
     def _content(self) -> list[ClientUnit] | None:
         """Split the content at the dot that ends it: only <CRLF>.<CRLF> does (RFC 5321 4.1.1.4)."""
         data = self._client
+        stuffed = b"." in data and b"\r\n." in data  # the first is much the faster, and base64 has no dots
         if self._line_start:
             if data[:3] == b".\r\n":
                 self._client = data[3:]
                 return [self._end(data[:3])]
             if b".\r\n".startswith(data):
                 return None
-        at = data.find(b"\r\n.\r\n")
+            stuffed = stuffed or data[:1] == b"."
+        at = data.find(b"\r\n.\r\n") if stuffed else -1
         if at >= 0:
             self._client = data[at + 5 :]
             return [Body(data[: at + 2]), self._end(data[at + 2 : at + 5])]
-        keep = next((n for n in (4, 3, 2, 1) if data.endswith(b"\r\n.\r\n"[:n])), 0)
+        keep = next((n for n in (4, 3, 2, 1) if data.endswith(b"\r\n.\r"[:n])), 0)
         if keep == len(data):
             return None
         self._client = data[len(data) - keep :]
         self._line_start = False
-        return [Body(data[: len(data) - keep])]
+        return [Body(data[: len(data) - keep], stuffed)]
 
     def _chunk(self) -> list[ClientUnit]:
         taken, self._client = self._client[: self._chunk_left], self._client[self._chunk_left :]

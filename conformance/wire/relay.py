@@ -166,7 +166,7 @@ class Relay:
                 if self._digester is None:
                     self._digester, self._unstuffer, self.content_passed = Digester(), Unstuffer(), 0
                     self.contents += 1
-                self._digester.feed(self._unstuffer.feed(unit.raw) if unit.stuffed else unit.raw)
+                self._digester.feed((self._unstuffer.feed if unit.stuffed else self._unstuffer.skip)(unit.raw))
                 self.content_passed += len(unit.raw)
             case CommandLine():
                 if unit.verb in ABORTS_CONTENT:

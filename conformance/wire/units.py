@@ -51,7 +51,10 @@ class WholeReply:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Some octets of a message's content, as they were on the wire; `stuffed` unless sent by BDAT (RFC 3030)."""
+    """Some octets of a message's content, as they were on the wire.
+
+    `stuffed`: there may be dots among them that are there for transparency only; never when sent by BDAT (RFC 3030).
+    """
 
     raw: bytes
     stuffed: bool = True

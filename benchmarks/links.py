@@ -1,0 +1,234 @@
+"""What a link costs: messages a second straight to a server, and through a link that records and hashes all of it.
+
+Three arrangements, each with 2 KB and 1 MB messages over 1 and over 10 sessions:
+
+- `harness`: sender and sink of the harness (aiosmtpd), everything in one process and loop: how cells run;
+- `one`: a sender and a receiver of the fewest instructions, everything in one process and loop: the harshest;
+- `three`: the same sender, receiver and the link in a process each.
+
+Direct and linked rounds take turns, so that both meet the same machine; what is told is the median of the rounds.
+
+    python benchmarks/links.py [--rounds 5] [--seconds 0.5] [--json FILE]
+"""
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import platform
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from conformance.history.recorder import Recorder
+from conformance.wire.content import stuffed
+from conformance.wire.link import Address
+from conformance.wire.links import Links
+from conformance.wire.sender import Recipient, Sender, Transmission
+from conformance.wire.sinks import open_sink
+
+SIZES = {"2 KB": 2 * 1024, "1 MB": 1024 * 1024}
+SESSIONS = (1, 10)
+ENVELOPE = b"MAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n"
+
+
+class Clock:
+    """The recorder's clock."""
+
+    def elapsed(self) -> float:
+        return time.perf_counter()
+
+
+class Receiver(asyncio.Protocol):
+    """Takes messages and counts nothing: one look for the final dot a read."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._in_content = False
+        self._tail = b""
+        transport.write(b"220 fast\r\n")
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_content:
+            self._tail = (self._tail + data)[-5:] if len(data) < 5 else data[-5:]
+            if self._tail == b"\r\n.\r\n":
+                self._in_content = False
+                self._transport.write(b"250 2.0.0 taken\r\n")
+        else:
+            self._in_content = True
+            self._transport.write(b"250 2.1.0 OK\r\n250 2.1.5 OK\r\n354 go on\r\n")
+
+
+class Giver(asyncio.Protocol):
+    """Sends one message after another, its envelope in one group, until it is told to stop."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content = content
+        self.sent = 0
+        self.enough = False
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if data.endswith(b"354 go on\r\n"):
+            self._transport.write(self._content)
+            return
+        self.sent += not data.startswith(b"220")
+        if self.enough:
+            self._transport.close()
+        else:
+            self._transport.write(ENVELOPE)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.done.set_result(None)
+
+
+async def give(address: Address, size: int, sessions: int, seconds: float) -> float:
+    """Return messages a second of the hand-made sender."""
+    loop = asyncio.get_running_loop()
+    content = b"Message-ID: <1@b.test>\r\n\r\n" + (b"x" * 76 + b"\r\n") * (size // 78) + b".\r\n"
+    givers = [(await loop.create_connection(lambda: Giver(content), *address))[1] for _ in range(sessions)]
+    began = time.perf_counter()
+    await asyncio.sleep(seconds)
+    for giver in givers:
+        giver.enough = True
+    await asyncio.gather(*(giver.done for giver in givers))
+    return sum(giver.sent for giver in givers) / (time.perf_counter() - began)
+
+
+async def send(address: Address, size: int, sessions: int, seconds: float) -> float:
+    """Return messages a second of the harness's sender."""
+    content = stuffed(b"Message-ID: <1@b.test>\r\n\r\n" + (b"x" * 76 + b"\r\n") * (size // 78))
+    transmission = Transmission("a@b.test", (Recipient("c@d.test"),), content)
+    until = time.perf_counter() + seconds
+
+    async def one() -> int:
+        sender, count = Sender(address), 0
+        while time.perf_counter() < until:
+            outcome = await sender.send(transmission)
+            assert outcome.code == 250, outcome
+            count += 1
+        await sender.quit()
+        return count
+
+    began = time.perf_counter()
+    counts = await asyncio.gather(*(one() for _ in range(sessions)))
+    return sum(counts) / (time.perf_counter() - began)
+
+
+Traffic = Callable[[Address, int, int, float], Awaitable[float]]
+Row = dict[str, str | int | float]
+
+
+async def compare(traffic: Traffic, direct: Address, linked: Address, rounds: int, seconds: float) -> list[Row]:
+    """Run all sizes and sessions; return a row for each."""
+    rows = []
+    for name, size in SIZES.items():
+        for sessions in SESSIONS:
+            pairs = [
+                [await traffic(address, size, sessions, seconds) for address in (direct, linked)] for _ in range(rounds)
+            ]
+            rows.append(
+                {
+                    "size": name,
+                    "sessions": sessions,
+                    "direct": round(statistics.median(pair[0] for pair in pairs), 1),
+                    "linked": round(statistics.median(pair[1] for pair in pairs), 1),
+                    "ratio": round(statistics.median(pair[1] / pair[0] for pair in pairs), 3),
+                }
+            )
+    return rows
+
+
+async def harness(rounds: int, seconds: float) -> list[Row]:
+    recorder = Recorder(Clock())
+    links = Links(recorder)
+    sink = await open_sink("sink", "smtp", recorder, links)
+    link = await links.open("a", "sink", "smtp", sink.address)
+    rows = await compare(send, sink.address, link.address, rounds, seconds)
+    await links.close()
+    await sink.close()
+    return rows
+
+
+async def one(rounds: int, seconds: float) -> list[Row]:
+    server = await asyncio.get_running_loop().create_server(Receiver, "127.0.0.1", 0)
+    links = Links(Recorder(Clock()))
+    direct = server.sockets[0].getsockname()
+    link = await links.open("a", "b", "smtp", direct)
+    rows = await compare(give, direct, link.address, rounds, seconds)
+    await links.close()
+    server.close()
+    return rows
+
+
+async def three(rounds: int, seconds: float) -> list[Row]:
+    spawn = multiprocessing.get_context("spawn")
+    pipe, child = spawn.Pipe()
+    receiver = spawn.Process(target=_in_process, args=(_receive, child))
+    receiver.start()
+    direct = pipe.recv()
+    pipe_link, child_link = spawn.Pipe()
+    linking = spawn.Process(target=_in_process, args=(_link, child_link, direct))
+    linking.start()
+    linked = pipe_link.recv()
+    try:
+        return await compare(give, direct, linked, rounds, seconds)
+    finally:
+        pipe.send(None)
+        pipe_link.send(None)
+        receiver.join()
+        linking.join()
+
+
+def _in_process(main: Callable[..., Coroutine[None, None, None]], *args: object) -> None:
+    asyncio.run(main(*args))
+
+
+async def _until_told(pipe: Connection) -> None:
+    told = asyncio.Event()
+    asyncio.get_running_loop().add_reader(pipe.fileno(), told.set)
+    await told.wait()
+
+
+async def _receive(pipe: Connection) -> None:
+    server = await asyncio.get_running_loop().create_server(Receiver, "127.0.0.1", 0)
+    pipe.send(server.sockets[0].getsockname())
+    await _until_told(pipe)
+
+
+async def _link(pipe: Connection, target: Address) -> None:
+    links = Links(Recorder(Clock()))
+    link = await links.open("a", "b", "smtp", target)
+    pipe.send(link.address)
+    await _until_told(pipe)
+    await links.close()
+
+
+def main() -> None:
+    """Run the benchmark and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    print(f"Python {platform.python_version()}, {multiprocessing.cpu_count()} cores, messages a second")
+    print(f"{'':10}{'size':>6}{'sessions':>10}{'direct':>10}{'linked':>10}{'ratio':>8}")
+    result: dict[str, list[Row]] = {}
+    for arrangement in (three, harness, one):
+        name = arrangement.__name__
+        result[name] = asyncio.run(arrangement(options.rounds, options.seconds))
+        for row in result[name]:
+            print("{:10}{size:>6}{sessions:>10}{direct:>10}{linked:>10}{ratio:>8}".format(name, **row), flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=2), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
