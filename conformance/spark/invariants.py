@@ -1,0 +1,224 @@
+"""The invariants once more, as queries over all histories: an oracle written from the catalogue, and from nothing else.
+
+Each query gives one row for each occasion to fail: run, cell, the number `n` of the event in question, and whether it
+is `bad`. Where a failure would be excused, or cannot be judged from here, there is no row: these queries say less than
+the recorded verdicts, but what they say must agree.
+"""
+
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+CONDITIONS = r"""
+SELECT c.run, c.cell, c.waive, coalesce(d.quiet, false) AS quiet, c.outcome IS NOT NULL AS whole,
+       coalesce(d.wiped, 0) AS wiped, coalesce(d.disturbed, false) AS disturbed, coalesce(d.garbled, false) AS garbled,
+       c.topology RLIKE '"ShadowRedundancyEnabled":\\s*false'
+         OR c.parameters RLIKE '"ShadowRedundancyEnabled":\\s*false'
+         OR coalesce(d.changes, '') LIKE '%ShadowRedundancyEnabled%' AS unshadowed,
+       (c.topology RLIKE '"RejectMessageOnShadowFailure":\\s*true'
+         OR c.parameters RLIKE '"RejectMessageOnShadowFailure":\\s*true')
+         AND coalesce(d.changes, '') NOT LIKE '%RejectMessageOnShadowFailure%' AS mandatory,
+       c.topology RLIKE '"(accept|send)-xshadow":\\s*false' AS without_rights,
+       CASE WHEN coalesce(d.changes, '') LIKE '%DuplicateTracking%' OR c.parameters LIKE '%DuplicateTracking%' THEN 0
+            ELSE coalesce(CAST(nullif(regexp_extract(c.topology, '"DuplicateTrackingWindow":\\s*([0-9]{1,12})', 1), '')
+                               AS BIGINT), 3600) END AS tracking_window,
+       if(size(c.claims) > 0, c.claims, p.claims) AS claims
+FROM cells c LEFT JOIN candidates p ON p.run = c.run AND p.candidate = c.candidate LEFT JOIN (
+  SELECT run, cell, bool_or(kind = 'drained' AND quiet) AS quiet,
+         count(DISTINCT CASE WHEN kind = 'node' AND action = 'wiped' THEN node END) AS wiped,
+         bool_or(kind IN ('fault-fired', 'fault-armed', 'connect-failed', 'node-command', 'configured', 'talked')
+                 OR kind = 'node' AND action NOT IN ('started', 'ready')
+                 OR kind = 'attempt' AND outcome <> 'answered'
+                 OR kind = 'reply' AND code >= 400
+                 OR kind = 'closed' AND how = 'reset') AS disturbed,
+         bool_or(kind = 'fault-fired' AND action IN ('garble', 'cut')) AS garbled,
+         concat_ws(' ', collect_set(CASE WHEN kind = 'configured' THEN changes END)) AS changes
+  FROM events GROUP BY run, cell) d ON d.run = c.run AND d.cell = c.cell
+"""
+"""What of a cell excuses what: whether it was quiet at its end, what was destroyed, which parameters were in force."""
+
+_LOST = """
+SELECT a.run, a.cell, a.acknowledged_n AS n, d.key IS NULL AND r.about IS NULL AS bad
+FROM acknowledgements a JOIN conditions c USING (run, cell)
+LEFT JOIN (SELECT DISTINCT run, cell, key, recipient FROM deliveries) d
+  ON d.run = a.run AND d.cell = a.cell AND d.key = a.key AND d.recipient = a.recipient
+LEFT JOIN (SELECT DISTINCT run, cell, about, recipient FROM deliveries WHERE report = 'delivery-status') r
+  ON r.run = a.run AND r.cell = a.cell AND r.about = a.message_id AND r.recipient = a.sender
+LEFT JOIN (SELECT DISTINCT run, cell, key, explode(refused) AS recipient FROM transactions) f
+  ON f.run = a.run AND f.cell = a.cell AND f.key = a.key AND f.recipient = a.recipient
+WHERE c.quiet AND c.wiped < 2 AND NOT (a.sender = '' AND d.key IS NULL AND f.key IS NOT NULL)
+"""
+"""RL-ACK-01. Two servers destroyed together may lose (SR-BND-09); a null reverse-path gets no report (RL-DSN-02)."""
+
+_TWO_COPIES = """
+WITH asked AS (
+  SELECT a.run, a.cell, a.key, a.server, min(a.acknowledged_n) AS n, any_value(c.mandatory) AS mandatory
+  FROM acknowledgements a
+  JOIN conditions c ON c.run = a.run AND c.cell = a.cell AND NOT c.unshadowed AND NOT c.without_rights
+  JOIN servers s ON s.run = a.run AND s.cell = a.cell AND s.server = a.server AND s.generation <> 'ex2010'
+       AND s.role = 'mailbox'
+  GROUP BY a.run, a.cell, a.key, a.server, a.session
+), peers AS (
+  SELECT p.run, p.cell, p.server AS primary, o.server AS peer
+  FROM servers p JOIN servers o ON o.run = p.run AND o.cell = p.cell AND o.boundary = p.boundary
+       AND o.server <> p.server AND o.generation <> 'ex2010'
+), trouble AS (
+  SELECT run, cell, client AS one, server AS other, n FROM events WHERE kind IN ('connect-failed', 'fault-fired')
+  UNION ALL
+  SELECT run, cell, server, client, n FROM events WHERE kind = 'fault-fired'
+  UNION ALL
+  SELECT run, cell, s.client, s.server, l.n FROM lines l JOIN sessions s USING (run, cell, session)
+  WHERE l.kind = 'reply' AND l.code >= 400
+  UNION ALL
+  SELECT e.run, e.cell, p.primary, p.peer, e.n FROM events e
+  JOIN peers p ON p.run = e.run AND p.cell = e.cell AND p.peer = e.node
+  WHERE e.kind = 'node' AND e.action IN ('stopped', 'killed', 'wiped', 'paused', 'exited', 'failed', 'refused')
+), paired AS (
+  SELECT a.run, a.cell, a.key, a.server, a.n, a.mandatory, min(k.stored_n) AS stored_n, min(x.n) AS trouble_n
+  FROM asked a JOIN peers p ON p.run = a.run AND p.cell = a.cell AND p.primary = a.server
+  LEFT JOIN copies k ON k.run = a.run AND k.cell = a.cell AND k.key = a.key AND k.holder = p.peer AND k.mode = 'shadow'
+       AND k.stored_n < a.n
+  LEFT JOIN trouble x ON x.run = a.run AND x.cell = a.cell AND x.one = p.primary AND x.other = p.peer AND x.n < a.n
+  GROUP BY a.run, a.cell, a.key, a.server, a.n, a.mandatory
+)
+SELECT run, cell, n, stored_n IS NULL AS bad FROM paired
+WHERE stored_n IS NOT NULL OR trouble_n IS NULL OR mandatory
+"""
+"""SR-CRE-01, SR-BND-03. Where a shadow is not mandatory, any visible trouble with a peer excuses (SR-ENA-03)."""
+
+_BOUNDARY = """
+SELECT t.run, t.cell, t.begun_n AS n, p.boundary <> h.boundary OR p.server = h.server AS bad
+FROM transactions t
+JOIN servers p ON p.run = t.run AND p.cell = t.cell AND p.server = t.client
+JOIN servers h ON h.run = t.run AND h.cell = t.cell AND h.server = t.server
+WHERE t.mode = 'shadow'
+"""
+"""SR-BND-01, SR-BND-02, SR-BND-05: every transfer of a shadow, stored or not."""
+
+_DISCARD = """
+WITH told AS (
+  SELECT run, cell, primary, asker, told_n, explode(shadow_ids) AS shadow_id FROM discards WHERE told_n IS NOT NULL
+), owed AS (
+  SELECT d.run, d.cell, d.told_n, d.primary, d.shadow_id, k.key, k.message_id, explode(k.recipients) AS recipient
+  FROM told d JOIN copies k ON k.run = d.run AND k.cell = d.cell AND k.primary = d.primary AND k.shadow_id = d.shadow_id
+), passed AS (
+  SELECT run, cell, client AS giver, key, explode(accepted) AS recipient, reply_n AS n
+  FROM transactions WHERE mode <> 'shadow' AND NOT from_outside
+), covered AS (
+  SELECT o.run, o.cell, o.told_n, o.shadow_id, o.recipient,
+         bool_or(coalesce(p.n < o.told_n, false)) OR bool_or(coalesce(d.n < o.told_n, false))
+           OR bool_or(coalesce(r.dot_n < o.told_n, false)) AS done
+  FROM owed o
+  LEFT JOIN passed p ON p.run = o.run AND p.cell = o.cell AND p.giver = o.primary AND p.key = o.key
+       AND p.recipient = o.recipient
+  LEFT JOIN deliveries d ON d.run = o.run AND d.cell = o.cell AND d.key = o.key AND d.recipient = o.recipient
+  LEFT JOIN transactions r ON r.run = o.run AND r.cell = o.cell AND r.about = o.message_id
+       AND r.report = 'delivery-status'
+  GROUP BY o.run, o.cell, o.told_n, o.shadow_id, o.recipient
+)
+SELECT run, cell, told_n AS n, NOT bool_and(done) AS bad FROM covered GROUP BY run, cell, told_n, shadow_id
+"""
+"""SR-MNT-01, SR-MNT-07: passed on (or reported) for every recipient before it is told; a duplicate was delivered."""
+
+_MAILBOX = """
+WITH clean AS (
+  SELECT d.run, d.cell, d.sink, d.recipient, d.giver, d.message_id, d.date, d.n, d.t, c.tracking_window,
+         lag(d.n) OVER same AS before_n, lag(d.t) OVER same AS before_t, lag(d.giver) OVER same AS before_giver,
+         lag(d.session) OVER same AS before_session
+  FROM deliveries d
+  JOIN mailboxes m ON m.run = d.run AND m.cell = d.cell AND m.address = d.recipient
+  JOIN conditions c ON c.run = d.run AND c.cell = d.cell AND array_contains(c.claims, 'duplicate-detection')
+       AND c.tracking_window > 0
+  WHERE d.message_id IS NOT NULL AND d.date IS NOT NULL AND d.report IS NULL AND d.sink LIKE '%-store'
+  WINDOW same AS (PARTITION BY d.run, d.cell, d.sink, d.recipient, d.message_id, d.date ORDER BY d.n)
+), excuse AS (
+  SELECT e.run, e.cell, e.n, e.session, e.client AS party FROM events e WHERE e.kind = 'fault-fired'
+  UNION ALL
+  SELECT e.run, e.cell, e.n, NULL, e.node FROM events e
+  WHERE e.kind = 'node' AND e.action IN ('killed', 'wiped', 'exited', 'failed')
+), answered AS (
+  SELECT DISTINCT run, cell, session FROM transactions WHERE size(accepted) > 0
+)
+SELECT c.run, c.cell, c.n,
+       coalesce(c.t - c.before_t < if(c.tracking_window > 4233600, 86400, c.tracking_window), false)
+         AND count(x.n) = 0 AND count(a.session) > 0 AS bad
+FROM clean c
+LEFT JOIN answered a ON a.run = c.run AND a.cell = c.cell AND a.session = c.before_session
+LEFT JOIN excuse x ON x.run = c.run AND x.cell = c.cell AND x.party = c.before_giver AND x.n < c.n
+     AND (x.n > c.before_n OR x.session = c.before_session)
+GROUP BY c.run, c.cell, c.sink, c.recipient, c.message_id, c.date, c.n, c.t, c.before_t, c.tracking_window
+"""
+"""SR-DUP-01, SR-DUP-03, SR-DUP-04. A delivery that its giver could not learn of, or forgot by dying, excuses."""
+
+_CAUSELESS = """
+SELECT d.run, d.cell, max(d.n) AS n, count(*) > any_value(a.times) AS bad
+FROM deliveries d
+JOIN (SELECT run, cell, key, recipient, count(*) AS times FROM acknowledgements GROUP BY run, cell, key, recipient) a
+  ON a.run = d.run AND a.cell = d.cell AND a.key = d.key AND a.recipient = d.recipient
+JOIN conditions c ON c.run = d.run AND c.cell = d.cell AND NOT c.disturbed
+GROUP BY d.run, d.cell, d.key, d.recipient
+"""
+"""RL-ACK-04: where nothing at all went wrong, so many copies as were acknowledged, and no more."""
+
+_CONTENT = """
+SELECT d.run, d.cell, d.n, NOT array_contains(m.made, d.stable_sha256) AS bad
+FROM deliveries d
+JOIN (SELECT run, cell, key, collect_set(stable_sha256) AS made FROM made GROUP BY run, cell, key) m
+  ON m.run = d.run AND m.cell = d.cell AND m.key = d.key
+JOIN conditions c ON c.run = d.run AND c.cell = d.cell AND NOT c.garbled
+WHERE d.report IS NULL
+"""
+"""RL-CNT-01: what a sink took is what was sent, trace fields aside."""
+
+_FINAL_REPLY = """
+SELECT run, cell, reply_n AS n,
+       replies > if(listener IN ('lmtp', 'delivery'), greatest(size(recipients), 1), 1) AS bad
+FROM transactions WHERE reply_n IS NOT NULL
+"""
+"""RFC 5321 4.1.1.4, RFC 2033: one final reply to a message, or one for each recipient by LMTP."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """An invariant as it is called in verdicts (`invariant.<name>`), the rows it judges, and its query."""
+
+    name: str
+    requirements: tuple[str, ...]
+    query: str
+
+
+INVARIANTS = (
+    Invariant("nothing-acknowledged-is-lost", ("RL-ACK-01",), _LOST),
+    Invariant("two-copies-at-acknowledgement", ("SR-CRE-01", "SR-BND-03"), _TWO_COPIES),
+    Invariant("shadow-inside-boundary", ("SR-BND-01", "SR-BND-02", "SR-BND-05"), _BOUNDARY),
+    Invariant("no-discard-before-delivery", ("SR-MNT-01", "SR-MNT-07"), _DISCARD),
+    Invariant("no-duplicate-in-mailbox", ("SR-DUP-01",), _MAILBOX),
+    Invariant("no-duplicate-without-cause", ("RL-ACK-04",), _CAUSELESS),
+    Invariant("content-unchanged", ("RL-CNT-01",), _CONTENT),
+    Invariant("one-final-reply", ("RL-ACK-01",), _FINAL_REPLY),
+)
+
+
+def occasions() -> str:
+    """Return the query of all occasions of all invariants, in cells that are whole and do not waive them."""
+    parts = (
+        f"SELECT o.run, o.cell, '{one.name}' AS invariant, o.n, o.bad FROM ({one.query}) o "  # noqa: S608  # constants
+        f"JOIN conditions c USING (run, cell) "
+        f"WHERE c.whole AND get_json_object(c.waive, \"$['{one.name}']\") IS NULL"
+        for one in INVARIANTS
+    )
+    return " UNION ALL ".join(parts)
+
+
+def rechecks() -> str:
+    """Return the query of a row for each cell and invariant that had an occasion there."""
+    return f"""
+    SELECT run, cell, 'invariant.' || invariant AS check, count(*) AS occasions, count_if(bad) AS violations,
+           min(CASE WHEN bad THEN n END) AS evidence, if(bool_or(bad), 'fail', 'pass') AS outcome
+    FROM ({occasions()}) GROUP BY run, cell, invariant
+    """  # noqa: S608  # made of constants
+
+
+def make_views(session: SparkSession) -> None:
+    """Define the views that the queries need beside those of `traffic`."""
+    session.sql(CONDITIONS).createOrReplaceTempView("conditions")

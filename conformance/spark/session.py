@@ -1,0 +1,132 @@
+"""A Spark session that says nothing, listens on loopback only, and leaves neither a process nor a file behind."""
+
+import os
+import signal
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from conformance.spark.java import cache_folder, java_home, options_for, version_of
+
+DEFAULTS = {
+    "spark.sql.shuffle.partitions": "16",
+    "spark.sql.files.maxPartitionBytes": "32m",
+    "spark.driver.memory": "2g",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+    "spark.sql.ansi.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+"""Measured on two cores; whatever the user says with --conf goes first."""
+
+_LOG4J = """status = error
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+"""
+
+
+class SparkFailed(RuntimeError):
+    """Spark could not do what it was asked; the text is its own."""
+
+
+class BadSetting(ValueError):
+    """A `--conf` is not of the form key=value."""
+
+
+def settings(words: list[str]) -> dict[str, str]:
+    """Read `key=value` words. Raises BadSetting."""
+    pairs = [word.partition("=") for word in words]
+    for key, equals, _ in pairs:
+        if not equals or not key.startswith("spark."):
+            raise BadSetting(f"--conf {key}{equals}...: write spark.something=value")
+    return {key: value for key, _, value in pairs}
+
+
+@contextmanager
+def open_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """Give a session, and end its JVM afterwards, however the block is left.
+
+    Where a session is active already (a notebook, a shell, spark-submit) that one is given, and left as it is.
+    Raises JavaMissing; SparkFailed for what Spark raised within the block.
+    """
+    if (active := SparkSession.getActiveSession()) is not None:
+        yield active
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    with tempfile.TemporaryDirectory(prefix="conformance-spark-") as folder, _environment():
+        session = _build(master, {**DEFAULTS, **(conf or {})}, Path(folder))
+        try:
+            yield session
+        except PySparkException as error:
+            raise SparkFailed(str(error)) from None  # its words live in the JVM that is about to end
+        finally:
+            _end(session)
+            signal.signal(signal.SIGINT, handler)  # pyspark had put its own
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """Set what Spark's launcher reads from the environment, and put it back."""
+    mine = {
+        "JAVA_HOME": str(java_home(os.environ, cache_folder(os.environ))),
+        "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
+    }
+    before = {name: os.environ.get(name) for name in mine}
+    os.environ.update(mine)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _build(master: str, conf: Mapping[str, str], folder: Path) -> SparkSession:
+    log4j = folder / "log4j2.properties"
+    log4j.write_text(_LOG4J, "utf-8")
+    version = version_of(Path(os.environ["JAVA_HOME"]) / "bin" / "java") or 0
+    options = ["-XX:+UseSerialGC", f"-Dlog4j2.configurationFile=file:{log4j}", f"-Djava.io.tmpdir={folder}"]
+    builder = SparkSession.builder.master(master).appName("conformance aggregate")
+    own = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": " ".join([*options, *options_for(version)]),
+        "spark.executor.extraJavaOptions": " ".join(options_for(version)),
+        "spark.local.dir": str(folder / "scratch"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    for key, value in {**own, **conf}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _end(session: SparkSession) -> None:
+    """Stop the session, and its JVM too: pyspark itself would leave that running until Python ends."""
+    session.stop()
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    gateway.shutdown()
+    process = gateway.proc
+    process.stdin.close()  # the JVM ends when nobody holds the other end
+    process.wait()
+    SparkContext._gateway = None
+    SparkContext._jvm = None

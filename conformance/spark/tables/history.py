@@ -1,0 +1,62 @@
+"""What changed from run to run: regressions and mends with their cause, and cells that cannot make up their mind."""
+
+from conformance.spark.tables.table import Table
+
+CHANGES = Table(
+    "changes",
+    "What changed from one run to the next, and what did it",
+    """
+    WITH ordered AS (
+      SELECT c.candidate, c.nodeid, r.started, c.run, c.outcome, c.scenario_sha256, c.candidate_sha256,
+             c.environment_sha256, lag(c.run) OVER one AS before_run, lag(c.outcome) OVER one AS before,
+             lag(c.scenario_sha256) OVER one AS before_scenario, lag(c.candidate_sha256) OVER one AS before_candidate,
+             lag(c.environment_sha256) OVER one AS before_environment, lead(c.run) OVER one IS NULL AS last
+      FROM cells c JOIN runs r USING (run)
+      WHERE c.outcome IS NOT NULL
+      WINDOW one AS (PARTITION BY c.candidate, c.nodeid ORDER BY r.started, c.run)
+    ), told AS (
+      SELECT *, concat_ws('+', CASE WHEN candidate_sha256 <> before_candidate THEN 'candidate' END,
+                               CASE WHEN scenario_sha256 <> before_scenario THEN 'suite' END,
+                               CASE WHEN environment_sha256 <> before_environment THEN 'environment' END) AS causes
+      FROM ordered WHERE before IS NOT NULL AND outcome <> before
+    )
+    SELECT t.run, t.before_run, t.candidate, t.nodeid, t.before, t.outcome,
+           CASE WHEN t.outcome = 'fail' THEN 'regression' WHEN t.before = 'fail' AND t.outcome = 'pass' THEN 'mend'
+                WHEN t.before = 'pass' AND t.outcome IN ('error', 'inconclusive') THEN 'regression'
+                ELSE 'other' END AS change,
+           if(t.causes = '', 'unexplained', t.causes) AS cause,
+           t.outcome = e.outcome AND t.run = e.last_changed AS standing
+    FROM told t JOIN (
+      SELECT o.candidate, o.nodeid, max_by(o.outcome, struct(o.started, o.run)) AS outcome,
+             max_by(o.run, struct(o.started, o.run)) FILTER (WHERE o.before IS NOT NULL AND o.before <> o.outcome)
+               AS last_changed
+      FROM ordered o GROUP BY o.candidate, o.nodeid) e USING (candidate, nodeid)
+    ORDER BY t.started, t.run, t.candidate, t.nodeid
+    """,
+)
+"""`standing`: nothing has changed since. A change that no hash explains is a cell that is flaky."""
+
+FLAKY = Table(
+    "flaky",
+    "Cells that passed and failed with nothing changed",
+    """
+    WITH counted AS (
+      SELECT candidate, nodeid, scenario_sha256, candidate_sha256, environment_sha256,
+             count_if(outcome IN ('pass', 'fail')) AS runs, count_if(outcome = 'fail') AS failures,
+             count(DISTINCT seed) AS seeds
+      FROM cells WHERE outcome IS NOT NULL
+      GROUP BY candidate, nodeid, scenario_sha256, candidate_sha256, environment_sha256
+    ), rated AS (
+      SELECT *, failures / runs AS rate, 3.841458820694124D / runs AS zz_n  -- z squared over n, for 95 %
+      FROM counted WHERE failures > 0 AND failures < runs
+    )
+    SELECT candidate, nodeid, runs, failures, seeds, round(rate, 6) AS rate,
+           round((rate + zz_n / 2 - sqrt(zz_n * (rate * (1 - rate) + zz_n / 4))) / (1 + zz_n), 6) AS low,
+           round((rate + zz_n / 2 + sqrt(zz_n * (rate * (1 - rate) + zz_n / 4))) / (1 + zz_n), 6) AS high,
+           scenario_sha256, candidate_sha256, environment_sha256
+    FROM rated ORDER BY rate DESC, runs DESC, candidate, nodeid, scenario_sha256, candidate_sha256, environment_sha256
+    """,
+)
+"""With the Wilson score interval, 95 %, of the failure rate."""
+
+TABLES = (CHANGES, FLAKY)
