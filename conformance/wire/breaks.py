@@ -13,7 +13,8 @@ from conformance.wire.lane import Lane
 from conformance.wire.link import Link
 from conformance.wire.moments import Watch
 from conformance.wire.partitions import Cut
-from conformance.wire.relay import Pair, Relay
+from conformance.wire.relay import Relay
+from conformance.wire.roles import Pair
 from conformance.wire.units import Body, ContentEnd, Unit
 
 
@@ -57,12 +58,10 @@ class Breaks:
         cut = Cut(partition.name, partition.how, pairs)
         self._cuts[cut.name] = cut
         self._note(cut.name, cut.action, pairs, healed=False)
-        for relay in self._relays(pairs):
-            self._fire(cut.name, cut.action, relay, "cut while open")
-            if cut.how == "refuse":
-                relay.reset("link")
-            else:
-                _hold(relay, cut.reason)
+        for link in self._links():
+            if link.pair in pairs:
+                for relay in tuple(link.relays):
+                    self._cut_open(cut, link, relay)
 
     def heal(self, what: str) -> None:
         """Take one away by name, or `all`. Raises ValueError."""
@@ -116,7 +115,7 @@ class Breaks:
             if link.pair in cut.pairs:
                 self._fire(cut.name, cut.action, relay, "at connect")
                 if cut.how == "refuse":
-                    link.refuse(relay, f"partition {cut.name}")
+                    link.refuse(relay, cut.reason)
                     return
                 _hold(relay, cut.reason)
                 relay.barred.add(cut.reason)
@@ -189,8 +188,15 @@ class Breaks:
             raise ValueError(f"{what} concerns no link: nobody of those parties dials another")
         return pairs
 
-    def _relays(self, pairs: frozenset[Pair]) -> list[Relay]:
-        return [relay for link in self._links() if link.pair in pairs for relay in tuple(link.relays)]
+    def _cut_open(self, cut: Cut, link: Link, relay: Relay) -> None:
+        """Put a partition in force for a session that was there before it."""
+        self._fire(cut.name, cut.action, relay, "cut while open")
+        if cut.how == "blackhole":
+            _hold(relay, cut.reason)
+        elif relay.name:
+            relay.reset("link")
+        else:
+            link.refuse(relay, cut.reason)
 
     def _heal_one(self, name: str) -> bool:
         armed, cut = self._faults.pop(name, None), self._cuts.pop(name, None)

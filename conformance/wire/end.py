@@ -21,6 +21,10 @@ class Owner(Protocol):
         """The peer will send no more (FIN), or the connection broke (RST)."""
         ...
 
+    def gone(self, end: "End") -> None:
+        """The connection is closed on our side too."""
+        ...
+
     def crowded(self, end: "End", *, full: bool) -> None:
         """The connection takes no more octets for now, or takes them again."""
         ...
@@ -76,6 +80,7 @@ class End(asyncio.BufferedProtocol):
         self._transport = None
         if exc is not None and not self._leaving:
             self._owner.left(self, "reset")
+        self._owner.gone(self)
 
     def pause_writing(self) -> None:
         """See asyncio.BufferedProtocol."""
@@ -88,6 +93,11 @@ class End(asyncio.BufferedProtocol):
     def address(self, which: Literal["sockname", "peername"]) -> object:
         """Return one of the connection's addresses, as asyncio gives it."""
         return self._transport.get_extra_info(which) if self._transport else None
+
+    @property
+    def closed(self) -> bool:
+        """Whether there is no connection (yet, or any more)."""
+        return self._transport is None
 
     @property
     def _open(self) -> asyncio.Transport | None:

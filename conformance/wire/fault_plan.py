@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from conformance.scenarios.steps import Fault
-from conformance.wire.relay import Pair
+from conformance.wire.roles import Pair
 from conformance.wire.units import CommandLine, ContentEnd, Unit, WholeReply
 
 When = Literal["before", "after"]

@@ -7,7 +7,8 @@ from typing import Protocol
 from conformance.history.events import ConnectFailed
 from conformance.history.recorder import Recorder
 from conformance.wire.dialects import Dialect
-from conformance.wire.relay import Breaker, Pair, Relay
+from conformance.wire.relay import Relay
+from conformance.wire.roles import Breaker, Pair
 from conformance.wire.sockets import BACKLOG, port_of, why
 
 Address = tuple[str, int]
@@ -35,6 +36,10 @@ class Names:
         for port in (port_of(relay.client.address("peername")), port_of(relay.server.address("sockname"))):
             self._by_port[port] = origin
         return origin.session
+
+    def forget(self, port: int) -> None:
+        """Note that a port is somebody else's now, who has no name yet."""
+        self._by_port.pop(port, None)
 
     def behind(self, port: int) -> Origin | None:
         """Return the latest session that has or had this port at an outer end: the client's, or ours to the server."""
@@ -72,6 +77,8 @@ class Link:
         self._listening: asyncio.Server | None = None
         self._address: Address | None = None
         self._dialling: set[asyncio.Task[None]] = set()
+        self._leaving: dict[Relay, None] = {}
+        self._refused: set[Relay] = set()
 
     @property
     def address(self) -> Address:
@@ -91,8 +98,12 @@ class Link:
         """Stop listening and reset every session."""
         if self._listening is not None:
             self._listening.close()
+        self._refused.update(self.relays)
         for relay in tuple(self.relays):
             relay.reset("link")
+        for relay in tuple(self._leaving):
+            relay.client.reset()
+            relay.server.reset()
         for task in tuple(self._dialling):
             task.cancel()
         await asyncio.gather(*self._dialling, return_exceptions=True)
@@ -100,6 +111,7 @@ class Link:
     def begun(self, relay: Relay) -> None:
         """Dial on for a client that has connected, unless somebody bars it."""
         self.relays.append(relay)
+        self._names.forget(port_of(relay.client.address("peername")))
         relay.up.hold("connecting")
         self._gatekeeper.admit(self, relay)
         if not relay.barred and not relay.over and not relay.name:
@@ -111,8 +123,16 @@ class Link:
         relay.up.release("connecting")
 
     def ended(self, relay: Relay) -> None:
-        """Forget a session."""
+        """Take a session out of the active ones; one that never reached the server was dialled in vain."""
         self.relays.remove(relay)
+        self._leaving[relay] = None
+        if not relay.name and relay not in self._refused:
+            self._record_failure(f"the client gave up ({', '.join(sorted(relay.barred)) or 'while dialling'})")
+        self._refused.discard(relay)
+
+    def forgotten(self, relay: Relay) -> None:
+        """Forget a session."""
+        self._leaving.pop(relay, None)
 
     def record(self, relay: Relay) -> None:
         """Give a session its name and record it as connected."""
@@ -127,14 +147,18 @@ class Link:
 
     def refuse(self, relay: Relay, reason: str, *, fin: bool = False) -> None:
         """Record that the client dialled in vain, and reset its connection (or, with `fin`, just end it)."""
-        pair = self.pair
-        self.recorder.record(
-            ConnectFailed, client=pair.client, server=pair.server, listener=pair.listener, reason=reason
-        )
+        self._refused.add(relay)
+        self._record_failure(reason)
         if fin:
             relay.drop()
         else:
             relay.reset("link")
+
+    def _record_failure(self, reason: str) -> None:
+        pair = self.pair
+        self.recorder.record(
+            ConnectFailed, client=pair.client, server=pair.server, listener=pair.listener, reason=reason
+        )
 
     def _dial(self, relay: Relay) -> None:
         task = asyncio.get_running_loop().create_task(self._connect(relay), name=f"dial {self.pair}")

@@ -3,13 +3,18 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
+from pydantic import TypeAdapter
+
 from conformance.history.events import Listener
 from conformance.history.recorder import Recorder
 from conformance.scenarios.steps import Fault, Moment, Partition
 from conformance.wire.breaks import Breaks
 from conformance.wire.dialects import PROFILE_1, Dialect
 from conformance.wire.link import Address, Link, Names, Origin
-from conformance.wire.relay import Pair, Relay
+from conformance.wire.relay import Relay
+from conformance.wire.roles import Pair
+
+_LISTENER: TypeAdapter[Listener] = TypeAdapter(Listener)
 
 
 class Links:
@@ -25,11 +30,11 @@ class Links:
         return iter(tuple(self._links.values()))
 
     async def open(
-        self, client: str, server: str, listener: Listener, target: Address | None, *, dialect: Dialect = PROFILE_1
+        self, client: str, server: str, listener: str, target: Address | None, *, dialect: Dialect = PROFILE_1
     ) -> Link:
-        """Lay a link. Raises ValueError when there is one for these already, OSError when no port is free."""
+        """Lay a link. Raises ValueError for an unknown listener, or a link that there is; OSError without a port."""
         key = (client, server, listener)
-        pair = Pair(client, server, listener)
+        pair = Pair(client, server, _LISTENER.validate_python(listener))
         if key in self._links:
             raise ValueError(f"there is a link {pair} already")
         link = Link(pair, target, self._recorder, dialect, self._breaks, self._names)

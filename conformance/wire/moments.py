@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from conformance.scenarios.steps import Moment
 from conformance.wire.fault_plan import points
-from conformance.wire.relay import Pair
+from conformance.wire.roles import Pair
 from conformance.wire.units import ContentEnd, Unit
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from conformance.wire.relay import Pair
+from conformance.wire.roles import Pair
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,13 @@
 """A relay: one session over a link, recorded as it passes. Two ends, a lane each way, and the grammar beside them."""
 
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
-from conformance.history.events import Closed, Command, Connected, Content, Listener, Operation, Reply
-from conformance.history.recorder import Recorder
+from conformance.history.events import Closed, Command, Connected, Content, Operation, Reply
 from conformance.wire.content import Digester, Unstuffer
-from conformance.wire.dialects import Dialect
 from conformance.wire.end import End
 from conformance.wire.grammar import Conversation
 from conformance.wire.lane import Lane
+from conformance.wire.roles import Host
 from conformance.wire.units import Awaited, Body, CommandLine, ContentEnd, Unit, WholeReply
 
 ABORTS_CONTENT = frozenset({"MAIL", "RSET", "EHLO", "HELO", "LHLO"})
@@ -18,55 +16,6 @@ ABORTS_CONTENT = frozenset({"MAIL", "RSET", "EHLO", "HELO", "LHLO"})
 
 _GONE = b"421 4.3.2 Service not available"
 _BYE = b"221 2.0.0 Closing connection"
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Whose link it is: who dials, who is dialled, at which door."""
-
-    client: str
-    server: str
-    listener: Listener
-
-    def __str__(self) -> str:
-        return f"{self.client} -> {self.server} {self.listener}"
-
-
-class Breaker(Protocol):
-    """Who breaks what passes: faults, moments and partitions."""
-
-    def watches(self, pair: Pair) -> bool:
-        """Whether any of them may concern the link."""
-        ...
-
-    def examine(self, relay: "Relay", lane: Lane, unit: Unit, skip: int) -> Unit | None:
-        """Return what shall pass instead of a unit; None when it was taken care of."""
-        ...
-
-    def passed(self, relay: "Relay", unit: Unit) -> None:
-        """Notice that a unit has passed."""
-        ...
-
-
-class Host(Protocol):
-    """The link, as its relays see it."""
-
-    pair: Pair
-    recorder: Recorder
-    dialect: Dialect
-    breaker: Breaker
-
-    def begun(self, relay: "Relay") -> None:
-        """The client has connected."""
-        ...
-
-    def established(self, relay: "Relay") -> None:
-        """The server has been reached."""
-        ...
-
-    def ended(self, relay: "Relay") -> None:
-        """The session is over."""
-        ...
 
 
 class Relay:
@@ -131,11 +80,19 @@ class Relay:
             return
         if self._first_to_leave is None:
             self._first_to_leave = end.name
+        if self.barred and end is self.client:
+            self.abandon()
+            return
         lane = self.up if end is self.client else self.down
         if how == "reset":
             back = self.down if lane is self.up else self.up
             back.stop()
         lane.end(how)
+
+    def gone(self, end: End) -> None:
+        """Be forgotten when nothing of the session is open any more."""
+        if self.over and self.client.closed and self.server.closed:
+            self._host.forgotten(self)
 
     def crowded(self, end: End, *, full: bool) -> None:
         """Stop the other end's octets while this one takes no more."""
@@ -216,6 +173,11 @@ class Relay:
         self.name = name
         pair = self.pair
         self._recorder.record(Connected, session=name, client=pair.client, server=pair.server, listener=pair.listener)
+
+    def abandon(self) -> None:
+        """End a session whose server was never dialled, since the client has left."""
+        self._close("fin")
+        self.client.close()
 
     def drop(self) -> None:
         """End the session with FIN to both."""

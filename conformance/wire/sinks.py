@@ -90,6 +90,7 @@ class Sink:
         self._script = Script()
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.BaseTransport] = set()
+        self._failures: list[Exception] = []
         self._address: Address | None = None
 
     @property
@@ -108,13 +109,20 @@ class Sink:
         self._address = (host, port)
 
     async def close(self) -> None:
-        """Stop listening and leave every client."""
+        """Stop listening and leave every client. Raises the first exception that a session met, if there was one."""
         if self._server is not None:
             self._server.close()
         for transport in tuple(self._connections):
             if isinstance(transport, asyncio.Transport):
                 transport.abort()
         await asyncio.sleep(0)
+        failures, self._failures = self._failures, []
+        if failures:
+            raise failures[0]
+
+    def failed(self, error: Exception) -> None:
+        """Keep an exception of a session until the sink is closed."""
+        self._failures.append(error)
 
     def answer(self, answer: Answer) -> None:
         """Answer as told from now on."""
@@ -245,6 +253,10 @@ class _Handler:
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
         return self._sink.take(session, envelope)
+
+    async def handle_exception(self, error: Exception) -> str:
+        self._sink.failed(error)
+        return "451 4.3.0 the sink itself failed"
 
 
 class _Smtp(SMTP):

@@ -63,6 +63,12 @@ class Peer(asyncio.Protocol):
         await self._until(lambda: self.how is not None)
         return self.how
 
+    async def lost(self) -> None:
+        """Speak until that is answered by RST."""
+        while self.how != "reset":
+            self.say(b"x")
+            await asyncio.sleep(0)
+
     async def _until(self, true: Callable[[], bool]) -> None:
         while not true():
             self._news.clear()

@@ -247,6 +247,22 @@ def test_closing_resets_every_session_and_frees_the_ports() -> None:
     run(test)
 
 
+def test_closing_ends_also_what_a_fault_left_half_open() -> None:
+    async def test(world: World) -> None:
+        world.arm("drop", at="NOOP")
+        client = await world.greeted()
+        client.say(b"NOOP\r\n")
+        assert await client.left() == "fin"
+        assert await world.server.left() == "fin"
+        assert world.links.active == ()
+        await world.links.close()
+        for peer in (client, world.server):
+            await peer.lost()
+            assert peer.how == "reset"
+
+    run(test)
+
+
 def test_quiet_means_nothing_is_owed() -> None:
     async def test(world: World) -> None:
         client = await world.greeted()
@@ -261,10 +277,12 @@ def test_quiet_means_nothing_is_owed() -> None:
     run(test)
 
 
-def test_a_link_is_laid_once() -> None:
+def test_a_link_is_laid_once_and_between_known_doors() -> None:
     async def test(world: World) -> None:
         with pytest.raises(ValueError, match="a -> b smtp"):
             await world.links.open("a", "b", "smtp", None)
+        with pytest.raises(ValueError, match="pop3"):
+            await world.links.open("a", "b", "pop3", None)
         with pytest.raises(KeyError, match="no link a -> d smtp"):
             world.links.address("a", "d", "smtp")
 

@@ -34,6 +34,21 @@ def test_refused_existing_sessions_are_reset_and_new_ones_too() -> None:
     run(test)
 
 
+def test_a_connection_that_is_being_made_fails_too() -> None:
+    async def test(world: World) -> None:
+        world.arm("stall", at="connect")
+        client = await world.client()
+        await world.event(FaultFired)
+        cut(world)
+        assert await client.left() == "reset"
+        assert [e.reason for e in world.events(ConnectFailed)] == ["partition p"]
+        world.links.heal("all")
+        await world.beat()
+        assert not world.served
+
+    run(test)
+
+
 def test_in_a_black_hole_octets_are_late_not_lost() -> None:
     async def test(world: World) -> None:
         client = await world.greeted()
@@ -55,17 +70,22 @@ def test_in_a_black_hole_octets_are_late_not_lost() -> None:
     run(test)
 
 
-def test_a_client_that_gives_up_in_a_black_hole_is_not_dialled_on_for_later() -> None:
+@pytest.mark.parametrize("how", ["fin", "reset"])
+def test_a_client_that_gives_up_in_a_black_hole_has_dialled_in_vain(how: str) -> None:
     async def test(world: World) -> None:
         cut(world, how="blackhole")
         client = await world.client()
         await world.event(FaultFired)
-        client.leave_with_reset()
-        await world.beat()
+        if how == "reset":
+            client.leave_with_reset()
+        else:
+            client.transport.close()
+        failed = await world.event(ConnectFailed)
+        assert (failed.server, failed.reason) == ("b", "the client gave up (partition p)")
         world.links.heal("p")
         await world.beat()
-        assert [e.server for e in world.events(Connected)] in (["c", "c"], ["c", "b", "c"])
-        assert [r for r in world.links.active if r.pair.server == "b"] == []
+        assert [e.server for e in world.events(Connected)] == ["c"]
+        assert not world.served
 
     run(test)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from conformance.history.events import Attempt, Delivered, Reply
+from conformance.history.events import Attempt, Delivered, Event, Reply
 from conformance.scenarios.steps import Answer
 from conformance.wire.sender import Outcome, Recipient, Sender, Transmission
 from conformance.wire.sinks import Sink, open_sink
@@ -139,6 +139,20 @@ def test_a_client_that_breaks_off_leaves_nothing() -> None:
         assert outcome.outcome == "abandoned"
         assert (await send(world, "b@x")).code == 250
         assert len(world.events(Delivered)) == 1
+
+    with_sink("smtp", test)
+
+
+def test_what_fails_in_a_sink_is_raised_when_it_closes() -> None:
+    async def test(world: World, sink: Sink) -> None:
+        def broken(event: Event) -> None:
+            if isinstance(event, Delivered):
+                raise LookupError("no room")
+
+        world.recorder.subscribe(broken)
+        assert (await send(world, "b@x")).code == 451
+        with pytest.raises(LookupError, match="no room"):
+            await sink.close()
 
     with_sink("smtp", test)
 

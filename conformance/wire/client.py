@@ -1,0 +1,176 @@
+"""A client of SMTP: one connection, opened, greeted, secured and authenticated; lines out, replies in, all bounded."""
+
+import asyncio
+import base64
+import contextlib
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from conformance.wire.link import Address, Origin
+from conformance.wire.replies import Lost, Reply, read_reply
+from conformance.wire.sockets import port_of, why
+
+GREETING = EHLO = MAIL = RCPT = 300.0
+DATA = 120.0
+BLOCK = 180.0
+DOT = 600.0
+"""Seconds to wait for each reply, and for a block of the content to be taken (RFC 5321 4.5.3.2)."""
+
+QUIT = 60.0
+"""Seconds to wait for the reply to QUIT; it changes nothing any more."""
+
+_BLOCK_OCTETS = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """How a sender presents itself. `database` is named in XSHADOW, where that is offered and wanted."""
+
+    ehlo: str = "outside.test"
+    offers_xshadow: bool = False
+    database: str = "outside-0"
+    user: str | None = None
+    secret: str = field(default="", repr=False)
+    mechanism: Literal["PLAIN", "LOGIN"] = "PLAIN"
+    tls: ssl.SSLContext | None = None
+
+
+class Refused(Exception):
+    """The server refused the session itself: its greeting, a step before any mail, or 421 at any time."""
+
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(f"{reply.code} {reply.text}")
+        self.reply = reply
+
+
+class Client:
+    """One session with a server at a time; closed until `open`. Limits are in documented seconds."""
+
+    def __init__(
+        self,
+        address: Address,
+        identity: Identity,
+        duration: Callable[[float], float],
+        origin: Callable[[int], Origin | None],
+    ) -> None:
+        self.identity = identity
+        self.keywords: dict[str, str] = {}
+        self.shadowing = False
+        self._address = address
+        self._duration = duration
+        self._origin = origin
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._port = 0
+
+    @property
+    def session(self) -> str | None:
+        """The session's name in the history, once the link knows it."""
+        origin = self._origin(self._port) if self._port else None
+        return origin.session if origin is not None else None
+
+    @property
+    def usable(self) -> bool:
+        """Whether the session is open as far as is known."""
+        return self._writer is not None and not self._writer.is_closing()
+
+    async def open(self) -> None:
+        """Connect and greet. Raises Lost, Refused."""
+        self._port = 0
+        try:
+            async with asyncio.timeout(self._duration(GREETING)):
+                self._reader, self._writer = await asyncio.open_connection(*self._address)
+        except TimeoutError:
+            raise Lost("no connection in time") from None
+        except OSError as error:
+            raise Lost(f"no connection: {why(error)}") from None
+        self._port = port_of(self._writer.get_extra_info("sockname"))
+        _need(await self.reply(GREETING))
+        await self._greet()
+        if self.identity.tls is not None:
+            _need(await self.command("STARTTLS", MAIL))
+            await self._secure(self.identity.tls)
+            await self._greet()
+        if self.identity.user is not None:
+            await self._authenticate(self.identity.user)
+        if self.identity.offers_xshadow and "XSHADOW" in self.keywords:
+            line = f"XSHADOW {self.identity.ehlo} {self.identity.database}"
+            _need(await self.command(line, MAIL))
+            self.shadowing = True
+
+    async def drop(self) -> None:
+        """Close the connection without a word."""
+        writer = self._writer
+        if writer is not None:
+            self.abort()
+            with contextlib.suppress(OSError):  # it was lost before
+                await writer.wait_closed()
+
+    def abort(self) -> None:
+        """Close the connection without waiting for it."""
+        if self._writer is not None:
+            self._writer.transport.abort()
+        self._reader = self._writer = None
+        self.shadowing = False
+
+    async def command(self, line: str, limit: float) -> Reply:
+        """Say a line and read its reply within `limit` documented seconds. Raises Lost."""
+        await self.write(line.encode("utf-8", "surrogateescape") + b"\r\n", limit)
+        return await self.reply(limit)
+
+    async def write(self, octets: bytes, limit: float) -> None:
+        """Send octets, block by block, each within `limit` documented seconds. Raises Lost."""
+        if self._writer is None:
+            raise Lost("the session is closed")
+        try:
+            for start in range(0, len(octets), _BLOCK_OCTETS):
+                async with asyncio.timeout(self._duration(limit)):
+                    self._writer.write(octets[start : start + _BLOCK_OCTETS])
+                    await self._writer.drain()
+        except TimeoutError:
+            raise Lost("the server takes no more octets") from None
+        except OSError as error:
+            raise Lost(f"the session broke: {why(error)}") from None
+
+    async def reply(self, limit: float) -> Reply:
+        """Read a reply within `limit` documented seconds. Raises Lost."""
+        if self._reader is None:
+            raise Lost("the session is closed")
+        return await read_reply(self._reader, self._duration(limit))
+
+    async def _greet(self) -> None:
+        reply = await self.command(f"EHLO {self.identity.ehlo}", EHLO)
+        if reply.code // 100 == 5:
+            reply = await self.command(f"HELO {self.identity.ehlo}", EHLO)
+            _need(reply)
+            self.keywords = {}
+            return
+        _need(reply)
+        offers = (line.partition(" ") for line in reply.lines[1:])
+        self.keywords = {keyword.upper(): parameters for keyword, _, parameters in offers}
+
+    async def _secure(self, context: ssl.SSLContext) -> None:
+        assert self._writer is not None
+        try:
+            async with asyncio.timeout(self._duration(MAIL)):
+                await self._writer.start_tls(context, server_hostname="localhost")
+        except (OSError, TimeoutError) as error:
+            raise Lost(f"no TLS: {error}") from None
+
+    async def _authenticate(self, user: str) -> None:
+        """AUTH PLAIN (RFC 4616) or LOGIN."""
+        if self.identity.mechanism == "PLAIN":
+            both = base64.b64encode(f"\0{user}\0{self.identity.secret}".encode()).decode()
+            _need(await self.command(f"AUTH PLAIN {both}", MAIL))
+            return
+        for line in ("AUTH LOGIN", *(base64.b64encode(t.encode()).decode() for t in (user, self.identity.secret))):
+            reply = await self.command(line, MAIL)
+            if reply.code != 334:
+                _need(reply)
+
+
+def _need(reply: Reply) -> None:
+    if not reply.positive:
+        raise Refused(reply)

@@ -1,0 +1,55 @@
+"""STARTTLS through a link: sender and sink talk on, and the history says no more than that they did."""
+
+import asyncio
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+from aiosmtpd.controller import SMTP
+
+from conformance.history.events import Closed, Command, Content
+from conformance.wire.sender import Identity, Recipient, Sender, Transmission
+from tests.wire.peers import World, run
+
+openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+
+
+class Box:
+    def __init__(self) -> None:
+        self.contents: list[bytes] = []
+
+    async def handle_DATA(self, server: object, session: object, envelope: object) -> str:
+        self.contents.append(envelope.original_content)  # type: ignore[attr-defined]
+        return "250 2.0.0 taken"
+
+
+@openssl
+def test_a_secured_session(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    names = ["-keyout", str(key), "-out", str(certificate), "-subj", "/CN=localhost", "-days", "2"]
+    subprocess.run([*command, *names, "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
+    served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    served.load_cert_chain(certificate, key)
+    trusting = ssl.create_default_context(cafile=str(certificate))
+
+    async def test(world: World) -> None:
+        box, loop = Box(), asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: SMTP(box, hostname="t", tls_context=served, loop=loop), "127.0.0.1", 0
+        )
+        link = await world.links.open("a", "t", "smtp", server.sockets[0].getsockname())
+        sender = Sender(link.address, Identity(tls=trusting), origin=world.links.origin)
+        outcome = await sender.send(Transmission("a@x", (Recipient("b@x"),), b"A: b\r\n\r\nx\r\n"))
+        assert (outcome.code, outcome.session) == (250, "s1")
+        assert box.contents == [b"A: b\r\n\r\nx\r\n"]
+        await sender.quit()
+        closed = await world.event(Closed)
+        assert closed.how == "secured"
+        assert [e.verb for e in world.events(Command)] == ["EHLO", "STARTTLS"]
+        assert not world.events(Content)
+        server.close()
+
+    run(test)
