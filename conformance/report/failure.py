@@ -1,0 +1,142 @@
+"""The text of a failure, for a stranger with a terminal: what was expected and seen, where, and how to see it again."""
+
+import textwrap
+from collections.abc import Iterator
+
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.report.conversation import told_line
+from conformance.report.excerpt import around
+from conformance.report.material import GLYPHS, Material
+from conformance.report.safe import visible
+from conformance.requirements.catalogue import catalogue
+
+WIDTH = 100
+_INDENT = "  "
+_HEADS = {
+    Outcome.FAIL: "VIOLATION",
+    Outcome.INCONCLUSIVE: "INCONCLUSIVE",
+    Outcome.ERROR: "HARNESS ERROR",
+    Outcome.NOT_APPLICABLE: "NOT APPLICABLE",
+    Outcome.PASS: "PASS",
+}
+_OTHERS = 6
+
+
+def failure_text(material: Material, *, width: int = WIDTH) -> str:
+    """Return what the terminal shows of a cell that did not pass.
+
+    First the sentence with what was expected and seen and the clause; then the step in its file, the offending
+    exchange, whatever else was found, the command that repeats the cell, and where its whole history is.
+    """
+    parts = [_head(material)]
+    if material.known:
+        parts.append(_labelled("known", material.known, width))
+    if material.findings:
+        first, *others = material.findings
+        parts += [*_finding(first, width), *_step(material, first), *_exchange(material, first, width)]
+        if others:
+            parts.append(_others(others, width))
+    else:
+        parts += [_wrapped(verdict.sentence, width) for verdict in material.verdicts[:1] if verdict.sentence]
+    parts.append(_where(material))
+    return "\n\n".join(part for part in parts if part)
+
+
+def headline(material: Material) -> str:
+    """Return one line: the sentence of the finding that decided, or '' when all is well; bounded and visible."""
+    return visible(material.findings[0].sentence or material.findings[0].check, 400) if material.findings else ""
+
+
+def clause_of(requirement: str) -> str:
+    """Return a requirement as reports quote it; an id that the catalogue has not is told as such."""
+    row = catalogue().get(requirement)
+    return row.clause if row is not None else f"{visible(requirement, 40)}: not in the catalogue of this version"
+
+
+def _head(material: Material) -> str:
+    outcome = material.outcome
+    return "\n".join(
+        [
+            f"{GLYPHS[outcome]} {_HEADS[outcome]}  {visible(material.name)}",
+            f"{_INDENT}candidate {visible(material.header.candidate)}",
+            *([f"{_INDENT}the run ended before this cell did: its history has no end"] if material.cut_short else []),
+        ]
+    )
+
+
+def _finding(verdict: Verdict, width: int) -> Iterator[str]:
+    yield _wrapped(verdict.sentence or f"{verdict.check}: {verdict.outcome}", width)
+    table = [
+        _labelled(label, text, width)
+        for label, text in (("expected", verdict.expected), ("seen", verdict.seen), ("check", verdict.check))
+        if text
+    ]
+    word = "violates" if verdict.outcome is Outcome.FAIL else "about"
+    table += [_labelled(word, clause_of(one), width) for one in verdict.requirements[:1]]
+    if also := verdict.requirements[1:]:
+        table.append(_labelled("also", ", ".join(also), width))
+    yield "\n".join(table)
+
+
+def _step(material: Material, verdict: Verdict) -> Iterator[str]:
+    if verdict.line is None:
+        return
+    place = f"step {verdict.step}  " if verdict.step else ""
+    line = material.source_line(verdict.line)
+    yield f"{_INDENT}{place}{visible(material.header.path)}:{verdict.line}" + (
+        f"\n{_INDENT}{_INDENT}{visible(line.strip(), 400)}" if line else ""
+    )
+
+
+def _exchange(material: Material, verdict: Verdict, width: int) -> Iterator[str]:
+    chosen = around(material.events, verdict.evidence)
+    if not chosen:
+        return
+    marked = frozenset(verdict.evidence)
+    lines = [
+        f"{_INDENT}{_INDENT}..."
+        if event is None
+        else _cut(_INDENT + told_line(event, material.sessions, event.n in marked), width)
+        for event in chosen
+    ]
+    yield "\n".join([f"{_INDENT}the exchange (event #{verdict.evidence[0]} is the offending one)", *lines])
+
+
+def _others(others: list[Verdict], width: int) -> str:
+    lines = [
+        _cut(f"{_INDENT}{GLYPHS[one.outcome]} {one.check}: {visible(one.sentence, 400)}", width)
+        for one in others[:_OTHERS]
+    ]
+    if len(others) > _OTHERS:
+        lines.append(f"{_INDENT}... and {len(others) - _OTHERS} more")
+    return "\n".join([f"{_INDENT}also found", *lines])
+
+
+def _where(material: Material) -> str:
+    lines = []
+    if material.header.repeat:
+        lines.append(f"{_INDENT}repeat    {visible(material.header.repeat)}")
+    if material.file is not None:
+        lines.append(f"{_INDENT}history   {visible(str(material.file))}")
+    lines += [f"{_INDENT}log       {visible(str(path))}" for path in material.logs.values()]
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, width: int) -> str:
+    return textwrap.fill(
+        visible(text, 2000), width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False
+    )
+
+
+def _labelled(label: str, text: str, width: int) -> str:
+    return textwrap.fill(
+        visible(text, 2000),
+        width,
+        initial_indent=f"{_INDENT}{label:<9s} ",
+        subsequent_indent=" " * 12,
+        break_on_hyphens=False,
+    )
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else line[: width - 1] + "…"

@@ -1,0 +1,108 @@
+"""Everything that is told about one cell: its header, events and verdicts, and the text of its scenario."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from conformance.history.events import AnyEvent, Connected
+from conformance.judge.verdicts import Outcome, Verdict, worst
+from conformance.results.reader import StoredCell
+from conformance.results.schema import CellHeader
+
+GLYPHS = {
+    Outcome.PASS: "✓",
+    Outcome.FAIL: "✗",
+    Outcome.INCONCLUSIVE: "?",
+    Outcome.NOT_APPLICABLE: "–",  # noqa: RUF001  # an en dash, as typographers would
+    Outcome.ERROR: "!",
+}
+"""A sign beside each colour: nobody has to tell red from green."""
+
+_ORDER = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_APPLICABLE)
+
+
+@dataclass(frozen=True)  # no slots: the cached properties need a place
+class Material:
+    """A cell as reports see it; `cut_short` when the run was killed in it.
+
+    `source` holds the lines of the scenario's file (empty where it is not to be had), `file` is where the whole
+    history lies, `logs` the nodes' logs by name.
+    """
+
+    header: CellHeader
+    events: Sequence[AnyEvent]
+    verdicts: Sequence[Verdict]
+    file: Path | None = None
+    source: Sequence[str] = ()
+    logs: Mapping[str, Path] = field(default_factory=dict)
+    known: str = ""
+    cut_short: bool = False
+
+    @property
+    def name(self) -> str:
+        """`scenario[axis=value,...]`."""
+        axes = ",".join(f"{axis}={value}" for axis, value in self.header.axes.items())
+        return f"{self.header.scenario}[{axes}]" if axes else self.header.scenario
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        """The worst of the verdicts; a cell that was cut short is inconclusive at best."""
+        found = worst(verdict.outcome for verdict in self.verdicts)
+        return worst((found, Outcome.INCONCLUSIVE)) if self.cut_short else found
+
+    @cached_property
+    def findings(self) -> tuple[Verdict, ...]:
+        """The verdicts that are neither passes nor not applicable, those that decided the outcome first."""
+        told = [v for v in self.verdicts if v.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)]
+        return tuple(sorted(told, key=lambda v: (v.outcome is not self.outcome, _ORDER.index(v.outcome))))
+
+    @cached_property
+    def offending(self) -> Mapping[int, Verdict]:
+        """The events that violations point at, by number: the first violation that names one owns it."""
+        found: dict[int, Verdict] = {}
+        for verdict in self.findings:
+            if verdict.outcome in (Outcome.FAIL, Outcome.ERROR):
+                for number in verdict.evidence:
+                    found.setdefault(number, verdict)
+        return found
+
+    @cached_property
+    def by_number(self) -> Mapping[int, AnyEvent]:
+        """The events by their number."""
+        return {event.n: event for event in self.events}
+
+    @cached_property
+    def sessions(self) -> Mapping[str, Connected]:
+        """How each session began."""
+        return {event.session: event for event in self.events if isinstance(event, Connected)}
+
+    def source_line(self, line: int | None) -> str | None:
+        """Return a line of the scenario's file, or None where it is not to be had."""
+        return self.source[line - 1].rstrip() if line is not None and 0 < line <= len(self.source) else None
+
+
+def stored(cell: StoredCell, corpus: Path | None = None) -> Material:
+    """Return what is told about a stored cell; the scenario's text is looked for under `corpus`, where given."""
+    logs = {path.name: path for path in _files(cell.attachments)}
+    source = _source(corpus / cell.header.path) if corpus is not None else ()
+    return Material(
+        header=cell.header,
+        events=cell.events,
+        verdicts=cell.verdicts,
+        file=cell.path,
+        source=source,
+        logs=logs,
+        cut_short=cell.cut_short,
+    )
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return iter(sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else ())
+
+
+def _source(path: Path) -> tuple[str, ...]:
+    try:
+        return tuple(path.read_text("utf-8").splitlines())
+    except (OSError, UnicodeDecodeError):  # a corpus that is elsewhere now: the report tells the line's number only
+        return ()

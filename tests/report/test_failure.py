@@ -1,0 +1,64 @@
+"""The failure text: all five parts, in order, at 100 columns, and nothing hostile comes alive in it."""
+
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.report.failure import failure_text
+from tests.report.samples import material
+
+
+def test_it_tells_a_stranger_what_where_and_how_again() -> None:
+    cell = material()
+    text = failure_text(cell)
+    parts = [
+        "✗ VIOLATION  inbound-acknowledged-after-shadow[messages=1]",
+        "Message m#1 was acknowledged",
+        "expected  a shadow of m#1 stored on mbx2 before the final reply",
+        "seen      the final reply 250",
+        "violates  SR-CRE-01 (must, EX2016 creation",
+        "step 3  creation/inbound.scenario.yaml:5",
+        "- expect: {shadow: {of: m, on: mbx2, by: mbx1, stored: before-acknowledgement}}",
+        "250 2.6.0 Queued mail for delivery",
+        "250 2.6.0 Queued mail for redundancy",
+        "repeat    conformance run",
+        "history   reports/r1/cells/inbound.jsonl",
+    ]
+    places = [text.find(part) for part in parts]
+    assert -1 not in places, parts[places.index(-1)]
+    assert places == sorted(places)
+
+
+def test_the_offending_events_are_marked_and_no_others() -> None:
+    cell = material()
+    marked = [line.split("#")[1].split()[0] for line in failure_text(cell).splitlines() if line.startswith("  > #")]
+    assert sorted(map(int, marked)) == sorted(cell.verdicts[0].evidence)
+
+
+def test_it_fits_a_hundred_columns_but_for_what_is_to_be_copied() -> None:
+    long = [line for line in failure_text(material()).splitlines() if len(line) > 100]
+    assert all(line.startswith("  repeat") for line in long)
+
+
+def test_hostile_replies_are_shown_and_do_nothing() -> None:
+    text = failure_text(material(hostile="\x1b[2J\u202e\r\nfake: PASS"))
+    assert all(line.isprintable() for line in text.splitlines())
+    assert "\n2.6.0 fake" not in text
+
+
+def test_evidence_outside_the_session_is_shown_with_its_neighbours() -> None:
+    cell = material()
+    killed = next(event.n for event in cell.events if event.kind == "node" and event.action == "killed")
+    verdict = Verdict(check="invariant.nothing-lost", outcome=Outcome.FAIL, sentence="gone", evidence=(killed,))
+    text = failure_text(material(verdicts=(verdict,)))
+    assert f"> #{killed}" in text
+    assert "node mbx1 killed" in text
+
+
+def test_evidence_that_the_history_lost_is_passed_over() -> None:
+    verdict = Verdict(check="invariant.nothing-lost", outcome=Outcome.FAIL, sentence="gone", evidence=(10**6,))
+    assert "the exchange" not in failure_text(material(verdicts=(verdict,)))
+
+
+def test_a_cell_that_could_not_be_judged_says_so() -> None:
+    verdict = Verdict(check="expect.mailbox", outcome=Outcome.INCONCLUSIVE, sentence="vacuous: no message was sent")
+    text = failure_text(material(verdicts=(verdict,)))
+    assert text.startswith("? INCONCLUSIVE")
+    assert "violates" not in text

@@ -1,0 +1,78 @@
+"""Whatever a peer writes: the terminal, Markdown and GitHub's annotations show it, and obey none of it."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.report.safe import annotation, code_span, markdown, visible
+
+ANYTHING = st.text(st.characters(categories=("L", "M", "N", "P", "S", "Z", "C")))
+
+
+@pytest.mark.parametrize(
+    ("hostile", "shown"),
+    [
+        ("\x1b[31mred", "\\x1b[31mred"),
+        ("a\r\nb\tc\x00", "a\\r\\nb\\tc\\x00"),
+        ("\u202eevil", "\\u202eevil"),
+        ("\u2066x\u2069", "\\u2066x\\u2069"),
+        ("\udcff", "\\xff"),
+        ("\ud800", "\\ud800"),
+        ("\u0085\u2028\u00a0", "\\u0085\\u2028\\u00a0"),
+        ("e\u0301\u0301", "e\\u0301\\u0301"),
+        ("\u3164\U000e0041", "\\u3164\\U000e0041"),
+        ("Grüße, 東京", "Grüße, 東京"),
+    ],
+)
+def test_what_cannot_be_seen_is_written_out(hostile: str, shown: str) -> None:
+    assert visible(hostile) == shown
+
+
+@given(ANYTHING)
+def test_visible_text_is_printable_on_one_line_and_stays_as_it_is(text: str) -> None:
+    shown = visible(text)
+    assert shown.isprintable()
+    assert not any(unicodedata.category(character)[0] in "MC" for character in shown)
+    assert visible(shown) == shown
+    shown.encode("utf-8")
+
+
+@given(ANYTHING, st.integers(0, 50))
+def test_a_limit_bounds_what_is_shown_and_says_what_is_missing(text: str, limit: int) -> None:
+    shown = visible(text, limit)
+    assert len(shown) <= 10 * limit + 40
+    assert shown.endswith(f"(+{len(text) - limit} characters)") == (len(text) > limit)
+
+
+@given(ANYTHING)
+def test_markdown_has_no_live_markup(text: str) -> None:
+    shown = markdown(text)
+    assert "\n" not in shown
+    assert "<" not in shown
+    assert ">" not in shown
+    for place, character in enumerate(shown):
+        if character in "`*_[]|~":
+            before = shown[:place]
+            assert (len(before) - len(before.rstrip("\\"))) % 2 == 1
+
+
+@given(ANYTHING)
+def test_a_code_span_is_closed_only_by_its_own_fence(text: str) -> None:
+    span = code_span(text)
+    fence = span[: len(span) - len(span.lstrip("`"))]
+    assert fence
+    assert span.endswith(fence)
+    inner = span[len(fence) : -len(fence)]
+    runs = [run for run in "".join(c if c == "`" else " " for c in inner).split() if run]
+    assert fence not in runs
+
+
+@given(ANYTHING)
+def test_an_annotation_is_one_line_and_begins_no_command(text: str) -> None:
+    shown = annotation(text, is_property=True)
+    assert "\n" not in shown
+    assert "\r" not in shown
+    assert "::" not in shown
+    assert "," not in shown
