@@ -66,7 +66,7 @@ def meaning(event: AnyEvent) -> str:
     if operation.name == "discard-list":
         parts.append(f"{len(operation.shadow_ids)} told, {operation.left if operation.left is not None else '?'} left")
     elif operation.server is not None:
-        parts.append(f"{operation.server} ({operation.database or 'no database'})")
+        parts.append(operation.server + (f" ({operation.database})" if operation.database else ""))
     return visible(": ".join(parts), WIRE)
 
 

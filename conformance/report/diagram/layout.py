@@ -1,0 +1,152 @@
+"""Where everything of a diagram stands: pure geometry, in CSS pixels, no colour and no markup."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from conformance.history.events import AnyEvent, NodeEvent
+from conformance.report.diagram.rows import Row
+
+GUTTER = 150
+"""Pixels left of the first column, for number and time."""
+HEAD = 46
+CHARACTER = 7.0
+"""Pixels of one character of the wire's text."""
+
+_WIDTH, _NARROWEST, _WIDEST = 1000, 220, 330
+_HEIGHTS = {"arrow": 34, "fold": 34, "note": 34, "band": 30, "gap": 36}
+_ROWS = 80
+_DOWN = frozenset({"killed", "stopped", "exited", "failed"})
+_UP = frozenset({"started", "ready"})
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A row at its place: `y` is its middle, `x1` to `x2` where its line runs (or its note hangs), `room` in
+    characters."""
+
+    row: Row
+    y: float
+    x1: float
+    x2: float
+    room: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A session, seen on a party's line: from its first to its last row in the section."""
+
+    session: str
+    x: float
+    top: float
+    bottom: float
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A piece of a party's line; `down` while its node was."""
+
+    x: float
+    top: float
+    bottom: float
+    down: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A piece of the diagram that is drawn, and left out by browsers, as one."""
+
+    number: int
+    height: float
+    placed: tuple[Placed, ...]
+    bars: tuple[Bar, ...]
+    lives: tuple[Life, ...]
+
+    @property
+    def marked(self) -> bool:
+        """Whether a violation points into it."""
+        return any(placed.row.marked for placed in self.placed)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagram:
+    """The whole of it: the columns' names and middles, and the sections one below the other."""
+
+    columns: Mapping[str, float]
+    width: float
+    sections: tuple[Section, ...]
+
+
+def laid_out(rows: Sequence[Row], names: Sequence[str], events: Sequence[AnyEvent]) -> Diagram:
+    """Place the rows under the columns, cut into sections of equal numbers of rows."""
+    between = max(_NARROWEST, min(_WIDEST, _WIDTH / max(len(names) - 1, 1)))
+    columns = {name: GUTTER + 70 + index * between for index, name in enumerate(names)}
+    width = GUTTER + 70 + max(len(names) - 1, 0) * between + 150
+    changes = tuple(
+        (e.n, e.node, e.action in _DOWN) for e in events if isinstance(e, NodeEvent) and e.action in _DOWN | _UP
+    )
+    down: set[str] = set()
+    sections = []
+    for number, start in enumerate(range(0, len(rows), _ROWS), start=1):
+        placed, height = _placed(rows[start : start + _ROWS], columns, width)
+        lives, down = _lives(placed, height, columns, changes, down)
+        sections.append(Section(number, height, placed, _bars(placed, columns), lives))
+    return Diagram(columns, width, tuple(sections))
+
+
+def _placed(rows: Sequence[Row], columns: Mapping[str, float], width: float) -> tuple[tuple[Placed, ...], float]:
+    y: float = HEAD
+    found = []
+    for row in rows:
+        height = _HEIGHTS[row.kind]
+        x1, x2 = _ends(row, columns, width)
+        room = abs(x2 - x1) - 24 if row.kind in ("arrow", "fold") else width - GUTTER - 60 if row.left is None else 210
+        found.append(Placed(row, y + height / 2, x1, x2, max(int(room / CHARACTER), 8)))
+        y += height
+    return tuple(found), y + 16
+
+
+def _ends(row: Row, columns: Mapping[str, float], width: float) -> tuple[float, float]:
+    if row.left is None or row.left not in columns:
+        return GUTTER, width - 20
+    x1 = columns[row.left]
+    x2 = columns.get(row.right, x1) if row.right is not None else x1
+    return x1, x2 + 60 if row.right is not None and x1 == x2 else x2
+
+
+def _bars(placed: Sequence[Placed], columns: Mapping[str, float]) -> tuple[Bar, ...]:
+    spans: dict[tuple[str, str], tuple[float, float]] = {}
+    for one in placed:
+        if one.row.session is None or one.row.kind not in ("arrow", "fold"):
+            continue
+        for party in (one.row.left, one.row.right):
+            if party is not None and party in columns:
+                top, _ = spans.get((one.row.session, party), (one.y, one.y))
+                spans[one.row.session, party] = (top, one.y)
+    ends: dict[str, list[float]] = {}
+    bars = []
+    for (session, party), (top, bottom) in spans.items():
+        lanes = ends.setdefault(party, [])
+        lane = next((place for place, end in enumerate(lanes) if end < top), len(lanes))
+        lanes[lane : lane + 1] = [bottom]
+        bars.append(Bar(session, columns[party] + min(lane, 3) * 4, top - 6, bottom + 6))
+    return tuple(bars)
+
+
+def _lives(
+    placed: Sequence[Placed],
+    height: float,
+    columns: Mapping[str, float],
+    changes: Sequence[tuple[int, str, bool]],
+    down: set[str],
+) -> tuple[tuple[Life, ...], set[str]]:
+    at = {number: one.y for one in placed for number in one.row.numbers}
+    lives: list[Life] = []
+    after = set(down)
+    for name, x in columns.items():
+        points = [(HEAD - 12.0, name in down)]
+        points += [(at[number], goes) for number, node, goes in changes if node == name and number in at]
+        for (top, is_down), (bottom, _) in pairwise([*points, (height, False)]):
+            lives.append(Life(x, top, bottom, is_down))
+        (after.add if points[-1][1] else after.discard)(name)
+    return tuple(lives), after

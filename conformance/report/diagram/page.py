@@ -1,0 +1,66 @@
+"""The page of a cell: findings on top, the diagram in parts, each with its text, and all verdicts."""
+
+from typing import Any
+
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.report.diagram.layout import Diagram, Section, laid_out
+from conformance.report.diagram.rows import Row, parties, rows_of, told
+from conformance.report.diagram.svg import drawn
+from conformance.report.failure import clause_of
+from conformance.report.html import rendered
+from conformance.report.material import Material
+from conformance.report.words import moment
+
+_OPEN = 8
+"""So many parts are open from the start; of a longer history only those that are marked, the first and the last."""
+
+_QUIET = {
+    Outcome.PASS: "Every check of this cell passed.",
+    Outcome.NOT_APPLICABLE: "Not applicable: the candidate does not claim what this scenario needs.",
+}
+
+
+def cell_page(material: Material, *, home: str = "") -> str:
+    """Return the self-contained HTML page of a cell; `home` is a relative link to the page of its run."""
+    rows = rows_of(material)
+    topology = material.header.topology.get("servers", [])
+    servers = [str(one["name"]) for one in topology if isinstance(one, dict)] if isinstance(topology, list) else []
+    diagram = laid_out(rows, parties(material.events, servers), material.events)
+    anchors = {number: row.numbers[0] for row in rows for number in row.numbers}
+    return rendered(
+        "cell.html.j2",
+        script="cell.js",
+        cell=material,
+        home=home,
+        findings=[_finding(verdict, material, anchors) for verdict in material.findings],
+        quiet=_QUIET.get(material.outcome, "No check came to a verdict."),
+        sections=[_section(section, diagram) for section in diagram.sections],
+    )
+
+
+def _finding(verdict: Verdict, material: Material, anchors: dict[int, int]) -> dict[str, Any]:
+    return {
+        "verdict": verdict,
+        "clauses": [clause_of(one) for one in verdict.requirements],
+        "source": (material.source_line(verdict.line) or "").strip(),
+        "places": [(number, anchors[number]) for number in verdict.evidence if number in anchors],
+    }
+
+
+def _section(section: Section, diagram: Diagram) -> dict[str, Any]:
+    rows: list[Row] = [placed.row for placed in section.placed]
+    numbers = [number for row in rows for number in row.numbers]
+    few = len(diagram.sections) <= _OPEN
+    return {
+        "number": section.number,
+        "open": few or section.marked or section.number in (1, len(diagram.sections)),
+        "marked": section.marked,
+        "summary": _summary(rows, numbers),
+        "svg": drawn(diagram, section),
+        "lines": [(row.marked, told(row)) for row in rows],
+    }
+
+
+def _summary(rows: list[Row], numbers: list[int]) -> str:
+    when = f"{moment(rows[0].t)} to {moment(rows[-1].t)}"
+    return f"events #{min(numbers)} to #{max(numbers)}, {when}" if numbers else when

@@ -1,0 +1,137 @@
+"""Draws a laid-out section as SVG: text escaped, colours by class, every row a group with its words for hover and
+screen reader.
+"""
+
+from collections.abc import Iterator
+
+from markupsafe import Markup, escape
+
+from conformance.report.diagram.layout import GUTTER, HEAD, Diagram, Placed, Section
+from conformance.report.diagram.rows import told
+from conformance.report.safe import visible
+from conformance.report.words import moment
+
+_TITLE = 600
+
+
+def drawn(diagram: Diagram, section: Section) -> Markup:
+    """Return one section as an inline `<svg>`; marked rows can be reached by the Tab key and as `#e<number>`."""
+    width, height = f"{diagram.width:g}", f"{section.height:g}"
+    parts = [
+        f'<svg class="diagram" role="group" aria-label="Sequence diagram, part {section.number}" '
+        f'width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
+        *(
+            f'<line class="life{" down" if life.down else ""}" x1="{life.x:g}" x2="{life.x:g}" '
+            f'y1="{life.top:g}" y2="{life.bottom:g}"/>'
+            for life in section.lives
+        ),
+        *(
+            f'<rect class="bar" x="{bar.x - 3:g}" y="{bar.top:g}" width="6" height="{bar.bottom - bar.top:g}" rx="3">'
+            f"<title>session {escape(visible(bar.session, 20))}</title></rect>"
+            for bar in section.bars
+        ),
+        *_heads(diagram),
+        *(_row(placed, diagram.width) for placed in section.placed),
+        "</svg>",
+    ]
+    return Markup("".join(parts))  # noqa: S704  # every text in it went through escape()
+
+
+def _heads(diagram: Diagram) -> Iterator[str]:
+    for name, x in diagram.columns.items():
+        shown = _fit(visible(name), 18)
+        half = max(len(shown) * 4.2 + 12, 34)
+        yield (
+            f'<g class="party"><rect x="{x - half:g}" y="6" width="{2 * half:g}" height="{HEAD - 18}" rx="6"/>'
+            f'<text x="{x:g}" y="{HEAD / 2 + 2:g}">{escape(shown)}</text></g>'
+        )
+
+
+def _row(placed: Placed, width: float) -> str:
+    row = placed.row
+    words = escape(_fit(told(row), _TITLE))
+    classes = f"row {row.kind} {row.style}" + (" marked" if row.marked else "")
+    place = f' id="e{row.numbers[0]}"' if row.numbers else ""
+    return "".join(
+        [
+            f'<g class="{classes}"{place} role="img" tabindex="{0 if row.marked else -1}" aria-label="{words}">',
+            f"<title>{words}</title>",
+            _ground(placed, width),
+            _gutter(placed),
+            _shape(placed),
+            "</g>",
+        ]
+    )
+
+
+def _ground(placed: Placed, width: float) -> str:
+    """An area to point at; of a marked row it is seen."""
+    return f'<rect class="ground" x="4" y="{placed.y - 16:g}" width="{width - 8:g}" height="32" rx="5"/>'
+
+
+def _gutter(placed: Placed) -> str:
+    row = placed.row
+    if not row.numbers:
+        return ""
+    sign = "✗ " if row.marked else ""
+    return (
+        f'<text class="number" x="58" y="{placed.y + 4:g}">{sign}#{row.numbers[0]}</text>'
+        f'<text class="time" x="{GUTTER - 8}" y="{placed.y + 4:g}">{escape(moment(row.t))}</text>'
+    )
+
+
+def _shape(placed: Placed) -> str:
+    match placed.row.kind:
+        case "arrow" | "fold":
+            return _arrow(placed)
+        case "note":
+            return _note(placed)
+        case "gap":
+            middle = (placed.x1 + placed.x2) / 2
+            return (
+                f'<line class="tear" x1="{placed.x1:g}" x2="{placed.x2:g}" y1="{placed.y:g}" y2="{placed.y:g}"/>'
+                f'<rect class="paper" x="{middle - 70:g}" y="{placed.y - 11:g}" width="140" height="22" rx="11"/>'
+                f'<text class="middle" x="{middle:g}" y="{placed.y + 4:g}">{escape(placed.row.text)}</text>'
+            )
+        case "band":
+            return (
+                f'<rect class="strip" x="{placed.x1:g}" y="{placed.y - 11:g}" '
+                f'width="{placed.x2 - placed.x1:g}" height="22" rx="4"/>'
+                f'<text x="{placed.x1 + 10:g}" y="{placed.y + 4:g}">{escape(_fit(placed.row.text, placed.room))}</text>'
+            )
+
+
+def _arrow(placed: Placed) -> str:
+    row, y = placed.row, placed.y + 7
+    way = 1 if placed.x2 >= placed.x1 else -1
+    start, end = placed.x1 + 5 * way, placed.x2 - 5 * way
+    heads = _head(end, y, way) + (_head(start, y, -way) if row.kind == "fold" else "")
+    text = f"{_SIGNS.get(row.style, '')}{row.text}"
+    return (
+        f'<line class="shaft" x1="{start:g}" x2="{end:g}" y1="{y:g}" y2="{y:g}"/>{heads}'
+        f'<text class="middle" x="{(placed.x1 + placed.x2) / 2:g}" y="{y - 6:g}">'
+        f"{escape(_fit(text, placed.room))}</text>"
+    )
+
+
+_SIGNS = {"fault": "⚡ ", "shadow": "◆ ", "discard": "◇ ", "content": "✉ ", "refusal": "⊘ "}
+"""A sign beside each colour."""
+
+
+def _head(x: float, y: float, way: int) -> str:
+    return f'<path class="head" d="M{x:g} {y:g}l{-8 * way} -4v8z"/>'
+
+
+def _note(placed: Placed) -> str:
+    text = ("☠ " if placed.row.style == "down" else "✓ " if placed.row.style == "given" else "") + placed.row.text
+    shown = _fit(text, placed.room)
+    half = len(shown) * 3.5 + 10
+    x = max(placed.x1, GUTTER + half)
+    return (
+        f'<rect class="slip" x="{x - half:g}" y="{placed.y - 11:g}" width="{2 * half:g}" height="22" rx="4"/>'
+        f'<text class="middle" x="{x:g}" y="{placed.y + 4:g}">{escape(shown)}</text>'
+    )
+
+
+def _fit(text: str, room: int) -> str:
+    return text if len(text) <= room else text[: room - 1] + "…"

@@ -1,0 +1,66 @@
+"""Renders pages: autoescaped jinja2 templates, hostile text made visible, everything inline, a strict CSP by hashes."""
+
+import base64
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from conformance.report.material import GLYPHS
+from conformance.report.safe import visible
+from conformance.report.words import moment, span
+
+_TEMPLATES = Path(__file__).with_name("templates")
+
+
+def rendered(template: str, *, script: str, **context: Any) -> str:
+    """Return a self-contained page: the template's body within the common frame, style and script inline.
+
+    The Content-Security-Policy allows just that style and that script, by their SHA-256, and images of the same
+    place; nothing is loaded from anywhere else. Raises jinja2.TemplateError for a fault of the template.
+    """
+    style, code = _asset("page.css"), _asset("page.js") + _asset(script)
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"style-src '{_hash(style)}'",
+            f"script-src '{_hash(code)}'",
+            "img-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+    frame = {"style": Markup(style), "script": Markup(code), "policy": Markup(policy)}  # noqa: S704  # our own files
+    return environment().get_template(template).render(frame=frame, **context)
+
+
+@lru_cache(maxsize=1)
+def environment() -> Environment:
+    """Return the environment of all templates: undefined names are errors, every string is made visible and escaped."""
+    made = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_visible,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(moment=moment, span=span)
+    made.globals.update(glyphs={str(outcome): glyph for outcome, glyph in GLYPHS.items()})
+    return made
+
+
+def _visible(value: object) -> object:
+    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+@lru_cache(maxsize=8)
+def _asset(name: str) -> str:
+    return (_TEMPLATES / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
