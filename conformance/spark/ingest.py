@@ -35,6 +35,7 @@ class Ingested(BaseModel):
     path: str
     header: RunHeader
     parquet: bool = Field(description="whether its Parquet tables were taken")
+    octets: int = Field(description="size of its cells' files")
     damaged: int = Field(0, description="lines that could not be read")
     damage: tuple[str, ...] = Field((), description="some of them, as file: line")
 
@@ -110,13 +111,15 @@ def look_at(paths: Sequence[Path]) -> dict[str, Ingested]:
     runs: dict[str, Ingested] = {}
     for path in paths:
         header = read_run(path).header
-        manifest = stored_manifest(path)
+        stored = stored_manifest(path)
+        manifest = stored or content_of(path)
         found = Ingested(
-            content_sha256=(manifest or content_of(path)).content_sha256,
+            content_sha256=manifest.content_sha256,
             path=str(path),
             header=header,
-            parquet=manifest is not None,
-            damaged=manifest.damaged if manifest else 0,
+            parquet=stored is not None,
+            octets=sum(manifest.sizes.values()),
+            damaged=manifest.damaged,
         )
         known = runs.setdefault(header.run, found)
         if known.content_sha256 != found.content_sha256:

@@ -80,7 +80,8 @@ def aggregate(
         warehouse = Warehouse(out.resolve() / "warehouse")
         catalog = warehouse.load(layout())
         added = {name: run for name, run in named.items() if not _same(run, catalog.runs.get(name))}
-    with open_session(master, conf) as session:
+    octets = sum(run.octets for run in {**catalog.runs, **named}.values())
+    with open_session(master, conf, octets=octets) as session:
         if added:
             catalog = _add(session, added, catalog, warehouse, progress)
         with progress.stage(f"making {len(TABLES)} tables"):
@@ -88,7 +89,7 @@ def aggregate(
             tables = {table.name: session.sql(table.query).toArrow() for table in TABLES}
     for name, table in tables.items():
         export(table, out / "tables", name)
-    page = write_site(out, TABLES, tables, catalog)
+    page = write_site(out, TABLES, tables)
     for run in added.values():
         _tell_damage(catalog.runs[run.header.run], progress)
     return Summary(
@@ -104,7 +105,9 @@ def aggregate(
 
 def layout() -> str:
     """Return the hash of all that the warehouse's tables are made with: changed queries make it anew."""
-    return sha256_of([TABLE_DDL, traffic.VIEWS, invariants.CONDITIONS, invariants.rechecks()])
+    return sha256_of(
+        [Catalog.model_json_schema(), TABLE_DDL, traffic.VIEWS, invariants.CONDITIONS, invariants.rechecks()]
+    )
 
 
 def _same(run: Ingested, known: Ingested | None) -> bool:
@@ -141,11 +144,13 @@ def _make_silver(session: SparkSession, added: dict[str, Ingested], warehouse: W
     _view_bronze(session, added, warehouse)
     traffic.make_views(session)
     invariants.make_views(session)
+    session.catalog.cacheTable("lines")
     for name in traffic.KEPT:
         rows = session.table(name)
         write_partitions(rows, warehouse, name)
         _view(session, name, rows.schema, added, warehouse)
     write_partitions(session.sql(invariants.rechecks()), warehouse, "rechecks")
+    session.catalog.clearCache()
 
 
 def _open_warehouse(session: SparkSession, catalog: Catalog, warehouse: Warehouse) -> None:
@@ -173,7 +178,9 @@ def _view_bronze(session: SparkSession, runs: Mapping[str, Ingested], warehouse:
     ).createOrReplaceTempView("candidates")
 
 
-def _view(session: SparkSession, name: str, schema: str | StructType, runs: Mapping[str, Ingested], warehouse: Warehouse) -> None:
+def _view(
+    session: SparkSession, name: str, schema: str | StructType, runs: Mapping[str, Ingested], warehouse: Warehouse
+) -> None:
     table = session.read.schema(schema).parquet(warehouse.table(name))
     table.where(table["run"].isin(list(runs))).createOrReplaceTempView(name)
 

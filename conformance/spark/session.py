@@ -1,5 +1,6 @@
 """A Spark session that says nothing, listens on loopback only, and leaves neither a process nor a file behind."""
 
+import logging
 import os
 import signal
 import tempfile
@@ -14,7 +15,6 @@ from pyspark.sql import SparkSession
 from conformance.spark.java import cache_folder, java_home, options_for, version_of
 
 DEFAULTS = {
-    "spark.sql.shuffle.partitions": "16",
     "spark.sql.files.maxPartitionBytes": "32m",
     "spark.driver.memory": "2g",
     "spark.sql.adaptive.enabled": "true",
@@ -58,9 +58,23 @@ def settings(words: list[str]) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
+SMALL = 64 * 1024 * 1024
+"""Octets of history below which compiling the queries takes longer than interpreting them."""
+
+
+def settings_for(octets: int) -> dict[str, str]:
+    """Return what suits a history of this size: parts of a shuffle of 32 MiB each, from 2 to 1,000; compiled or not."""
+    return {
+        "spark.sql.shuffle.partitions": str(min(max(octets // (32 * 1024 * 1024), 2), 1000)),
+        "spark.sql.codegen.wholeStage": str(octets >= SMALL).lower(),
+    }
+
+
 @contextmanager
-def open_session(master: str = "local[*]", conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """Give a session, and end its JVM afterwards, however the block is left.
+def open_session(
+    master: str = "local[*]", conf: Mapping[str, str] | None = None, *, octets: int = 0
+) -> Iterator[SparkSession]:
+    """Give a session, and end its JVM afterwards, however the block is left; `octets` is how much will be read.
 
     Where a session is active already (a notebook, a shell, spark-submit) that one is given, and left as it is.
     Raises JavaMissing; SparkFailed for what Spark raised within the block.
@@ -68,9 +82,10 @@ def open_session(master: str = "local[*]", conf: Mapping[str, str] | None = None
     if (active := SparkSession.getActiveSession()) is not None:
         yield active
         return
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what failed is raised, and told once
     handler = signal.getsignal(signal.SIGINT)
     with tempfile.TemporaryDirectory(prefix="conformance-spark-") as folder, _environment():
-        session = _build(master, {**DEFAULTS, **(conf or {})}, Path(folder))
+        session = _build(master, {**DEFAULTS, **settings_for(octets), **(conf or {})}, Path(folder))
         try:
             yield session
         except PySparkException as error:

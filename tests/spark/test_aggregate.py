@@ -1,0 +1,165 @@
+"""One aggregation over made-up runs: the oracle finds what was planted and nothing else, and tables say why."""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from conformance.spark.job import TABLES, Summary, aggregate
+from conformance.spark.session import open_session
+from tests.spark.synthetic import DEFECTS, MadeCell, make_run
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+FINE = MadeCell("fine")
+LOST = replace(FINE, defect="nothing-acknowledged-is-lost")
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[None]:
+    """Keep one session for all aggregations of the module: they take the active one."""
+    with open_session("local[2]"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    planted = [FINE, *(MadeCell(name, name) for name in DEFECTS), MadeCell("blind", DEFECTS[0], agree=False)]
+    make_run(folder / "planted", [*planted, *(MadeCell(f"grid[x={n}]") for n in range(10))])
+    make_run(folder / "loose", [*planted, *(MadeCell(f"grid[x={n}]") for n in range(10))], whole=False)
+    for day, (cell, candidate) in enumerate([(FINE, "c"), (LOST, "d"), (LOST, "d"), (FINE, "d"), (LOST, "d")], start=1):
+        suite = "6" * 64 if day == 4 else "5" * 64
+        cells = [replace(cell, name="history", scenario_sha256=suite)]
+        started = f"2026-02-0{day}T00:00:00Z"
+        make_run(folder / f"day{day}", cells, started=started, candidate_sha256=candidate * 64, seed=day)
+    killed = make_run(folder / "killed", [FINE, MadeCell("torn", cut=True)], whole=False)
+    damaged = next((killed / "cells").glob("fine-*.jsonl"))
+    lines = damaged.read_bytes().splitlines(keepends=True)
+    damaged.write_bytes(b"".join([*lines[:40], b'{"record":"event","n":"\xff\n', b"garbage\n", *lines[40:]]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def made(spark: None, runs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Summary]:
+    out = tmp_path_factory.mktemp("out")
+    return out, aggregate([runs], out, fail_on=frozenset({"regression", "disagreement"}))
+
+
+def table(made: tuple[Path, Summary], name: str, **wanted: Any) -> list[dict[str, Any]]:
+    rows = json.loads((made[0] / "tables" / f"{name}.json").read_text())
+    return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
+
+
+def test_each_planted_defect_is_found_by_its_invariant(made: tuple[Path, Summary]) -> None:
+    cells = {row["check"]: row["failed"] for row in table(made, "rechecks", run="planted")}
+    expected = {f"invariant.{name}": 1 for name in DEFECTS}
+    expected["invariant.nothing-acknowledged-is-lost"] = 2  # `blind` loses too
+    expected["invariant.no-duplicate-without-cause"] = 2  # a second copy in a mailbox has no cause either
+    assert cells == expected
+
+
+def test_the_oracles_disagree_only_where_one_was_blind(made: tuple[Path, Summary]) -> None:
+    found = {(row["nodeid"].partition("::")[2], row["check"], row["recorded"]) for row in table(made, "disagreements")}
+    assert found == {
+        ("blind", "invariant.nothing-acknowledged-is-lost", "pass"),
+        ("no-duplicate-in-mailbox", "invariant.no-duplicate-without-cause", "pass"),
+    }
+
+
+def test_parquet_and_lines_give_the_same_tables(made: tuple[Path, Summary]) -> None:
+    for one in TABLES:
+        if one.name in ("changes", "flaky"):
+            continue
+        planted, loose = table(made, one.name, run="planted"), table(made, one.name, run="loose")
+        assert [{**row, "run": ""} for row in planted] == [{**row, "run": ""} for row in loose]
+        assert planted or one.name == "faults"
+
+
+def test_losses_and_duplicates_are_listed(made: tuple[Path, Summary]) -> None:
+    assert [row["nodeid"].partition("::")[2] for row in table(made, "losses", run="planted")] == ["blind", DEFECTS[0]]
+    duplicates = table(made, "duplicates", run="planted")
+    assert [(row["sink"], row["copies"]) for row in duplicates] == [("mbx1-store", 2), ("outside", 2)]
+
+
+def test_latency_and_placement(made: tuple[Path, Summary]) -> None:
+    (row,) = table(made, "latency", run="planted", scenario="grid")
+    assert row["messages"] == 30
+    assert 0 < row["least"] <= row["p50"] <= row["p95"] <= row["p99"] <= row["most"]
+    (row,) = table(made, "placement", run="planted", scenario="grid")
+    assert (row["primary_site"], row["holder_site"], row["same_site"], row["copies"]) == (
+        "NewYork",
+        "London",
+        False,
+        30,
+    )
+    strange = table(made, "placement", run="planted", scenario="shadow-inside-boundary", inside_boundary=False)
+    assert [row["copies"] for row in strange] == [1]
+
+
+def test_changes_are_laid_to_what_changed(made: tuple[Path, Summary]) -> None:
+    changes = [row for row in table(made, "changes") if row["nodeid"].endswith("::history")]
+    assert [(row["run"], row["change"], row["cause"], row["standing"]) for row in changes] == [
+        ("day2", "regression", "candidate", False),
+        ("day4", "mend", "suite", False),
+        ("day5", "regression", "suite", True),
+    ]
+
+
+def test_a_change_with_a_cause_is_not_flaky(made: tuple[Path, Summary]) -> None:
+    assert [row["nodeid"].partition("::")[2] for row in table(made, "changes", cause="unexplained")] == []
+    assert [row["nodeid"] for row in table(made, "flaky")] == []
+
+
+def test_a_killed_run_is_read_and_its_damage_told(made: tuple[Path, Summary]) -> None:
+    (row,) = table(made, "runs", run="killed")
+    assert (row["cells"], row["passed"], row["cut_short"], row["damaged"]) == (2, 1, 1, 2)
+    assert made[1].damaged == 2
+    assert {row["cells"] for row in table(made, "matrix", run="killed")} == {1}
+
+
+def test_the_summary_fails_on_what_it_was_asked_to(made: tuple[Path, Summary]) -> None:
+    assert made[1].found == {"regression": 1, "flaky": 0, "disagreement": 4}
+    assert made[1].failing == ("disagreement", "regression")
+    assert made[1].exit_code == 1
+    assert replace(made[1], fail_on=frozenset()).exit_code == 0
+
+
+def test_again_changes_nothing_and_a_new_run_is_added(made: tuple[Path, Summary], runs: Path, tmp_path: Path) -> None:
+    out = made[0]
+    before = {path.name: path.read_bytes() for path in (out / "tables").glob("*.json")}
+    again = aggregate([runs], out)
+    assert again.added == 0
+    assert {path.name: path.read_bytes() for path in (out / "tables").glob("*.json")} == before
+
+    names = ["history" if n == 0 else f"h{n}" for n in range(3)]
+    late = make_run(
+        tmp_path / "day6", [MadeCell(name) for name in names], started="2026-02-06T00:00:00Z", candidate_sha256="d" * 64
+    )
+    more = aggregate([late], out)
+    assert (more.runs, more.added, more.cells) == (again.runs + 1, 1, again.cells + 3)
+    (row,) = [row for row in table(made, "flaky") if row["nodeid"].endswith("::history")]
+    assert (row["failures"], row["runs"]) == (3, 4)
+    low, high = wilson(3, 4)
+    assert (row["low"], row["high"]) == (pytest.approx(low, abs=1e-6), pytest.approx(high, abs=1e-6))
+
+
+def wilson(k: int, n: int) -> tuple[float, float]:
+    """Return the Wilson score interval by its definition: the roots of (p - k/n)^2 = z^2 p (1 - p) / n."""
+    z2 = 1.959963984540054**2
+    a, b, c = 1 + z2 / n, -(2 * k / n + z2 / n), (k / n) ** 2
+    root = math.sqrt(b * b - 4 * a * c)
+    return (-b - root) / (2 * a), (-b + root) / (2 * a)
+
+
+def test_the_page_shows_the_failures(made: tuple[Path, Summary]) -> None:
+    page = (made[0] / "index.html").read_text()
+    assert "content-unchanged is violated" in page
+    assert "http://" not in page
+    assert "https://" not in page

@@ -1,0 +1,166 @@
+"""What needs no Spark: schemas, options, the page, the exports, and the Java that is found."""
+
+import base64
+import csv
+import hashlib
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+from conformance.results import columns
+from conformance.results.errors import RunDirectoryError
+from conformance.spark.export import export
+from conformance.spark.ingest import Warehouse, find_runs, look_at
+from conformance.spark.java import JavaMissing, java_home
+from conformance.spark.job import TABLES, failing_from
+from conformance.spark.session import BadSetting, settings
+from conformance.spark.site import render, shown
+from tests.spark.synthetic import MadeCell, make_run
+
+
+def test_fields_of_one_name_have_one_type_in_every_line() -> None:
+    types: dict[str, set[object]] = {}
+    for group in (columns.HEADER, columns.FOOTER, columns.EVENT, columns.VERDICT):
+        for column in group:
+            types.setdefault(column.name, set()).add(column.type)
+    assert {name: kinds for name, kinds in types.items() if len(kinds) > 1} == {}
+
+
+def test_fail_on_takes_known_words_only() -> None:
+    assert failing_from(" flaky,regression") == {"flaky", "regression"}
+    assert failing_from("") == frozenset()
+    with pytest.raises(ValueError, match="--fail-on losses: there are regression, flaky, disagreement"):
+        failing_from("flaky,losses")
+
+
+def test_settings_are_key_and_value() -> None:
+    assert settings(["spark.a=b=c", "spark.x="]) == {"spark.a": "b=c", "spark.x": ""}
+    for bad in ("spark.a", "a=secret"):
+        with pytest.raises(BadSetting, match=r"write spark\.something=value") as caught:
+            settings([bad])
+        assert "secret" not in str(caught.value)
+
+
+def test_runs_are_found_below_folders_each_once(tmp_path: Path) -> None:
+    one = make_run(tmp_path / "all" / "one", [MadeCell("fine")])
+    two = make_run(tmp_path / "all" / "deep" / "two", [MadeCell("fine")])
+    assert find_runs([tmp_path, one]) == tuple(sorted([one.resolve(), two.resolve()]))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RunDirectoryError, match="no run directory"):
+        find_runs([tmp_path / "empty"])
+
+
+def test_two_runs_of_one_name_are_refused_and_a_copy_counts_once(tmp_path: Path) -> None:
+    one = make_run(tmp_path / "a" / "run", [MadeCell("fine")])
+    copy = make_run(tmp_path / "b" / "run", [MadeCell("fine")])
+    other = make_run(tmp_path / "c" / "run", [MadeCell("fine")], seed=2)
+    assert list(look_at([one, copy])) == ["run"]
+    with pytest.raises(RunDirectoryError, match="different runs named 'run'"):
+        look_at([one, other])
+
+
+def test_a_warehouse_of_another_layout_is_made_anew(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path / "warehouse")
+    (warehouse.path / "cells" / "run=r1").mkdir(parents=True)
+    warehouse.save(warehouse.load("one"))
+    assert warehouse.load("one").runs == {}
+    assert warehouse.path.exists()
+    assert warehouse.load("two").layout == "two"
+    assert not warehouse.path.exists()
+
+
+def test_a_run_is_forgotten_whatever_its_name(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path)
+    for name in ("run=a%3Ab", "run=a"):
+        (tmp_path / "cells" / name).mkdir(parents=True)
+    warehouse.forget("a:b", ["cells", "events"])
+    assert [path.name for path in (tmp_path / "cells").iterdir()] == ["run=a"]
+
+
+def test_exports_hold_the_same_and_no_formulas(tmp_path: Path) -> None:
+    rows = [{"a": "=cmd()", "b": 1, "c": None}, {"a": 'x,"y"\n', "b": 2, "c": True}]
+    export(pa.Table.from_pylist(rows), tmp_path, "t")
+    assert json.loads((tmp_path / "t.json").read_text()) == rows
+    with (tmp_path / "t.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [["a", "b", "c"], ["'=cmd()", "1", ""], ['x,"y"\n', "2", "True"]]
+
+
+HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e'\""
+
+
+def page_rows() -> dict[str, list[dict[str, Any]]]:
+    rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in TABLES}
+    rows["runs"] = [{"run": "r1", "started": "2026", "cells": 2, "failed": 1, "damaged": 0}]
+    cell = {"run": "r1", "candidate": HOSTILE, "passed": 1, "cells": 2, "outcome": "fail"}
+    rows["matrix"] = [{**cell, "scenario": HOSTILE}]
+    rows["requirements"] = [{**cell, "requirement": "RL-ACK-01"}]
+    failure = {"requirement": "RL-ACK-01", "check": "x", "sentence": HOSTILE, "nodeid": HOSTILE, "event": 7}
+    rows["failures"] = [{"run": "r1", "candidate": HOSTILE, "scenario": HOSTILE, "repeat": HOSTILE, **failure}]
+    return rows
+
+
+def test_what_came_over_the_wire_is_shown_and_does_nothing() -> None:
+    page = render(TABLES, page_rows())
+    assert page.count("<script>") == 1
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    assert r"&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J\u202e" in page
+
+
+def test_the_page_permits_its_own_style_and_script_and_nothing_else() -> None:
+    page = render(TABLES, page_rows())
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None
+    assert "default-src &#39;none&#39;" in policy[1]
+    for tag in ("style", "script"):
+        (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        expected = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src &#39;sha256-{expected}&#39;" in policy[1]
+
+
+def test_long_values_are_cut() -> None:
+    assert len(shown("x" * 10_000)) == 600
+    assert shown(None) == ""
+    assert shown(["a", "b"]) == "a, b"
+
+
+def fake_java(home: Path, version: int, modules: str) -> Path:
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        "#!/bin/sh\ncase $1 in\n"
+        f"-version) echo 'openjdk version \"{version}.0.1\"' >&2;;\n"
+        f"--list-modules) echo '{modules}';;\n"
+        '*) printf "%s\\n" "$@";;\nesac\n'
+    )
+    java.chmod(0o755)
+    return java
+
+
+def test_the_users_own_java_is_left_alone_when_it_fits(tmp_path: Path) -> None:
+    fake_java(tmp_path / "own", 21, "jdk.incubator.vector@21")
+    assert java_home({"JAVA_HOME": str(tmp_path / "own")}, tmp_path / "cache") == tmp_path / "own"
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_java_without_the_vector_module_gets_a_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conformance.spark.java._bundled", lambda: None)
+    fake_java(tmp_path / "my own", 25, "java.base@25")
+    home = java_home({"PATH": str(tmp_path / "my own" / "bin")}, tmp_path / "cache")
+    words = ["--add-modules=jdk.incubator.vector", "-cp", "a b", "--add-opens=java.base/java.nio=ALL-UNNAMED", "$HOME"]
+    done = subprocess.run([home / "bin" / "java", "-x", *words], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["-x", *words[1:]]
+
+
+def test_without_a_java_it_is_said_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("conformance.spark.java._bundled", lambda: None)
+    fake_java(tmp_path / "old", 11, "")
+    with pytest.raises(JavaMissing, match=r"Java 17 or later: JAVA_HOME=.*old is none; pip install"):
+        java_home({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(tmp_path / "old" / "bin")}, tmp_path)
