@@ -110,7 +110,7 @@ class End(asyncio.BufferedProtocol):
 
     def write_eof(self) -> None:
         """Send FIN behind everything written; reading goes on."""
-        if self._said_all or (transport := self._open) is None:
+        if (transport := self._open) is None:
             return
         self._said_all = True
         try:

@@ -125,7 +125,6 @@ class Lane:
     def end(self, how: Literal["fin", "reset"]) -> None:
         """Take the end of the source, behind everything that it sent before."""
         if how == "fin" and (rest := self._pending()[self._ahead :]):
-            self._ahead += len(rest)
             self.put(Octets(rest))
         self.put(Ending(how))
         self.pump()

@@ -181,6 +181,37 @@ def test_what_leaves_behind_a_stall_is_passed_on_after_it() -> None:
     run(test)
 
 
+def test_an_unfinished_line_before_the_end_is_passed_once() -> None:
+    async def test(world: World) -> None:
+        world.arm("drop", at="MAIL")
+        client = await world.greeted()
+        client.say(b"NO")
+        client.transport.write_eof()
+        assert await world.server.left() == "fin"
+        world.links.heal("f")
+        await world.beat()
+        assert world.server.octets == b"NO"
+
+    run(test)
+
+
+def test_what_is_said_to_a_client_that_reset_is_not_recorded() -> None:
+    async def test(world: World) -> None:
+        world.arm("stall", at="MAIL")
+        client = await world.greeted()
+        client.say(b"MAIL FROM:<x@y>\r\n")
+        await world.event(FaultFired)
+        client.leave_with_reset()
+        await world.beat()
+        world.server.say(b"250 to nobody\r\n")
+        await world.beat()
+        assert [e.lines for e in world.events(Reply) if e.session == "s1"] == [("mini",)]
+        world.links.heal("f")
+        assert await world.server.left() == "reset"
+
+    run(test)
+
+
 @pytest.mark.parametrize("does", ["stall", "delay"])
 def test_delayed_for_documented_seconds(does: str) -> None:
     async def test(world: World) -> None:
@@ -223,6 +254,23 @@ def test_throttled_to_a_rate_it_all_arrives_in_small_pieces() -> None:
         assert world.asked_to_wait == [0.01]
         body = world.server.reads[2:]
         assert max(map(len, body)) <= 10
+
+    run(test)
+
+
+def test_healed_a_throttled_lane_is_as_fast_as_before() -> None:
+    async def test(world: World) -> None:
+        world.arm("throttle", at="RSET", rate=10)
+        client = await world.greeted()
+        world.links._breaks._duration = lambda seconds: 3600.0
+        client.say(b"RSET\r\nNOOP\r\n")
+        await world.server.until(b"R")
+        await world.beat()
+        assert world.server.octets == b"R"
+        world.links.heal("f")
+        await client.until(b"NOOP\r\n")
+        client.say(b"RSET\r\n")
+        await world.server.until(b"NOOP\r\nRSET\r\n")
 
     run(test)
 
@@ -405,6 +453,7 @@ def test_split_into_single_octets() -> None:
         await client.until(b"RSET\r\n")
         assert world.server.octets == b"NOOP\r\nMAIL FROM:<x@y>\r\nRSET\r\n"
         assert max(map(len, world.server.reads[1:-1])) == 1
+        assert world.server.reads[-1].endswith(b"RSET\r\n")
 
     run(test)
 

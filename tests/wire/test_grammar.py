@@ -187,6 +187,22 @@ def test_unanswered_commands_are_bounded() -> None:
     assert conversation.stuck
 
 
+LMTP = (
+    (S, b"220 x\r\n"),
+    (C, b"LHLO x\r\nMAIL FROM:<>\r\nRCPT TO:<a@x>\r\nDATA\r\n"),
+    (S, b"250 x\r\n250 ok\r\n250 ok\r\n354 go\r\n"),
+    (C, b".\r\nBDAT 4\r\n.\r\n.BDAT 2 LAST\r\n\r\nNOOP\r\n"),
+    (S, b"250 ok\r\n250 ok\r\n250 ok\r\n250 ok\r\n"),
+)
+
+
+@pytest.mark.parametrize("said", [TRANSACTION, LMTP])
+def test_octet_by_octet_the_units_are_the_same(said: tuple[tuple[str, bytes], ...]) -> None:
+    octets = [(who, bytes([octet])) for who, data in said for octet in data]
+    assert parse(*octets) == parse(*said)
+    assert ("end",) in parse(*said)
+
+
 _SAID = st.lists(
     st.tuples(
         st.sampled_from([C, S]),

@@ -251,14 +251,87 @@ def test_closing_ends_also_what_a_fault_left_half_open() -> None:
     async def test(world: World) -> None:
         world.arm("drop", at="NOOP")
         client = await world.greeted()
+        (relay,) = world.links.active
         client.say(b"NOOP\r\n")
         assert await client.left() == "fin"
         assert await world.server.left() == "fin"
         assert world.links.active == ()
+        assert not relay.client.closed
         await world.links.close()
-        for peer in (client, world.server):
-            await peer.lost()
-            assert peer.how == "reset"
+        assert relay.client.closed
+        assert relay.server.closed
+
+    run(test)
+
+
+def test_a_session_that_both_have_left_is_forgotten() -> None:
+    async def test(world: World) -> None:
+        world.arm("drop", at="NOOP", when="after")
+        client = await world.greeted()
+        (relay,) = world.links.active
+        client.say(b"NOOP\r\n")
+        client.transport.write_eof()
+        assert await client.left() == "fin"
+        assert await world.server.left() == "fin"
+        world.server.transport.close()
+        await world.beat()
+        assert relay.client.closed
+        assert relay.server.closed
+
+    run(test)
+
+
+def test_a_port_is_that_of_its_latest_user() -> None:
+    async def test(world: World) -> None:
+        client = await world.greeted()
+        port = client.transport.get_extra_info("sockname")[1]
+        client.leave_with_reset()
+        await world.event(Closed)
+        assert world.links.origin(port) is not None
+        link = world.links.link("a", "b", "smtp")
+        link.target = None
+        _, again = await asyncio.get_running_loop().create_connection(
+            Peer, *link.address, local_addr=("127.0.0.1", port)
+        )
+        assert await again.left() == "reset"
+        assert world.links.origin(port) is None
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("reads", "content"),
+    [
+        ((b"..hidden", b"\r\n.\r\n"), b".hidden\r\n"),
+        ((b"ab", b".c\r\n..d\r\n.\r\n"), b"ab.c\r\n.d\r\n"),
+        ((b".", b".\r\n.\r\n"), b".\r\n"),
+        ((b"a\r\n.", b".\r\n.\r", b"\n"), b"a\r\n.\r\n"),
+    ],
+)
+def test_dots_are_taken_away_however_they_arrive(reads: tuple[bytes, ...], content: bytes) -> None:
+    async def test(world: World) -> None:
+        client = await world.greeted()
+        client.say(b"DATA\r\n")
+        await client.until(b"354 ")
+        for number, octets in enumerate(reads, 1):
+            client.say(octets)
+            await world.server.until(b"DATA\r\n" + b"".join(reads[:number]))
+        await client.until(b"stored")
+        assert world.events(Content)[0].digest.sha256 == hashlib.sha256(content).hexdigest()
+
+    run(test)
+
+
+def test_a_content_given_up_is_no_part_of_the_next() -> None:
+    async def test(world: World) -> None:
+        client = await world.greeted()
+        client.say(b"BDAT 6\r\nabcd\r\nRSET\r\n")
+        await client.until(b"RSET\r\n")
+        client.say(b"DATA\r\n")
+        await client.until(b"354 ")
+        client.say(b"x\r\n.\r\n")
+        await client.until(b"stored")
+        assert [e.digest.size for e in world.events(Content)] == [3]
 
     run(test)
 

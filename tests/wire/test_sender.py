@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from conformance.wire.link import Origin
 from conformance.wire.sender import Identity, Outcome, Recipient, Sender, Transmission
 from tests.wire.servers import scripted
 
@@ -87,6 +88,17 @@ def test_losses(turns: tuple[bytes | None, ...], words: str, dot: bool) -> None:
 def test_nobody_there_is_a_loss() -> None:
     outcome = asyncio.run(Sender(("127.0.0.1", 1)).send(ONE))
     assert (outcome.outcome, outcome.text) == ("lost", "no connection: Connection refused")
+
+
+def test_without_a_connection_there_is_no_session() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(10), scripted(*ACCEPTED) as (address, _):
+            sender = Sender(address, origin=lambda port: Origin("s1", "a"))
+            assert (await sender.send(ONE)).session == "s1"
+            await sender.drop()
+        assert (await sender.send(ONE)).session is None
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(
