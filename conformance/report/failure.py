@@ -12,13 +12,16 @@ from conformance.requirements.catalogue import catalogue
 
 WIDTH = 100
 _INDENT = "  "
-_HEADS = {
+BROKE = "the candidate broke"
+HEADS = {
     Outcome.FAIL: "VIOLATION",
     Outcome.INCONCLUSIVE: "INCONCLUSIVE",
     Outcome.ERROR: "HARNESS ERROR",
     Outcome.NOT_APPLICABLE: "NOT APPLICABLE",
     Outcome.PASS: "PASS",
 }
+"""How a text begins, after the outcome's sign: Allure's categories are told apart by it."""
+
 _OTHERS = 6
 
 
@@ -55,13 +58,16 @@ def clause_of(requirement: str) -> str:
 
 def _head(material: Material) -> str:
     outcome = material.outcome
-    return "\n".join(
-        [
-            f"{GLYPHS[outcome]} {_HEADS[outcome]}  {visible(material.name)}",
-            f"{_INDENT}candidate {visible(material.header.candidate)}",
-            *([f"{_INDENT}the run ended before this cell did: its history has no end"] if material.cut_short else []),
-        ]
-    )
+    known = " (known)" if material.known else ""
+    lines = [
+        f"{GLYPHS[outcome]} {HEADS[outcome]}{known}  {visible(material.name)}",
+        f"{_INDENT}candidate {visible(material.header.candidate)}",
+    ]
+    if material.broke is not None and outcome is not Outcome.PASS:
+        lines.append(f"{_INDENT}{BROKE}: node {visible(material.broke)} ended on its own, or would not start")
+    if material.cut_short:
+        lines.append(f"{_INDENT}the run ended before this cell did: its history has no end")
+    return "\n".join(lines)
 
 
 def _finding(verdict: Verdict, width: int) -> Iterator[str]:

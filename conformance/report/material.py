@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from conformance.history.events import AnyEvent, Connected
+from conformance.history.events import AnyEvent, Connected, NodeEvent
 from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.results.reader import StoredCell
 from conformance.results.schema import CellHeader
@@ -56,6 +56,12 @@ class Material:
         """The verdicts that are neither passes nor not applicable, those that decided the outcome first."""
         told = [v for v in self.verdicts if v.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)]
         return tuple(sorted(told, key=lambda v: (v.outcome is not self.outcome, _ORDER.index(v.outcome))))
+
+    @cached_property
+    def broke(self) -> str | None:
+        """The node that ended on its own or would not start, when one did; None otherwise."""
+        ended = (e.node for e in self.events if isinstance(e, NodeEvent) and e.action in ("exited", "failed"))
+        return next(ended, None)
 
     @cached_property
     def offending(self) -> Mapping[int, Verdict]:

@@ -13,7 +13,7 @@ HEAD = 46
 CHARACTER = 7.0
 """Pixels of one character of the wire's text."""
 
-_WIDTH, _NARROWEST, _WIDEST = 1000, 220, 330
+_WIDTH, _NARROWEST, _WIDEST = 800, 220, 330
 _HEIGHTS = {"arrow": 34, "fold": 34, "note": 34, "band": 30, "gap": 36}
 _ROWS = 80
 _DOWN = frozenset({"killed", "stopped", "exited", "failed"})

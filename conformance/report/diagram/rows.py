@@ -30,7 +30,8 @@ from conformance.history.events import (
     Talked,
 )
 from conformance.report.material import Material
-from conformance.report.words import described, meaning, moment, span
+from conformance.report.safe import visible
+from conformance.report.words import WIRE, described, meaning, moment, span
 
 Kind = Literal["arrow", "fold", "note", "band", "gap"]
 Style = Literal["wire", "content", "final", "refusal", "shadow", "discard", "fault", "down", "node", "step", "given"]
@@ -173,13 +174,21 @@ def _row(event: AnyEvent, material: Material) -> Row:
         style=style,
         numbers=(event.n,),
         t=event.t,
-        text=described(event),
+        text=_told_step(event, material) if isinstance(event, StepEvent) else described(event),
         means=meaning(event),
         left=left,
         right=right,
         session=getattr(event, "session", None),
         marked=event.n in material.offending,
     )
+
+
+def _told_step(event: StepEvent, material: Material) -> str:
+    """A step is told by its own line of the scenario, where that is to be had."""
+    line = material.source_line(event.line)
+    if event.phase == "failed" or line is None:
+        return described(event)
+    return visible(f"step {event.path}  {line.strip().removeprefix('- ')}", WIRE)
 
 
 def _shape(event: AnyEvent, material: Material) -> tuple[Kind, Style, str | None, str | None]:
@@ -215,7 +224,7 @@ def _style(event: AnyEvent) -> Style:
         case Content():
             return "content"
         case Closed():
-            return "refusal"
+            return "wire" if event.how == "fin" else "refusal"
         case Reply():
             return "refusal" if event.code >= 400 or event.code < 200 else "final" if event.to == "CONTENT" else "wire"
         case _:

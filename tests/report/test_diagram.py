@@ -1,0 +1,131 @@
+"""The diagram: what is drawn, what is folded and what never is; the page is self-contained and obeys nobody."""
+
+import itertools
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.report.diagram.layout import laid_out
+from conformance.report.diagram.page import cell_page
+from conformance.report.diagram.rows import parties, rows_of
+from tests.report.samples import material
+
+VOID = {"meta", "link", "br", "hr", "input", "img"}
+
+
+class Strict(HTMLParser):
+    """Reads a page and refuses elements that are not closed in order; keeps every attribute it met."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str, str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def read(page: str) -> Strict:
+    reader = Strict()
+    reader.feed(page)
+    reader.close()
+    assert reader.open == []
+    return reader
+
+
+def test_every_event_that_matters_has_its_row_and_the_order_is_kept() -> None:
+    cell = material()
+    rows = rows_of(cell)
+    drawn = [row.numbers[0] for row in rows if row.kind in ("arrow", "note")]
+    assert drawn == sorted(drawn)
+    assert {row.numbers for row in rows if row.marked} == {(number,) for number in cell.verdicts[0].evidence}
+    said = {event.n for event in cell.events if getattr(event, "operation", None) is not None}
+    assert said <= {row.numbers[0] for row in rows if row.kind == "arrow"}
+
+
+def test_uneventful_exchanges_are_folded_and_long_silence_is_one_row() -> None:
+    rows = rows_of(material())
+    assert rows[4].kind == "fold"
+    assert rows[4].text == "connect, greeting, EHLO, MAIL, RCPT, DATA"
+    assert [row.text for row in rows if row.kind == "gap"] == ["… 30 s …", "… 2 h 58 m …"]
+
+
+def test_folding_does_not_hide_an_offending_event_however_ordinary_it_is() -> None:
+    greeting = next(event.n for event in material().events if getattr(event, "to", None) == "GREETING")
+    verdict = Verdict(check="expect.reply", outcome=Outcome.FAIL, sentence="no", evidence=(greeting,))
+    rows = rows_of(material(verdicts=(verdict,)))
+    assert [row.numbers for row in rows if row.marked] == [(greeting,)]
+
+
+def test_senders_stand_left_servers_in_the_topologys_order_and_sinks_right() -> None:
+    assert parties(material().events, ["mbx1", "mbx2"]) == ("outside", "mbx1", "mbx2", "mbx2-store")
+
+
+def test_rows_never_overlap_and_stay_within_their_section() -> None:
+    cell = material(messages=20)
+    diagram = laid_out(rows_of(cell), parties(cell.events, ["mbx1", "mbx2"]), cell.events)
+    assert len(diagram.sections) > 1
+    for section in diagram.sections:
+        middles = [placed.y for placed in section.placed]
+        assert all(later - earlier >= 30 for earlier, later in itertools.pairwise(middles))
+        assert max(middles) < section.height
+        assert all(0 < placed.x1 < diagram.width and 0 < placed.x2 < diagram.width for placed in section.placed)
+
+
+def test_a_killed_nodes_line_is_broken_from_there_on() -> None:
+    cell = material()
+    diagram = laid_out(rows_of(cell), parties(cell.events, ["mbx1", "mbx2"]), cell.events)
+    down = [life.x for life in diagram.sections[-1].lives if life.down]
+    assert down == [diagram.columns["mbx1"]]
+
+
+def test_findings_link_to_what_they_point_at() -> None:
+    page = cell_page(material())
+    reader = read(page)
+    ids = {value for _, name, value in reader.attributes if name == "id"}
+    links = [value for _, name, value in reader.attributes if name == "href" and value.startswith("#e")]
+    assert links
+    assert {link[1:] for link in links} <= ids
+    tabbed = [value for tag, name, value in reader.attributes if (tag, name, value) == ("g", "tabindex", "0")]
+    assert len(tabbed) == 2
+
+
+def test_nothing_is_loaded_and_only_our_own_script_may_run() -> None:
+    page = cell_page(material(), home="../index.html")
+    reader = read(page)
+    policy = next(value for _, name, value in reader.attributes if name == "content" and "default-src" in value)
+    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert not [one for one in reader.attributes if one[1] in ("src", "style") or one[1].startswith("on")]
+    assert not re.search(r"https?://|url\(|@import", page)
+
+
+@pytest.mark.parametrize(
+    "hostile", ["<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "\x1b]0;x\x07", "</svg></title>\u202e"]
+)
+def test_hostile_replies_do_not_become_markup(hostile: str) -> None:
+    cell = material(hostile=hostile)
+    reply = next(event.n for event in cell.events if hostile in str(getattr(event, "lines", "")) or event.n == 10)
+    verdict = Verdict(check="c", outcome=Outcome.FAIL, sentence=hostile, seen=hostile, evidence=(reply,))
+    hostile_cell = material(hostile=hostile, verdicts=(verdict,), title=hostile)
+    page = cell_page(hostile_cell)
+    reader = read(page)
+    assert not [one for one in reader.attributes if one[0] == "img" or one[1] == "onerror"]
+    assert page.count("<script>") == 1
+    assert all(line.isprintable() for line in page.splitlines())
+
+
+def test_a_cell_without_any_event_has_a_page() -> None:
+    empty = material(verdicts=(Verdict(check="harness.capabilities", outcome=Outcome.NOT_APPLICABLE),))
+    cell = type(empty)(header=empty.header, events=(), verdicts=empty.verdicts)
+    assert "Nothing was recorded." in cell_page(cell)
