@@ -25,6 +25,9 @@ from conformance.spark.schemas import CORRUPT, LINE_DDL, TABLE_DDL
 
 BRONZE = tuple(TABLES)
 
+_DENSITY = 20
+"""Octets of a cell's file that became one of Parquet, about."""
+
 
 class Ingested(BaseModel):
     """What the warehouse knows of one run."""
@@ -35,7 +38,7 @@ class Ingested(BaseModel):
     path: str
     header: RunHeader
     parquet: bool = Field(description="whether its Parquet tables were taken")
-    octets: int = Field(description="size of its cells' files")
+    octets: int = Field(description="size of its cells' files, about")
     damaged: int = Field(0, description="lines that could not be read")
     damage: tuple[str, ...] = Field((), description="some of them, as file: line")
 
@@ -118,13 +121,17 @@ def look_at(paths: Sequence[Path]) -> dict[str, Ingested]:
             path=str(path),
             header=header,
             parquet=stored is not None,
-            octets=sum(manifest.sizes.values()),
+            octets=_DENSITY * _parquet_octets(path) if stored else sum(manifest.sizes.values()),
             damaged=manifest.damaged,
         )
         known = runs.setdefault(header.run, found)
         if known.content_sha256 != found.content_sha256:
             raise RunDirectoryError(f"{known.path} and {path} are different runs named {header.run!r}: rename one")
     return runs
+
+
+def _parquet_octets(path: Path) -> int:
+    return sum(file.stat().st_size for file in (path / PARQUET).glob("*.parquet"))
 
 
 def ingest(session: SparkSession, runs: dict[str, Ingested], warehouse: Warehouse) -> dict[str, Ingested]:

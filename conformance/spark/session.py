@@ -98,20 +98,15 @@ def open_session(
 @contextmanager
 def _environment() -> Iterator[None]:
     """Set what Spark's launcher reads from the environment, and put it back."""
-    mine = {
-        "JAVA_HOME": str(java_home(os.environ, cache_folder(os.environ))),
-        "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
-    }
-    before = {name: os.environ.get(name) for name in mine}
-    os.environ.update(mine)
+    before = dict(os.environ)
+    os.environ["JAVA_HOME"] = str(java_home(os.environ, cache_folder(os.environ)))
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     try:
         yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    finally:  # pyspark sets some too
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def _build(master: str, conf: Mapping[str, str], folder: Path) -> SparkSession:

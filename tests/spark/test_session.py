@@ -2,17 +2,22 @@
 
 import json
 import os
+import queue
 import re
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO
 
 import psutil
 import pytest
 
-pyspark = pytest.importorskip("pyspark")
+pytest.importorskip("pyspark")
+
+import pyspark
 
 from conformance.spark.java import cache_folder, java_home
 from conformance.spark.job import aggregate
@@ -23,12 +28,17 @@ from tests.spark.synthetic import DEFECTS, MadeCell, make_run
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
+def interrupted() -> None:
+    with open_session("local[1]") as session:
+        assert session.range(3).count() == 3
+        assert any(process.name() == "java" for process in psutil.Process().children(recursive=True))
+        raise KeyboardInterrupt
+
+
 def test_an_interrupted_session_leaves_no_process_and_no_setting() -> None:
     before = dict(os.environ), signal.getsignal(signal.SIGINT), psutil.Process().children(recursive=True)
-    with pytest.raises(KeyboardInterrupt), open_session("local[1]") as session:
-        assert session.range(3).count() == 3
-        assert len(psutil.Process().children(recursive=True)) > len(before[2])
-        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert (dict(os.environ), signal.getsignal(signal.SIGINT), psutil.Process().children(recursive=True)) == before
 
 
@@ -81,16 +91,25 @@ class Cluster:
         return psutil.Process(process.pid)
 
     def _start(self, name: str, *arguments: str) -> tuple[subprocess.Popen[str], Iterator[str]]:
-        log = self._folder / f"{len(list(self._folder.glob('*.log')))}.log"
-        command = [self._program, name, *arguments, "--webui-port", "0"]
-        if name.endswith("Worker"):
-            command = [self._program, name, *arguments[:-1], "--webui-port", "0", arguments[-1]]
+        command = [self._program, name, "--webui-port", "0", *arguments]
         process = self._stack.enter_context(
-            subprocess.Popen(command, env=self._environment, stderr=subprocess.PIPE, stdout=log.open("w"), text=True)
+            subprocess.Popen(
+                command, env=self._environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            )
         )
+        said: queue.Queue[str] = queue.Queue()
+        reader = threading.Thread(target=drain, args=(process.stderr, said))
+        reader.start()
+        self._stack.callback(reader.join)
         self._stack.callback(process.kill)
-        assert process.stderr is not None
-        return process, iter(process.stderr)
+        return process, iter(said.get, "")
+
+
+def drain(stream: IO[str], said: queue.Queue[str]) -> None:
+    """Read a log to its end, so that its writer never waits; an empty line says that it ended."""
+    for line in stream:
+        said.put(line)
+    said.put("")
 
 
 def test_a_cluster_that_loses_a_worker_makes_the_same_tables(tmp_path: Path) -> None:
