@@ -6,7 +6,8 @@ Three arrangements, each with 2 KB and 1 MB messages over 1 and over 10 sessions
 - `one`: a sender and a receiver of the fewest instructions, everything in one process and loop: the harshest;
 - `three`: the same sender, receiver and the link in a process each.
 
-Direct and linked rounds take turns, so that both meet the same machine; what is told is the median of the rounds.
+`bare` is a relay that neither parses nor records: what any detour through asyncio costs here. Direct, bare and linked
+rounds take turns, so that all meet the same machine; what is told is the median of the rounds.
 
     python benchmarks/links.py [--rounds 5] [--seconds 0.5] [--json FILE]
 """
@@ -31,6 +32,9 @@ from conformance.wire.sinks import open_sink
 
 SIZES = {"2 KB": 2 * 1024, "1 MB": 1024 * 1024}
 SESSIONS = (1, 10)
+COLUMNS = {
+    "size": 6, "sessions": 10, "direct": 10, "bare": 10, "linked": 10, "bare/direct": 13, "linked/direct": 15
+}  # fmt: skip
 ENVELOPE = b"MAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n"
 
 
@@ -60,6 +64,48 @@ class Receiver(asyncio.Protocol):
         else:
             self._in_content = True
             self._transport.write(b"250 2.1.0 OK\r\n250 2.1.5 OK\r\n354 go on\r\n")
+
+
+class Bare(asyncio.BufferedProtocol):
+    """One end of a relay that only passes octets on."""
+
+    def __init__(self, target: Address | None) -> None:
+        self._target = target
+        self._buffer = memoryview(bytearray(64 * 1024))
+        self._early = b""
+        self.other: Bare | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        if self._target is not None:
+            self._dialling = asyncio.get_running_loop().create_task(self._dial(self._target))
+
+    async def _dial(self, target: Address) -> None:
+        _, self.other = await asyncio.get_running_loop().create_connection(lambda: Bare(None), *target)
+        self.other.other = self
+        if self.other._early:
+            self.transport.write(self.other._early)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self.other is None:
+            self._early += bytes(self._buffer[:nbytes])
+        else:
+            self.other.transport.write(bytes(self._buffer[:nbytes]))
+
+    def eof_received(self) -> bool:
+        if self.other is not None:
+            self.other.transport.close()
+        return False
+
+
+async def bare_relay(target: Address) -> tuple[asyncio.Server, Address]:
+    """Open a relay that only passes octets on."""
+    server = await asyncio.get_running_loop().create_server(lambda: Bare(target), "127.0.0.1", 0)
+    return server, server.sockets[0].getsockname()
 
 
 class Giver(asyncio.Protocol):
@@ -126,21 +172,22 @@ Traffic = Callable[[Address, int, int, float], Awaitable[float]]
 Row = dict[str, str | int | float]
 
 
-async def compare(traffic: Traffic, direct: Address, linked: Address, rounds: int, seconds: float) -> list[Row]:
-    """Run all sizes and sessions; return a row for each."""
+async def compare(traffic: Traffic, ways: tuple[Address, Address, Address], rounds: int, seconds: float) -> list[Row]:
+    """Run all sizes and sessions over the three ways (direct, bare, linked); return a row for each."""
     rows = []
     for name, size in SIZES.items():
         for sessions in SESSIONS:
-            pairs = [
-                [await traffic(address, size, sessions, seconds) for address in (direct, linked)] for _ in range(rounds)
-            ]
+            taken = [[await traffic(way, size, sessions, seconds) for way in ways] for _ in range(rounds)]
+            direct, bare, linked = (statistics.median(column) for column in zip(*taken, strict=True))
             rows.append(
                 {
                     "size": name,
                     "sessions": sessions,
-                    "direct": round(statistics.median(pair[0] for pair in pairs), 1),
-                    "linked": round(statistics.median(pair[1] for pair in pairs), 1),
-                    "ratio": round(statistics.median(pair[1] / pair[0] for pair in pairs), 3),
+                    "direct": round(direct, 1),
+                    "bare": round(bare, 1),
+                    "linked": round(linked, 1),
+                    "bare/direct": round(statistics.median(row[1] / row[0] for row in taken), 3),
+                    "linked/direct": round(statistics.median(row[2] / row[0] for row in taken), 3),
                 }
             )
     return rows
@@ -151,7 +198,9 @@ async def harness(rounds: int, seconds: float) -> list[Row]:
     links = Links(recorder)
     sink = await open_sink("sink", "smtp", recorder, links)
     link = await links.open("a", "sink", "smtp", sink.address)
-    rows = await compare(send, sink.address, link.address, rounds, seconds)
+    bare, address = await bare_relay(sink.address)
+    rows = await compare(send, (sink.address, address, link.address), rounds, seconds)
+    bare.close()
     await links.close()
     await sink.close()
     return rows
@@ -162,7 +211,9 @@ async def one(rounds: int, seconds: float) -> list[Row]:
     links = Links(Recorder(Clock()))
     direct = server.sockets[0].getsockname()
     link = await links.open("a", "b", "smtp", direct)
-    rows = await compare(give, direct, link.address, rounds, seconds)
+    bare, address = await bare_relay(direct)
+    rows = await compare(give, (direct, address, link.address), rounds, seconds)
+    bare.close()
     await links.close()
     server.close()
     return rows
@@ -177,9 +228,9 @@ async def three(rounds: int, seconds: float) -> list[Row]:
     pipe_link, child_link = spawn.Pipe()
     linking = spawn.Process(target=_in_process, args=(_link, child_link, direct))
     linking.start()
-    linked = pipe_link.recv()
+    bare, linked = pipe_link.recv()
     try:
-        return await compare(give, direct, linked, rounds, seconds)
+        return await compare(give, (direct, bare, linked), rounds, seconds)
     finally:
         pipe.send(None)
         pipe_link.send(None)
@@ -206,8 +257,10 @@ async def _receive(pipe: Connection) -> None:
 async def _link(pipe: Connection, target: Address) -> None:
     links = Links(Recorder(Clock()))
     link = await links.open("a", "b", "smtp", target)
-    pipe.send(link.address)
+    bare, address = await bare_relay(target)
+    pipe.send((address, link.address))
     await _until_told(pipe)
+    bare.close()
     await links.close()
 
 
@@ -219,13 +272,13 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     print(f"Python {platform.python_version()}, {multiprocessing.cpu_count()} cores, messages a second")
-    print(f"{'':10}{'size':>6}{'sessions':>10}{'direct':>10}{'linked':>10}{'ratio':>8}")
+    print(" " * 10 + "".join(f"{name:>{width}}" for name, width in COLUMNS.items()))
     result: dict[str, list[Row]] = {}
     for arrangement in (three, harness, one):
         name = arrangement.__name__
         result[name] = asyncio.run(arrangement(options.rounds, options.seconds))
         for row in result[name]:
-            print("{:10}{size:>6}{sessions:>10}{direct:>10}{linked:>10}{ratio:>8}".format(name, **row), flush=True)
+            print(f"{name:10}" + "".join(f"{row[column]:>{width}}" for column, width in COLUMNS.items()), flush=True)
     if options.json:
         options.json.write_text(json.dumps(result, indent=2), encoding="utf-8")
 

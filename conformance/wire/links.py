@@ -84,7 +84,7 @@ class Links:
         self._breaks.freeze(party, frozen=frozen)
 
     def at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]]) -> None:
-        """Have something done, once, at a moment of the protocol; it begins in the same turn of the loop."""
+        """Have something done, once, at a moment of the protocol; it begins with the next turn of the loop."""
         self._breaks.at_moment(moment, do)
 
     async def close(self) -> None:

@@ -1,0 +1,66 @@
+"""Faults that only change when and in what pieces octets pass: whatever their mixture, no octet differs."""
+
+import hypothesis.strategies as st
+from hypothesis import given, settings
+
+from conformance.history.events import Content, FaultFired
+from conformance.scenarios.steps import Fault
+from tests.wire.peers import World, run
+
+PARTS = {
+    "stall": {"lasting": "1m"},
+    "delay": {"lasting": "1m"},
+    "throttle": {"rate": 50},
+    "split": {},
+    "merge": {"lasting": "1m"},
+}
+SAID = (
+    (b"EHLO a\r\nMAIL FROM:<x@y>\r\n", b"MAIL\r\n"),
+    (b"RCPT TO:<z@y>\r\nDATA\r\n", b"354 go on\r\n"),
+    (b"A: b\r\n\r\n..dot\r\n" + b"y" * 200 + b"\r\n.\r\nRSET\r\n", b"RSET\r\n"),
+    (b"QUIT\r\n", b"221 bye\r\n"),
+)
+
+_FAULTS = st.lists(
+    st.builds(
+        lambda does, place, when, nth, offset: {
+            "from": "a", "to": "b", "does": does, "at": place, "nth": nth, "times": None, **PARTS[does],
+            **({"offset": offset} if place == "body" else {"when": when}),
+        },
+        st.sampled_from(sorted(PARTS)),
+        st.sampled_from(["greeting", "EHLO", "MAIL", "RCPT", "DATA", "body", "dot", "RSET", "QUIT"]),
+        st.sampled_from(["before", "after"]),
+        st.integers(1, 2),
+        st.integers(0, 230),
+    ),
+    max_size=6,
+)  # fmt: skip
+
+
+def talked(faults: list[dict[str, object]]) -> tuple[bytes, bytes, str, int]:
+    async def test(world: World) -> tuple[bytes, bytes, str, int]:
+        for number, fault in enumerate(faults):
+            world.links.arm(Fault.model_validate({"as": f"f{number}", **fault}))
+        client = await world.greeted()
+        for octets, answer in SAID:
+            client.say(octets)
+            await client.until(answer)
+        await client.left()
+        (content,) = world.events(Content)
+        return client.octets, world.server.octets, content.digest.sha256, len(world.events(FaultFired))
+
+    return run(test)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_FAULTS)
+def test_no_octet_differs(faults: list[dict[str, object]]) -> None:
+    assert talked(faults)[:3] == talked([])[:3]
+
+
+def test_they_do_fire() -> None:
+    faults: list[dict[str, object]] = [
+        {"from": "a", "to": "b", "does": does, "at": place, "times": None, **PARTS[does]}
+        for does, place in zip(sorted(PARTS), ("EHLO", "MAIL", "RCPT", "body", "dot"), strict=True)
+    ]
+    assert talked(faults)[3] == len(faults)
