@@ -19,7 +19,7 @@ _FIELD = re.compile(rb"(?:\r\n)(?![ \t])")
 _MESSAGE_ID = re.compile(rb"^Message-ID[ \t]*:((?:[^\r]|\r\n[ \t]|\r(?!\n))*)", re.IGNORECASE | re.MULTILINE)
 _DATE = re.compile(rb"^Date[ \t]*:((?:[^\r]|\r\n[ \t]|\r(?!\n))*)", re.IGNORECASE | re.MULTILINE)
 _IDENTITY = re.compile(r"<([^<>]*)>")
-_LINE_ID = re.compile(r"^\s*Message-ID:\s*<([^<>\s]+)>", re.IGNORECASE | re.MULTILINE)
+_LINE_ID = re.compile(r"^[ \t]*Message-ID:[ \t]*<([^<>\s]+)>", re.IGNORECASE | re.MULTILINE)
 
 
 class Unstuffer:
@@ -149,18 +149,33 @@ def _identity(value: str | None) -> str | None:
 
 
 def _report(header: bytes, body: bytes) -> tuple[Literal["delivery-status", "journal"] | None, str | None, str | None]:
-    """Read a report: its kind, the Message-ID of what it is about, and its (first) action (RFC 3464 2.3.3)."""
+    """Read a report: its kind, the Message-ID of what it is about, and its (first) action (RFC 3464 2.3.3).
+
+    Of one that is nested deeper than can be read, only the kind is known.
+    """
     outer = BytesParser(policy=compat32).parsebytes(header + b"\r\n", headersonly=True)
+    kind: Literal["delivery-status", "journal"]
     if outer.get("X-MS-Journal-Report") is not None:
-        return "journal", _about(BytesParser(policy=compat32).parsebytes(header + b"\r\n" + body)), None
-    kind = outer.get_param("report-type")
-    if outer.get_content_type() != "multipart/report" or str(kind).lower() != "delivery-status":
+        kind = "journal"
+    elif (
+        outer.get_content_type() == "multipart/report"
+        and str(outer.get_param("report-type")).lower() == "delivery-status"
+    ):
+        kind = "delivery-status"
+    else:
         return None, None, None
-    whole = BytesParser(policy=compat32).parsebytes(header + b"\r\n" + body)
-    status = (part for part in whole.walk() if part.get_content_type() == "message/delivery-status")
-    blocks = [block for part in status if part.is_multipart() for block in _parts(part)]
-    actions = [action.lower() for block in blocks if (action := _text(block, "Action"))]
-    return "delivery-status", _about(whole), actions[0] if actions else None
+    try:
+        whole = BytesParser(policy=compat32).parsebytes(header + b"\r\n" + body)
+        return kind, _about(whole), _action(whole) if kind == "delivery-status" else None
+    except RecursionError:
+        return kind, None, None
+
+
+def _action(report: Message) -> str | None:
+    """Return the first Action field of a report's status part."""
+    status = (part for part in report.walk() if part.get_content_type() == "message/delivery-status")
+    blocks = (block for part in status for block in _parts(part))
+    return next((action.lower() for block in blocks if (action := _text(block, "Action"))), None)
 
 
 def _about(report: Message) -> str | None:

@@ -18,8 +18,12 @@ HELD = 64 * 1024
 OWED = 1000
 """Commands that may be unanswered at one time."""
 
-REPLY = 4 * 1024 * 1024
-"""Octets of one reply whose text is kept, and which are held until it is whole."""
+REPLY = 2 * 1024 * 1024
+REPLY_LINES = 20_000
+"""Octets and lines of one reply whose text is kept, and which are held until it is whole."""
+
+UNASKED = 100
+"""Replies that answer nothing, in one session, which are told as replies; more of them are octets without meaning."""
 
 _RECIPIENT = re.compile(r"TO:\s*<([^>]*)>", re.IGNORECASE)
 _CHUNK = re.compile(r"BDAT (\d{1,12})( LAST)?\s*", re.IGNORECASE)
@@ -53,6 +57,7 @@ class Conversation:
         self._reply: list[str] = []
         self._reply_raw: list[bytes] = []
         self._reply_size = 0
+        self._unasked = 0
         self._reply_held = 0
 
     @property
@@ -106,12 +111,14 @@ class Conversation:
             return [Octets(data)] if data else []
         self._server += data
         units: list[ServerUnit] = []
-        while not self.secured and not self.released and (end := self._server.find(b"\n") + 1):
-            raw, self._server = self._server[:end], self._server[end:]
+        at = 0
+        while not self.secured and not self.released and (end := self._server.find(b"\n", at) + 1):
             blocked = self._blocked
-            units.extend(self._reply_line(raw))
+            units.extend(self._reply_line(self._server[at:end]))
             units.extend(self.answers())
             self.released = bool(self._client) and blocked and not self._blocked
+            at = end
+        self._server = self._server[at:]
         if self.released:
             return units
         if (self.secured and self._server) or len(self._server) > LINE:
@@ -229,12 +236,15 @@ class Conversation:
         self._reply_raw.append(raw)
         self._reply_held += len(raw)
         self._reply_size += len(raw)
-        if self._reply_size <= REPLY or not more:
+        if (self._reply_size <= REPLY and len(self._reply) < REPLY_LINES) or not more:
             self._reply.append(text)
         if more or (code == 0 and len(self._reply) > 1):
-            return self._pass_raw(b"") if self._reply_held > REPLY else []
+            return self._pass_raw(b"") if self._reply_held > REPLY or len(self._reply_raw) > REPLY_LINES else []
         whole, lines = b"".join(self._reply_raw), self._reply
         self._reply, self._reply_raw, self._reply_held, self._reply_size = [], [], 0, 0
+        self._unasked += not self._owed
+        if not self._owed and self._unasked > UNASKED:
+            return [Octets(whole)]
         return [self._replied(whole, code, lines)]
 
     def _pass_raw(self, more: bytes) -> list[ServerUnit]:

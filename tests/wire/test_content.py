@@ -112,6 +112,35 @@ def test_an_endless_header_and_report_are_kept_within_a_bound() -> None:
     assert report.digest().report == "delivery-status"
 
 
+_NESTED = b"".join(b'--b%d\r\nContent-Type: multipart/mixed; boundary="b%d"\r\n\r\n' % (n, n + 1) for n in range(3500))
+
+
+@pytest.mark.parametrize(
+    ("content", "report"),
+    [
+        (REPORT[: REPORT.index(b"--b")].replace(b'"b"', b'"b0"') + _NESTED, "delivery-status"),
+        (
+            REPORT[: REPORT.index(b"--b")] + b"--b\r\n" + b"Content-Type: message/rfc822\r\n\r\n" * 8000,
+            "delivery-status",
+        ),
+        (b"X-MS-Journal-Report:\r\n\r\n" + b"\n" * KEPT, "journal"),
+        (b"X-MS-Journal-Report:\r\n\r\n" + b" " * KEPT, "journal"),
+        (b"Date: " + b"\r\n " * 80_000 + b"\r\n\r\n", None),
+        (b"Message-ID: " + b"<" * KEPT, None),
+    ],
+)
+def test_hostile_contents_are_digested_in_no_time(content: bytes, report: str | None) -> None:
+    found = digest(content)
+    assert (found.report, found.about, found.action) == (report, None, None)
+
+
+@given(st.binary(max_size=40), st.integers(0, len(REPORT)))
+def test_spoilt_reports_are_digested(spoil: bytes, at: int) -> None:
+    for whole in (REPORT, b"X-MS-Journal-Report: \xff\r\n" + REPORT):
+        found = digest(whole[:at] + spoil + whole[at:])
+        assert found.size == len(whole) + len(spoil)
+
+
 def test_folded_trace_fields_go_with_their_lines() -> None:
     assert without_trace(b"RECEIVED: a\r\n b\r\nKeep: c\r\n d\r\nreturn-path: e\r\n") == b"Keep: c\r\n d\r\n"
 

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from conformance.wire.grammar import HELD, Conversation
+from conformance.wire.grammar import HELD, REPLY_LINES, UNASKED, Conversation
 from conformance.wire.lines import LINE, TEXT
 from conformance.wire.units import Body, CommandLine, ContentEnd, Octets, Unit, WholeReply
 
@@ -178,6 +178,30 @@ def test_a_client_that_goes_on_before_354_must_wait() -> None:
     conversation.server(b"354 go\r\n")
     conversation.client(b"")
     assert not conversation.stuck
+
+
+def test_replies_that_nobody_asked_for_are_told_up_to_a_bound() -> None:
+    conversation = Conversation()
+    units = conversation.server(b"220 x\r\n" + b"\n" * 50_000)
+    assert sum(isinstance(unit, WholeReply) for unit in units) == 1 + UNASKED
+    assert b"".join(unit.raw for unit in units) == b"220 x\r\n" + b"\n" * 50_000
+    conversation.client(b"NOOP\r\n")
+    (reply,) = conversation.server(b"250 ok\r\n")
+    assert isinstance(reply, WholeReply)
+    assert reply.to == "NOOP"
+
+
+def test_an_endless_reply_is_kept_within_bounds() -> None:
+    conversation = Conversation()
+    raw = 0
+    for _ in range(100):
+        units = conversation.server(b"220-\r\n" * 5_000)
+        raw += sum(len(unit.raw) for unit in units)
+        assert conversation.reply_held <= 6 * (REPLY_LINES + 5_000)
+    *_, reply = conversation.server(b"220 x\r\n")
+    assert isinstance(reply, WholeReply)
+    assert len(reply.lines) == REPLY_LINES + 1
+    assert raw + sum(len(u.raw) for u in [reply]) + conversation.reply_held == 100 * 5_000 * 6 + 7
 
 
 def test_unanswered_commands_are_bounded() -> None:
