@@ -9,7 +9,7 @@ Three arrangements, each with 2 KB and 1 MB messages over 1 and over 10 sessions
 `bare` is a relay that neither parses nor records: what any detour through asyncio costs here. Direct, bare and linked
 rounds take turns, so that all meet the same machine; what is told is the median of the rounds.
 
-    python benchmarks/links.py [--rounds 5] [--seconds 0.5] [--json FILE]
+    python benchmarks/links.py [--only harness] [--rounds 5] [--seconds 0.5] [--json FILE]
 """
 
 import argparse
@@ -269,6 +269,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5)
+    parser.add_argument("--only", choices=["three", "harness", "one"], help="one arrangement instead of all")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     print(f"Python {platform.python_version()}, {multiprocessing.cpu_count()} cores, messages a second")
@@ -276,6 +277,8 @@ def main() -> None:
     result: dict[str, list[Row]] = {}
     for arrangement in (three, harness, one):
         name = arrangement.__name__
+        if options.only not in (None, name):
+            continue
         result[name] = asyncio.run(arrangement(options.rounds, options.seconds))
         for row in result[name]:
             print(f"{name:10}" + "".join(f"{row[column]:>{width}}" for column, width in COLUMNS.items()), flush=True)

@@ -163,7 +163,7 @@ def _garbled(unit: Unit) -> Unit:
             return Body(unit.raw[:first] + bytes([spoilt]) + unit.raw[first + 1 :])
         case CommandLine():
             raw = _spoilt(unit.raw)
-            return replace(unit, raw=raw, verb="", line=_text(raw))
+            return replace(unit, raw=raw, verb="", line=unit.line if unit.verb == "AUTH" else _text(raw))
         case WholeReply():
             raw = _spoilt(unit.raw)
             return replace(unit, raw=raw, code=0, enhanced=None, lines=(_text(raw),))

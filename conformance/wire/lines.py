@@ -9,6 +9,7 @@ TEXT = 2048
 """Octets of a line that are kept as its text."""
 
 _REPLY = re.compile(r"(\d{3})(?:([ -])(.*))?", re.DOTALL)
+_SECRET = re.compile(r"^(\s*AUTH\s+\S+)\s+\S.*", re.IGNORECASE | re.DOTALL)
 _VERB = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,31}")
 
 
@@ -42,8 +43,7 @@ def verb_of(text: str) -> str:
 
 def redacted(text: str) -> str:
     """Return a command line without the secret of an AUTH command's initial response (RFC 4954 4)."""
-    words = text.split(" ", 2)
-    return f"{words[0]} {words[1]} (redacted)" if len(words) > 2 and words[0].upper() == "AUTH" else text
+    return _SECRET.sub(r"\1 (redacted)", text)
 
 
 def reply_parts(text: str) -> tuple[int, bool, str]:

@@ -288,6 +288,18 @@ def test_a_garbled_command_is_recorded_as_the_server_gets_it() -> None:
     run(test)
 
 
+def test_a_garbled_secret_stays_one() -> None:
+    async def test(world: World) -> None:
+        world.arm("garble", at="AUTH")
+        client = await world.greeted()
+        client.say(b"AUTH PLAIN c2VjcmV0\r\n")
+        await client.until(b"250 2.0.0 ")
+        assert world.events(Command)[0].line == "AUTH PLAIN (redacted)"
+        assert detail(world) == "before AUTH: AUTH PLAIN (redacted)"
+
+    run(test)
+
+
 def test_a_garbled_reply_has_no_code() -> None:
     async def test(world: World) -> None:
         world.arm("garble", at="MAIL", when="after")

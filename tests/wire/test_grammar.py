@@ -134,6 +134,11 @@ def test_secrets_are_not_in_the_units_lines() -> None:
     assert [u[1] for u in units if u[0] == "command"] == ["AUTH", "AUTH", "AUTH", "AUTH", "NOOP"]
 
 
+@pytest.mark.parametrize("line", [b"auth plain c2VjcmV0", b" AUTH\tPLAIN\tc2VjcmV0", b"AUTH PLAIN  c2VjcmV0 c2VjcmV0"])
+def test_a_secret_is_taken_out_however_it_is_written(line: bytes) -> None:
+    assert "c2VjcmV0" not in str(parse((S, b"220 x\r\n"), (C, line + b"\r\n")))
+
+
 def test_after_starttls_nothing_is_read() -> None:
     units = parse(
         (S, b"220 x\r\n"),
