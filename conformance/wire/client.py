@@ -73,8 +73,10 @@ class Client:
 
     @property
     def usable(self) -> bool:
-        """Whether the session is open as far as is known."""
-        return self._writer is not None and not self._writer.is_closing()
+        """Whether the session is open as far as is known: connected, and the server has not ended it."""
+        if self._writer is None or self._reader is None:
+            return False
+        return not self._writer.is_closing() and not self._reader.at_eof()
 
     async def open(self) -> None:
         """Connect and greet. Raises Lost, Refused."""

@@ -95,6 +95,7 @@ class Sender:
         progress = _Progress()
         try:
             if not self.usable:
+                await self.drop()
                 await self._client.open()
             return await self._transmit(transmission, progress)
         except Refused as refused:

@@ -189,6 +189,21 @@ def test_authentication() -> None:
     assert "'p'" not in repr(Identity(user="u", secret="p"))
 
 
+def test_a_session_that_the_server_ended_is_not_used_for_the_next_message() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(10), scripted(*ACCEPTED, None) as (address, _):
+            sender = Sender(address)
+            assert (await sender.send(ONE)).code == 250
+            reader = sender._client._reader
+            assert reader is not None
+            assert await reader.read() == b""
+            assert not sender.usable
+        outcome = await sender.send(ONE)
+        assert outcome.text == "no connection: Connection refused"
+
+    asyncio.run(main())
+
+
 def test_a_refused_session_is_not_used_for_the_next_message() -> None:
     async def main() -> None:
         async with asyncio.timeout(10), scripted(b"554 5.3.2 no\r\n") as (address, _):
