@@ -50,6 +50,7 @@ class Catalog(BaseModel):
 
     layout: str = Field(description="hash of the schemas and queries that its tables were made with")
     runs: dict[str, Ingested] = {}
+    schemas: dict[str, str] = Field({}, description="of the tables that were made, in Spark's JSON")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,6 @@ the recorded verdicts, but what they say must agree.
 
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
-
 CONDITIONS = r"""
 SELECT c.run, c.cell, c.waive, coalesce(d.quiet, false) AS quiet, c.outcome IS NOT NULL AS whole,
        coalesce(d.wiped, 0) AS wiped, coalesce(d.disturbed, false) AS disturbed, coalesce(d.garbled, false) AS garbled,
@@ -217,8 +215,3 @@ def rechecks() -> str:
            min(CASE WHEN bad THEN n END) AS evidence, if(bool_or(bad), 'fail', 'pass') AS outcome
     FROM ({occasions()}) GROUP BY run, cell, invariant
     """  # noqa: S608  # made of constants
-
-
-def make_views(session: SparkSession) -> None:
-    """Define the views that the queries need beside those of `traffic`."""
-    session.sql(CONDITIONS).createOrReplaceTempView("conditions")

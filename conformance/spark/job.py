@@ -1,5 +1,6 @@
 """The whole of an aggregation: run directories in, tables and a page out."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ Failing = Literal["regression", "flaky", "disagreement"]
 
 TABLES: tuple[Table, ...] = (*verdicts.TABLES, *seen.TABLES, *history.TABLES)
 SILVER = (*traffic.KEPT, "rechecks")
+QUERIES = {**traffic.VIEWS, "conditions": invariants.CONDITIONS, "rechecks": invariants.rechecks()}
+"""What is made of the bronze tables, in order; `SILVER` of it is kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,33 +137,38 @@ def _add(
     with progress.stage(f"reading {len(added)} runs"):
         read = ingest(session, added, warehouse)
     with progress.stage("following messages, checking invariants"):
-        _make_silver(session, added, warehouse)
-    whole = catalog.model_copy(update={"runs": {**known, **read}})
+        schemas = _make_silver(session, added, warehouse)
+    whole = catalog.model_copy(update={"runs": {**known, **read}, "schemas": schemas})
     warehouse.save(whole)
     return whole
 
 
-def _make_silver(session: SparkSession, added: dict[str, Ingested], warehouse: Warehouse) -> None:
+def _make_silver(session: SparkSession, added: dict[str, Ingested], warehouse: Warehouse) -> dict[str, str]:
+    """Write the tables of `SILVER` for runs, and return their schemas.
+
+    In order: what is written is read again by the queries that build on it, so that nothing is computed twice.
+    """
     _view_bronze(session, added, warehouse)
-    traffic.make_views(session)
-    invariants.make_views(session)
-    session.catalog.cacheTable("lines")
-    for name in traffic.KEPT:
-        rows = session.table(name)
-        write_partitions(rows, warehouse, name)
-        _view(session, name, rows.schema, added, warehouse)
-    write_partitions(session.sql(invariants.rechecks()), warehouse, "rechecks")
+    schemas = {}
+    for name, query in QUERIES.items():
+        rows = session.sql(query)
+        if name in SILVER:
+            write_partitions(rows.repartition("run"), warehouse, name)  # one file a run
+            schemas[name] = rows.schema.json()
+            _view(session, name, rows.schema, added, warehouse)
+        else:
+            rows.createOrReplaceTempView(name)
+        if name in traffic.CACHED or name == "conditions":
+            session.catalog.cacheTable(name)
     session.catalog.clearCache()
+    return schemas
 
 
 def _open_warehouse(session: SparkSession, catalog: Catalog, warehouse: Warehouse) -> None:
     """Define the views of all tables, over everything that is in the catalog."""
     _view_bronze(session, catalog.runs, warehouse)
-    traffic.make_views(session)
-    invariants.make_views(session)
-    for name in traffic.KEPT:
-        _view(session, name, session.table(name).schema, catalog.runs, warehouse)
-    _view(session, "rechecks", session.sql(invariants.rechecks()).schema, catalog.runs, warehouse)
+    for name, schema in catalog.schemas.items():
+        _view(session, name, StructType.fromJson(json.loads(schema)), catalog.runs, warehouse)
 
 
 def _view_bronze(session: SparkSession, runs: Mapping[str, Ingested], warehouse: Warehouse) -> None:

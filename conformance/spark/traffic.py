@@ -1,10 +1,8 @@
 """Silver tables: events become mail transactions, shadow copies, discard exchanges, deliveries and acknowledgements.
 
-Each is a query over the views `cells` and `events`, and over those above it; `make_views` defines them in order.
+Each is a query over the views `cells` and `events`, and over those above it.
 A message is known by its `key`: its Message-ID, or its body's hash where it has none.
 """
-
-from pyspark.sql import SparkSession
 
 SERVERS = """
 SELECT run, cell, s.name AS server, s.generation, s.role, s.site,
@@ -171,8 +169,5 @@ VIEWS = {
 KEPT = ("transactions", "copies", "discards", "deliveries", "acknowledgements")
 """The views that become tables of the warehouse."""
 
-
-def make_views(session: SparkSession) -> None:
-    """Define the views over `cells` and `events`, which must be there."""
-    for name, query in VIEWS.items():
-        session.sql(query).createOrReplaceTempView(name)
+CACHED = ("servers", "mailboxes", "sessions", "lines", "made")
+"""The others that more than one query builds on."""
