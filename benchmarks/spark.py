@@ -55,14 +55,18 @@ class Peak:
 
     def _sample(self) -> None:
         me = psutil.Process()
+        self._look(me)
         while not self._over.wait(0.1):
-            held = 0
-            for process in [me, *me.children(recursive=True)]:
-                try:
-                    held += process.memory_info().rss
-                except psutil.NoSuchProcess:
-                    continue
-            self.octets = max(self.octets, held)
+            self._look(me)
+
+    def _look(self, me: psutil.Process) -> None:
+        held = 0
+        for process in [me, *me.children(recursive=True)]:
+            try:
+                held += process.memory_info().rss
+            except psutil.NoSuchProcess:
+                continue
+        self.octets = max(self.octets, held)
 
 
 def renamed(source: Path, target: Path) -> None:
