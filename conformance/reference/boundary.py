@@ -1,0 +1,29 @@
+"""The transport high-availability boundary: who is in it, and who may shadow whom (SR-BND-01, SR-BND-02)."""
+
+from conformance.reference.config import NodeConfiguration, Peer
+
+
+def inside(config: NodeConfiguration, peer: Peer) -> bool:
+    """Return whether a peer is in this server's boundary.
+
+    That is the whole DAG for a member of one, also across sites; the Active Directory site for a server in none.
+    """
+    if config.dag is not None:
+        return peer.dag == config.dag
+    return peer.dag is None and peer.site == config.site
+
+
+def shadows_by_receiver(generation: str) -> bool:
+    """Return whether servers of this generation make the shadow when they receive (2013 and later)."""
+    return generation != "ex2010"
+
+
+def can_shadow(config: NodeConfiguration, peer: Peer) -> bool:
+    """Return whether we may ask this peer to keep a shadow: in the boundary, 2013 or later, reachable, allowed."""
+    return (
+        inside(config, peer)
+        and peer.role == "mailbox"
+        and shadows_by_receiver(peer.generation)
+        and peer.send_xshadow
+        and peer.dial.transport is not None
+    )

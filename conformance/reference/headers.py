@@ -1,0 +1,71 @@
+"""The header fields that a transport reads and adds, and nothing more: content passes through octet for octet."""
+
+import re
+from datetime import UTC, datetime
+from email.utils import format_datetime, parsedate_to_datetime
+
+_FIELD_END = re.compile(rb"\r\n(?![ \t])")
+_LOOP_LIMIT = 100
+
+
+def field(content: bytes, name: bytes) -> bytes | None:
+    """Return the unfolded body of the first header field of that name, without blanks around it, or None."""
+    header = b"\r\n" + content[: _header_end(content)]
+    match = re.search(rb"\r\n" + re.escape(name) + rb"[ \t]*:", header, re.IGNORECASE)
+    if match is None:
+        return None
+    end = _FIELD_END.search(header, match.end())
+    body = header[match.end() : end.start() if end else len(header)]
+    return body.replace(b"\r\n", b"").strip()
+
+
+def internet_message_id(content: bytes) -> str | None:
+    """Return the Message-ID without its brackets, to be compared octet for octet, or None when there is none."""
+    value = field(content, b"Message-ID")
+    if not value:
+        return None
+    if value.startswith(b"<") and value.endswith(b">"):
+        value = value[1:-1]
+    return value.decode("latin-1") or None
+
+
+def client_submit_time(content: bytes) -> float | None:
+    """Return the instant of the Date field (RFC 5322), POSIX seconds, or None when it is absent or unreadable."""
+    value = field(content, b"Date")
+    if value is None:
+        return None
+    try:
+        moment = parsedate_to_datetime(value.decode("ascii"))
+        return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError, IndexError, TypeError):
+        return None
+
+
+def went_round(content: bytes) -> bool:
+    """Return whether a message has been through so many servers that it must be in a loop (RFC 5321 6.3)."""
+    header = content[: _header_end(content)]
+    return len(re.findall(rb"(?im)^Received[ \t]*:", header)) > _LOOP_LIMIT
+
+
+def header_only(content: bytes) -> bytes:
+    """Return the header with its last line end, for a report that returns no more (RFC 3461 RET=HDRS)."""
+    return content[: _header_end(content)]
+
+
+def date(at: float) -> str:
+    """Return an instant (POSIX seconds) as an RFC 5322 date."""
+    return format_datetime(datetime.fromtimestamp(at, UTC))
+
+
+def received(*, helo: str, peer: str, by: str, protocol: str, message_id: str, at: float) -> bytes:
+    """Return the trace field that a server adds to what it takes (RFC 5321 4.4)."""
+    said = re.sub(r"[^A-Za-z0-9.:\[\]_-]", "?", helo)[:255] or "unknown"
+    line = f"Received: from {said} ([{peer}])\r\n\tby {by} with {protocol} id {message_id};\r\n\t{date(at)}\r\n"
+    return line.encode("ascii")
+
+
+def _header_end(content: bytes) -> int:
+    if content.startswith(b"\r\n"):
+        return 0
+    end = content.find(b"\r\n\r\n")
+    return len(content) if end < 0 else end + 2

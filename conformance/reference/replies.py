@@ -1,0 +1,63 @@
+"""SMTP replies: what this node says as a server, and reads as a client. Every reply has an enhanced status code."""
+
+import re
+from dataclasses import dataclass
+
+_GENERIC = {"2": "2.0.0", "4": "4.3.0", "5": "5.5.0"}
+_BY_CODE = {
+    "500": "5.5.2",
+    "501": "5.5.4",
+    "502": "5.5.1",
+    "503": "5.5.1",
+    "530": "5.7.0",
+    "550": "5.1.1",
+    "552": "5.3.4",
+    "553": "5.1.3",
+    "555": "5.5.4",
+}
+_ENHANCED = re.compile(r"[245]\.\d{1,3}\.\d{1,3}(?= |$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply: code, enhanced status code (RFC 3463; empty where there is none), and lines of text."""
+
+    code: int
+    enhanced: str
+    text: str
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (str(self.code), self.enhanced, self.text) if part)
+
+    @property
+    def positive(self) -> bool:
+        """Whether it says yes (2yz)."""
+        return 200 <= self.code < 300
+
+    @property
+    def permanent(self) -> bool:
+        """Whether it says no for good (5yz); anything that is neither this nor positive is to be tried again."""
+        return 500 <= self.code < 600
+
+    @property
+    def status(self) -> str:
+        """The enhanced status code, or the generic one of the reply's class (RFC 3464 2.3.4)."""
+        return self.enhanced or _GENERIC.get(str(self.code)[0], "4.0.0")
+
+
+def parsed(code: int, message: str) -> Reply:
+    """Return the reply that a server gave: bounded, and fit to be shown or put into a report."""
+    text = "".join(c if c.isprintable() or c == "\n" else "?" for c in message[:2000])
+    match = _ENHANCED.match(text)
+    if match is None:
+        return Reply(code, "", text)
+    lines = [line.removeprefix(match[0]).removeprefix(" ") for line in text.split("\n")]
+    return Reply(code, match[0], "\n".join(lines))
+
+
+def with_enhanced(line: str) -> str:
+    """Give a reply line of the library an enhanced status code where RFC 2034 wants one and it has none."""
+    code, separator, text = line[:3], line[3:4], line[4:]
+    if code[:1] not in _GENERIC or code == "220" or separator == "-" or _ENHANCED.match(text):
+        return line
+    return f"{code} {_BY_CODE.get(code, _GENERIC[code[0]])} {text}"

@@ -1,0 +1,99 @@
+"""The tables of the queue database, its version, and the checks that it is one of ours and whole."""
+
+import sqlite3
+
+APPLICATION_ID = 0x53524544
+VERSION = 1
+
+_TABLES = """
+BEGIN;
+CREATE TABLE node (
+    database TEXT NOT NULL,
+    incarnation INTEGER NOT NULL
+) STRICT;
+CREATE TABLE message (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    message_id TEXT NOT NULL,
+    place TEXT NOT NULL,
+    reverse_path TEXT NOT NULL,
+    body TEXT NOT NULL,
+    ret TEXT NOT NULL,
+    envid TEXT NOT NULL,
+    internet_id TEXT,
+    submitted REAL,
+    size INTEGER NOT NULL,
+    since REAL NOT NULL,
+    shadow_id TEXT NOT NULL,
+    primary_server TEXT NOT NULL DEFAULT '',
+    primary_database TEXT NOT NULL DEFAULT '',
+    cause INTEGER,
+    redundancy_pending INTEGER NOT NULL DEFAULT 0,
+    resubmitted INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX message_by_place ON message (place, since);
+CREATE UNIQUE INDEX message_by_shadow ON message (primary_server, primary_database, shadow_id, place);
+CREATE TABLE recipient (
+    message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE,
+    position INTEGER NOT NULL,
+    address TEXT NOT NULL,
+    notify TEXT NOT NULL,
+    orcpt TEXT NOT NULL,
+    fate TEXT NOT NULL DEFAULT 'pending',
+    crossed INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (message, position)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE content (
+    message INTEGER PRIMARY KEY REFERENCES message ON DELETE CASCADE,
+    octets BLOB NOT NULL
+) STRICT;
+CREATE TABLE holder (
+    message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE,
+    server TEXT NOT NULL,
+    acknowledged INTEGER NOT NULL,
+    PRIMARY KEY (message, server)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE discard (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    server TEXT NOT NULL,
+    shadow_id TEXT NOT NULL,
+    queued REAL NOT NULL,
+    UNIQUE (server, shadow_id)
+) STRICT;
+CREATE TABLE contact (
+    server TEXT PRIMARY KEY,
+    at REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE delivered_to (
+    mailbox TEXT NOT NULL,
+    internet_id TEXT NOT NULL,
+    submitted REAL NOT NULL,
+    at REAL NOT NULL,
+    PRIMARY KEY (mailbox, internet_id, submitted)
+) STRICT, WITHOUT ROWID;
+PRAGMA application_id = %d;
+PRAGMA user_version = %d;
+COMMIT;
+"""
+
+
+class ForeignDatabase(Exception):
+    """The file is a database, but not one of ours, or of another version."""
+
+
+def prepare(connection: sqlite3.Connection, *, new: bool) -> None:
+    """Make the tables in a new file, or check that an old one is ours and whole.
+
+    Raises ForeignDatabase, or sqlite3.DatabaseError where the file is damaged.
+    """
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    if new:
+        connection.executescript(_TABLES % (APPLICATION_ID, VERSION))
+        return
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+        raise ForeignDatabase("it is not a queue database of this program")
+    if (version := connection.execute("PRAGMA user_version").fetchone()[0]) != VERSION:
+        raise ForeignDatabase(f"its schema version is {version}, this program's {VERSION}")
+    if (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        raise ForeignDatabase(f"it is damaged: {found}")

@@ -1,0 +1,41 @@
+"""What this server holds as a shadow for others, and when it last was in contact with them."""
+
+from conformance.reference.storage.database import Database
+
+
+class Shadows:
+    """Shadow messages by their primary, and the last successful contact with each primary."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def primaries(self) -> list[str]:
+        """Return the primaries of the shadows held, by name."""
+        rows = self._db.read("SELECT DISTINCT primary_server FROM message WHERE place = 'shadow' ORDER BY primary_server")
+        return [row[0] for row in rows]
+
+    def held_for(self, primary: str) -> list[tuple[int, str]]:
+        """Return the rows held for a primary, with the id of its database that each came from."""
+        rows = self._db.read(
+            "SELECT id, primary_database FROM message WHERE place = 'shadow' AND primary_server = ? ORDER BY id",
+            (primary,),
+        )
+        return [(row[0], row[1]) for row in rows]
+
+    def find(self, primary: str, database: str, shadow_id: str) -> tuple[int, str] | None:
+        """Return the row and place (shadow or shadow Safety Net) of a shadow, or None when it is not held."""
+        rows = self._db.read(
+            "SELECT id, place FROM message WHERE primary_server = ? AND primary_database = ? AND shadow_id = ?"
+            " ORDER BY id LIMIT 1",
+            (primary, database, shadow_id),
+        )
+        return (rows[0][0], rows[0][1]) if rows else None
+
+    def contact(self, primary: str) -> float | None:
+        """Return when there last was a successful session with a primary, POSIX seconds."""
+        rows = self._db.read("SELECT at FROM contact WHERE server = ?", (primary,))
+        return rows[0][0] if rows else None
+
+    def set_contact(self, primary: str, at: float) -> None:
+        """Note a successful session with a primary."""
+        self._db.write("INSERT OR REPLACE INTO contact (server, at) VALUES (?, ?)", (primary, at))

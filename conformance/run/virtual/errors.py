@@ -1,0 +1,55 @@
+"""Why a virtual clock cannot go on, told so that one can find what is waiting."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from types import CodeType
+from typing import Any
+
+_SHOWN = 12
+"""Tasks named in a message; more are counted."""
+
+
+class ClockError(RuntimeError):
+    """Time cannot go on. The message tells what is waiting, and where."""
+
+
+class Deadlock(ClockError):
+    """Nothing is ready, under way or scheduled, and somebody still waits: time would never reach it."""
+
+
+class Runaway(ClockError):
+    """Time (or the loop, at one moment) goes on and on, and nothing comes of it: see `VirtualClockEventLoop.progress`."""
+
+
+class Stall(ClockError):
+    """The kernel owes octets, a FIN or a connection that did not come within the real time allowed."""
+
+
+class UnsupportedPython(RuntimeError):
+    """This Python's asyncio was never tested with the virtual clock, which stands on private names of it."""
+
+
+def waiting(tasks: Iterable[asyncio.Task[Any]]) -> str:
+    """Return a line for each task that is not done: its name, and the innermost place where it waits."""
+    pending = sorted((task for task in tasks if not task.done()), key=lambda t: (len(t.get_name()), t.get_name()))
+    lines = [f"  {task.get_name()} in {_place(task)}" for task in pending[:_SHOWN]]
+    if len(pending) > _SHOWN:
+        lines.append(f"  and {len(pending) - _SHOWN} more")
+    return "\n".join(lines) or "  no task"
+
+
+def _place(task: asyncio.Task[Any]) -> str:
+    """Return `function (file:line)` of the innermost coroutine that a task is in."""
+    place = "?"
+    for code, line in _frames(task.get_coro()):
+        place = f"{code.co_qualname} ({code.co_filename.rpartition('/')[2]}:{line})"
+    return place
+
+
+def _frames(awaited: Any) -> Iterator[tuple[CodeType, int]]:
+    """Walk from a coroutine to what it awaits, as far as Python code goes."""
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
+        if frame is not None:
+            yield frame.f_code, frame.f_lineno
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)

@@ -1,0 +1,176 @@
+"""An event loop on real loopback sockets whose clock jumps to the next timer when nothing is under way."""
+
+import asyncio
+import contextlib
+import math
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from conformance.run.virtual.errors import ClockError, Deadlock, Runaway, Stall, waiting
+from conformance.run.virtual.seams import SeamedEventLoop
+from conformance.run.virtual.selector import Ready
+
+BACKLOG = 4096
+"""Connections that may wait to be accepted: an overflowing queue costs seconds of real retransmission."""
+
+_NAP = 0.0005
+"""Real seconds between two looks at what the kernel owes."""
+
+_EAGER = 20
+"""Looks without a nap in between: what another core delivers takes microseconds."""
+
+
+class VirtualClockEventLoop(SeamedEventLoop):
+    """Runs one program at the times it asks for, without waiting for them.
+
+    - Time stands while anything is ready to be done, or under way: octets sent and not read, a connection not yet
+      answered or accepted, a FIN or RST not yet seen, work held with `hold`.
+    - Else it jumps to the next timer, exactly (`time()` is then the timer's own float).
+    - The same program does the same things in the same order: sockets are told in the order of their registration,
+      after all that is under way has come; timers of equal times in the order in which they were made.
+    - Whatever would run in a thread (`run_in_executor`, `asyncio.to_thread`, `getaddrinfo`) runs at once, inline.
+
+    `start` is the first `time()`, seconds. `max_jumps` and `max_turns` limit the jumps, and the turns of the loop without
+    a jump, between two calls of `progress` (Runaway). `patience` is how many real seconds the kernel may owe something
+    (Stall). Unread octets of a receiver that does not read (paused, or never started) are not under way.
+
+    Only stream transports are followed. Datagrams and the raw `sock_*` calls are refused with NotImplementedError, except
+    connecting; other processes and threads have to be held.
+    """
+
+    def __init__(
+        self, *, start: float = 0.0, max_jumps: int = 100_000, max_turns: int = 1_000_000, patience: float = 5.0
+    ) -> None:
+        super().__init__()
+        self._now = start
+        self._max_jumps = max_jumps
+        self._max_turns = max_turns
+        self._patience = patience
+        self._since_progress = self._turns = 0
+        self._holds: dict[object, str] = {}
+        self._guards: list[Callable[[ClockError], None]] = []
+        self.jumps = 0
+        """Jumps so far."""
+        self.naps = 0
+        """Looks so far at which the kernel still owed something."""
+        self.asking.before_poll = self._before_poll
+        self.asking.idle = self._idle
+
+    def __repr__(self) -> str:
+        held = f" held by {', '.join(self._holds.values())}" if self._holds else ""
+        state = "closed" if self.is_closed() else "running" if self.is_running() else "stopped"
+        return f"<{type(self).__name__} {state} t={self._now!r} jumps={self.jumps}{held}>"
+
+    def time(self) -> float:
+        """Return the virtual time, seconds since `start` was 0."""
+        return self._now
+
+    def progress(self) -> None:
+        """Say that something has happened that the program is run for: the count towards Runaway begins anew."""
+        self._since_progress = self._turns = 0
+
+    @contextlib.contextmanager
+    def hold(self, reason: str) -> Iterator[None]:
+        """Let time stand, and really wait, while something the loop cannot see is under way: a process, a thread."""
+        hold = object()
+        self._holds[hold] = reason
+        try:
+            yield
+        finally:
+            del self._holds[hold]
+
+    @contextlib.contextmanager
+    def guard(self, told: Callable[[ClockError], None]) -> Iterator[None]:
+        """Have `told` called, once, when time cannot go on; without a guard the loop itself raises the error.
+
+        The innermost guard is told first. The loop goes on, so that whoever was told can clean up.
+        """
+        self._guards.append(told)
+        try:
+            yield
+        finally:
+            if told in self._guards:
+                self._guards.remove(told)
+
+    # what asyncio asks
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """Call `func(*args)` now, on this thread: threads would race with the clock and with each other."""
+        future = self.create_future()
+        try:
+            future.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001  # whoever awaits the future gets it
+            future.set_exception(error)
+        return future
+
+    async def create_server(self, *args: Any, backlog: int = BACKLOG, **named: Any) -> asyncio.Server:
+        """See asyncio.loop.create_server; with a queue that does not overflow."""
+        return await super().create_server(*args, backlog=backlog, **named)
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        """See asyncio.loop.sock_connect."""
+        try:
+            with self.ledger.dialling(sock, address):
+                await super().sock_connect(sock, address)
+        finally:  # given up or not: once the kernel has established it, it has to be accepted
+            self.ledger.dialled(sock)
+
+    async def _subprocess(self, spawn: Any, *args: Any, **named: Any) -> Any:
+        raise NotImplementedError
+
+    # when to jump
+
+    def _before_poll(self) -> None:
+        """Wait until all that was sent has come, so that the order of events does not depend on when it came."""
+        self._turns += 1
+        if self._turns > self._max_turns:
+            self._tell(Runaway(self._words(f"{self._turns - 1} turns of the loop without a jump, and no progress:")))
+        self._settle(final=False)
+
+    def _idle(self) -> Ready:
+        """Nothing is ready: really wait for what is under way, or else jump."""
+        if self._holds:
+            return self.asking.poll(None)
+        if ready := self._settle(final=True) or self.asking.poll(0):
+            return ready
+        when = self.next_timer()
+        if when is None or math.isinf(when):
+            self._tell(Deadlock(self._words("nothing is left to happen, and these wait:")))
+        elif self._since_progress >= self._max_jumps:
+            self._tell(Runaway(self._words(f"{self._since_progress} jumps of the clock, and no progress:")))
+        elif when > self._now:
+            self._now = when
+            self.jumps += 1
+            self._since_progress += 1
+            self._turns = 0
+        return []
+
+    def _settle(self, *, final: bool) -> Ready:
+        """Wait until the kernel owes nothing; when `final`, return what became ready meanwhile at once."""
+        looks, waited = 0, 0.0
+        while not self.ledger.quiet and (debt := self.ledger.owed(final)):
+            looks += 1
+            self.naps += 1
+            nap = _NAP if looks > _EAGER else 0.0
+            waited += nap  # counted, not measured: a machine that was suspended has not waited
+            if waited > self._patience:
+                self._tell(Stall(self._words(f"after {waited:.1f} real seconds the kernel still owes {debt}:")))
+                return []
+            if not final:
+                time.sleep(nap)
+            elif ready := self.asking.poll(nap):
+                return ready
+        return []
+
+    def _tell(self, error: ClockError) -> None:
+        self.progress()
+        if not self._guards:
+            raise error
+        self._guards.pop()(error)
+
+    def _words(self, what: str) -> str:
+        when = self.next_timer()
+        timer = "no timer" if when is None or math.isinf(when) else f"next timer in {when - self._now:.6g} s"
+        return f"at {self._now:.6f} s {what}\n{waiting(asyncio.all_tasks(self))}\n  {timer}"

@@ -1,0 +1,47 @@
+"""A selector that asks before it waits, and tells events in the order in which sockets were registered."""
+
+import selectors
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Ready = list[tuple[selectors.SelectorKey, int]]
+
+
+class AskingSelector(selectors.EpollSelector):
+    """Polls without waiting; when the loop would wait and nothing is ready, it asks `idle` instead of the kernel.
+
+    epoll tells ready descriptors in the order in which they became ready, which depends on when the kernel happened to
+    run its softirqs. The order of registration depends on nothing but the program.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_poll: Callable[[], None] = lambda: None
+        self.idle: Callable[[], Ready] = list
+        self._registered = 0
+        self._order: dict[int, int] = {}
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        """See selectors.BaseSelector."""
+        key = super().register(fileobj, events, data)
+        self._registered += 1
+        self._order[key.fd] = self._registered
+        return key
+
+    def select(self, timeout: float | None = None) -> Ready:
+        """See selectors.BaseSelector; `timeout` only says whether the loop would wait."""
+        self.before_poll()
+        ready = self.poll(0)
+        return ready if ready or (timeout is not None and timeout <= 0) else self.idle()
+
+    def poll(self, timeout: float | None) -> Ready:
+        """Ask the kernel, waiting up to `timeout` real seconds (None: for ever)."""
+        return sorted(super().select(timeout), key=lambda event: self._order[event[0].fd])
+
+    def interest(self, descriptor: int) -> int:
+        """Return the events that a descriptor is registered for; 0 when it is not."""
+        if descriptor < 0:
+            return 0
+        mapping: Mapping[Any, selectors.SelectorKey] = self.get_map()
+        key = mapping.get(descriptor)
+        return key.events if key else 0
