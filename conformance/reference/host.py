@@ -47,7 +47,13 @@ class Host:
     """One node's shared ground. `config` is replaced as a whole on reload; never keep a part of it."""
 
     def __init__(
-        self, config: NodeConfiguration, clock: Clock, db: Database, identity: Identity, tasks: Tasks, log: logging.Logger
+        self,
+        config: NodeConfiguration,
+        clock: Clock,
+        db: Database,
+        identity: Identity,
+        tasks: Tasks,
+        log: logging.Logger,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -70,6 +76,10 @@ class Host:
         """Return the wall-clock time, POSIX seconds."""
         return self.clock.now()
 
+    def reached(self, due: float) -> bool:
+        """Return whether a due time has come; a timer may ring a rounding error before its time."""
+        return due <= self.clock.now() + 0.001
+
 
 class Alarm:
     """One timer for the earliest of many due times; it holds no timer while nothing is due."""
@@ -89,6 +99,11 @@ class Alarm:
             self._due = due
             delay = max(0.0, due - self._host.now())
             self._handle = asyncio.get_running_loop().call_later(delay, self._rung)
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it will ring."""
+        return self._handle is not None
 
     def cancel(self) -> None:
         """Do not ring."""

@@ -49,7 +49,9 @@ class Discards:
 
     def everything(self) -> list[DiscardEvent]:
         """Return all queued notifications, oldest first."""
-        return [DiscardEvent(*row) for row in self._db.read("SELECT id, server, shadow_id, queued FROM discard ORDER BY id")]
+        return [
+            DiscardEvent(*row) for row in self._db.read("SELECT id, server, shadow_id, queued FROM discard ORDER BY id")
+        ]
 
     def forget(self, event: int) -> None:
         """Delete a notification that was told."""
@@ -57,7 +59,10 @@ class Discards:
 
     def oldest(self) -> dict[str, float]:
         """Return, for each server with queued notifications, since when its oldest one waits."""
-        return {row[0]: row[1] for row in self._db.read("SELECT server, MIN(queued) FROM discard GROUP BY server ORDER BY 1")}
+        return {
+            row[0]: row[1]
+            for row in self._db.read("SELECT server, MIN(queued) FROM discard GROUP BY server ORDER BY 1")
+        }
 
     def forget_all(self, server: str) -> int:
         """Delete all notifications of a server; return how many there were."""

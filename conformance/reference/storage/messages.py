@@ -140,9 +140,7 @@ class Messages:
 
     def older(self, place: Place, than: float) -> list[int]:
         """Return the rows of the messages that came to a place at `than` or before, oldest first."""
-        rows = self._db.read(
-            "SELECT id FROM message WHERE place = ? AND since <= ? ORDER BY since, id", (place, than)
-        )
+        rows = self._db.read("SELECT id FROM message WHERE place = ? AND since <= ? ORDER BY since, id", (place, than))
         return [row["id"] for row in rows]
 
     def _message(self, row: sqlite3.Row) -> Message:

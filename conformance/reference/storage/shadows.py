@@ -11,7 +11,9 @@ class Shadows:
 
     def primaries(self) -> list[str]:
         """Return the primaries of the shadows held, by name."""
-        rows = self._db.read("SELECT DISTINCT primary_server FROM message WHERE place = 'shadow' ORDER BY primary_server")
+        rows = self._db.read(
+            "SELECT DISTINCT primary_server FROM message WHERE place = 'shadow' ORDER BY primary_server"
+        )
         return [row[0] for row in rows]
 
     def held_for(self, primary: str) -> list[tuple[int, str]]:

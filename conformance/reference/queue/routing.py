@@ -1,0 +1,51 @@
+"""Routing: from a recipient to the next hop. A pure function of the configuration."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from conformance.reference.boundary import inside
+from conformance.reference.config import Address, NodeConfiguration
+
+Way = Literal["mailbox", "delivery", "transport", "outside", "nowhere"]
+
+
+@dataclass(frozen=True, slots=True)
+class NextHop:
+    """Where a queue leads: into a mailbox hosted here, to the hosting server's `delivery` listener (in the boundary), to a
+    server's `transport` listener (across it), outside, or nowhere. `dials` are tried in turn."""
+
+    way: Way
+    name: str
+    dials: tuple[Address, ...] = ()
+
+    @property
+    def crosses(self) -> bool:
+        """Whether the message leaves the boundary on this way."""
+        return self.way in ("transport", "outside")
+
+    @property
+    def protocol(self) -> Literal["smtp", "lmtp"]:
+        """What is spoken there."""
+        return "lmtp" if self.way in ("mailbox", "delivery") else "smtp"
+
+
+def route(config: NodeConfiguration, address: str) -> NextHop:
+    """Return the next hop for a recipient."""
+    mailbox = config.mailbox_at.get(address.casefold())
+    if mailbox is not None:
+        if mailbox.server == config.name and mailbox.sink is not None:
+            return NextHop("mailbox", config.name, (mailbox.sink.dial,))
+        host = config.peer_named.get(mailbox.server.casefold())
+        if host is not None and inside(config, host) and host.dial.delivery is not None:
+            return NextHop("delivery", host.name, (host.dial.delivery,))
+        if host is not None and host.dial.transport is not None:
+            return NextHop("transport", host.name, (host.dial.transport,))
+    domain = address.rpartition("@")[2].casefold()
+    if mailbox is None and domain in config.mailbox_domains:
+        return NextHop("nowhere", "no such mailbox")
+    by_domain = {entry.domain.casefold(): entry for entry in config.routes}
+    entry = by_domain.get(domain) or by_domain.get("*")
+    if entry is None:
+        return NextHop("nowhere", "no route")
+    names = ",".join(hop.name for hop in entry.next_hops)
+    return NextHop("outside", names, tuple(hop.dial for hop in entry.next_hops))
