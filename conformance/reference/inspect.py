@@ -23,7 +23,12 @@ def state(host: Host) -> dict[str, Any]:
     for message in host.messages.in_place("shadow-safety-net"):
         queues.setdefault(("shadow-safety-net", message.primary), []).append(_item(message))
     for event in host.discards.everything():
-        item = {"message_id": None, "shadow_id": event.shadow_id, "primary": host.config.name, "recipients": []}
+        item: dict[str, Any] = {
+            "message_id": None,
+            "shadow_id": event.shadow_id,
+            "primary": host.config.name,
+            "recipients": [],
+        }
         queues.setdefault(("discard", event.server), []).append({**item, "since": event.queued})
     return {
         "database": host.identity.database,

@@ -18,7 +18,8 @@ _FAILED = 1
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a node until SIGTERM; SIGHUP has it read its file again. Return the exit code: 2 for a refused configuration."""
+    """Run a node until SIGTERM; SIGHUP has it read its file again. Return the exit code: 2 for a refused
+    configuration."""
     parser = argparse.ArgumentParser(prog="conformance node", description="Run one node of the reference transport.")
     parser.add_argument("--config", type=Path, required=True, help="the node's JSON file (node contract 1)")
     parser.add_argument("--defect", help="be wrong in this named way")

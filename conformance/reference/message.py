@@ -7,8 +7,8 @@ Place = Literal["primary", "shadow", "safety-net", "shadow-safety-net"]
 """Where a message is held on this server: it is in exactly one place at a time."""
 
 Fate = Literal["pending", "delivered", "relayed", "passed-on", "redirected", "failed", "expired"]
-"""What became of a recipient: `delivered` into a mailbox, `passed-on` to a server that reports itself (RFC 3461), `relayed` to
-one that does not, `redirected` by an administrator, `failed` or `expired` with a report."""
+"""What became of a recipient: `delivered` into a mailbox, `passed-on` to a server that reports itself (RFC 3461),
+`relayed` to one that does not, `redirected` by an administrator, `failed` or `expired` with a report."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from conformance.run.drain import drain
 from conformance.run.script import Script, Settled
 from conformance.run.settings import Settings
 from conformance.run.steps.table import HANDLERS
+from conformance.run.virtual.errors import ClockError
 from conformance.run.world import World
 from conformance.scenarios.document import Cell
 
@@ -41,9 +42,19 @@ def run_cell(
     `directory` takes the nodes' data and logs; `seen` is called with each event as it happens. What a node or the
     scenario does wrong is told in `problem`; only KeyboardInterrupt and the like pass through.
     """
-    return run_with_clock(
-        lambda clock: _run(cell, cast, settings, directory, seen, settled, clock), settings.clock, settings.scale
-    )
+    events: list[AnyEvent] = []
+
+    def both(event: AnyEvent) -> None:
+        events.append(event)
+        seen(event)
+
+    try:
+        return run_with_clock(
+            lambda clock: _run(cell, cast, settings, directory, both, settled, clock), settings.clock, settings.scale
+        )
+    except ClockError as error:
+        logs = {server.name: directory / server.name / "node.log" for server in cell.topology.servers}
+        return Ran(tuple(events), f"time cannot go on: {error}", events[-1].t if events else 0.0, logs)
 
 
 async def _run(
@@ -57,6 +68,7 @@ async def _run(
 ) -> Ran:
     recorder = Recorder(clock)
     recorder.subscribe(seen)
+    recorder.subscribe(lambda event: clock.progress())
     world = World(cell, cast, settings, clock, recorder, directory)
     problem = ""
     try:

@@ -18,7 +18,7 @@ _WATCH = 0.05
 
 
 class Clock(Protocol):
-    """A cell's time. *Documented* seconds are those of scenarios and parameters; loop seconds are what really passes."""
+    """A cell's time. *Documented* seconds are those of scenarios and parameters; the loop's are what really passes."""
 
     name: ClockName
     scale: float
@@ -41,6 +41,10 @@ class Clock(Protocol):
 
     def lag(self) -> float:
         """Return how late the harness itself was at worst, documented seconds."""
+        ...
+
+    def progress(self) -> None:
+        """Hear that something happened: time does not go on for nothing."""
         ...
 
 
@@ -74,6 +78,10 @@ class VirtualClock:
         """Return 0."""
         return 0.0
 
+    def progress(self) -> None:
+        """Begin anew to count the jumps in which nothing happens."""
+        self._loop.progress()
+
 
 class ScaledClock:
     """Documented times are divided by `scale`; with 1 this is the real clock."""
@@ -103,6 +111,9 @@ class ScaledClock:
     def lag(self) -> float:
         """Return the worst lateness of the loop that was seen, times the scale."""
         return self._worst * self.scale
+
+    def progress(self) -> None:
+        """Do nothing: real time needs no such count."""
 
     async def watch(self) -> None:
         """See, for as long as the task lives, how late a periodic timer fires."""

@@ -1,4 +1,5 @@
-"""Delivery: every primary message goes to its next hops, a fork for each, and is tried again until all are processed."""
+"""Delivery: every primary message goes to its next hops, a fork for each, and is tried again until all are
+processed."""
 
 import asyncio
 from collections.abc import Callable
@@ -126,7 +127,8 @@ class Delivery:
             self._report(message, content, recipient, expired)
 
     def _report(self, message: Message, content: bytes, recipient: Recipient, reply: Reply) -> None:
-        """Report a failure to the sender (RFC 5321 6.1): a message of its own, which its cause waits for (SR-MNT-08)."""
+        """Report a failure to the sender (RFC 5321 6.1): a message of its own, which its cause waits for (SR-
+        MNT-08)."""
         if not message.envelope.reverse_path or "NEVER" in recipient.notify:
             return
         host = self._host

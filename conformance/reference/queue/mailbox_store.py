@@ -3,8 +3,8 @@
 import asyncio
 
 from conformance.reference.config import Address
-from conformance.reference.host import Alarm, Host
 from conformance.reference.headers import client_submit_time, internet_message_id
+from conformance.reference.host import Alarm, Host
 from conformance.reference.message import Envelope, Recipient
 from conformance.reference.replies import Reply
 from conformance.reference.send.dialogue import Dialogue, SessionLost

@@ -11,8 +11,8 @@ Way = Literal["mailbox", "delivery", "transport", "outside", "nowhere"]
 
 @dataclass(frozen=True, slots=True)
 class NextHop:
-    """Where a queue leads: into a mailbox hosted here, to the hosting server's `delivery` listener (in the boundary), to a
-    server's `transport` listener (across it), outside, or nowhere. `dials` are tried in turn."""
+    """Where a queue leads: into a mailbox hosted here, to the hosting server's `delivery` listener (in the boundary),
+    to a server's `transport` listener (across it), outside, or nowhere. `dials` are tried in turn."""
 
     way: Way
     name: str

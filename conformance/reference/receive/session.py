@@ -28,7 +28,7 @@ _OUT_OF_ORDER = "503 5.5.1 out of order"
 _FORBIDDEN = "550 5.7.1 not allowed"
 
 
-class Receiver(SMTP):  # type: ignore[misc]  # aiosmtpd has no types
+class Receiver(SMTP):
     """A session; idle for too long or open for too long it ends with 421 4.4.2 (SR-TMO-06, SR-TMO-07)."""
 
     def __init__(
@@ -175,7 +175,7 @@ class Receiver(SMTP):  # type: ignore[misc]  # aiosmtpd has no types
         return "250 2.1.5 recipient ok"
 
     async def decide(self, content: bytes) -> str:
-        """Decide about a message at its final dot, in a task of the node's own that a lost session does not end (SR-TMO-03)."""
+        """Decide about a message at its final dot, in a task that a lost session does not end (SR-TMO-03)."""
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
         self._working = True
@@ -301,7 +301,7 @@ class _Hooks:
         return await server.decide(bytes(envelope.original_content or b""))
 
 
-class LocalReceiver(Receiver, LMTP):  # type: ignore[misc]
+class LocalReceiver(Receiver, LMTP):
     """A session of the `delivery` listener (LMTP, RFC 2033)."""
 
     async def smtp_LHLO(self, arg: str) -> None:

@@ -15,7 +15,8 @@ class SessionLost(Exception):
 
 
 class Dialogue:
-    """One session; `timeout` is SendConnectionInactivityTimeout, seconds (SR-TMO-08). Use as an async context manager."""
+    """One session; `timeout` is SendConnectionInactivityTimeout, seconds (SR-TMO-08). Use as an async context
+    manager."""
 
     def __init__(
         self, address: Address, hello: str, timeout: float, protocol: Literal["smtp", "lmtp"] = "smtp"

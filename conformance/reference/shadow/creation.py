@@ -40,7 +40,7 @@ class ShadowCreation:
                         break
         except TimeoutError:
             self._host.log.warning("%s shadow: the time for making one is over", shadow_id)
-        return [(name, acknowledged) for name, acknowledged in holders.items()]
+        return list(holders.items())
 
     async def _attempt(
         self, peer: Peer, shadow_id: str, envelope: Envelope, content: bytes, holders: dict[str, bool]

@@ -1,4 +1,5 @@
-"""Discard status, the primary's side: notifications queued on disk for each shadow server, told on request (wire.md)."""
+"""Discard status, the primary's side: notifications queued on disk for each shadow server, told on request
+(wire.md)."""
 
 from conformance.reference.host import Alarm, Host
 from conformance.reference.storage.discards import DiscardEvent

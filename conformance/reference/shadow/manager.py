@@ -44,7 +44,8 @@ class ShadowRedundancyManager:
         self._host.shadows.set_contact(primary, self._host.now())
 
     def saw_database(self, primary: str, database: str) -> None:
-        """Compare the primary's queue database with the one its shadows came from; a new one means that they are ours now."""
+        """Compare the primary's queue database with the one its shadows came from; a new one means that they are ours
+        now."""
         self.spoke(primary)
         orphans = [row for row, origin in self._host.shadows.held_for(primary) if database and origin != database]
         if orphans:
@@ -52,7 +53,8 @@ class ShadowRedundancyManager:
             self._take_over(orphans)
 
     async def query_in(self, primary: str, dialogue: Dialogue) -> None:
-        """Ask for discard status in a session that is open, if shadows are held for that primary. Raises SessionLost."""
+        """Ask for discard status in a session that is open, if shadows are held for that primary. Raises
+        SessionLost."""
         while self._host.shadows.held_for(primary):
             answer = await dialogue.command(f"XQDISCARD {self._host.config.name} {_PAGE}")
             if not answer.positive:

@@ -37,8 +37,8 @@ class Messages:
     ) -> Message:
         """Store a message with its recipients and content; return it with its row's id."""
         row = (
-            message_id, place, envelope.reverse_path, envelope.body, envelope.ret, envelope.envid, internet_id, submitted,
-            len(content), since, shadow_id, primary, database, cause, redundancy_pending, resubmitted,
+            message_id, place, envelope.reverse_path, envelope.body, envelope.ret, envelope.envid, internet_id,
+            submitted, len(content), since, shadow_id, primary, database, cause, redundancy_pending, resubmitted,
         )  # fmt: skip
         cursor = self._db.write(
             f"INSERT INTO message ({_COLUMNS.removeprefix('id, ')}) VALUES ({', '.join('?' * len(row))})",  # noqa: S608
@@ -116,7 +116,8 @@ class Messages:
         """Note what became of recipients; `crossed` when they were reached across the boundary."""
         for recipient in recipients:
             self._db.write(
-                "UPDATE recipient SET fate = ?, crossed = ? WHERE message = ? AND address = ? AND orcpt = ? AND notify = ?",
+                "UPDATE recipient SET fate = ?, crossed = ?"
+                " WHERE message = ? AND address = ? AND orcpt = ? AND notify = ?",
                 (fate, crossed, key, recipient.address, recipient.orcpt, recipient.notify),
             )
 

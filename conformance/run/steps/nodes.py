@@ -56,7 +56,9 @@ async def configure(world: World, action: Configure) -> str:
         changes = {**action.transport, **{f"listeners.{door}": dict(to) for door, to in action.listeners.items()}}
         refused = None
         try:
-            await keeper.reconfigure(action.transport, action.listeners, action.unknown)
+            await keeper.reconfigure(
+                action.transport, {door: dict(to) for door, to in action.listeners.items()}, action.unknown
+            )
         except ConfigurationRefused as error:
             refused = error.reason
         world.recorder.record(Configured, node=name, changes={**changes, **action.unknown}, refused=refused)

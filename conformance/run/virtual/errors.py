@@ -18,7 +18,8 @@ class Deadlock(ClockError):
 
 
 class Runaway(ClockError):
-    """Time (or the loop, at one moment) goes on and on, and nothing comes of it: see `VirtualClockEventLoop.progress`."""
+    """Time (or the loop, at one moment) goes on and on, and nothing comes of it: see
+    `VirtualClockEventLoop.progress`."""
 
 
 class Stall(ClockError):

@@ -32,12 +32,12 @@ class VirtualClockEventLoop(SeamedEventLoop):
       after all that is under way has come; timers of equal times in the order in which they were made.
     - Whatever would run in a thread (`run_in_executor`, `asyncio.to_thread`, `getaddrinfo`) runs at once, inline.
 
-    `start` is the first `time()`, seconds. `max_jumps` and `max_turns` limit the jumps, and the turns of the loop without
-    a jump, between two calls of `progress` (Runaway). `patience` is how many real seconds the kernel may owe something
-    (Stall). Unread octets of a receiver that does not read (paused, or never started) are not under way.
+    `start` is the first `time()`, seconds. `max_jumps` and `max_turns` limit the jumps, and the turns of the loop
+    without a jump, between two calls of `progress` (Runaway). `patience` is how many real seconds the kernel may owe
+    something (Stall). Unread octets of a receiver that does not read (paused, or never started) are not under way.
 
-    Only stream transports are followed. Datagrams and the raw `sock_*` calls are refused with NotImplementedError, except
-    connecting; other processes and threads have to be held.
+    Only stream transports are followed. Datagrams and the raw `sock_*` calls are refused with NotImplementedError,
+    except connecting; other processes and threads have to be held.
     """
 
     def __init__(

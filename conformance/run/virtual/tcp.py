@@ -23,7 +23,8 @@ NO_FIN_SEEN = frozenset({ESTABLISHED, FIN_WAIT1, FIN_WAIT2})
 
 
 class Info(NamedTuple):
-    """A socket at one moment, in octets. For a listener `unacked` is its accept queue and `sacked` that queue's limit."""
+    """A socket at one moment, in octets. For a listener `unacked` is its accept queue and `sacked` that queue's
+    limit."""
 
     state: int
     unacked: int

@@ -1,0 +1,109 @@
+"""The end of a run in the terminal: matrix and failures, plain where it is none; annotations and summary for GitHub."""
+
+from collections.abc import Iterator
+from io import StringIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from conformance.judge.verdicts import Outcome
+from conformance.report.book import Book, Entry
+from conformance.report.material import GLYPHS
+from conformance.report.run_page.matrix import Square, matrix
+from conformance.report.safe import annotation, code_span, markdown, visible
+
+_COLOURS = {
+    Outcome.PASS: "green",
+    Outcome.FAIL: "bold red",
+    Outcome.INCONCLUSIVE: "yellow",
+    Outcome.NOT_APPLICABLE: "dim",
+    Outcome.ERROR: "bold magenta",
+}
+_FAILURES = 20
+_ANNOTATIONS = 10
+"""GitHub shows so many of a kind for each step, and drops the rest."""
+
+
+def summary(book: Book, *, width: int, colour: bool) -> str:
+    """Return the matrix, the sentences of what did not pass and the counts, at most `width` columns wide."""
+    out = StringIO()
+    console = Console(
+        file=out,
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        legacy_windows=False,
+        highlight=False,
+    )
+    console.print(_table(book))
+    troubles = [cell for cell in book.cells if cell.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)]
+    for cell in troubles[:_FAILURES]:
+        sign = (f"{GLYPHS[cell.outcome]} ", _COLOURS[cell.outcome])
+        console.print(Text.assemble(sign, (visible(cell.name), "bold"), f"  {visible(cell.header.candidate)}"))
+        console.print(Text(f"  {cell.sentence or cell.outcome}"))
+    if len(troubles) > _FAILURES:
+        console.print(f"... and {len(troubles) - _FAILURES} more")
+    console.print(_counts(book))
+    for shortfall in book.shortfalls():
+        console.print(Text(shortfall, style="yellow"))
+    return out.getvalue()
+
+
+def annotations(book: Book, root: str = "scenarios") -> Iterator[str]:
+    """Yield GitHub workflow commands: an error for each violation and harness error, a warning for what is open.
+
+    `root` is the corpus's folder in the repository: annotations name files from the repository's root.
+    """
+    for level, outcomes in (("error", {Outcome.FAIL, Outcome.ERROR}), ("warning", {Outcome.INCONCLUSIVE})):
+        for cell in [cell for cell in book.cells if cell.outcome in outcomes][:_ANNOTATIONS]:
+            place = f"file={annotation(f'{root}/{cell.header.path}', is_property=True)},line={_line(cell)}"
+            title = annotation(f"{cell.name} ({cell.header.candidate})", is_property=True)
+            yield f"::{level} {place},title={title}::{annotation(cell.sentence or str(cell.outcome))}"
+
+
+def step_summary(book: Book) -> str:
+    """Return the Markdown for GITHUB_STEP_SUMMARY."""
+    lines = [f"## Conformance run {markdown(book.header.run)}", "", _counts(book).plain, ""]
+    lines += [f"> {markdown(shortfall)}" for shortfall in book.shortfalls()]
+    names = [markdown(name) for name in book.candidates]
+    lines += ["", f"| scenario | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
+    for line in matrix(book):
+        squares = " | ".join(_square(square).plain for square in line.squares)
+        lines.append(f"| {markdown(line.scenario)} | {squares} |")
+    troubles = [cell for cell in book.cells if cell.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)]
+    if troubles:
+        lines += ["", "### What did not pass", ""]
+    for cell in troubles[:_FAILURES]:
+        named = f"**{markdown(cell.name)}** ({markdown(cell.header.candidate)})"
+        lines.append(f"- {GLYPHS[cell.outcome]} {named}: {markdown(cell.sentence)}")
+        if cell.header.repeat:
+            lines.append(f"  {code_span(cell.header.repeat)}")
+    if len(troubles) > _FAILURES:
+        lines.append(f"- ... and {len(troubles) - _FAILURES} more")
+    return "\n".join(lines) + "\n"
+
+
+def _line(cell: Entry) -> int:
+    decided = (verdict.line for verdict in cell.verdicts if verdict.outcome is cell.outcome and verdict.line)
+    return next(decided, cell.header.line)
+
+
+def _table(book: Book) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("scenario", overflow="fold")
+    for name in book.candidates:
+        table.add_column(Text(visible(name)), overflow="fold")
+    for line in matrix(book):
+        table.add_row(Text(visible(line.scenario)), *(_square(square) for square in line.squares))
+    return table
+
+
+def _square(square: Square) -> Text:
+    parts = [(f"{GLYPHS[outcome]} {count}", _COLOURS[outcome]) for outcome, count in square.counts]
+    return Text("  ").join(Text(text, style) for text, style in parts) if parts else Text("not run", "dim")
+
+
+def _counts(book: Book) -> Text:
+    parts = [Text(f"{count} {o.replace('-', ' ')}", _COLOURS[o]) for o, count in book.outcomes.items() if count]
+    return Text(", ").join(parts) if parts else Text("no cell was run")
