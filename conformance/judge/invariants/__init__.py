@@ -1,0 +1,1 @@
+"""The checks of every scenario, always on unless waived."""

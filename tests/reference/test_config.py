@@ -1,0 +1,45 @@
+"""Configuration is checked, not guessed (SR-CFG-01 to SR-CFG-03)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance.nodes.configuration import Wiring, render
+from conformance.reference.config import ConfigurationError, parse
+from conformance.scenarios.fixtures import load_topology
+
+TOPOLOGIES = Path(__file__).parents[2] / "fixtures" / "topologies"
+
+
+def document() -> dict:
+    topology = load_topology(TOPOLOGIES / "cross-site-dag.yaml")
+    wiring = Wiring(listen=lambda server, door: ("127.0.0.1", 2525), dial=lambda *pair: ("127.0.0.1", 2526))
+    return render(topology, topology.servers[0], wiring, data_dir=Path("/nowhere"), seed=1)
+
+
+def test_what_the_harness_renders_is_taken():
+    assert parse(json.dumps(document())).name == "mbx1"
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"transport": {"ShadowHeartbeatFrequency": -1}}, ["ShadowHeartbeatFrequency"]),
+        ({"transport": {"RejectMessageOnShadowFailure": "maybe"}}, ["RejectMessageOnShadowFailure"]),
+        ({"transport": {"Bogus": 1}}, ["Bogus"]),
+        (
+            {"transport": {"ShadowMessagePreferenceSetting": "LocalOnly"}},
+            ["ShadowMessagePreferenceSetting", "MaxRetriesForRemoteSiteShadow"],
+        ),
+        (
+            {"listeners": {"frontend": {"port": 25, "connection_timeout": 60, "connection_inactivity_timeout": 60}}},
+            ["connection_timeout", "connection_inactivity_timeout"],
+        ),
+    ],
+)
+def test_a_refusal_names_every_parameter(change: dict, named: list[str]):
+    with pytest.raises(ConfigurationError) as refused:
+        parse(json.dumps({**document(), **change}))
+    assert all(name in str(refused.value) for name in named)
+    assert "\n" not in str(refused.value)
