@@ -1,30 +1,48 @@
-"""Three clocks behind one interface: virtual, scaled, real; and the loop that a cell runs on."""
+"""One interface to time, three clocks behind it, and what runs a cell on one of them."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from typing import Literal, Protocol, TypeVar
 
-from conformance.run.settings import ClockName
+from conformance.run.virtual.errors import ClockError, waiting
 from conformance.run.virtual.loop import VirtualClockEventLoop
+from conformance.run.virtual.seams import left_open
 
 T = TypeVar("T")
 
-EPOCH = 1_893_456_000.0
-"""When virtual time begins: 2030-01-01T00:00:00Z, POSIX seconds."""
+ClockName = Literal["virtual", "scaled", "real"]
 
-_WATCH = 0.05
-"""Real seconds between two looks at how late the loop is."""
+EPOCH = 1893456000.0
+"""The virtual clock's first moment, POSIX seconds: 2030-01-01T00:00:00Z, so that stamps repeat too."""
+
+_BEAT = 0.02
+"""Real seconds between two looks at how late the harness runs."""
+
+_FAREWELL = 10
+"""Turns of the loop that sockets being closed, and what serves them, get to notice: asyncio needs two, TLS a few."""
+
+
+class Leftovers(RuntimeError):
+    """A cell ended and left tasks or connections behind. They have been cancelled and aborted."""
 
 
 class Clock(Protocol):
-    """A cell's time. *Documented* seconds are those of scenarios and parameters; the loop's are what really passes."""
+    """Time in a cell. *Documented* seconds are those of the documents: a 2-minute heartbeat is 120 of them."""
 
-    name: ClockName
-    scale: float
+    @property
+    def name(self) -> ClockName:
+        """Which clock."""
+        ...
+
+    @property
+    def scale(self) -> float:
+        """What documented durations are divided by; 1 on the virtual and the real clock."""
+        ...
 
     def now(self) -> float:
-        """Return the present moment for stamps, POSIX seconds."""
+        """Return the moment for stamps, POSIX seconds."""
         ...
 
     def elapsed(self) -> float:
@@ -32,26 +50,30 @@ class Clock(Protocol):
         ...
 
     def duration(self, seconds: float) -> float:
-        """Return what to wait on the loop, or hand to a node, for so many documented seconds."""
+        """Return what a documented duration is for a node's configuration and for the loop, seconds."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Let so many documented seconds pass."""
+        """Let documented seconds pass."""
         ...
 
     def lag(self) -> float:
-        """Return how late the harness itself was at worst, documented seconds."""
+        """Return by how much the harness itself ran late at worst since this was last asked, documented seconds."""
         ...
 
     def progress(self) -> None:
-        """Hear that something happened: time does not go on for nothing."""
+        """Say that something happened: a virtual clock that runs on without any says Runaway."""
+        ...
+
+    def guarded(self) -> AbstractAsyncContextManager[None]:
+        """Cancel the body and raise ClockError from the context when time cannot go on; the innermost first."""
         ...
 
 
 class VirtualClock:
-    """Time jumps; nothing is ever late."""
+    """The clock of a VirtualClockEventLoop: as exact as its floats, and never late."""
 
-    name: ClockName = "virtual"
+    name: Literal["virtual"] = "virtual"
     scale = 1.0
 
     def __init__(self, loop: VirtualClockEventLoop) -> None:
@@ -59,92 +81,170 @@ class VirtualClock:
         self._began = loop.time()
 
     def now(self) -> float:
-        """Return virtual POSIX seconds."""
-        return EPOCH + self._loop.time()
+        """See Clock."""
+        return EPOCH + self.elapsed()
 
     def elapsed(self) -> float:
-        """Return virtual seconds since the cell began."""
+        """See Clock."""
         return self._loop.time() - self._began
 
     def duration(self, seconds: float) -> float:
-        """Return the same number."""
+        """See Clock."""
         return seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Jump, as soon as nothing else is left to do before."""
+        """See Clock."""
         await asyncio.sleep(seconds)
 
     def lag(self) -> float:
-        """Return 0."""
+        """See Clock."""
         return 0.0
 
     def progress(self) -> None:
-        """Begin anew to count the jumps in which nothing happens."""
+        """See Clock."""
         self._loop.progress()
+
+    @asynccontextmanager
+    async def guarded(self) -> AsyncIterator[None]:
+        """See Clock; works as asyncio.timeout does."""
+        task = asyncio.current_task()
+        assert task is not None
+        told: list[ClockError] = []
+
+        def tell(error: ClockError) -> None:
+            told.append(error)
+            task.cancel()
+
+        cancelled_before = task.cancelling()
+        try:
+            with self._loop.guard(tell):
+                yield
+        except asyncio.CancelledError:
+            if told and task.uncancel() <= cancelled_before:
+                raise told[0] from None
+            raise
+        if told:  # told, and all the same the body came to its end: the cancellation must not strike what follows
+            task.uncancel()
+            raise told[0]
 
 
 class ScaledClock:
-    """Documented times are divided by `scale`; with 1 this is the real clock."""
+    """Real time in which every documented duration is divided by `scale`; it measures how late the loop runs."""
 
-    def __init__(self, scale: float = 1.0) -> None:
-        self.name: ClockName = "scaled" if scale != 1.0 else "real"
+    name: Literal["scaled", "real"] = "scaled"
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, scale: float) -> None:
+        """Begin to measure. Raises ValueError unless `scale` is above 0."""
+        if not scale > 0:
+            raise ValueError(f"a clock cannot be scaled by {scale}")
         self.scale = scale
-        self._began = time.monotonic()
+        self._loop = loop
+        self._began = loop.time()
         self._worst = 0.0
+        self._due = self._began
+        self._beat()
 
     def now(self) -> float:
-        """Return the machine's POSIX seconds."""
+        """See Clock; the machine's own, since foreign nodes stamp with it too."""
         return time.time()
 
     def elapsed(self) -> float:
-        """Return the seconds since the cell began, times the scale."""
-        return (time.monotonic() - self._began) * self.scale
+        """See Clock."""
+        return (self._loop.time() - self._began) * self.scale
 
     def duration(self, seconds: float) -> float:
-        """Return the seconds divided by the scale."""
+        """See Clock."""
         return seconds / self.scale
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for the seconds divided by the scale."""
-        await asyncio.sleep(self.duration(seconds))
+        """See Clock."""
+        await asyncio.sleep(seconds / self.scale)
 
     def lag(self) -> float:
-        """Return the worst lateness of the loop that was seen, times the scale."""
-        return self._worst * self.scale
+        """See Clock; a beat that is overdue right now counts."""
+        worst = max(self._worst, self._loop.time() - self._due)
+        self._worst = 0.0
+        return worst * self.scale
 
     def progress(self) -> None:
-        """Do nothing: real time needs no such count."""
+        """See Clock; real time needs none."""
 
-    async def watch(self) -> None:
-        """See, for as long as the task lives, how late a periodic timer fires."""
-        while True:
-            due = time.monotonic() + _WATCH
-            await asyncio.sleep(_WATCH)
-            self._worst = max(self._worst, time.monotonic() - due)
+    def guarded(self) -> AbstractAsyncContextManager[None]:
+        """See Clock; real time always goes on."""
+        return nullcontext()
+
+    def stop(self) -> None:
+        """Measure no more."""
+        self._timer.cancel()
+
+    def _beat(self) -> None:
+        now = self._loop.time()
+        self._worst = max(self._worst, now - self._due)
+        self._due = now + _BEAT
+        self._timer = self._loop.call_at(self._due, self._beat)
 
 
-def run_with_clock(main: Callable[[Clock], Awaitable[T]], name: ClockName, scale: float) -> T:
-    """Run a cell on a loop of its own with the clock of that name, and leave nothing of it behind.
+class RealClock(ScaledClock):
+    """Real time at the documents' own values."""
 
-    Raises what `main` raises; ClockError when virtual time cannot go on.
+    name = "real"
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop, 1.0)
+
+
+def run_with_clock(main: Callable[[Clock], Awaitable[T]], name: ClockName, scale: float = 1.0) -> T:
+    """Run `main(clock)` on a new loop with the clock of that name, and close everything.
+
+    `scale` is for the scaled clock only. An interrupt (Ctrl-C) cancels `main`, lets it clean up, and is raised as
+    KeyboardInterrupt. Raises ClockError when virtual time cannot go on, and Leftovers when `main` returned and left
+    tasks or connections behind (when it raised, the leftovers are added to its error as a note); ValueError for a
+    scale that is none.
     """
-    if name == "virtual":
-        with asyncio.Runner(loop_factory=VirtualClockEventLoop) as runner:
-            return runner.run(_virtually(main))
-    with asyncio.Runner() as runner:
-        return runner.run(_really(main, scale))
+    loop_factory = VirtualClockEventLoop if name == "virtual" else asyncio.SelectorEventLoop
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(_run(main, name, scale))
 
 
-async def _virtually(main: Callable[[Clock], Awaitable[T]]) -> T:
+async def _run(main: Callable[[Clock], Awaitable[T]], name: ClockName, scale: float) -> T:
     loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualClockEventLoop)
-    return await main(VirtualClock(loop))
-
-
-async def _really(main: Callable[[Clock], Awaitable[T]], scale: float) -> T:
-    clock = ScaledClock(scale)
-    watch = asyncio.get_running_loop().create_task(clock.watch(), name="watch the harness's lag")
+    clock: VirtualClock | ScaledClock
+    if isinstance(loop, VirtualClockEventLoop):
+        clock = VirtualClock(loop)
+    else:
+        clock = RealClock(loop) if name == "real" else ScaledClock(loop, scale)
     try:
-        return await main(clock)
+        async with clock.guarded():
+            result = await main(clock)
+    except BaseException as error:
+        if left := await _clean_up(loop):
+            error.add_note(left)
+        raise
     finally:
-        watch.cancel()
+        if isinstance(clock, ScaledClock):
+            clock.stop()
+    if left := await _clean_up(loop):
+        raise Leftovers(left)
+    return result
+
+
+async def _clean_up(loop: asyncio.AbstractEventLoop) -> str:
+    """Cancel the tasks and close the sockets that are left; return what they were, in words."""
+    for _ in range(_FAREWELL):
+        if len(asyncio.all_tasks(loop)) == 1 and not left_open(loop):
+            break
+        await asyncio.sleep(0 if isinstance(loop, VirtualClockEventLoop) else _BEAT)
+    words = []
+    if tasks := asyncio.all_tasks(loop) - {asyncio.current_task(loop)}:
+        words.append(f"tasks left behind:\n{waiting(tasks)}")
+        for task in tasks:
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        words += [f"  one ended with {outcome!r}" for outcome in outcomes if isinstance(outcome, Exception)]
+    if sockets := left_open(loop):
+        words.append("sockets left open:")
+        for left in sockets:
+            words.append(f"  {left.words}")
+            left.close()
+        await asyncio.sleep(0)
+    return "\n".join(words)

@@ -99,6 +99,10 @@ class Ledger:
             self._moved[other.name] = other
         return end
 
+    def forgive(self) -> None:
+        """Forget all debts, after they were told."""
+        self._moved.clear()
+
     # what is owed
 
     def owed(self, final: bool) -> str | None:

@@ -15,6 +15,8 @@ from conformance.run.virtual.selector import Ready
 BACKLOG = 4096
 """Connections that may wait to be accepted: an overflowing queue costs seconds of real retransmission."""
 
+_ONLY_STREAMS = "virtual time follows stream transports only: nobody could tell what a raw socket has under way"
+
 _NAP = 0.0005
 """Real seconds between two looks at what the kernel owes."""
 
@@ -117,8 +119,25 @@ class VirtualClockEventLoop(SeamedEventLoop):
         finally:  # given up or not: once the kernel has established it, it has to be accepted
             self.ledger.dialled(sock)
 
-    async def _subprocess(self, spawn: Any, *args: Any, **named: Any) -> Any:
-        raise NotImplementedError
+    async def sock_sendall(self, sock: socket.socket, data: Any) -> None:
+        """Refused, as all of its kind: the ledger would not know."""
+        raise NotImplementedError(_ONLY_STREAMS)
+
+    async def sock_sendto(self, sock: socket.socket, data: Any, address: Any) -> int:
+        """Refused."""
+        raise NotImplementedError(_ONLY_STREAMS)
+
+    async def sock_accept(self, sock: socket.socket) -> tuple[socket.socket, Any]:
+        """Refused."""
+        raise NotImplementedError(_ONLY_STREAMS)
+
+    async def sock_sendfile(self, *args: Any, **named: Any) -> int:
+        """Refused."""
+        raise NotImplementedError(_ONLY_STREAMS)
+
+    async def create_datagram_endpoint(self, *args: Any, **named: Any) -> Any:
+        """Refused."""
+        raise NotImplementedError(_ONLY_STREAMS)
 
     # when to jump
 
@@ -157,6 +176,7 @@ class VirtualClockEventLoop(SeamedEventLoop):
             waited += nap  # counted, not measured: a machine that was suspended has not waited
             if waited > self._patience:
                 self._tell(Stall(self._words(f"after {waited:.1f} real seconds the kernel still owes {debt}:")))
+                self.ledger.forgive()
                 return []
             if not final:
                 time.sleep(nap)

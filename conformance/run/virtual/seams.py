@@ -6,13 +6,15 @@ below have kept their meaning from Python 3.11 to 3.13; on any other version the
 """
 
 import asyncio
+import contextlib
 import heapq
 import inspect
 import socket
 import sys
-from asyncio import selector_events
+from asyncio import selector_events, sslproto
 from collections.abc import Callable, Coroutine
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from conformance.run.virtual.errors import UnsupportedPython
 from conformance.run.virtual.ledger import End, Ledger
@@ -116,9 +118,15 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         self.asking = selector
         self.ledger = Ledger(selector.interest)
         self._timers_made = 0
+        self._children: dict[int, contextlib.ExitStack] = {}
+        self._reaped: set[int] = set()
         # Timers up to this much later fire together. asyncio takes that of time.monotonic(), 1e-9, which is less than
         # the distance of neighbouring floats once the clock is past 8e6 s: a timer would never be due.
         self._clock_resolution = 1e-6
+
+    def hold(self, reason: str) -> contextlib.AbstractContextManager[None]:
+        """Let time stand while something the loop cannot see is under way."""
+        raise NotImplementedError
 
     def next_timer(self) -> float | None:
         """Return when the next timer is due, in seconds of this loop; None without any."""
@@ -162,7 +170,7 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         **rest: Any,
     ) -> Any:
         """TLS from the first octet; asyncio's own would put a transport of its own below. (STARTTLS needs nothing.)"""
-        tls = asyncio.sslproto.SSLProtocol(self, protocol, sslcontext, waiter, **rest)
+        tls = sslproto.SSLProtocol(self, protocol, sslcontext, waiter, **rest)
         self._noting_transport(rawsock, tls, extra=extra, server=server)
         return tls._app_transport
 
@@ -176,6 +184,43 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         self.ledger.listening(sock)
         super()._start_serving(protocol_factory, sock, *rest, **named)
 
-    def left_open(self) -> list[asyncio.Transport]:
-        """Return the transports that are not closed, oldest descriptor first."""
-        return [transport for _, transport in sorted(self._transports.items()) if not transport.is_closing()]
+    async def _make_subprocess_transport(self, *args: Any, **named: Any) -> Any:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.hold("a subprocess"))
+            transport = await super()._make_subprocess_transport(*args, **named)
+            pid = transport.get_pid()
+            if pid in self._reaped:  # it has ended already
+                self._reaped.discard(pid)
+            else:
+                self._children[pid] = stack.pop_all()
+        return transport
+
+    def _child_watcher_callback(self, pid: int, returncode: int, transp: Any) -> None:  # on a thread in 3.11
+        super()._child_watcher_callback(pid, returncode, transp)
+        self.call_soon_threadsafe(self._child_ended, pid)
+
+    def _child_ended(self, pid: int) -> None:
+        if stack := self._children.pop(pid, None):
+            stack.close()
+        else:
+            self._reaped.add(pid)
+
+
+class Open(NamedTuple):
+    """A socket that a loop still serves, in words, and how to close it."""
+
+    words: str
+    close: Callable[[], None]
+
+
+def left_open(loop: asyncio.AbstractEventLoop) -> list[Open]:
+    """Return the connections and listeners that any selector loop still serves, by descriptor."""
+    assert isinstance(loop, selector_events.BaseSelectorEventLoop)
+    transports = sorted(loop._transports.items())
+    found = [Open(repr(transport), transport.abort) for _, transport in transports if not transport.is_closing()]
+    for descriptor, key in sorted(loop._selector.get_map().items()):
+        reader = key.data[0]
+        if reader is not None and getattr(reader._callback, "__name__", "") == "_accept_connection":
+            sock = reader._args[1]  # as _start_serving gave it: (protocol_factory, sock, ...)
+            found.append(Open(f"listener fd={descriptor} {sock.getsockname()}", partial(loop._stop_serving, sock)))
+    return found
