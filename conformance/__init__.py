@@ -3,6 +3,8 @@
 Scenarios (YAML) are expanded into cells, run against nodes behind recording links, and judged from the history
 that was written.
 Data flows one way: scenarios -> run -> history -> judge -> results -> spark and report.
+
+PYTEST_DONT_REWRITE: the command line imports the package before pytest could rewrite its assertions.
 """
 
 __version__ = "0.1.0"

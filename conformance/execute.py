@@ -17,7 +17,8 @@ from conformance.judge.waiting import settled
 from conformance.nodes.cast import Cast
 from conformance.results.schema import CellHeader
 from conformance.results.writer import CellWriter
-from conformance.run.cell import Settings, run_cell
+from conformance.run.cell import run_cell
+from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 
 
@@ -44,8 +45,9 @@ def execute(
 ) -> CellResult:
     """Run and judge one cell; everything is written to its file of the run directory as it happens.
 
-    A cell that needs what the candidate does not claim is not started. Never raises for what a node, a scenario or the harness itself
-    does wrong: that is a verdict. KeyboardInterrupt passes through, after everything was cleaned up.
+    A cell that needs what the candidate does not claim is not started. Never raises for what a node, a scenario or
+    the harness itself does wrong: that is a verdict. KeyboardInterrupt passes through, after everything was cleaned
+    up.
     """
     wall, cpu = time.monotonic(), time.process_time()
     servers = tuple(server.name for server in cell.topology.servers)

@@ -1,15 +1,25 @@
 """The pytest plugin: hooks only."""
 
+import time
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from conformance.report import allure_content
+from conformance.results.layout import RUN_FILE
+from conformance.results.writer import finish_run
 from conformance.suite.collect import OPTIONS, ScenarioFile, collect_file
+from conformance.suite.directory import DIRECTORY, allure_results, is_worker
 from conformance.suite.item import CellItem, outcome_of
 from conformance.suite.options import add_options, read_options
 from conformance.suite.outcomes import LETTERS
-from conformance.suite.run import RUN, Run
+from conformance.suite.run import PLACE, RUN, Run, choose_place, summarise
+
+BEGAN = pytest.StashKey[float]()
+
+STARTED = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,6 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks and read the options."""
     for mark in (
@@ -27,7 +38,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "docker: needs a Docker engine",
     ):
         config.addinivalue_line("markers", mark)
-    config.stash[OPTIONS] = read_options(config)
+    config.stash[OPTIONS] = options = read_options(config)
+    config.stash[PLACE] = choose_place(config, options)
+    config.stash[BEGAN] = time.monotonic()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
@@ -40,8 +53,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Begin the run once it is known which cells are in it; nothing is started by `--collect-only`."""
     cells = [item for item in session.items if isinstance(item, CellItem)]
     if cells and not session.config.option.collectonly:
-        run = Run.begin(session.config, session.config.stash[OPTIONS], cells)
-        session.config.stash[RUN] = run
+        session.config.stash[RUN] = Run.begin(session.config, session.config.stash[OPTIONS], cells)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of xdist where the run is."""
+    directory, started = node.config.stash[PLACE]
+    node.workerinput["conformance_place"] = (str(directory), started)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -50,8 +69,9 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add what a cell's reports show, before any reporter looks."""
     report = yield
-    if isinstance(item, CellItem) and call.when == "call" and item.result is not None:
-        item.config.stash[RUN].decorate(item.nodeid, item.cell, item.cast, item.result, item.path)
+    if isinstance(item, CellItem) and call.when == "call" and item.told is not None:
+        allure_content.describe(item.told.material)
+        item.told = None  # a history may be large, and it is written
     return report
 
 
@@ -62,15 +82,20 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
     return LETTERS[outcome] if outcome is not None else None
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the run's footer."""
-    run = session.config.stash.get(RUN, None)
-    if run is not None:
-        run.finish()
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Write the run's footer, after the last worker of xdist has ended."""
+    config = session.config
+    directory = config.stash.get(DIRECTORY, None)
+    interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
+    if (run := config.stash.get(RUN, None)) is not None:
+        run.finish(interrupted=interrupted)
+    elif directory is not None and not is_worker(config) and (directory / RUN_FILE).exists():
+        finish_run(directory, wall_seconds=time.monotonic() - config.stash[STARTED], interrupted=interrupted)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the matrix and where everything is."""
-    run = config.stash.get(RUN, None)
-    if run is not None:
-        run.summarise(terminalreporter)
+    directory = config.stash[DIRECTORY]
+    if not config.option.collectonly and (directory / RUN_FILE).exists():
+        summarise(directory, terminalreporter, allure_results(config))

@@ -15,6 +15,10 @@ Settled = Callable[[Cell, Step, Sequence[AnyEvent]], bool]
 """Whether waiting on can do an expectation no more good (the judge's to say, not the runner's)."""
 
 
+_BOUND_ITSELF = 0.001
+"""Documented seconds: what happens at the very moment of a bound still counts."""
+
+
 class Script:
     """The steps of one cell, played on one world."""
 
@@ -61,7 +65,7 @@ class Script:
         within = action.expectation.within
         if within is not None:
             since = self._began.get(action.expectation.since or "", reached.t)
-            await self._wait(step, since + within)
+            await self._wait(step, since + within + _BOUND_ITSELF)
         self._note("ended", step)
 
     async def _wait(self, step: Step, until: float) -> None:

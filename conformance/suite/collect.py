@@ -42,11 +42,11 @@ class ScenarioCollector(pytest.Collector):
             for cast in options.casts:
                 yield CellItem.from_parent(self, name=item_name(cell, cast), cell=cell, cast=cast)
 
-    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show what is wrong in the file's own terms, without a traceback."""
         if isinstance(excinfo.value, Problems):
             return str(excinfo.value)
-        return super().repr_failure(excinfo)
+        return super().repr_failure(excinfo, style)
 
 
 def item_name(cell: Cell, cast: Cast) -> str:

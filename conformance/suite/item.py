@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from conformance.execute import CellResult
 from conformance.judge.verdicts import Outcome
 from conformance.nodes.cast import Cast
 from conformance.scenarios.document import Cell
 from conformance.suite.outcomes import BrokenCell, ConformanceFailure, InconclusiveCell, raise_for
-from conformance.suite.run import RUN
+from conformance.suite.run import RUN, Told
 
 
 class CellItem(pytest.Item):
@@ -20,7 +19,7 @@ class CellItem(pytest.Item):
         super().__init__(**rest)
         self.cell = cell
         self.cast = cast
-        self.result: CellResult | None = None
+        self.told: Told | None = None
         for requirement in cell.requirements:
             self.add_marker(pytest.mark.requirement(requirement))
         self.add_marker(pytest.mark.candidate(cast.identity))
@@ -40,11 +39,12 @@ class CellItem(pytest.Item):
 
         Raises ConformanceFailure, InconclusiveCell, BrokenCell; skips what is not applicable.
         """
-        run = self.config.stash[RUN]
-        self.result = run.execute(self.nodeid, self.cell, self.cast)
-        self.user_properties.append(("outcome", str(self.result.outcome)))
-        text = run.explain(self.cell, self.cast, self.result, self.nodeid, self.path)
-        raise_for(self.result.outcome, text)
+        told = self.told = self.config.stash[RUN].execute(self.nodeid, self.cell, self.cast, self.path)
+        self.user_properties.append(("outcome", str(told.reading.outcome)))
+        if told.reading.known:
+            pytest.xfail(told.reading.text)
+        if told.reading.outcome is not Outcome.PASS:
+            raise_for(told.reading.outcome, told.text)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the scenario's file and line."""
@@ -58,6 +58,10 @@ class CellItem(pytest.Item):
 
 
 def outcome_of(report: pytest.TestReport) -> Outcome | None:
-    """Return the verdict that a report carries, or None when it is not of a cell's call."""
-    found = dict(report.user_properties).get("outcome") if report.when == "call" else None
+    """Return the verdict that a report carries, or None when it is not of a cell's call, or known to fail."""
+    found = (
+        dict(report.user_properties).get("outcome")
+        if report.when == "call" and not hasattr(report, "wasxfail")
+        else None
+    )
     return Outcome(str(found)) if found else None

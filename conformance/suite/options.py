@@ -50,6 +50,7 @@ class Options:
     """The options, checked."""
 
     casts: tuple[Cast, ...]
+    words: tuple[str, ...]
     settings: Settings
     cells: int
     run_dir: Path | None
@@ -83,6 +84,7 @@ def read_options(config: pytest.Config) -> Options:
         raise pytest.UsageError("--cells: at least 1")
     return Options(
         casts=casts,
+        words=tuple(words),
         settings=settings,
         cells=cells,
         run_dir=config.getoption("--run-dir"),

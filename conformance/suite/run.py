@@ -1,44 +1,66 @@
 """The run: one invocation, its directory, and what is told about it while it goes on and at its end."""
 
 import os
-import random
 import shlex
-import shutil
-import sys
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from conformance import paths
 from conformance.execute import CellResult, execute, stamp
 from conformance.nodes.cast import Cast
+from conformance.report import allure_content
+from conformance.report.book import read_book
 from conformance.report.failure import failure_text
-from conformance.results.identity import environment_sha256, suite_sha256
+from conformance.report.material import Material
+from conformance.report.terminal import summary
+from conformance.results.errors import RunDirectoryError
+from conformance.results.identity import environment_sha256, sha256_of, suite_sha256
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
 from conformance.results.writer import begin_run, finish_run
 from conformance.scenarios.document import Cell
+from conformance.suite.baseline import Baseline, BaselineError, Reading, hold_against, read_baseline
+from conformance.suite.directory import DIRECTORY, allure_results, is_worker
 from conformance.suite.options import Options
 
 if TYPE_CHECKING:
     from conformance.suite.item import CellItem
 
-REPORTS = Path("reports")
-"""Where a run without --run-dir gets its folder, in the directory that pytest was started in."""
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A cell's result, what the baseline makes of it, and the whole of what reports show."""
+
+    result: CellResult
+    reading: Reading
+    material: Material
+
+    @property
+    def text(self) -> str:
+        """What the terminal shows: the baseline's complaint first, where there is one."""
+        first = self.reading.text if not self.reading.known else ""
+        return "\n\n".join(part for part in (first, failure_text(self.material)) if part)
 
 
 class Run:
     """One invocation as one process sees it: the only one, or one of xdist's workers."""
 
-    def __init__(self, directory: Path, options: Options, header: RunHeader) -> None:
+    def __init__(self, directory: Path, options: Options, header: RunHeader, *, worker: bool) -> None:
         self.directory = directory
         self._options = options
         self._header = header
+        self._worker = worker
+        self._began = time.monotonic()
+        self._baseline = _baseline(options)
 
     @classmethod
     def begin(cls, config: pytest.Config, options: Options, cells: Sequence["CellItem"]) -> "Run":
-        """Write the header (the first worker does) and return the run."""
-        directory = run_directory(config, options)
+        """Write the header (the first worker does) and return the run. Raises pytest.UsageError."""
+        directory = config.stash[DIRECTORY]
         header = RunHeader(
             run=directory.name,
             started=stamp(),
@@ -49,15 +71,22 @@ class Run:
             candidates=tuple(_record(cast) for cast in options.casts),
             suite_sha256=suite_sha256(item.cell.sha256 for item in cells),
             environment_sha256=environment_sha256(),
-            command=tuple(["conformance", "run", *config.invocation_params.args]),
-            filtered=bool(config.option.keyword or config.option.markexpr or _part_only(config)),
+            command=tuple(["conformance", "run", *map(str, config.invocation_params.args)]),
+            filtered=bool(config.option.keyword or config.option.markexpr or not _whole_corpus(config)),
             cells_planned=len(cells),
         )
-        begin_run(directory, header)
-        return cls(directory, options, header)
+        try:
+            held = begin_run(directory, header)
+        except RunDirectoryError as error:
+            raise pytest.UsageError(str(error)) from error
+        if (results := allure_results(config)) is not None:
+            allure_content.write_static(results, held, os.environ)
+        return cls(directory, options, held, worker=is_worker(config))
 
-    def execute(self, nodeid: str, cell: Cell, cast: Cast) -> CellResult:
-        """Run and judge one cell."""
+    def execute(self, nodeid: str, cell: Cell, cast: Cast, file: Path) -> Told:
+        """Run and judge one cell, and hold it against the baseline."""
+        servers = [server.name for server in cell.topology.servers]
+        claims = frozenset.intersection(*(frozenset(cast.plays(name).claims) for name in servers))
         header = CellHeader(
             run=self._header.run,
             nodeid=nodeid,
@@ -77,17 +106,82 @@ class Run:
             scale=self._header.scale,
             tolerance=self._options.settings.tolerance,
             started=stamp(),
-            repeat=self.repeat(nodeid, cast),
+            repeat=self.repeat(nodeid, cast, file),
             topology=cell.topology.model_dump(mode="json", by_alias=True),
+            waive=cell.waive,
+            claims=tuple(sorted(claims)),
         )
-        return execute(cell, cast, self._options.settings, header, self.directory)
+        result = execute(cell, cast, self._options.settings, header, self.directory)
+        reading = Reading(outcome=result.outcome)
+        if self._baseline is not None and self._baseline.candidate == cast.identity:
+            reading = hold_against(self._baseline, cell, result.outcome, result.verdicts)
+        material = Material(
+            header=header,
+            events=result.events,
+            verdicts=result.verdicts,
+            file=result.file,
+            source=file.read_text("utf-8").splitlines(),
+            logs=result.logs,
+            known=reading.text if reading.known else "",
+        )
+        return Told(result, reading, material)
 
-    def repeat(self, nodeid: str, cast: Cast) -> str:
-        """Return the command that runs this one cell again, exactly."""
+    def repeat(self, nodeid: str, cast: Cast, file: Path) -> str:
+        """Return the command that runs this one cell again, exactly, from the directory that this one was run in."""
         settings = self._options.settings
-        words = ["conformance", "run", nodeid, "--candidate", cast.identity, "--clock", settings.clock]
+        place = os.path.relpath(file) + "::" + nodeid.partition("::")[2]
+        word = self._options.words[self._options.casts.index(cast)]
+        words = ["conformance", "run", place, "--candidate", word, "--clock", settings.clock]
         if settings.clock == "scaled":
             words += ["--scale", f"{settings.scale:g}"]
         if "fault=" in nodeid:
             words += ["--grid", settings.grid]
         return shlex.join([*words, "--seed", str(settings.seed)])
+
+    def finish(self, *, interrupted: bool) -> None:
+        """Write the footer; of xdist's processes the controller does."""
+        if not self._worker:
+            finish_run(self.directory, wall_seconds=time.monotonic() - self._began, interrupted=interrupted)
+
+
+def summarise(directory: Path, terminal: pytest.TerminalReporter, results: Path | None) -> None:
+    """Print what could not be judged, the matrix, and where everything is."""
+    for report in terminal.getreports("inconclusive"):
+        terminal.write_sep("_", "inconclusive")
+        terminal.write_line(report.longreprtext)
+    terminal.write_sep("=", "conformance")
+    book = read_book(directory, corpus=paths.corpus())
+    terminal.write(summary(book, width=terminal._tw.fullwidth, colour=terminal._tw.hasmarkup))
+    terminal.write_line(f"run        {directory}")
+    if results is not None:
+        terminal.write_line(f"allure     {results}")
+    terminal.write_line(f"pages      conformance report {directory} --out {directory / 'site'}")
+
+
+def _baseline(options: Options) -> Baseline | None:
+    try:
+        return read_baseline(options.baseline) if options.baseline is not None else None
+    except BaselineError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def _record(cast: Cast) -> CandidateRecord:
+    everybody = {name: one.sha256 for name, one in [*cast.servers.items(), ("", cast.default)]}
+    alone = not cast.servers
+    return CandidateRecord(
+        name=cast.identity,
+        kind=cast.default.kind if alone else "mixed",
+        version=cast.default.version,
+        sha256=cast.default.sha256 if alone else sha256_of(everybody),
+        claims=tuple(sorted(frozenset.intersection(*(frozenset(one.claims) for one in cast.candidates)))),
+    )
+
+
+def _whole_corpus(config: pytest.Config) -> bool:
+    corpus = paths.corpus().resolve()
+    asked = [(config.invocation_params.dir / word).resolve() for word in config.args if "::" not in word]
+    return any(corpus == path or path in corpus.parents for path in asked)
+
+
+RUN = pytest.StashKey[Run]()
+"""The run of this process; none where no cell was collected, and in xdist's controller."""

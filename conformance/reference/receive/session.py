@@ -190,8 +190,9 @@ class Receiver(SMTP):
         return "\r\n".join(str(reply) for reply in replies)
 
     async def _accept(self, content: bytes) -> list[Reply]:
-        taken = envelope_of(self.envelope.mail_from, list(self._recipients), self._mail)
-        helo, peer = self.session.host_name or "", str(self.session.peer[0])
+        taken = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail)
+        helo = self.session.host_name or ""
+        peer = self.session.peer[0] if isinstance(self.session.peer, tuple) else "local"
         if self._door == "delivery":
             return await self._acceptance.into_mailboxes(taken, content, helo, peer)
         if self._shadow_id is not None and self._primary is not None:

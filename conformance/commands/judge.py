@@ -1,0 +1,87 @@
+"""`conformance judge`: the stored histories of a run, judged again with the rules of today."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from conformance import paths
+from conformance.judge.cell import Setting, judge_cell
+from conformance.judge.verdicts import Outcome, Verdict, worst
+from conformance.report.safe import visible
+from conformance.results.errors import RunDirectoryError
+from conformance.results.reader import Damage, StoredCell, read_run
+from conformance.scenarios.document import Cell
+from conformance.scenarios.loader import Grid, read_corpus
+
+_GRIDS: dict[str, Grid] = {"smoke": "smoke", "pairwise": "pairwise", "full": "full"}
+
+
+def judge_run(run_dir: Path) -> int:
+    """Judge every stored cell again and print where the verdicts differ; the exit code is that of `run`."""
+    damage: list[Damage] = []
+    try:
+        run = read_run(run_dir)
+        stored = list(run.cells(damage))
+    except RunDirectoryError as error:
+        print(error, file=sys.stderr)
+        return 2
+    known = _cells({one.header.scenario for one in stored}, _GRIDS.get(run.header.grid, "full"))
+    outcomes: list[Outcome] = [Outcome.ERROR] * len(damage)
+    for lost in damage:
+        print(lost)
+    differing = 0
+    for one in stored:
+        cell = known.get((one.header.scenario, tuple(sorted(one.header.axes.items()))))
+        if cell is None:
+            print(f"! {visible(one.header.nodeid)}: the corpus has no such cell; the recorded verdicts stay")
+            outcomes += [verdict.outcome for verdict in one.verdicts] or [Outcome.INCONCLUSIVE]
+            continue
+        if cell.sha256 != one.header.scenario_sha256:
+            print(f"! {visible(one.header.nodeid)}: the scenario is not the one that was run")
+        verdicts = judged_again(cell, one)
+        outcomes.append(worst(verdict.outcome for verdict in verdicts))
+        lines = list(differences(one.verdicts, verdicts))
+        differing += bool(lines)
+        if lines:
+            print(visible(one.header.nodeid, 300))
+            print("\n".join(lines))
+    print(f"{len(stored)} cells judged again, {differing} differ from what is recorded")
+    if Outcome.FAIL in outcomes:
+        return 1
+    return 3 if {Outcome.ERROR, Outcome.INCONCLUSIVE} & set(outcomes) else 0
+
+
+def judged_again(cell: Cell, stored: StoredCell) -> tuple[Verdict, ...]:
+    """Return today's verdicts; what the harness itself said about the running of the cell stays."""
+    header = stored.header
+    kept = tuple(one for one in stored.verdicts if one.check in ("harness.run", "harness.capabilities"))
+    if any(one.check == "harness.capabilities" for one in kept):
+        return kept
+    complete = not stored.cut_short and not stored.damage and not kept
+    setting = Setting(header.clock, header.tolerance, frozenset(header.claims), complete)
+    return (*kept, *judge_cell(cell, stored.events, setting))
+
+
+def differences(before: tuple[Verdict, ...], after: tuple[Verdict, ...]) -> list[str]:
+    """Return a line for each check whose outcome, or whose sentence, is not what it was."""
+    was, now = _by_check(before), _by_check(after)
+    lines = []
+    for key in sorted({*was, *now}):
+        if was.get(key) != now.get(key):
+            old, new = was.get(key), now.get(key)
+            sentence = visible(new[1] if new else "", 300)
+            lines.append(f"  {key[0]} {key[1]}: {old[0] if old else 'none'} -> {new[0] if new else 'none'}  {sentence}")
+    return lines
+
+
+def _by_check(verdicts: tuple[Verdict, ...]) -> Mapping[tuple[str, str], tuple[Outcome, str]]:
+    return {(one.check, one.step or ""): (one.outcome, one.sentence) for one in verdicts}
+
+
+def _cells(names: set[str], grid: Grid) -> Mapping[tuple[str, tuple[tuple[str, str], ...]], Cell]:
+    return {
+        (cell.scenario, tuple(sorted(cell.axes.items()))): cell
+        for scenario in read_corpus([paths.corpus()], paths.fixtures())
+        if scenario.id in names and not scenario.problems
+        for cell in scenario.cells(grid)
+    }

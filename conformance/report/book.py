@@ -1,0 +1,122 @@
+"""A whole run in memory, without its events: what the run's page, the statement and the comparison are made of."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.report.failure import headline
+from conformance.report.material import Material, stored
+from conformance.results.reader import Damage, read_run
+from conformance.results.schema import CellHeader, RunFooter, RunHeader
+
+ORDER = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_APPLICABLE)
+"""Of many cells the most telling outcome comes first: unlike within one cell, a violation is not undone by an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One cell of the book; `slug` is the name of its file and of its page."""
+
+    header: CellHeader
+    slug: str
+    name: str
+    outcome: Outcome
+    sentence: str
+    verdicts: tuple[Verdict, ...]
+    cut_short: bool = False
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """A run: its header, its footer (None when it did not end), and its cells in the order of their files."""
+
+    header: RunHeader
+    footer: RunFooter | None
+    cells: tuple[Entry, ...]
+    damage: tuple[str, ...] = ()
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Who was judged, in the header's order; then whoever has cells all the same."""
+        named = [one.name for one in self.header.candidates]
+        return tuple(dict.fromkeys([*named, *(cell.header.candidate for cell in self.cells)]))
+
+    @property
+    def scenarios(self) -> tuple[str, ...]:
+        """The scenarios, by file and then in it."""
+        places = {(cell.header.path, cell.header.line, cell.header.scenario) for cell in self.cells}
+        return tuple(dict.fromkeys(scenario for _, _, scenario in sorted(places)))
+
+    @property
+    def outcomes(self) -> dict[Outcome, int]:
+        """How many cells ended how; every outcome has an entry."""
+        counts = Counter(cell.outcome for cell in self.cells)
+        return {outcome: counts[outcome] for outcome in ORDER}
+
+    def shortfalls(self) -> tuple[str, ...]:
+        """Return why the run is no whole run of the suite, in words; nothing when it is one."""
+        found = []
+        if self.header.filtered:
+            found.append("only a part of the suite was asked for")
+        if self.footer is None:
+            found.append("the run has no end")
+        elif self.footer.interrupted:
+            found.append("the run was interrupted")
+        if missing := self.header.cells_planned - len(self.cells):
+            found.append(
+                f"{len(self.cells)} of {self.header.cells_planned} planned cells are there ({missing} missing)"
+            )
+        if cut := sum(cell.cut_short for cell in self.cells):
+            found.append(f"{cut} cells were cut short")
+        if self.damage:
+            found.append(f"{len(self.damage)} lines or files could not be read")
+        return tuple(found)
+
+
+def read_book(
+    run_dir: Path, *, corpus: Path | None = None, each: Callable[[Material, str], None] | None = None
+) -> Book:
+    """Read a run directory; `each` is called with every cell and its slug while it is in memory with its events.
+
+    `corpus` is where scenarios' texts are looked for. Raises RunDirectoryError, SchemaTooNew.
+    """
+    run = read_run(run_dir)
+    unread: list[Damage] = []
+    cells: list[Entry] = []
+    damage: list[str] = []
+    for cell in run.cells(unread):
+        material = stored(cell, corpus)
+        slug = cell.path.stem
+        if each is not None:
+            each(material, slug)
+        damage += [str(one) for one in cell.damage]
+        cells.append(entry(material, slug, cell.footer.wall_seconds if cell.footer is not None else None))
+    return Book(run.header, run.footer, tuple(cells), (*(str(one) for one in unread), *damage))
+
+
+def entry(material: Material, slug: str, seconds: float | None = None) -> Entry:
+    """Return a cell's entry; `seconds` is how long it took."""
+    return Entry(
+        header=material.header,
+        slug=slug,
+        name=material.name,
+        outcome=material.outcome,
+        sentence=headline(material),
+        verdicts=tuple(material.verdicts),
+        cut_short=material.cut_short,
+        seconds=seconds,
+    )
+
+
+def foremost(outcomes: Iterable[Outcome]) -> Outcome | None:
+    """Return the most telling of the outcomes of many cells (see ORDER), or None when there is none."""
+    present = set(outcomes)
+    return next((outcome for outcome in ORDER if outcome in present), None)
+
+
+def of_candidate(cells: Sequence[Entry], candidate: str) -> tuple[Entry, ...]:
+    """Return the cells that a candidate played."""
+    return tuple(cell for cell in cells if cell.header.candidate == candidate)

@@ -1,0 +1,112 @@
+"""The requirement ledger: for each row of the catalogue what the cells of one candidate say about it, and on what
+evidence. Rows that nobody judged are in it too, with the reason.
+"""
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from conformance.judge.verdicts import Outcome
+from conformance.report.book import Entry, foremost
+from conformance.requirements.catalogue import Catalogue, Requirement
+
+EVIDENCE = 20
+"""So many pieces of evidence are listed with a row; all of them are counted."""
+
+
+class Evidence(BaseModel):
+    """One check of one cell that speaks for the row's verdict; `events` are numbers in that cell's history."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cell: str
+    slug: str
+    check: str
+    outcome: Outcome
+    sentence: str
+    events: tuple[int, ...]
+
+
+class Row(BaseModel):
+    """A requirement and its verdict. `judged` counts the checks behind it, `evidence` lists those that decided."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    group: str
+    level: str
+    source: tuple[str, ...]
+    text: str
+    outcome: Outcome
+    reason: str = ""
+    judged: int = 0
+    evidence: tuple[Evidence, ...] = ()
+
+
+def ledger(cells: Sequence[Entry], catalogue: Catalogue) -> tuple[Row, ...]:
+    """Return the rows in force, in the catalogue's order, as these cells (of one candidate) decide them.
+
+    A violation is blamed on the first requirement of its check; for the others that the check stands for it makes
+    the verdict inconclusive, since it may be theirs. What was found in a cell that ended in an error proves nothing.
+    """
+    found: dict[str, list[Evidence]] = {}
+    for cell in cells:
+        for requirement, evidence in _pieces(cell):
+            found.setdefault(requirement, []).append(evidence)
+    generations = {generation for cell in cells for generation in cell.header.generations}
+    return tuple(
+        _row(requirement, found.get(requirement.id, []), generations)
+        for requirement in catalogue.requirements
+        if requirement.retired is None
+    )
+
+
+def _pieces(cell: Entry) -> list[tuple[str, Evidence]]:
+    pieces = []
+    for verdict in cell.verdicts:
+        for place, requirement in enumerate(verdict.requirements):
+            outcome, sentence = verdict.outcome, verdict.sentence
+            if cell.outcome is Outcome.ERROR and outcome is not Outcome.ERROR:
+                outcome, sentence = Outcome.ERROR, f"the cell ended in an error: {cell.sentence}"
+            elif outcome is Outcome.FAIL and place > 0:
+                blamed = verdict.requirements[0]
+                outcome, sentence = Outcome.INCONCLUSIVE, f"in doubt since {blamed} is violated: {verdict.sentence}"
+            pieces.append(
+                (
+                    requirement,
+                    Evidence(
+                        cell=cell.name,
+                        slug=cell.slug,
+                        check=verdict.check,
+                        outcome=outcome,
+                        sentence=sentence,
+                        events=verdict.evidence,
+                    ),
+                )
+            )
+    return pieces
+
+
+def _row(requirement: Requirement, pieces: list[Evidence], generations: set[str]) -> Row:
+    outcome = foremost(piece.outcome for piece in pieces)
+    deciding = [piece for piece in pieces if piece.outcome is outcome]
+    reason = ""
+    if outcome is None:
+        if generations and not requirement.binds(generations):
+            outcome = Outcome.NOT_APPLICABLE
+            reason = f"binds {', '.join(requirement.generations)} only, and no such server was run"
+        else:
+            outcome, reason = Outcome.INCONCLUSIVE, "no check of this run judged it"
+    elif outcome is not Outcome.PASS:
+        reason = deciding[0].sentence
+    return Row(
+        id=requirement.id,
+        group=requirement.group,
+        level=requirement.level,
+        source=requirement.source,
+        text=requirement.text,
+        outcome=outcome,
+        reason=reason,
+        judged=len(pieces),
+        evidence=tuple(deciding[:EVIDENCE]),
+    )

@@ -1,0 +1,69 @@
+"""Renders the page of a run."""
+
+from collections.abc import Mapping
+
+from conformance.judge.verdicts import Outcome
+from conformance.report.book import ORDER, Book, Entry, foremost, of_candidate
+from conformance.report.html import rendered
+from conformance.report.ledger import Row, ledger
+from conformance.report.run_page.matrix import matrix
+from conformance.requirements.catalogue import Catalogue
+
+_CARDS = 200
+"""So many failures have a card; the matrix has them all."""
+
+
+def run_page(
+    book: Book, catalogue: Catalogue, *, cells: str = "", statements: Mapping[str, str] | None = None, allure: str = ""
+) -> str:
+    """Return the self-contained page of a run.
+
+    `cells` is the prefix of the cells' pages (`cells/`; '' when there are none), `statements` has the page of each
+    candidate's statement, `allure` the Allure site's.
+    """
+    troubles = [cell for outcome in ORDER[:3] for cell in book.cells if cell.outcome is outcome]
+    lines = matrix(book)
+    return rendered(
+        "run.html.j2",
+        script="run.js",
+        book=book,
+        lines=lines,
+        folders=tuple(dict.fromkeys(line.folder for line in lines)),
+        troubles=troubles[:_CARDS],
+        more_troubles=max(len(troubles) - _CARDS, 0),
+        bars=_bars(book),
+        rows=_joined(book, catalogue),
+        groups=catalogue.groups,
+        cells=cells,
+        statements=statements or {},
+        allure=allure,
+        first=_first_evidence,
+    )
+
+
+def _bars(book: Book) -> list[tuple[Outcome, float, float]]:
+    """Return the strip of outcomes: each with where it begins and how long it is, of a hundred."""
+    whole, begin, bars = max(len(book.cells), 1), 0.0, []
+    for outcome, count in book.outcomes.items():
+        length = 100 * count / whole
+        if count:
+            bars.append((outcome, begin, length))
+        begin += length
+    return bars
+
+
+def _joined(book: Book, catalogue: Catalogue) -> list[tuple[Row, list[Row], Outcome]]:
+    """Return each requirement with its row for every candidate, and the most telling of their verdicts."""
+    ledgers = [ledger(of_candidate(book.cells, one), catalogue) for one in book.candidates]
+    joined = []
+    for rows in zip(*ledgers, strict=True):
+        telling = foremost(row.outcome for row in rows)
+        if telling is not None:
+            joined.append((rows[0], list(rows), telling))
+    return joined
+
+
+def _first_evidence(cell: Entry) -> str:
+    """Return the anchor of the first offending event on a cell's page, with its `#`, or ''."""
+    wanted = (verdict.evidence for verdict in cell.verdicts if verdict.outcome is cell.outcome and verdict.evidence)
+    return next((f"#e{numbers[0]}" for numbers in wanted), "")

@@ -1,0 +1,74 @@
+"""Where a run is written: chosen once, by the process that was started, and handed to xdist's workers."""
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.results.layout import RUN_FILE
+from conformance.suite.options import Options
+
+REPORTS = Path("reports")
+"""Where a run without --run-dir gets its folder, in the directory that pytest was started in."""
+WORKER_KEY = "conformance_run_dir"
+
+DIRECTORY = pytest.StashKey[Path]()
+ALLURE_BY_DEFAULT = pytest.StashKey[bool]()
+"""Set by `conformance run`: Allure's results go into the run's directory when nothing else was asked for."""
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process is one of xdist's workers."""
+    return hasattr(config, "workerinput")
+
+
+def prepare(config: pytest.Config, options: Options) -> None:
+    """Choose the run's directory; nothing is made yet. Raises pytest.UsageError when it holds a run already."""
+    if is_worker(config):
+        handed: dict[str, Any] = getattr(config, "workerinput")  # noqa: B009  # xdist sets it, pytest does not know it
+        config.stash[DIRECTORY] = Path(handed[WORKER_KEY])
+        return
+    config.stash[DIRECTORY] = directory = chosen(config.invocation_params.dir, options)
+    if config.option.collectonly:
+        return
+    if (directory / RUN_FILE).exists():
+        if not options.fresh:
+            raise pytest.UsageError(f"--run-dir {directory}: holds a run already; add --fresh to delete that first")
+        shutil.rmtree(directory)
+    elif directory.is_dir() and any(directory.iterdir()):
+        raise pytest.UsageError(f"--run-dir {directory}: is neither empty nor a run; take another directory")
+    if config.stash.get(ALLURE_BY_DEFAULT, False) and config.getoption("allure_report_dir", None) is None:
+        config.option.allure_report_dir = str(directory / "allure-results")
+
+
+def chosen(start: Path, options: Options) -> Path:
+    """Return --run-dir, or `reports/<UTC stamp>-<seed>`, with a number where that is taken."""
+    if options.run_dir is not None:
+        return (start / options.run_dir).absolute()
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{options.settings.seed}"
+    first = start / REPORTS / name
+    number = 2
+    directory = first
+    while directory.exists():
+        directory = first.with_name(f"{name}-{number}")
+        number += 1
+    return directory
+
+
+def allure_results(config: pytest.Config) -> Path | None:
+    """Return where Allure's results go, or None when nobody asked for them."""
+    word = config.getoption("allure_report_dir", None)
+    return Path(word).absolute() if word else None
+
+
+def tidy(config: pytest.Config) -> None:
+    """Remove the folders that Allure made for a run that never began."""
+    directory = config.stash.get(DIRECTORY, None)
+    if directory is None or is_worker(config) or not config.stash.get(ALLURE_BY_DEFAULT, False):
+        return
+    if not (directory / RUN_FILE).exists():
+        for folder in (directory / "allure-results", directory):
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
