@@ -11,13 +11,11 @@ from conformance.report import allure_content
 from conformance.results.layout import RUN_FILE
 from conformance.results.writer import finish_run
 from conformance.suite.collect import OPTIONS, ScenarioFile, collect_file
-from conformance.suite.directory import DIRECTORY, allure_results, is_worker
+from conformance.suite.directory import DIRECTORY, WORKER_KEY, allure_results, is_worker, prepare, tidy
 from conformance.suite.item import CellItem, outcome_of
 from conformance.suite.options import add_options, read_options
 from conformance.suite.outcomes import LETTERS
-from conformance.suite.run import PLACE, RUN, Run, choose_place, summarise
-
-BEGAN = pytest.StashKey[float]()
+from conformance.suite.run import RUN, Run, summarise
 
 STARTED = pytest.StashKey[float]()
 
@@ -39,8 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         config.addinivalue_line("markers", mark)
     config.stash[OPTIONS] = options = read_options(config)
-    config.stash[PLACE] = choose_place(config, options)
-    config.stash[BEGAN] = time.monotonic()
+    config.stash[STARTED] = time.monotonic()
+    prepare(config, options)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave nothing behind of a run that never began."""
+    tidy(config)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
@@ -59,8 +62,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker of xdist where the run is."""
-    directory, started = node.config.stash[PLACE]
-    node.workerinput["conformance_place"] = (str(directory), started)
+    node.workerinput[WORKER_KEY] = str(node.config.stash[DIRECTORY])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
