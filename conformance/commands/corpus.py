@@ -5,6 +5,8 @@ import json
 import sys
 from pathlib import Path
 
+import typer
+
 from conformance import paths
 from conformance.nodes.candidate import Candidate
 from conformance.requirements.catalogue import catalogue
@@ -33,7 +35,7 @@ def print_list(where: list[Path], grid: str) -> int:
             code = _complain(str(error))
             continue
         for cell in cells:
-            print(f"{cell.id}  {cell.title}")
+            typer.echo(f"{cell.id}  {cell.title}")
     return code
 
 
@@ -44,7 +46,7 @@ def print_problems(where: list[Path]) -> int:
     except OSError as error:
         return _complain(str(error))
     for problem in problems:
-        print(problem)
+        typer.echo(problem)
     return 2 if problems else 0
 
 
@@ -65,11 +67,11 @@ def print_requirements(*, uncovered: bool, as_json: bool) -> int:
             }
             for row in rows
         ]
-        print(json.dumps(told, indent=2))
+        typer.echo(json.dumps(told, indent=2))
         return 0
     for row in rows:
-        print(row.requirement.clause)
-        print(f"  scenarios: {', '.join(row.scenarios) or 'none'}; defects: {', '.join(row.defects) or 'none'}")
+        typer.echo(row.requirement.clause)
+        typer.echo(f"  scenarios: {', '.join(row.scenarios) or 'none'}; defects: {', '.join(row.defects) or 'none'}")
     return 0
 
 
@@ -91,5 +93,5 @@ def _read(where: list[Path]) -> tuple[Scenario, ...]:
 
 
 def _complain(text: str) -> int:
-    print(text, file=sys.stderr)
+    typer.echo(text, err=True)
     return 2

@@ -1,8 +1,9 @@
 """`conformance judge`: the stored histories of a run, judged again with the rules of today."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+import typer
 
 from conformance import paths
 from conformance.judge.cell import Setting, judge_cell
@@ -23,29 +24,29 @@ def judge_run(run_dir: Path) -> int:
         run = read_run(run_dir)
         stored = list(run.cells(damage))
     except RunDirectoryError as error:
-        print(error, file=sys.stderr)
+        typer.echo(error, err=True)
         return 2
     known = _cells({one.header.scenario for one in stored}, _GRIDS.get(run.header.grid, "full"))
     outcomes: list[Outcome] = [Outcome.ERROR] * len(damage)
     for lost in damage:
-        print(lost)
+        typer.echo(lost)
     differing = 0
     for one in stored:
         cell = known.get((one.header.scenario, tuple(sorted(one.header.axes.items()))))
         if cell is None:
-            print(f"! {visible(one.header.nodeid)}: the corpus has no such cell; the recorded verdicts stay")
+            typer.echo(f"! {visible(one.header.nodeid)}: the corpus has no such cell; the recorded verdicts stay")
             outcomes += [verdict.outcome for verdict in one.verdicts] or [Outcome.INCONCLUSIVE]
             continue
         if cell.sha256 != one.header.scenario_sha256:
-            print(f"! {visible(one.header.nodeid)}: the scenario is not the one that was run")
+            typer.echo(f"! {visible(one.header.nodeid)}: the scenario is not the one that was run")
         verdicts = judged_again(cell, one)
         outcomes.append(worst(verdict.outcome for verdict in verdicts))
         lines = list(differences(one.verdicts, verdicts))
         differing += bool(lines)
         if lines:
-            print(visible(one.header.nodeid, 300))
-            print("\n".join(lines))
-    print(f"{len(stored)} cells judged again, {differing} differ from what is recorded")
+            typer.echo(visible(one.header.nodeid, 300))
+            typer.echo("\n".join(lines))
+    typer.echo(f"{len(stored)} cells judged again, {differing} differ from what is recorded")
     if Outcome.FAIL in outcomes:
         return 1
     return 3 if {Outcome.ERROR, Outcome.INCONCLUSIVE} & set(outcomes) else 0

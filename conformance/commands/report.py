@@ -1,7 +1,8 @@
 """`conformance report` and `diff`: the doors to the pages, and to the comparison of two runs."""
 
-import sys
 from pathlib import Path
+
+import typer
 
 from conformance import paths
 from conformance.report.book import read_book
@@ -17,11 +18,11 @@ def build_report(run_dir: Path, out: Path) -> int:
     try:
         built = build(run_dir, out, corpus=paths.corpus(), allure=allure)
     except (RunDirectoryError, OSError) as error:
-        print(error, file=sys.stderr)
+        typer.echo(error, err=True)
         return 2
     for note in built.notes:
-        print(note)
-    print(f"page       {built.page}")
+        typer.echo(note)
+    typer.echo(f"page       {built.page}")
     return 0
 
 
@@ -30,7 +31,7 @@ def print_diff(before: Path, after: Path) -> int:
     try:
         difference = diff(read_book(before), read_book(after))
     except RunDirectoryError as error:
-        print(error, file=sys.stderr)
+        typer.echo(error, err=True)
         return 2
-    print(as_text(difference))
+    typer.echo(as_text(difference))
     return 1 if difference.regressions else 0

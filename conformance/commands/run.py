@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import typer
 
 from conformance import paths
 from conformance.judge.verdicts import Outcome
@@ -47,7 +48,7 @@ class _Door:
 def run_pytest(arguments: list[str]) -> int:
     """Run pytest and return the exit code of the command."""
     if "-h" in arguments:
-        print(HELP)
+        typer.echo(HELP)
         return 0
     door = _Door()
     # The root holds for the node ids: in them, and in the command that repeats a cell, paths begin at the start.
@@ -60,5 +61,5 @@ def run_pytest(arguments: list[str]) -> int:
         case pytest.ExitCode.INTERNAL_ERROR:
             return UNJUDGED
         case pytest.ExitCode.NO_TESTS_COLLECTED:
-            print(f"no scenario was found: name files that end in {SUFFIX}, or folders of them")
+            typer.echo(f"no scenario was found: name files that end in {SUFFIX}, or folders of them")
     return USAGE

@@ -46,7 +46,7 @@ class ScenarioCollector(pytest.Collector):
         """Show what is wrong in the file's own terms, without a traceback."""
         if isinstance(excinfo.value, Problems):
             return str(excinfo.value)
-        return super().repr_failure(excinfo, style)
+        return super().repr_failure(excinfo)
 
 
 def item_name(cell: Cell, cast: Cast) -> str:

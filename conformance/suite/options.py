@@ -8,7 +8,7 @@ import pytest
 from conformance import paths
 from conformance.nodes.candidate import CandidateError
 from conformance.nodes.cast import Cast, read_cast
-from conformance.run.settings import Settings
+from conformance.run.settings import ClockName, Settings
 
 SCALED_BY_DEFAULT = 60.0
 """Two minutes of the documents are two seconds."""
@@ -67,7 +67,9 @@ def read_options(config: pytest.Config) -> Options:
         raise pytest.UsageError(str(error)) from error
     if len({cast.identity for cast in casts}) != len(casts):
         raise pytest.UsageError("--candidate: two of them have the same name")
-    clock = config.getoption("--clock") or ("virtual" if all(cast.in_process for cast in casts) else "scaled")
+    clock: ClockName = config.getoption("--clock") or (
+        "virtual" if all(cast.in_process for cast in casts) else "scaled"
+    )
     if clock == "virtual" and (outside := [c.identity for c in casts if not c.in_process]):
         raise pytest.UsageError(f"--clock virtual: {outside[0]} is a process of its own; use --clock scaled")
     scale = config.getoption("--scale")

@@ -71,7 +71,7 @@ class Run:
             candidates=tuple(_record(cast) for cast in options.casts),
             suite_sha256=suite_sha256(item.cell.sha256 for item in cells),
             environment_sha256=environment_sha256(),
-            command=tuple(["conformance", "run", *map(str, config.invocation_params.args)]),
+            command=("conformance", "run", *map(str, config.invocation_params.args)),
             filtered=bool(config.option.keyword or config.option.markexpr or not _whole_corpus(config)),
             cells_planned=len(cells),
         )
