@@ -1,5 +1,6 @@
 """`conformance run`: pytest with the plugin, the corpus by default, and exit codes that tell why."""
 
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def run_pytest(arguments: list[str]) -> int:
         return 0
     door = _Door()
     # The root holds for the node ids: in them, and in the command that repeats a cell, paths begin at the start.
-    code = pytest.main(["-p", "conformance.plugin", "--rootdir", str(Path.cwd()), *arguments], plugins=[door])
+    code = pytest.main([*plugin_arguments(), "--rootdir", str(Path.cwd()), *arguments], plugins=[door])
     match code:
         case pytest.ExitCode.OK:
             return 0
@@ -63,3 +64,9 @@ def run_pytest(arguments: list[str]) -> int:
         case pytest.ExitCode.NO_TESTS_COLLECTED:
             typer.echo(f"no scenario was found: name files that end in {SUFFIX}, or folders of them")
     return USAGE
+
+
+def plugin_arguments() -> list[str]:
+    """Return what makes pytest load the plugin: nothing where the installed package has told it already."""
+    known = any(point.value == "conformance.plugin" for point in entry_points(group="pytest11"))
+    return [] if known else ["-p", "conformance.plugin"]

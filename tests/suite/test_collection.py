@@ -1,0 +1,67 @@
+"""Scenarios as pytest collects and runs them, seen from outside."""
+
+from pathlib import Path
+
+import pytest
+
+import conformance
+from conformance import paths
+from conformance.commands.run import plugin_arguments
+
+pytest_plugins = ["pytester"]
+
+CELL = "creation/copies.scenario.yaml"
+
+
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the inner pytest find the package, installed or not."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(conformance.__file__).parents[1]))
+
+
+def _arguments(pytester: pytest.Pytester, *more: str) -> list[str]:
+    scenario = paths.corpus() / CELL
+    return [
+        *plugin_arguments(),
+        str(scenario),
+        "-p",
+        "no:cacheprovider",
+        "--run-dir",
+        str(pytester.path / "run"),
+        *more,
+    ]
+
+
+def test_node_ids_name_scenario_candidate_and_axes(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess(*_arguments(pytester, "--collect-only", "-q"))
+    result.stdout.fnmatch_lines(["*submitted-mail-is-shadowed-too::candidate=reference,messages=10"])
+
+
+def test_collecting_alone_makes_no_directory(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess(*_arguments(pytester, "--collect-only", "-q"))
+    assert result.ret == pytest.ExitCode.OK
+    assert not (pytester.path / "run").exists()
+
+
+def test_bad_yaml_is_told_by_its_place_and_without_traceback(pytester: pytest.Pytester) -> None:
+    Path(pytester.path / "bad.scenario.yaml").write_text("id: bad\ntitle: [x\n", "utf-8")
+    result = pytester.runpytest_subprocess(
+        *plugin_arguments(), "bad.scenario.yaml", "--run-dir", str(pytester.path / "run")
+    )
+    result.stdout.fnmatch_lines(["*bad.scenario.yaml:3:1: no YAML*"])
+    result.stdout.no_fnmatch_line("*Traceback*")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert not (pytester.path / "run").exists()
+
+
+def test_a_directory_that_holds_a_run_is_refused_unless_fresh(pytester: pytest.Pytester) -> None:
+    only = ("-k", "shadow-is-on-disk")
+    pytester.runpytest_subprocess(*_arguments(pytester, *only))
+    before = (pytester.path / "run" / "footer.json").read_text("utf-8")
+    refused = pytester.runpytest_subprocess(*_arguments(pytester, *only))
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines(["*holds a run already; add --fresh*"])
+    assert (pytester.path / "run" / "footer.json").read_text("utf-8") == before
+    fresh = pytester.runpytest_subprocess(*_arguments(pytester, *only, "--fresh"))
+    assert fresh.ret == pytest.ExitCode.OK
+    assert (pytester.path / "run" / "footer.json").is_file()
