@@ -14,8 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from conformance.scenarios.document import CAPABILITIES
-
 Kind = Literal["python", "exec", "docker", "remote"]
 
 
@@ -63,7 +61,16 @@ class Candidate(_Closed):
 REFERENCE = Candidate(
     name="reference",
     kind="python",
-    claims=CAPABILITIES,
+    claims=(
+        "relay",
+        "dsn",
+        "lmtp-delivery",
+        "duplicate-detection",
+        "shadow-2013",
+        "safety-net",
+        "inspect",
+        "resubmit",
+    ),
     factory="conformance.reference.node:create",
     argv=("{python}", "-m", "conformance.reference", "--config", "{config}"),
     commands={

@@ -1,6 +1,6 @@
 """What senders were told and what recipients got; and what servers say of themselves."""
 
-from conformance.history.events import Command, Configured, Delivered, Inspected, Reply, Talked
+from conformance.history.events import Command, Configured, Delivered, Inspected, NodeEvent, Reply, Talked
 from conformance.judge.expectations.shadows import asked, within
 from conformance.judge.finding import Finding, View, told
 from conformance.scenarios.expectations import (
@@ -9,12 +9,14 @@ from conformance.scenarios.expectations import (
     Copies,
     DeliveredExpected,
     IssuedExpected,
+    LeftExpected,
     MailboxExpected,
     QueueExpected,
     RefusedExpected,
     ReplyExpected,
     ReportExpected,
     TransmittedExpected,
+    WithheldExpected,
 )
 
 
@@ -76,9 +78,11 @@ def mailbox(e: MailboxExpected, view: View) -> Finding:
 def delivered(e: DeliveredExpected, view: View) -> Finding:
     """So many copies at recipients outside."""
     finding = Finding(f"{asked(e.copies)} of each message of {e.of} at {e.at or 'its sink'}")
+    boxes = {mailbox.address.casefold() for mailbox in view.cell.topology.mailboxes}
     recipients: dict[str, None] = {}
     for made in view.messages(e.of):
-        recipients.update(dict.fromkeys(e.to or made.recipients))
+        outside = tuple(r for r in made.recipients if r.casefold() not in boxes)
+        recipients.update(dict.fromkeys(e.to or outside or made.recipients))
     for who in recipients:
         found = [
             [
@@ -168,6 +172,40 @@ def issued(e: IssuedExpected, view: View) -> Finding:
     finding.evidence += [c.n for c in found]
     if not within(e.times, len(found)):
         finding.violated(f"{len(found)} times", *[c.n for c in found])
+    return finding
+
+
+def withheld(e: WithheldExpected, view: View) -> Finding:
+    """How long the final reply was withheld after the final dot."""
+    finding = Finding(
+        f"the reply to {e.of} withheld"
+        + (f" for at least {e.least:g} s" if e.least is not None else "")
+        + (f" and at most {e.most:g} s" if e.most is not None else "")
+    )
+    for made in view.messages(e.of):
+        for attempt in view.attempts(made.message):
+            for t in view.trace.transactions:
+                if t.session != attempt.session or t.dot_t is None or view.trace.message_of(t.digest) != made.message:
+                    continue
+                if not t.replies:
+                    continue
+                finding.occasions += 1
+                finding.evidence.append(t.replies[-1].n)
+                time = t.replies[-1].t - t.dot_t
+                if (e.least is not None and time < e.least) or (e.most is not None and time > e.most):
+                    finding.violated(f"{told(made)}: {time:g} s", t.replies[-1].n, message=made.message)
+    return finding
+
+
+def left(e: LeftExpected, view: View) -> Finding:
+    """A node left with an exit code."""
+    finding = Finding(f"{e.node} leaves with exit code {e.code}")
+    for event in view.trace.of(NodeEvent):
+        if event.node == e.node and event.action in ("stopped", "exited"):
+            finding.occasions += 1
+            finding.met(event.n, event.t)
+            if f"exit code {e.code}" not in event.detail:
+                finding.violated(event.detail, event.n)
     return finding
 
 

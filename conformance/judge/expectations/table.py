@@ -26,5 +26,7 @@ CHECKS: Mapping[str, Callable[[Any, View], Finding]] = {
     "issued": mail.issued,
     "refused": mail.refused,
     "queue": mail.queue,
+    "withheld": mail.withheld,
+    "left": mail.left,
 }
 """Verb -> check. A verb that is not here is an error of the harness, never a pass."""

@@ -125,18 +125,20 @@ def shadow_not_delivered_while_primary_lives(cell: Cell, trace: Trace) -> Findin
     finding = Finding("no shadow is transmitted while its primary was reachable all the time")
     downs = [e for e in trace.of(NodeEvent) if e.action in ("killed", "stopped", "wiped", "paused", "exited")]
     for name, made in trace.messages.items():
-        for copy in trace.copies_of(name):
-            finding.occasions += 1
-            for t in trace.taken_over(name):
-                trouble = any(e.node == copy.client and e.n < t.n for e in downs) or any(
-                    a.client == t.client and a.server == copy.client and a.n < t.n and a.message is None
-                    for a in trace.attempts
+        finding.occasions += len(trace.copies_of(name))
+        for t in trace.taken_over(name):
+            held = [c for c in trace.copies_of(name) if c.server == t.client and c.accepted and c.accepted.n < t.n]
+            if not any(_in_trouble(trace, downs, copy.client, t) for copy in held):
+                finding.violated(
+                    f"{told(made)}: {t.client} transmitted it to {t.server} at {t.t:g} s though {held[0].client} was never down",
+                    t.n,
+                    message=name,
                 )
-                if t.client == copy.server and not trouble:
-                    finding.violated(
-                        f"{told(made)}: {t.client} transmitted it to {t.server} at {t.t:g} s though {copy.client} was never "
-                        "down",
-                        t.n,
-                        message=name,
-                    )
     return finding
+
+
+def _in_trouble(trace: Trace, downs: list[NodeEvent], primary: str, t: Transaction) -> bool:
+    """Whether a holder had a reason to believe that its primary was gone."""
+    return any(e.node == primary and e.n < t.n for e in downs) or any(
+        a.client == t.client and a.server == primary and a.n < t.n and a.message is None for a in trace.attempts
+    )

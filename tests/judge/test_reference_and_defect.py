@@ -1,0 +1,84 @@
+"""The judge against whole cells: the reference passes, the reference made wrong is caught, by the right requirement."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.history.events import AnyEvent
+from conformance.judge.cell import Setting, judge_cell
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.judge.waiting import settled
+from conformance.nodes.cast import read_cast
+from conformance.run.cell import run_cell
+from conformance.run.settings import Settings
+from conformance.scenarios.document import Cell
+from conformance.scenarios.loader import read
+
+SETTING = Setting("virtual", 0.0, frozenset(), complete=True)
+
+
+def cell(name: str) -> Cell:
+    found = read(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
+    return next(cell for scenario in found for cell in scenario.cells() if cell.id.startswith(name))
+
+
+def history(name: str, candidate: str, directory: Path) -> tuple[AnyEvent, ...]:
+    cast = read_cast(candidate, paths.fixtures() / "candidates")
+    ran = run_cell(cell(name), cast, Settings(), directory, lambda event: None, settled)
+    assert ran.problem == ""
+    return ran.events
+
+
+def failed(name: str, events: tuple[AnyEvent, ...]) -> list[Verdict]:
+    return [verdict for verdict in judge_cell(cell(name), events, SETTING) if verdict.outcome is Outcome.FAIL]
+
+
+def test_the_reference_passes(tmp_path: Path):
+    name = "inbound-acknowledgement-waits-for-the-shadow"
+    verdicts = judge_cell(cell(name), history(name, "reference", tmp_path), SETTING)
+    assert {v.outcome for v in verdicts} <= {Outcome.PASS, Outcome.NOT_APPLICABLE}
+    assert all(v.occasions for v in verdicts if v.outcome is Outcome.PASS)
+
+
+def test_an_acknowledgement_before_the_shadow_is_caught_by_the_requirement_it_breaks(tmp_path: Path):
+    name = "inbound-acknowledgement-waits-for-the-shadow"
+    found = failed(name, history(name, "reference+acknowledges-before-shadow", tmp_path))
+    caught = {v.check: v for v in found}
+    assert {"expect.shadow", "invariant.two-copies-at-acknowledgement"} <= caught.keys()
+    verdict = caught["invariant.two-copies-at-acknowledgement"]
+    assert verdict.requirements[0] == "SR-CRE-01"
+    assert verdict.evidence
+    assert "mbx1 acknowledged it with 250" in verdict.sentence
+
+
+def test_the_same_cell_has_the_same_history_every_time(tmp_path: Path):
+    name = "inbound-acknowledged-after-shadow"
+    histories = {
+        tuple(e.model_dump_json(exclude={"digest", "detail", "lines", "line", "operation"}) for e in events)
+        for events in (history(name, "reference", tmp_path / str(turn)) for turn in range(5))
+    }
+    assert len(histories) == 1
+
+
+@pytest.mark.parametrize(
+    ("drop", "check"),
+    [
+        ("Delivered", "invariant.nothing-acknowledged-is-lost"),
+        ("Delivered", "expect.mailbox"),
+    ],
+)
+def test_a_history_without_a_delivery_is_a_loss(tmp_path: Path, drop: str, check: str):
+    name = "inbound-acknowledged-after-shadow"
+    events = history(name, "reference", tmp_path)
+    poorer = tuple(event for event in events if type(event).__name__ != drop)
+    assert check in {v.check for v in failed(name, poorer)}
+
+
+def test_a_shadow_outside_the_boundary_is_caught(tmp_path: Path):
+    name = "inbound-acknowledged-after-shadow"
+    one = cell(name)
+    servers = tuple(s.model_copy(update={"dag": f"DAG-{s.name}"}) for s in one.topology.servers)
+    split = one.model_copy(update={"topology": one.topology.model_copy(update={"servers": servers})})
+    verdicts = judge_cell(split, history(name, "reference", tmp_path), SETTING)
+    assert any(v.check == "invariant.shadow-inside-boundary" and v.outcome is Outcome.FAIL for v in verdicts)
