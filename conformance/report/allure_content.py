@@ -66,6 +66,7 @@ def _labels(material: Material, clause_url: str) -> None:
     _tell.parent_suite(visible(str(path.parent)))
     _tell.suite(visible(path.name))
     _tell.sub_suite(visible(header.scenario))
+    _tell.label("candidate", visible(header.candidate))
     if known:
         _tell.severity(_SEVERITY[min((row.level for row in known), key=list(_SEVERITY).index)])
     told = [f"**{markdown(header.title)}**", "", *(f"- {markdown(clause_of(one))}" for one in header.requirements)]
@@ -177,7 +178,7 @@ def categories() -> list[dict[str, Any]]:
     """Return Allure's categories: what a red or yellow result is, told apart by how the failure text begins."""
 
     def beginning(text: str) -> str:
-        return f"(?s).*{text}.*"
+        return rf"[\s\S]*{text}[\s\S]*"  # Allure 2 matches as Java does, Allure 3 as JavaScript: no inline flags
 
     violation = re.escape(HEADS[Outcome.FAIL])
     return [

@@ -75,7 +75,7 @@ def _finding(verdict: Verdict, width: int) -> Iterator[str]:
     table = [
         _labelled(label, text, width)
         for label, text in (("expected", verdict.expected), ("seen", verdict.seen), ("check", verdict.check))
-        if text
+        if text and text not in verdict.sentence  # a sentence that says it all needs no table of it
     ]
     word = "violates" if verdict.outcome is Outcome.FAIL else "about"
     table += [_labelled(word, clause_of(one), width) for one in verdict.requirements[:1]]

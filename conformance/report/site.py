@@ -1,5 +1,7 @@
 """Builds the site of a run: its page, a page for each cell, statements, badges; and Allure's site where Node is."""
 
+import hashlib
+import json
 import os
 import re
 import shutil
@@ -11,6 +13,7 @@ from conformance.report.book import Book, read_book
 from conformance.report.diagram.page import cell_page
 from conformance.report.material import Material
 from conformance.report.run_page.page import run_page
+from conformance.report.safe import visible
 from conformance.report.statement import BadgeRefused, as_html, as_json, as_markdown, badge, statement
 from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import CELLS
@@ -20,8 +23,8 @@ ALLURE_RESULTS = "allure-results"
 
 _ALLURE_SECONDS = 600
 _ANALYTICS = re.compile(
-    r"<script\b[^>]*(?:googletagmanager|google-analytics)[^>]*>\s*</script>"
-    r"|<script\b[^>]*>(?:(?!</script>).)*?(?:googletagmanager|gtag\()(?:(?!</script>).)*?</script>",
+    r"<script\b[^>]*\bsrc=[\"'][^\"'>]*(?:googletagmanager|google-analytics)[^>]*>\s*</script>"
+    r"|<script>\s*window\.dataLayer\b(?:(?!</script>).)*</script>",
     re.DOTALL | re.IGNORECASE,
 )
 
@@ -59,7 +62,7 @@ def _statement(book: Book, candidate: str, out: Path, built: Built) -> str:
     made = statement(book, candidate, catalogue())
     folder = out / "statements"
     folder.mkdir(exist_ok=True)
-    stem = re.sub(r"[^A-Za-z0-9._+-]+", "-", candidate).strip(".-") or "candidate"
+    stem = file_stem(candidate)
     (folder / f"{stem}.json").write_text(as_json(made), "utf-8")
     (folder / f"{stem}.md").write_text(as_markdown(made), "utf-8")
     (folder / f"{stem}.html").write_text(as_html(made, home="../index.html", cells=f"../{CELLS}/"), "utf-8")
@@ -73,6 +76,14 @@ def _statement(book: Book, candidate: str, out: Path, built: Built) -> str:
     return f"statements/{stem}.html"
 
 
+def file_stem(name: str) -> str:
+    """Return a file's name for a candidate's: the name itself where it can be one, else with a hash, so that no two
+    share one.
+    """
+    plain = re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip(".-")[:80]
+    return plain if plain == name else f"{plain or 'candidate'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
 def _allure_site(run_dir: Path, out: Path, pinned: Path, built: Built) -> str:
     """Build Allure's site and return its link; '' with a note when it cannot be had."""
     results = run_dir / ALLURE_RESULTS
@@ -84,21 +95,27 @@ def _allure_site(run_dir: Path, out: Path, pinned: Path, built: Built) -> str:
         return ""
     program = pinned / "node_modules" / ".bin" / "allure"
     if not program.exists():
-        built.notes.append(f"no Allure site: `npm ci --prefix {pinned}` installs the pinned Allure")
+        built.notes.append(f"no Allure site: `npm ci --prefix {pinned} --ignore-scripts` installs the pinned Allure")
         return ""
     target = out / "allure"
     command = [str(program), "generate", str(results.resolve()), "--output", str(target.resolve())]
     ran = subprocess.run(  # noqa: S603  # our own pinned program, no shell
         [*command, "--config", str((pinned / "allurerc.mjs").resolve())],
         cwd=pinned,
-        env=dict(os.environ) | {"ALLURE_NO_ANALYTICS": "1"},
+        env=os.environ
+        | {
+            "ALLURE_NO_ANALYTICS": "true",
+            "CONFORMANCE_RESULTS": str(results.resolve()),
+            "CONFORMANCE_CANDIDATES": json.dumps(built.book.candidates),
+        },
         capture_output=True,
         text=True,
         timeout=_ALLURE_SECONDS,
         check=False,
     )
     if ran.returncode != 0 or not (target / "index.html").is_file():
-        built.notes.append(f"no Allure site: allure left with {ran.returncode}: {ran.stderr.strip()[-300:]}")
+        told = visible((ran.stderr or ran.stdout).strip()[-300:])
+        built.notes.append(f"no Allure site: allure left with {ran.returncode}: {told}")
         return ""
     for page in target.rglob("*.html"):
         page.write_text(without_analytics(page.read_text("utf-8")), "utf-8")

@@ -47,7 +47,7 @@ def summary(book: Book, *, width: int, colour: bool) -> str:
     console.print(_counts(book))
     for shortfall in book.shortfalls():
         console.print(Text(shortfall, style="yellow"))
-    return out.getvalue()
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def annotations(book: Book, root: str = "scenarios") -> Iterator[str]:

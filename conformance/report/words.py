@@ -86,7 +86,7 @@ def _described(event: AnyEvent) -> str:  # one branch a kind: a table of lambdas
         case Reply():
             return shown_reply(event) + (f"  (for {visible(event.recipient, 80)})" if event.recipient else "")
         case Content():
-            return f"content and final dot: {event.digest.size} octets, {_identity(event.digest.message_id)}"
+            return f"{event.digest.size} octets and final dot, {_identity(event.digest.message_id)}"
         case Closed():
             return f"closed by {event.by} ({event.how})"
         case FaultFired():

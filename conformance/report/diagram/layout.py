@@ -7,13 +7,14 @@ from itertools import pairwise
 from conformance.history.events import AnyEvent, NodeEvent
 from conformance.report.diagram.rows import Row
 
-GUTTER = 150
+GUTTER = 144
 """Pixels left of the first column, for number and time."""
 HEAD = 46
 CHARACTER = 7.0
 """Pixels of one character of the wire's text."""
 
-_WIDTH, _NARROWEST, _WIDEST = 800, 220, 330
+_MARGIN = 56
+_WIDTH, _NARROWEST, _WIDEST = 850, 220, 340
 _HEIGHTS = {"arrow": 34, "fold": 34, "note": 34, "band": 30, "gap": 36}
 _ROWS = 80
 _DOWN = frozenset({"killed", "stopped", "exited", "failed"})
@@ -80,8 +81,8 @@ class Diagram:
 def laid_out(rows: Sequence[Row], names: Sequence[str], events: Sequence[AnyEvent]) -> Diagram:
     """Place the rows under the columns, cut into sections of equal numbers of rows."""
     between = max(_NARROWEST, min(_WIDEST, _WIDTH / max(len(names) - 1, 1)))
-    columns = {name: GUTTER + 70 + index * between for index, name in enumerate(names)}
-    width = GUTTER + 70 + max(len(names) - 1, 0) * between + 150
+    columns = {name: GUTTER + _MARGIN + index * between for index, name in enumerate(names)}
+    width = GUTTER + _MARGIN + max(len(names) - 1, 0) * between + 2 * _MARGIN
     changes = tuple(
         (e.n, e.node, e.action in _DOWN) for e in events if isinstance(e, NodeEvent) and e.action in _DOWN | _UP
     )

@@ -58,7 +58,7 @@ def _row(placed: Placed, width: float) -> str:
             f"<title>{words}</title>",
             _ground(placed, width),
             _gutter(placed),
-            _shape(placed),
+            _shape(placed, width),
             "</g>",
         ]
     )
@@ -80,12 +80,12 @@ def _gutter(placed: Placed) -> str:
     )
 
 
-def _shape(placed: Placed) -> str:
+def _shape(placed: Placed, width: float) -> str:
     match placed.row.kind:
         case "arrow" | "fold":
             return _arrow(placed)
         case "note":
-            return _note(placed)
+            return _note(placed, width)
         case "gap":
             middle = (placed.x1 + placed.x2) / 2
             return (
@@ -122,11 +122,11 @@ def _head(x: float, y: float, way: int) -> str:
     return f'<path class="head" d="M{x:g} {y:g}l{-8 * way} -4v8z"/>'
 
 
-def _note(placed: Placed) -> str:
+def _note(placed: Placed, width: float) -> str:
     text = ("☠ " if placed.row.style == "down" else "✓ " if placed.row.style == "given" else "") + placed.row.text
     shown = _fit(text, placed.room)
     half = len(shown) * 3.5 + 10
-    x = max(placed.x1, GUTTER + half)
+    x = min(max(placed.x1, GUTTER + half), width - half - 8)
     return (
         f'<rect class="slip" x="{x - half:g}" y="{placed.y - 11:g}" width="{2 * half:g}" height="22" rx="4"/>'
         f'<text class="middle" x="{x:g}" y="{placed.y + 4:g}">{escape(shown)}</text>'

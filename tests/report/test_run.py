@@ -1,0 +1,273 @@
+"""What is told of a whole run: ledger, statement, badge, comparison, terminal, and the site on the disk."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.report.book import Book, entry, of_candidate, read_book
+from conformance.report.compare import as_text, diff
+from conformance.report.ledger import Row, ledger
+from conformance.report.material import Material
+from conformance.report.run_page.page import run_page
+from conformance.report.site import build, file_stem, without_analytics
+from conformance.report.statement import BadgeRefused, Statement, as_html, as_json, as_markdown, badge, statement
+from conformance.report.terminal import annotations, step_summary, summary
+from conformance.requirements.catalogue import catalogue
+from conformance.results.schema import RunFooter
+from tests.report.samples import material, passed, run_header, write_run
+from tests.report.test_diagram import read
+
+REFERENCE = "reference"
+
+
+def good(**changes: Any) -> Material:
+    """A cell that confirms every requirement in force."""
+    every = tuple(row.id for row in catalogue().requirements)
+    return material(**({"verdicts": (passed("expect.all", *every),), "candidate": REFERENCE} | changes))
+
+
+def judged(outcome: Outcome, *requirements: str, **changes: Any) -> Material:
+    verdict = Verdict(check="expect.x", outcome=outcome, requirements=requirements, sentence=f"it is {outcome}")
+    return material(**({"verdicts": (verdict,), "candidate": REFERENCE} | changes))
+
+
+def book(*cells: Material, planned: int | None = None, ended: bool = True, **changes: Any) -> Book:
+    names = tuple(dict.fromkeys(cell.header.candidate for cell in cells)) or (REFERENCE,)
+    count = len(cells) if planned is None else planned
+    footer = RunFooter(
+        finished="2026-01-02T03:05:05Z",
+        outcomes=dict.fromkeys(Outcome, 0),
+        cells=count,
+        wall_seconds=1,
+        cells_per_second=1,
+        simulated_per_wall_second=1,
+        cpu_per_cell=0,
+        interrupted=changes.pop("interrupted", False),
+    )
+    entries = tuple(entry(cell, f"cell-{number}") for number, cell in enumerate(cells))
+    return Book(run_header(cells=count, candidates=names, **changes), footer if ended else None, entries)
+
+
+def rows(*cells: Material) -> dict[str, Row]:
+    return {row.id: row for row in ledger(book(*cells).cells, catalogue())}
+
+
+def stated(*cells: Material, **changes: Any) -> Statement:
+    return statement(book(*cells, **changes), REFERENCE, catalogue())
+
+
+class TestLedger:
+    """Each requirement's verdict."""
+
+    def test_every_requirement_in_force_has_a_row(self) -> None:
+        assert set(rows()) == catalogue().ids
+
+    def test_what_nobody_judged_is_inconclusive_and_says_so(self) -> None:
+        row = rows(good(verdicts=()))["SR-CRE-01"]
+        assert (row.outcome, row.reason) == (Outcome.INCONCLUSIVE, "no check of this run judged it")
+
+    def test_what_binds_other_generations_is_not_applicable(self) -> None:
+        row = rows(judged(Outcome.PASS, "SR-CRE-01", generations=("ex2010",)))["SR-BND-01"]
+        assert row.outcome is Outcome.NOT_APPLICABLE
+
+    def test_a_violation_is_blamed_on_the_first_requirement_and_leaves_the_others_in_doubt(self) -> None:
+        found = rows(good(), judged(Outcome.FAIL, "SR-CRE-01", "SR-CRE-02"))
+        assert found["SR-CRE-01"].outcome is Outcome.FAIL
+        assert found["SR-CRE-02"].outcome is Outcome.INCONCLUSIVE
+        assert "since SR-CRE-01 is violated" in found["SR-CRE-02"].reason
+        assert found["SR-CRE-05"].outcome is Outcome.PASS
+
+    def test_a_pass_in_a_cell_that_broke_proves_nothing(self) -> None:
+        broken = Verdict(check="harness.run", outcome=Outcome.ERROR, sentence="broke")
+        found = rows(good(verdicts=(passed("expect.x", "SR-CRE-01"), broken)))
+        assert found["SR-CRE-01"].outcome is Outcome.ERROR
+
+    def test_a_violation_in_one_cell_is_not_undone_by_an_error_in_another(self) -> None:
+        found = rows(judged(Outcome.ERROR, "SR-CRE-01"), judged(Outcome.FAIL, "SR-CRE-01"))
+        assert found["SR-CRE-01"].outcome is Outcome.FAIL
+        assert [one.slug for one in found["SR-CRE-01"].evidence] == ["cell-1"]
+
+
+class TestBadge:
+    """Who may wear it."""
+
+    def test_a_whole_run_without_a_violation_may(self) -> None:
+        made = badge(stated(good()))
+        assert f"{len(catalogue().ids)} of {len(catalogue().ids)} shown" in made
+        read(made)
+
+    @pytest.mark.parametrize(
+        ("changes", "why"),
+        [
+            ({"filtered": True}, "only a part"),
+            ({"interrupted": True}, "interrupted"),
+            ({"planned": 2}, "1 missing"),
+            ({"ended": False}, "no end"),
+        ],
+    )
+    def test_a_part_of_a_run_may_not(self, changes: dict[str, Any], why: str) -> None:
+        with pytest.raises(BadgeRefused, match=why):
+            badge(stated(good(), **changes))
+
+    @pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.ERROR])
+    def test_a_failed_run_may_not(self, outcome: Outcome) -> None:
+        with pytest.raises(BadgeRefused, match=f"cells ended as {outcome}"):
+            badge(stated(good(), judged(outcome, "SR-CRE-01")))
+
+    def test_a_run_in_which_nothing_passed_may_not(self) -> None:
+        with pytest.raises(BadgeRefused, match="nothing passed"):
+            badge(stated(judged(Outcome.NOT_APPLICABLE, "SR-CRE-01")))
+
+    def test_a_cell_cut_short_takes_it_away(self) -> None:
+        whole = good()
+        cut = Material(header=whole.header, events=whole.events, verdicts=whole.verdicts, cut_short=True)
+        with pytest.raises(BadgeRefused, match="cut short"):
+            badge(stated(cut))
+
+    def test_what_is_open_is_told(self) -> None:
+        assert ", 1 open" in badge(stated(good(), judged(Outcome.INCONCLUSIVE, "SR-CRE-01")))
+
+
+class TestStatement:
+    """The three forms of it."""
+
+    def test_json_is_whole_and_can_be_read_again(self) -> None:
+        made = stated(good(), judged(Outcome.FAIL, "SR-CRE-01"))
+        assert Statement.model_validate_json(as_json(made)) == made
+
+    def test_markdown_has_a_row_for_each_requirement_and_no_markup_of_others(self) -> None:
+        text = as_markdown(stated(judged(Outcome.FAIL, "SR-CRE-01", axes={"x": "a|b<script>"})))
+        assert len(re.findall(r"^\| (?:SR|RL)-", text, re.MULTILINE)) == len(catalogue().ids)
+        assert "<script>" not in text
+        assert all(len(re.findall(r"(?<!\\)\|", line)) == 5 for line in text.splitlines() if line.startswith("| SR"))
+
+    def test_html_says_why_it_is_no_whole_run(self) -> None:
+        page = as_html(stated(good(), filtered=True))
+        read(page)
+        assert "only a part of the suite was asked for" in page
+
+
+class TestCompare:
+    """Who did it."""
+
+    @pytest.mark.parametrize(
+        ("changes", "cause"),
+        [
+            ({"candidate_sha256": "0" * 64}, ("candidate",)),
+            ({"scenario_sha256": "0" * 64}, ("suite",)),
+            ({"environment_sha256": "0" * 64}, ("environment",)),
+            ({"seed": 8}, ("settings",)),
+            ({}, ()),
+        ],
+    )
+    def test_a_regression_is_laid_at_the_door_of_what_changed(self, changes: dict[str, Any], cause: tuple[str]) -> None:
+        found = diff(book(good()), book(judged(Outcome.FAIL, "SR-CRE-01", **changes)))
+        assert [change.causes for change in found.regressions] == [cause]
+        assert (", ".join(cause) or "flaky") in as_text(found)
+
+    def test_fixes_added_and_removed_cells_and_the_rest_are_told_apart(self) -> None:
+        before = book(judged(Outcome.FAIL, "SR-CRE-01"), good(axes={"a": "1"}), good(axes={"a": "2"}))
+        after = book(good(), good(axes={"a": "1"}), good(axes={"a": "3"}))
+        found = diff(before, after)
+        assert [change.kind for change in found.changes] == ["fix"]
+        assert [cell.name[-5:] for cell in (*found.added, *found.removed)] == ["[a=3]", "[a=2]"]
+        assert found.same == 1
+
+    def test_what_became_not_applicable_is_no_regression(self) -> None:
+        found = diff(book(good()), book(judged(Outcome.NOT_APPLICABLE, "SR-CRE-01")))
+        assert [change.kind for change in found.changes] == ["other"]
+
+
+class TestTerminal:
+    """The end of a run."""
+
+    def test_plain_text_has_no_escape_and_keeps_to_its_width(self) -> None:
+        text = summary(book(good(), judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "1"})), width=80, colour=False)
+        assert all(line.isprintable() and len(line) <= 80 for line in text.splitlines())
+        assert "1 fail, 1 pass" in text
+
+    def test_colour_is_given_where_it_is_wanted(self) -> None:
+        assert "\x1b[" in summary(book(good()), width=80, colour=True)
+
+    def test_square_brackets_of_a_name_are_no_markup(self) -> None:
+        text = summary(book(judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "[red]"})), width=80, colour=False)
+        assert "[a=[red]]" in text
+
+    def test_github_is_told_of_violations_as_errors_with_their_line(self) -> None:
+        lines = list(
+            annotations(book(material(candidate=REFERENCE), judged(Outcome.INCONCLUSIVE, "SR-CRE-01"), good()))
+        )
+        assert [line.split(" ")[0] for line in lines] == ["::error", "::warning"]
+        assert "file=scenarios/creation/inbound.scenario.yaml,line=5," in lines[0]
+
+    def test_the_step_summary_has_the_matrix_and_the_sentences(self) -> None:
+        text = step_summary(book(good(), judged(Outcome.FAIL, "SR-CRE-01", scenario="other")))
+        assert "| ✗ 1 |" in text
+        assert "it is fail" in text
+
+
+class TestSite:
+    """The pages of a run on the disk."""
+
+    @pytest.fixture
+    def run(self, tmp_path: Path) -> Path:
+        cells = (good(axes={"a": "1"}), material(candidate="a b/c"), judged(Outcome.NOT_APPLICABLE, "SR-CRE-01"))
+        return write_run(tmp_path / "r1", cells)
+
+    def test_every_link_leads_somewhere_and_every_page_is_sound(self, run: Path, tmp_path: Path) -> None:
+        built = build(run, tmp_path / "site")
+        pages = list((tmp_path / "site").rglob("*.html"))
+        assert len(pages) == 1 + 3 + 2
+        ids = {page: {v for _, n, v in read(page.read_text()).attributes if n == "id"} for page in pages}
+        for page in pages:
+            for tag, name, value in read(page.read_text()).attributes:
+                if tag == "a" and name == "href":
+                    place, _, anchor = value.partition("#")
+                    target = (page.parent / place).resolve() if place else page
+                    assert target in ids, value
+                    assert not anchor or anchor in ids[target], value
+        assert built.book.outcomes[Outcome.FAIL] == 1
+
+    def test_a_badge_of_an_earlier_build_does_not_outlive_a_refusal(self, tmp_path: Path) -> None:
+        out = tmp_path / "site"
+        assert build(write_run(tmp_path / "r1", (good(),)), out).badges
+        assert not build(write_run(tmp_path / "r2", (judged(Outcome.FAIL, "SR-CRE-01"),)), out).badges
+        assert not list(out.rglob("*.svg"))
+
+    def test_without_allures_results_it_says_so(self, run: Path, tmp_path: Path) -> None:
+        assert any("no Allure site" in note for note in build(run, tmp_path / "site", allure=tmp_path).notes)
+
+    def test_the_statement_on_the_disk_is_that_of_the_candidate(self, run: Path, tmp_path: Path) -> None:
+        build(run, tmp_path / "site")
+        made = json.loads((tmp_path / "site" / "statements" / "reference.json").read_text())
+        assert made["candidate"]["name"] == REFERENCE
+        assert made["cells"] == {"fail": 0, "error": 0, "inconclusive": 0, "pass": 1, "not-applicable": 1}
+
+    def test_a_damaged_cell_is_told_and_the_others_are_shown(self, run: Path) -> None:
+        (run / "cells" / "bad.jsonl").write_text("{\n")
+        found = read_book(run)
+        assert len(found.cells) == 3
+        assert found.damage
+        assert "could not be read" in run_page(found, catalogue())
+
+    def test_two_candidates_never_share_a_file(self) -> None:
+        names = ["reference", "a/b", "a-b", "a b", "..", ""]
+        assert len({file_stem(name) for name in names}) == len(names)
+        assert not [name for name in names if "/" in file_stem(name) or file_stem(name).startswith(".")]
+
+    def test_analytics_goes_and_the_reports_own_script_stays(self) -> None:
+        own = "<script>app('gtag(')</script>"
+        page = (
+            '<script async src="https://www.googletagmanager.com/gtag/js?id=G-1"></script>\n<script>\n'
+            "  window.dataLayer = window.dataLayer || [];\n  gtag('js');\n</script>" + own
+        )
+        assert without_analytics(page).strip() == own
+
+
+def test_cells_are_told_by_candidate() -> None:
+    cells = book(good(), material(candidate="other")).cells
+    assert [cell.outcome for cell in of_candidate(cells, "other")] == [Outcome.FAIL]
