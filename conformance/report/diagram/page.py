@@ -41,7 +41,8 @@ def cell_page(material: Material, *, home: str = "") -> str:
 def _finding(verdict: Verdict, material: Material, anchors: dict[int, int]) -> dict[str, Any]:
     return {
         "verdict": verdict,
-        "clauses": [clause_of(one) for one in verdict.requirements],
+        "clause": clause_of(verdict.requirements[0]) if verdict.requirements else "",
+        "also": [(one, clause_of(one)) for one in verdict.requirements[1:]],
         "source": (material.source_line(verdict.line) or "").strip(),
         "places": [(number, anchors[number]) for number in verdict.evidence if number in anchors],
     }
