@@ -201,7 +201,7 @@ def _shape(event: AnyEvent, material: Material) -> tuple[Kind, Style, str | None
             ends = (began.server, began.client) if back else (began.client, began.server)
             return "arrow", _style(event), *ends
         case ConnectFailed() | FaultFired() | Attempt() | Talked():
-            return "arrow", "fault" if isinstance(event, FaultFired) else "refusal", event.client, event.server
+            return "arrow", _style(event), event.client, event.server
         case Delivered():
             return "note", "given", event.sink, None
         case NodeEvent():
@@ -223,6 +223,12 @@ def _style(event: AnyEvent) -> Style:
     match event:
         case Content():
             return "content"
+        case FaultFired():
+            return "fault"
+        case ConnectFailed() | Talked():
+            return "refusal"
+        case Attempt():
+            return "final" if event.outcome == "answered" and (event.code or 0) < 400 else "refusal"
         case Closed():
             return "wire" if event.how == "fin" else "refusal"
         case Reply():
