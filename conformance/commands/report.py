@@ -13,7 +13,7 @@ from conformance.results.errors import RunDirectoryError
 
 def build_report(run_dir: Path, out: Path) -> int:
     """Build the pages of a run; 2 when it cannot be read."""
-    pinned = paths.corpus().parent / "allure"
+    pinned = paths.corpus().parent / "reports" / "allure"
     allure = pinned if (pinned / "package.json").is_file() else None
     try:
         built = build(run_dir, out, corpus=paths.corpus(), allure=allure)

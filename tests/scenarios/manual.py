@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -16,7 +17,7 @@ from conformance.scenarios.steps import ACTIONS, Line, Moment, Retry
 from conformance.scenarios.values import told as duration
 from conformance.topology import Topology
 
-PAGE = paths.fixtures().parent / "docs" / "writing-scenarios.md"
+PAGE = Path(__file__).parents[2] / "docs" / "writing-scenarios.md"
 BEGIN, END = "<!-- reference: made from the models -->", "<!-- end of the reference -->"
 
 NAMED = {

@@ -15,7 +15,7 @@ from conformance.scenarios.schema import scenario_schema, topology_schema
 from conformance.scenarios.yaml_nodes import compose, split
 from tests.scenarios.documents import HEAD, SEND
 
-STORED = paths.fixtures().parent / "docs" / "schema"
+STORED = Path(__file__).parents[2] / "docs" / "schema"
 TOPOLOGIES = paths.fixtures() / "topologies"
 
 
