@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Literal, Protocol, TypeVar
 
+from conformance.run.settings import ClockName
 from conformance.run.virtual.errors import ClockError, waiting
 from conformance.run.virtual.loop import VirtualClockEventLoop
 from conformance.run.virtual.seams import left_open
 
 T = TypeVar("T")
-
-ClockName = Literal["virtual", "scaled", "real"]
 
 EPOCH = 1893456000.0
 """The virtual clock's first moment, POSIX seconds: 2030-01-01T00:00:00Z, so that stamps repeat too."""

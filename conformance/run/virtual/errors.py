@@ -2,8 +2,11 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import CodeType
 from typing import Any
+
+_ASYNCIO = str(Path(asyncio.__file__).parent)
 
 _SHOWN = 12
 """Tasks named in a message; more are counted."""
@@ -18,8 +21,7 @@ class Deadlock(ClockError):
 
 
 class Runaway(ClockError):
-    """Time (or the loop, at one moment) goes on and on, and nothing comes of it: see
-    `VirtualClockEventLoop.progress`."""
+    """Time, or the loop at one moment, goes on and on, and nothing comes of it: see `VirtualClockEventLoop`."""
 
 
 class Stall(ClockError):
@@ -40,11 +42,14 @@ def waiting(tasks: Iterable[asyncio.Task[Any]]) -> str:
 
 
 def _place(task: asyncio.Task[Any]) -> str:
-    """Return `function (file:line)` of the innermost coroutine that a task is in."""
-    place = "?"
+    """Return `function (file:line)` of the innermost coroutine that a task is in, and what of asyncio it awaits."""
+    place = ""
     for code, line in _frames(task.get_coro()):
-        place = f"{code.co_qualname} ({code.co_filename.rpartition('/')[2]}:{line})"
-    return place
+        if not code.co_filename.startswith(_ASYNCIO):
+            place = f"{code.co_qualname} ({Path(code.co_filename).name}:{line})"
+        elif " awaiting " not in place:
+            place = f"{place} awaiting {code.co_qualname}".lstrip()
+    return place or "?"
 
 
 def _frames(awaited: Any) -> Iterator[tuple[CodeType, int]]:

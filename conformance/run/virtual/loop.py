@@ -49,7 +49,7 @@ class VirtualClockEventLoop(SeamedEventLoop):
         self._now = start
         self._max_jumps = max_jumps
         self._max_turns = max_turns
-        self._patience = patience
+        self.patience = patience
         self._since_progress = self._turns = 0
         self._holds: dict[object, str] = {}
         self._guards: list[Callable[[ClockError], None]] = []
@@ -174,7 +174,7 @@ class VirtualClockEventLoop(SeamedEventLoop):
             self.naps += 1
             nap = _NAP if looks > _EAGER else 0.0
             waited += nap  # counted, not measured: a machine that was suspended has not waited
-            if waited > self._patience:
+            if waited > self.patience:
                 self._tell(Stall(self._words(f"after {waited:.1f} real seconds the kernel still owes {debt}:")))
                 self.ledger.forgive()
                 return []

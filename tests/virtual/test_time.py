@@ -1,0 +1,123 @@
+"""What the virtual clock promises of time: exact, in order, however far, and without waiting."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from conformance.run.clock import EPOCH, Clock, run_with_clock
+from conformance.run.virtual.loop import VirtualClockEventLoop
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while line := await reader.readline():
+        await asyncio.sleep(3600)
+        writer.write(line)
+    writer.close()
+
+
+async def exchanges(clock: Clock, count: int) -> list[tuple[bytes, float]]:
+    server = await asyncio.start_server(echo, "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    seen = []
+    for number in range(count):
+        writer.write(b"%d\n" % number)
+        seen.append((await reader.readline(), clock.elapsed()))
+    writer.close()
+    await writer.wait_closed()
+    server.close()
+    return seen
+
+
+def test_hours_pass_exactly_and_without_waiting() -> None:
+    seen = run_with_clock(lambda clock: exchanges(clock, 49 * 24), "virtual")
+    assert seen == [(b"%d\n" % number, 3600.0 * (number + 1)) for number in range(49 * 24)]
+
+
+@pytest.mark.parametrize("start", [0.0, EPOCH], ids=["from 0", "from the epoch on"])
+@pytest.mark.parametrize("delay", [1e-3, 0.1, 120.0, 86400.0, 86400.5, 2 * 86400.0, 49 * 86400.0, 3.2e9])
+def test_a_timer_fires_at_its_own_time(start: float, delay: float) -> None:
+    async def wait() -> tuple[float, float]:
+        loop = asyncio.get_running_loop()
+        fired = loop.create_future()
+        timer = loop.call_later(delay, lambda: fired.set_result(loop.time()))
+        return timer.when(), await fired
+
+    with asyncio.Runner(loop_factory=lambda: VirtualClockEventLoop(start=start)) as runner:
+        when, at = runner.run(wait())
+        loop = runner.get_loop()
+    assert isinstance(loop, VirtualClockEventLoop)
+    assert (at, loop.jumps) == (when, 1)
+    assert when == start + delay
+
+
+def test_timers_of_one_time_keep_their_order() -> None:
+    async def order() -> list[int]:
+        loop = asyncio.get_running_loop()
+        seen: list[int] = []
+        for number in range(1000):
+            loop.call_at(60.0 if number % 3 else 30.0, seen.append, number)
+        await asyncio.sleep(61)
+        return seen
+
+    with asyncio.Runner(loop_factory=VirtualClockEventLoop) as runner:
+        seen = runner.run(order())
+    assert seen == [n for n in range(1000) if n % 3 == 0] + [n for n in range(1000) if n % 3]
+
+
+def test_cancelled_timers_are_not_jumped_to() -> None:
+    async def many(clock: Clock) -> float:
+        loop = asyncio.get_running_loop()
+        for number in range(500):  # more than asyncio keeps before it rebuilds its heap
+            loop.call_later(1 + number, sys.exit).cancel()
+        await clock.sleep(1000)
+        return clock.elapsed()
+
+    assert run_with_clock(many, "virtual") == 1000
+
+
+async def race(clock: Clock) -> list[tuple[int, float]]:
+    """Ten dialogues at once, each recorded line by line."""
+    seen: list[tuple[int, float]] = []
+
+    async def one(number: int) -> None:
+        for _, at in await exchanges(clock, 3):
+            seen.append((number, at))
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(10):
+            group.create_task(one(number))
+    return seen
+
+
+async def crowd(clock: Clock) -> list[object]:
+    """A server that hears twenty clients at the same moment: who is first depends on nothing but the program."""
+    heard: list[object] = []
+
+    async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            heard.append((clock.elapsed(), line))
+        heard.append((clock.elapsed(), "end"))
+        writer.close()
+
+    server = await asyncio.start_server(hear, "127.0.0.1", 0)
+    address = server.sockets[0].getsockname()
+    writers = [(await asyncio.open_connection(*address))[1] for _ in range(20)]
+    for turn in range(5):
+        await clock.sleep(120)
+        for number, writer in enumerate(writers):
+            writer.write(b"%d of %d\n" % (number, turn))
+    for writer in reversed(writers):
+        writer.close()
+    await clock.sleep(1)
+    server.close()
+    return heard
+
+
+@pytest.mark.parametrize("program", [race, crowd])
+@pytest.mark.parametrize("times", [20, pytest.param(200, marks=pytest.mark.slow)])
+def test_every_run_is_the_same(program: Callable[[Clock], Awaitable[list[object]]], times: int) -> None:
+    runs = {repr(run_with_clock(program, "virtual")) for _ in range(times)}
+    assert len(runs) == 1
+    assert len(next(iter(runs))) > 100

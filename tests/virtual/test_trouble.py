@@ -1,0 +1,165 @@
+"""When time cannot go on: said at once, with who waits where, and so that everybody can clean up."""
+
+import asyncio
+
+import pytest
+
+from conformance.run.clock import Clock, run_with_clock
+from conformance.run.virtual.errors import ClockError, Deadlock, Runaway, Stall
+from conformance.run.virtual.loop import VirtualClockEventLoop
+
+
+def run_on(loop: VirtualClockEventLoop, coroutine: object) -> object:
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        return runner.run(coroutine)  # type: ignore[arg-type]
+
+
+async def waits(clock: Clock) -> None:
+    await clock.sleep(120)
+    await asyncio.Event().wait()
+
+
+def test_a_deadlock_names_who_waits_and_where() -> None:
+    async def main(clock: Clock) -> None:
+        helper = asyncio.create_task(waits(clock), name="the heartbeat")
+        await helper
+
+    with pytest.raises(Deadlock) as caught:
+        run_with_clock(main, "virtual")
+    said = str(caught.value)
+    assert said.startswith("at 120.000000 s nothing is left to happen, and these wait:\n")
+    assert "\n  the heartbeat in waits (test_trouble.py:" in said
+    assert "awaiting Event.wait" in said
+    assert said.endswith("\n  no timer")
+
+
+def test_a_timer_that_is_infinitely_far_is_none() -> None:
+    async def main(clock: Clock) -> None:
+        await clock.sleep(float("inf"))
+
+    with pytest.raises(Deadlock, match="no timer"):
+        run_with_clock(main, "virtual")
+
+
+def test_whoever_waits_on_a_socket_that_nobody_writes_to_is_deadlocked() -> None:
+    async def main(clock: Clock) -> None:
+        server = await asyncio.start_server(lambda reader, writer: writers.append(writer), "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        try:
+            await reader.readline()
+        finally:
+            for each in (writer, *writers):
+                each.close()
+            server.close()
+
+    writers: list[asyncio.StreamWriter] = []
+    with pytest.raises(Deadlock, match="StreamReader.readline") as caught:
+        run_with_clock(main, "virtual")
+    assert not hasattr(caught.value, "__notes__"), "all was closed on the way out"
+
+
+def test_jumps_that_lead_nowhere_are_a_runaway_and_progress_prevents_it() -> None:
+    async def ticks(count: int, *, progress: bool) -> float:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualClockEventLoop)
+        for _ in range(count):
+            await asyncio.sleep(60)
+            if progress:
+                loop.progress()
+        return loop.time()
+
+    assert run_on(VirtualClockEventLoop(max_jumps=500), ticks(500, progress=False)) == 500 * 60
+    assert run_on(VirtualClockEventLoop(max_jumps=500), ticks(5000, progress=True)) == 5000 * 60
+    with pytest.raises(Runaway, match=r"at 30000\.000000 s 500 jumps of the clock, and no progress:\n  Task-.* in .*ticks"):
+        run_on(VirtualClockEventLoop(max_jumps=500), ticks(501, progress=False))
+
+
+def test_a_loop_that_spins_at_one_moment_is_a_runaway() -> None:
+    async def spins() -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    with pytest.raises(Runaway, match="1000 turns of the loop without a jump, and no progress") as caught:
+        run_on(VirtualClockEventLoop(max_turns=1000), spins())
+    assert "spins" in str(caught.value)
+
+
+def test_what_the_kernel_never_delivers_is_a_stall() -> None:
+    """The kernel cannot be made to lose octets on purpose: a ledger that is owed something for ever stands in for it."""
+
+    async def exchange(clock: Clock) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualClockEventLoop)
+        server = await asyncio.start_server(lambda reader, writer: writers.append(writer), "127.0.0.1", 0)
+        _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        await clock.sleep(1)
+        loop.patience = 0.01
+        loop.ledger.owed = lambda final: "8 octets of 127.0.0.1:1 -> 127.0.0.1:2"  # type: ignore[method-assign]
+        writer.write(b"250 OK\r\n")
+        try:
+            await clock.sleep(60)
+        finally:
+            del loop.ledger.owed
+            for each in (writer, *writers):
+                each.close()
+            server.close()
+
+    writers: list[asyncio.StreamWriter] = []
+    with pytest.raises(Stall, match=r"after 0\.0 real seconds the kernel still owes 8 octets of 127\.0\.0\.1:1 -> ") as caught:
+        run_with_clock(exchange, "virtual")
+    assert "next timer in 60 s" in str(caught.value)
+
+
+def test_cleaning_up_may_take_its_time_after_an_error() -> None:
+    cleaned: list[float] = []
+
+    async def main(clock: Clock) -> None:
+        try:
+            await waits(clock)
+        finally:
+            await clock.sleep(30)
+            cleaned.append(clock.elapsed())
+
+    with pytest.raises(Deadlock):
+        run_with_clock(main, "virtual")
+    assert cleaned == [150]
+
+
+def test_the_innermost_guard_is_told_and_the_body_may_go_on() -> None:
+    async def main(clock: Clock) -> float:
+        with pytest.raises(Deadlock):
+            async with clock.guarded():
+                await waits(clock)
+        await clock.sleep(10)  # the cancellation is over
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+        return clock.elapsed()
+
+    assert run_with_clock(main, "virtual") == 130
+
+
+def test_a_guard_does_not_swallow_a_cancellation_that_was_meant() -> None:
+    async def guarded(clock: Clock) -> None:
+        async with clock.guarded():
+            await clock.sleep(60)
+
+    async def main(clock: Clock) -> bool:
+        task = asyncio.create_task(guarded(clock))
+        await clock.sleep(1)
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert run_with_clock(main, "virtual")
+
+
+def test_a_second_deadlock_while_cleaning_up_ends_it_too() -> None:
+    async def main(clock: Clock) -> None:
+        try:
+            await waits(clock)
+        finally:
+            await asyncio.Event().wait()
+
+    with pytest.raises(ClockError):
+        run_with_clock(main, "virtual")
