@@ -21,7 +21,9 @@ def test_this_python_is_one_that_was_tested() -> None:
 
 def test_an_unknown_python_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seams, "TESTED", ((3, 4),))
-    with pytest.raises(UnsupportedPython, match=rf"never tested with Python 3\.{sys.version_info.minor}: use --clock real"):
+    with pytest.raises(
+        UnsupportedPython, match=rf"never tested with Python 3\.{sys.version_info.minor}: use --clock real"
+    ):
         VirtualClockEventLoop()
 
 

@@ -53,7 +53,7 @@ def test_whoever_waits_on_a_socket_that_nobody_writes_to_is_deadlocked() -> None
             server.close()
 
     writers: list[asyncio.StreamWriter] = []
-    with pytest.raises(Deadlock, match="StreamReader.readline") as caught:
+    with pytest.raises(Deadlock, match=r"StreamReader\.readline") as caught:
         run_with_clock(main, "virtual")
     assert not hasattr(caught.value, "__notes__"), "all was closed on the way out"
 
@@ -70,7 +70,9 @@ def test_jumps_that_lead_nowhere_are_a_runaway_and_progress_prevents_it() -> Non
 
     assert run_on(VirtualClockEventLoop(max_jumps=500), ticks(500, progress=False)) == 500 * 60
     assert run_on(VirtualClockEventLoop(max_jumps=500), ticks(5000, progress=True)) == 5000 * 60
-    with pytest.raises(Runaway, match=r"at 30000\.000000 s 500 jumps of the clock, and no progress:\n  Task-.* in .*ticks"):
+    with pytest.raises(
+        Runaway, match=r"at 30000\.000000 s 500 jumps of the clock, and no progress:\n  Task-.* in .*ticks"
+    ):
         run_on(VirtualClockEventLoop(max_jumps=500), ticks(501, progress=False))
 
 
@@ -105,7 +107,9 @@ def test_what_the_kernel_never_delivers_is_a_stall() -> None:
             server.close()
 
     writers: list[asyncio.StreamWriter] = []
-    with pytest.raises(Stall, match=r"after 0\.0 real seconds the kernel still owes 8 octets of 127\.0\.0\.1:1 -> ") as caught:
+    with pytest.raises(
+        Stall, match=r"after 0\.0 real seconds the kernel still owes 8 octets of 127\.0\.0\.1:1 -> "
+    ) as caught:
         run_with_clock(exchange, "virtual")
     assert "next timer in 60 s" in str(caught.value)
 

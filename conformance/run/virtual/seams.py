@@ -14,7 +14,7 @@ import sys
 from asyncio import selector_events, sslproto
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from conformance.run.virtual.errors import UnsupportedPython
 from conformance.run.virtual.ledger import End, Ledger
@@ -110,9 +110,13 @@ class NotingTransport(selector_events._SelectorSocketTransport):
 class SeamedEventLoop(asyncio.SelectorEventLoop):
     """An asyncio loop whose sockets are all in a ledger, and whose timers keep their order."""
 
-    def __init__(self) -> None:
+    def __new__(cls, *args: Any, **named: Any) -> Self:
+        """Refuse before there is half a loop. Raises UnsupportedPython."""
         if unknown := unfamiliar():
             raise UnsupportedPython(f"virtual time was never tested with {', '.join(unknown)}: use --clock real")
+        return super().__new__(cls)
+
+    def __init__(self) -> None:
         selector = AskingSelector()
         super().__init__(selector)
         self.asking = selector

@@ -1,0 +1,146 @@
+"""Three clocks behind one interface, and that nothing outlives a cell that ran on one."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from typing import get_args
+
+import pytest
+
+from conformance.run.clock import EPOCH, Clock, Leftovers, run_with_clock
+from conformance.run.settings import ClockName
+
+EVERY = pytest.mark.parametrize("name", get_args(ClockName))
+
+
+@EVERY
+def test_each_clock_says_what_it_is(name: ClockName) -> None:
+    async def look(clock: Clock) -> tuple[str, float, float]:
+        return clock.name, clock.scale, clock.duration(120)
+
+    scale = 60.0 if name == "scaled" else 1.0
+    assert run_with_clock(look, name, scale) == (name, scale, 120 / scale)
+
+
+def test_virtual_stamps_begin_in_2030_and_follow_the_clock() -> None:
+    async def stamps(clock: Clock) -> tuple[float, float, float]:
+        before = clock.now()
+        await clock.sleep(86400)
+        return before, clock.now(), clock.lag()
+
+    assert run_with_clock(stamps, "virtual") == (EPOCH, EPOCH + 86400, 0.0)
+    assert time.gmtime(EPOCH)[:6] == (2030, 1, 1, 0, 0, 0)
+
+
+def test_a_scaled_clock_divides_durations_and_multiplies_back_what_passed() -> None:
+    async def waits(clock: Clock) -> tuple[float, float, float]:
+        before = clock.now()
+        await clock.sleep(60)
+        return clock.duration(60), clock.elapsed(), clock.now() - before
+
+    waited, elapsed, passed = run_with_clock(waits, "scaled", 600)
+    assert waited == pytest.approx(0.1)
+    assert elapsed >= 60
+    assert 0.09 < passed, "stamps are the machine's own"
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan")])
+def test_a_scale_that_is_none_is_refused(scale: float) -> None:
+    async def nothing(clock: Clock) -> None:
+        raise AssertionError("must not be reached")
+
+    with pytest.raises(ValueError, match="cannot be scaled"):
+        run_with_clock(nothing, "scaled", scale)
+
+
+def test_lag_is_what_blocked_the_loop_and_is_told_once() -> None:
+    async def blocks(clock: Clock) -> tuple[float, float, float]:
+        await clock.sleep(6)
+        time.sleep(0.3)  # noqa: ASYNC251  # a harness that is busy
+        overdue = clock.lag()
+        time.sleep(0.2)  # noqa: ASYNC251
+        await clock.sleep(6)
+        return overdue, clock.lag(), clock.lag()
+
+    overdue, seen, after = run_with_clock(blocks, "scaled", 100)
+    assert overdue >= 20, "0.3 real seconds, less a beat, at a scale of 100"
+    assert seen >= 15
+    assert after < seen
+
+
+@EVERY
+def test_tasks_left_behind_are_cancelled_and_told(name: ClockName) -> None:
+    cancelled: list[bool] = []
+
+    async def lingers(clock: Clock) -> None:
+        try:
+            await clock.sleep(3600)
+        finally:
+            cancelled.append(True)
+
+    async def main(clock: Clock) -> None:
+        task = asyncio.create_task(lingers(clock), name="the lingerer")
+        await asyncio.sleep(0)
+        assert not task.done()
+
+    with pytest.raises(Leftovers, match=r"tasks left behind:\n  the lingerer in .*lingers"):
+        run_with_clock(main, name)
+    assert cancelled == [True]
+
+
+@EVERY
+def test_sockets_left_open_are_closed_and_told(name: ClockName) -> None:
+    async def main(clock: Clock) -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+        await loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname())
+        await asyncio.sleep(0)
+
+    with pytest.raises(Leftovers, match=r"sockets left open:(?s:.)*Transport fd=(?s:.)*listener fd="):
+        run_with_clock(main, name)
+
+
+def test_leftovers_do_not_hide_the_error() -> None:
+    async def main(clock: Clock) -> None:
+        task = asyncio.create_task(clock.sleep(3600), name="the lingerer")
+        assert not task.done()
+        raise LookupError("what went wrong")
+
+    with pytest.raises(LookupError, match="what went wrong") as caught:
+        run_with_clock(main, "virtual")
+    assert "the lingerer" in "".join(caught.value.__notes__)
+
+
+@EVERY
+def test_an_interrupt_cancels_and_cleans_up(name: ClockName) -> None:
+    cleaned: list[bool] = []
+
+    async def main(clock: Clock) -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+        loop.call_soon(lambda: os.kill(os.getpid(), signal.SIGINT))
+        try:
+            for _ in range(100_000):
+                await clock.sleep(1)
+        finally:
+            await asyncio.sleep(0.01)
+            server.close()
+            cleaned.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_with_clock(main, name)
+    assert cleaned == [True]
+
+
+def test_a_cell_may_run_on_any_thread() -> None:
+    async def main(clock: Clock) -> float:
+        await clock.sleep(3600)
+        return clock.elapsed()
+
+    found: list[float] = []
+    thread = threading.Thread(target=lambda: found.append(run_with_clock(main, "virtual")))
+    thread.start()
+    thread.join()
+    assert found == [3600]

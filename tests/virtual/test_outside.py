@@ -1,0 +1,148 @@
+"""Work that the loop cannot see: done inline, or time is held; never jumped over."""
+
+import asyncio
+import contextlib
+import socket
+import sqlite3
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from conformance.run.clock import Clock, run_with_clock
+from conformance.run.virtual.loop import VirtualClockEventLoop
+
+
+def virtual_loop() -> VirtualClockEventLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualClockEventLoop)
+    return loop
+
+
+def test_what_would_run_in_a_thread_runs_inline() -> None:
+    async def main(clock: Clock) -> tuple[int, int, int, float]:
+        with ThreadPoolExecutor(1) as pool:
+            there = await virtual_loop().run_in_executor(pool, threading.get_ident)
+        return threading.get_ident(), await asyncio.to_thread(threading.get_ident), there, clock.elapsed()
+
+    here, to_thread, executor, elapsed = run_with_clock(main, "virtual")
+    assert here == to_thread == executor
+    assert elapsed == 0
+
+
+def test_what_it_raises_reaches_who_awaits_it() -> None:
+    async def main(clock: Clock) -> None:
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.to_thread(lambda: 1 / 0)
+
+    run_with_clock(main, "virtual")
+
+
+def test_names_are_resolved_inline() -> None:
+    async def main(clock: Clock) -> tuple[list[object], float]:
+        found = await virtual_loop().getaddrinfo("127.0.0.1", 25, type=socket.SOCK_STREAM)
+        return [address for *_, address in found], clock.elapsed()
+
+    assert run_with_clock(main, "virtual") == ([("127.0.0.1", 25)], 0.0)
+
+
+def test_sqlite_runs_inside_it_without_threads(tmp_path: Path) -> None:
+    async def main(clock: Clock) -> list[tuple[int, float]]:
+        with contextlib.closing(sqlite3.connect(tmp_path / "queue.db")) as database:
+            database.execute("create table queue (number integer, at real)")
+
+            async def write(number: int) -> None:
+                for _ in range(20):
+                    await clock.sleep(60)
+                    with database:
+                        database.execute("insert into queue values (?, ?)", (number, clock.elapsed()))
+
+            async with asyncio.TaskGroup() as group:
+                for number in range(4):
+                    group.create_task(write(number))
+            return list(database.execute("select number, at from queue order by rowid"))
+
+    assert run_with_clock(main, "virtual") == [(number, 60.0 * (turn + 1)) for turn in range(20) for number in range(4)]
+
+
+def test_a_thread_holds_time() -> None:
+    async def main(clock: Clock) -> tuple[float, float]:
+        loop = virtual_loop()
+        released = threading.Event()
+        done: asyncio.Future[None] = loop.create_future()
+
+        def work() -> None:
+            released.wait()
+            loop.call_soon_threadsafe(done.set_result, None)
+
+        far = loop.call_later(60, released.set)  # were time to pass, the thread would be let go by it
+        with loop.hold("a thread"):
+            assert "held by a thread" in repr(loop)
+            thread = threading.Thread(target=work)
+            thread.start()
+            threading.Timer(0.05, released.set).start()
+            await done
+            held = clock.elapsed()
+        thread.join()
+        far.cancel()
+        await clock.sleep(60)
+        return held, clock.elapsed()
+
+    assert run_with_clock(main, "virtual") == (0.0, 60.0)
+
+
+@pytest.mark.integration
+def test_a_subprocess_holds_time_until_it_has_ended() -> None:
+    async def main(clock: Clock) -> tuple[bytes, int | None, float, float]:
+        program = "import time; time.sleep(0.1); print('ready')"
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
+        async with asyncio.timeout(1):  # virtual
+            said, _ = await process.communicate()
+        ended = clock.elapsed()
+        began = time.monotonic()
+        await clock.sleep(3600)
+        assert time.monotonic() - began < 60, "time goes on by jumps again"
+        return said, process.returncode, ended, clock.elapsed()
+
+    assert run_with_clock(main, "virtual") == (b"ready\n", 0, 0.0, 3600.0)
+
+
+@pytest.mark.integration
+def test_a_subprocess_that_cannot_be_started_does_not_hold_time() -> None:
+    async def main(clock: Clock) -> float:
+        with pytest.raises(FileNotFoundError):
+            await asyncio.create_subprocess_exec("/nonexistent/program")
+        await clock.sleep(3600)
+        return clock.elapsed()
+
+    assert run_with_clock(main, "virtual") == 3600
+
+
+def test_what_the_ledger_could_not_follow_is_refused() -> None:
+    async def main(clock: Clock) -> None:
+        loop = virtual_loop()
+        near, far = socket.socketpair()
+        with near, far:
+            near.setblocking(False)
+            for refused in (
+                loop.sock_sendall(near, b"x"),
+                loop.sock_sendto(near, b"x", "there"),
+                loop.sock_accept(near),
+                loop.sock_sendfile(near, None),
+                loop.create_datagram_endpoint(asyncio.DatagramProtocol, local_addr=("127.0.0.1", 0)),
+            ):
+                with pytest.raises(NotImplementedError, match="stream transports only"):
+                    await refused
+
+    run_with_clock(main, "virtual")
+
+
+def test_it_says_where_it_is() -> None:
+    async def main(clock: Clock) -> str:
+        await clock.sleep(120)
+        return repr(virtual_loop())
+
+    assert run_with_clock(main, "virtual") == "<VirtualClockEventLoop running t=120.0 jumps=1>"

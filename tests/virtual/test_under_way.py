@@ -1,0 +1,180 @@
+"""It never jumps while something is under way: on the loopback as it is, under load, and on one that delivers late.
+
+A Linux loopback delivers before `send` returns, so that hardly any mistake would show. With receive packet steering in a
+network namespace of its own the other core delivers, later: the proof that it does is that a loop without the ledger
+jumps falsely there.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance.run.clock import Clock, run_with_clock
+from conformance.run.virtual import tcp
+from conformance.run.virtual.loop import VirtualClockEventLoop
+from tests.virtual.churn import ENDINGS, SMALL, Speaker, churn
+
+ROOT = Path(__file__).parents[2]
+_STEER = (
+    "mount -t sysfs sysfs /sys && echo 2 > /sys/class/net/lo/queues/rx-0/rps_cpus && ip link set lo up && exec \"$@\""
+)
+
+
+def _no_namespace() -> str:
+    """Return why there can be no namespace here; empty when there can."""
+    if os.geteuid() != 0:
+        return "a network namespace needs root"
+    if len(os.sched_getaffinity(0) & {0, 1}) < 2:
+        return "late delivery needs the cores 0 and 1"
+    if not all(map(shutil.which, ("unshare", "mount", "ip"))):
+        return "needs unshare, mount and ip"
+    tried = subprocess.run(["unshare", "-n", "-m", "sh", "-c", _STEER, "sh", "true"], capture_output=True, text=True)
+    return "" if tried.returncode == 0 else f"no steered namespace: {tried.stderr.strip()}"
+
+
+def figures(module: str, *arguments: str, steered: bool = False) -> dict[str, int]:
+    command = [sys.executable, "-m", module, *arguments]
+    if steered:
+        command = ["unshare", "-n", "-m", "sh", "-c", _STEER, "sh", *command, "--cpu", "0"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=True)
+    print(f"{module} {' '.join(arguments)}: {ran.stdout}")  # noqa: T201  # the measured figure, with pytest -s or -rP
+    found: dict[str, int] = json.loads(ran.stdout)
+    return found
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """The second core computes all the time."""
+    program = "import os; os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})\nwhile True: pass"
+    burner = subprocess.Popen([sys.executable, "-c", program])
+    yield
+    assert burner.poll() is None, "it was busy to the end"
+    burner.kill()
+    burner.wait()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_ending_of_a_connection_takes_virtual_time(seed: int) -> None:
+    count, loop = churn(120, seed=seed, endings=tuple(ENDINGS))
+    assert (count.dialogues, count.false_jumps) == (120, 0)
+    assert loop.jumps > 15, "time passed between the dialogues"
+    assert loop.ledger.quiet, "nothing is kept of connections that are gone"
+    assert not loop.ledger._ends
+
+
+def test_all_that_is_sent_is_read_before_time_goes_on() -> None:
+    """2000 octets in as many segments, to a reader that is woken by each."""
+
+    async def main(clock: Clock) -> tuple[int, float]:
+        loop = asyncio.get_running_loop()
+        served: asyncio.Future[Speaker] = loop.create_future()
+        server = await loop.create_server(lambda: Speaker(served.set_result), "127.0.0.1", 0)
+        transport, _ = await loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname())
+        speaker = await served
+        for _ in range(2000):
+            transport.write(b"z")
+        await clock.sleep(1e-6)
+        read = speaker.received
+        transport.close()
+        await speaker.eof
+        speaker.transport.close()
+        server.close()
+        return read, clock.elapsed()
+
+    assert run_with_clock(main, "virtual") == (2000, 1e-6)
+
+
+def test_a_reader_that_pauses_does_not_stop_time() -> None:
+    """What a receiver leaves unread may stay so for hours: a slow peer is an occasion, not a stall."""
+
+    async def main(clock: Clock) -> tuple[bool, int, float]:
+        loop = asyncio.get_running_loop()
+        served: asyncio.Future[Speaker] = loop.create_future()
+        server = await loop.create_server(lambda: Speaker(served.set_result), "127.0.0.1", 0)
+        transport, _ = await loop.create_connection(asyncio.Protocol, *server.sockets[0].getsockname())
+        speaker = await served
+        speaker.transport.pause_reading()
+        transport.write(b"y" * 20_000_000)
+        await clock.sleep(7200)
+        stuck = transport.get_write_buffer_size() > 0
+        speaker.transport.resume_reading()
+        transport.close()
+        await speaker.eof
+        at = clock.elapsed()
+        speaker.transport.close()
+        server.close()
+        return stuck, speaker.received, at
+
+    assert run_with_clock(main, "virtual") == (True, 20_000_000, 7200.0)
+
+
+def test_a_listener_that_closes_resets_who_was_not_accepted() -> None:
+    async def main(clock: Clock) -> tuple[type, float]:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0, start_serving=False)
+        listening = server.sockets[0]
+        listening.listen(16)
+        loop_side = VirtualClockEventLoop.ledger_of(loop) if hasattr(VirtualClockEventLoop, "ledger_of") else None
+        assert loop_side is None
+        _, client = await loop.create_connection(Speaker, *listening.getsockname())
+        await clock.sleep(60)  # nobody accepts, and time goes on
+        server.close()
+        error = await client.lost
+        return type(error), clock.elapsed()
+
+    assert run_with_clock(main, "virtual") == (ConnectionResetError, 60.0)
+
+
+def test_what_the_kernel_tells_is_read_rightly() -> None:
+    async def main(clock: Clock) -> None:
+        loop = asyncio.get_running_loop()
+        served: asyncio.Future[Speaker] = loop.create_future()
+        server = await loop.create_server(lambda: Speaker(served.set_result), "127.0.0.1", 0, backlog=7)
+        listening = server.sockets[0]
+        transport, client = await loop.create_connection(Speaker, *listening.getsockname())
+        speaker = await served
+        transport.write(b"1234567")
+        await speaker.say(b"89", client)
+        near, far = (tcp.info(end.get_extra_info("socket")) for end in (transport, speaker.transport))
+        assert (near.state, near.sent, near.received) == (tcp.ESTABLISHED, 7, 3)
+        assert (far.state, far.sent, far.received, far.unsent) == (tcp.ESTABLISHED, 3, 7, 0)
+        assert tcp.info(listening)[1:3] == (0, 7), "nobody waits, and seven may"
+        transport.write_eof()
+        await speaker.eof
+        assert tcp.info(transport.get_extra_info("socket")).state == tcp.FIN_WAIT2
+        speaker.transport.close()
+        await client.eof
+        transport.close()
+        server.close()
+
+    run_with_clock(main, "virtual")
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_a_million_exchanges_beside_a_busy_core(busy: None) -> None:
+    found = figures("tests.virtual.pings", "--exchanges", "1000000")
+    assert found["exchanges"] == 1_000_000
+    assert found["false_jumps"] == 0
+    assert found["jumps"] > 500
+
+
+@pytest.mark.slow
+@pytest.mark.integration
+def test_a_loopback_that_delivers_late(busy: None) -> None:
+    if reason := _no_namespace():
+        pytest.skip(reason)
+    bare = figures("tests.virtual.churn", "--dialogues", "2000", "--small", "--no-guard", steered=True)
+    assert bare["false_jumps"] > 0, "without the ledger it jumps falsely, or nothing is late here and this proves nothing"
+    small = figures("tests.virtual.churn", "--dialogues", "20000", "--small", steered=True)
+    large = figures("tests.virtual.churn", "--dialogues", "2000", "--seed", "2", steered=True)
+    assert (small["false_jumps"], large["false_jumps"]) == (0, 0)
+    assert small["naps"] > 0, "it had to wait for the kernel"
+    assert set(SMALL) < set(ENDINGS)
