@@ -98,9 +98,7 @@ def test_tls_from_the_first_octet(contexts: Contexts) -> None:
             hostname="localhost", port=port, local_hostname="one.test", use_tls=True, tls_context=trusting
         )
 
-    taken = run_with_clock(
-        lambda clock: send_every_two_hours(clock, plain_server, client, 12, tls=served), "virtual"
-    )
+    taken = run_with_clock(lambda clock: send_every_two_hours(clock, plain_server, client, 12, tls=served), "virtual")
     assert [at for at, *_ in taken] == [7230.0 * (n + 1) for n in range(12)]
 
 

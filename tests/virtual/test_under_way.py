@@ -18,12 +18,11 @@ import pytest
 
 from conformance.run.clock import Clock, run_with_clock
 from conformance.run.virtual import tcp
-from conformance.run.virtual.loop import VirtualClockEventLoop
 from tests.virtual.churn import ENDINGS, SMALL, Speaker, churn
 
 ROOT = Path(__file__).parents[2]
 _STEER = (
-    "mount -t sysfs sysfs /sys && echo 2 > /sys/class/net/lo/queues/rx-0/rps_cpus && ip link set lo up && exec \"$@\""
+    'mount -t sysfs sysfs /sys && echo 2 > /sys/class/net/lo/queues/rx-0/rps_cpus && ip link set lo up && exec "$@"'
 )
 
 
@@ -118,13 +117,11 @@ def test_a_reader_that_pauses_does_not_stop_time() -> None:
 def test_a_listener_that_closes_resets_who_was_not_accepted() -> None:
     async def main(clock: Clock) -> tuple[type, float]:
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0, start_serving=False)
+        server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
         listening = server.sockets[0]
-        listening.listen(16)
-        loop_side = VirtualClockEventLoop.ledger_of(loop) if hasattr(VirtualClockEventLoop, "ledger_of") else None
-        assert loop_side is None
+        loop.remove_reader(listening.fileno())  # the queue fills, and nobody accepts
         _, client = await loop.create_connection(Speaker, *listening.getsockname())
-        await clock.sleep(60)  # nobody accepts, and time goes on
+        await clock.sleep(60)  # that is no debt: time goes on
         server.close()
         error = await client.lost
         return type(error), clock.elapsed()
@@ -148,7 +145,7 @@ def test_what_the_kernel_tells_is_read_rightly() -> None:
         assert tcp.info(listening)[1:3] == (0, 7), "nobody waits, and seven may"
         transport.write_eof()
         await speaker.eof
-        assert tcp.info(transport.get_extra_info("socket")).state == tcp.FIN_WAIT2
+        assert tcp.info(transport.get_extra_info("socket")).state in tcp.FIN_SENT
         speaker.transport.close()
         await client.eof
         transport.close()
@@ -172,7 +169,9 @@ def test_a_loopback_that_delivers_late(busy: None) -> None:
     if reason := _no_namespace():
         pytest.skip(reason)
     bare = figures("tests.virtual.churn", "--dialogues", "2000", "--small", "--no-guard", steered=True)
-    assert bare["false_jumps"] > 0, "without the ledger it jumps falsely, or nothing is late here and this proves nothing"
+    assert bare["false_jumps"] > 0, (
+        "without the ledger it jumps falsely, or nothing is late here and this proves nothing"
+    )
     small = figures("tests.virtual.churn", "--dialogues", "20000", "--small", steered=True)
     large = figures("tests.virtual.churn", "--dialogues", "2000", "--seed", "2", steered=True)
     assert (small["false_jumps"], large["false_jumps"]) == (0, 0)

@@ -11,6 +11,9 @@ _ASYNCIO = str(Path(asyncio.__file__).parent)
 _SHOWN = 12
 """Tasks named in a message; more are counted."""
 
+_DEPTH = 4
+"""Coroutines, from the innermost outwards, that are named of each."""
+
 
 class ClockError(RuntimeError):
     """Time cannot go on. The message tells what is waiting, and where."""
@@ -42,14 +45,16 @@ def waiting(tasks: Iterable[asyncio.Task[Any]]) -> str:
 
 
 def _place(task: asyncio.Task[Any]) -> str:
-    """Return `function (file:line)` of the innermost coroutine that a task is in, and what of asyncio it awaits."""
-    place = ""
-    for code, line in _frames(task.get_coro()):
-        if not code.co_filename.startswith(_ASYNCIO):
-            place = f"{code.co_qualname} ({Path(code.co_filename).name}:{line})"
-        elif " awaiting " not in place:
-            place = f"{place} awaiting {code.co_qualname}".lstrip()
-    return place or "?"
+    """Return `function (file:line)` of the innermost coroutines that a task is in; of asyncio's own only the name."""
+    places = [
+        code.co_qualname if code.co_filename.startswith(_ASYNCIO) else f"{code.co_qualname} ({_short(code)}:{line})"
+        for code, line in _frames(task.get_coro())
+    ]
+    return " > ".join(places[-_DEPTH:]) or "?"
+
+
+def _short(code: CodeType) -> str:
+    return Path(code.co_filename).name
 
 
 def _frames(awaited: Any) -> Iterator[tuple[CodeType, int]]:
