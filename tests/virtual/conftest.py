@@ -2,6 +2,7 @@
 
 import ssl
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,3 +33,15 @@ def _nothing_left_open() -> Iterator[None]:
     yield
     assert {path.name for path in Path("/proc/self/fd").iterdir()} <= before
     assert here.children() == []
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """The second core computes all the time."""
+    program = "import os; os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", program]) as burner:
+        try:
+            yield
+            assert burner.poll() is None, "it was busy to the end"
+        finally:
+            burner.kill()

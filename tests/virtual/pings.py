@@ -6,6 +6,7 @@ Also a program: `python -m tests.virtual.pings --exchanges 1000000`; prints one 
 import argparse
 import asyncio
 import json
+import os
 import time
 
 from conformance.run.virtual.loop import VirtualClockEventLoop
@@ -84,7 +85,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--exchanges", type=int, default=100_000)
     parser.add_argument("--at-once", type=int, default=10)
+    parser.add_argument("--cpu", type=int, help="stay on this core")
     given = parser.parse_args()
+    if given.cpu is not None:
+        os.sched_setaffinity(0, {given.cpu})
     began = time.monotonic()
     with asyncio.Runner(loop_factory=VirtualClockEventLoop) as runner:
         found = runner.run(ping(given.exchanges, given.at_once))

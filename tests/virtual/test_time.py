@@ -115,9 +115,21 @@ async def crowd(clock: Clock) -> list[object]:
     return heard
 
 
+def different(program: Callable[[Clock], Awaitable[list[object]]], times: int) -> set[str]:
+    """Return the different histories that so many runs of a program had."""
+    return {repr(run_with_clock(program, "virtual")) for _ in range(times)}
+
+
 @pytest.mark.parametrize("program", [race, crowd])
-@pytest.mark.parametrize("times", [20, pytest.param(200, marks=pytest.mark.slow)])
-def test_every_run_is_the_same(program: Callable[[Clock], Awaitable[list[object]]], times: int) -> None:
-    runs = {repr(run_with_clock(program, "virtual")) for _ in range(times)}
+def test_every_run_is_the_same(program: Callable[[Clock], Awaitable[list[object]]]) -> None:
+    runs = different(program, 20)
     assert len(runs) == 1
-    assert len(next(iter(runs))) > 100
+    assert len(runs.pop()) > 500, "and much has happened in it"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", [race, crowd])
+def test_two_hundred_runs_of_two_hundred_are_the_same_beside_a_busy_core(
+    program: Callable[[Clock], Awaitable[list[object]]], busy: None
+) -> None:
+    assert len(different(program, 200)) == 1

@@ -11,14 +11,13 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from conformance.run.clock import Clock, run_with_clock
 from conformance.run.virtual import tcp
-from tests.virtual.churn import ENDINGS, SMALL, Speaker, churn
+from tests.virtual.churn import ENDINGS, Speaker, churn
 
 ROOT = Path(__file__).parents[2]
 _STEER = (
@@ -46,17 +45,6 @@ def figures(module: str, *arguments: str, steered: bool = False) -> dict[str, in
     print(f"{module} {' '.join(arguments)}: {ran.stdout}")  # noqa: T201  # the measured figure, with pytest -s or -rP
     found: dict[str, int] = json.loads(ran.stdout)
     return found
-
-
-@pytest.fixture
-def busy() -> Iterator[None]:
-    """The second core computes all the time."""
-    program = "import os; os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})\nwhile True: pass"
-    burner = subprocess.Popen([sys.executable, "-c", program])
-    yield
-    assert burner.poll() is None, "it was busy to the end"
-    burner.kill()
-    burner.wait()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -176,4 +164,3 @@ def test_a_loopback_that_delivers_late(busy: None) -> None:
     large = figures("tests.virtual.churn", "--dialogues", "2000", "--seed", "2", steered=True)
     assert (small["false_jumps"], large["false_jumps"]) == (0, 0)
     assert small["naps"] > 0, "it had to wait for the kernel"
-    assert set(SMALL) < set(ENDINGS)
