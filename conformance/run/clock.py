@@ -22,6 +22,9 @@ _BEAT = 0.02
 _FAREWELL = 10
 """Turns of the loop that sockets being closed, and what serves them, get to notice: asyncio needs two, TLS a few."""
 
+_REAL_FAREWELL = 100
+"""Beats that they get in real time, where the other end of a socket may be a process that has to be given a core."""
+
 
 class Leftovers(RuntimeError):
     """A cell ended and left tasks or connections behind. They have been cancelled and aborted."""
@@ -229,10 +232,11 @@ async def _run(main: Callable[[Clock], Awaitable[T]], name: ClockName, scale: fl
 
 async def _clean_up(loop: asyncio.AbstractEventLoop) -> str:
     """Cancel the tasks and close the sockets that are left; return what they were, in words."""
-    for _ in range(_FAREWELL):
+    virtual = isinstance(loop, VirtualClockEventLoop)
+    for _ in range(_FAREWELL if virtual else _REAL_FAREWELL):
         if len(asyncio.all_tasks(loop)) == 1 and not left_open(loop):
             break
-        await asyncio.sleep(0 if isinstance(loop, VirtualClockEventLoop) else _BEAT)
+        await asyncio.sleep(0 if virtual else _BEAT)
     words = []
     if tasks := asyncio.all_tasks(loop) - {asyncio.current_task(loop)}:
         words.append(f"tasks left behind:\n{waiting(tasks)}")
