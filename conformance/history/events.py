@@ -175,7 +175,7 @@ class MessageMade(Event):
 
     kind: Literal["message"] = "message"
     message: str
-    message_id: str | None
+    message_id: str | None = None
     sender: str
     recipients: tuple[str, ...]
     digest: Digest
@@ -235,7 +235,7 @@ class Talked(Event):
     client: str
     server: str
     listener: Listener
-    session: str | None
+    session: str | None = None
     exchanges: tuple[Exchange, ...]
     problem: str = Field("", description="in which way a reply was not as written, in words")
 

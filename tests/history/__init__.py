@@ -1,0 +1,1 @@
+"""The history: its events and its recorder."""
