@@ -24,7 +24,10 @@ def aggregate_runs(runs: list[Path], out: Path, master: str, conf: list[str], fa
     except (RunDirectoryError, JavaMissing, ValueError) as error:
         typer.echo(error, err=True)
         return 2
-    typer.echo(f"{summary.runs} runs ({summary.added} new), {summary.cells} cells, {summary.damaged} damaged lines")
+    typer.echo(
+        f"{summary.runs} runs ({summary.added} new), {summary.cells} cells, {summary.cut_short} of them cut short, "
+        f"{summary.damaged} damaged lines"
+    )
     typer.echo(", ".join(f"{what}: {count}" for what, count in summary.found.items()))
     typer.echo(f"page       {summary.page}")
     return summary.exit_code

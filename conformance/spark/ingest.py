@@ -167,6 +167,7 @@ def _ingest_lines(session: SparkSession, run: Ingested, warehouse: Warehouse) ->
         .option("mode", "PERMISSIVE")
         .option("columnNameOfCorruptRecord", CORRUPT)
         .option("pathGlobFilter", "*.jsonl")
+        .option("recursiveFileLookup", "true")  # else a cell's folder, named `..=..`, is taken for a partition
         .json(str(folder))
         .withColumn("run", f.lit(run.header.run))
         .withColumn("cell", f.regexp_extract("_metadata.file_name", r"^(.*)\.jsonl$", 1))

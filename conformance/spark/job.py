@@ -38,6 +38,7 @@ class Summary:
     runs: int
     added: int
     cells: int
+    cut_short: int
     damaged: int
     found: Mapping[Failing, int]
     fail_on: frozenset[Failing]
@@ -99,6 +100,7 @@ def aggregate(
         runs=len(catalog.runs),
         added=len(added),
         cells=sum(tables["runs"].column("cells").to_pylist()),
+        cut_short=sum(tables["runs"].column("cut_short").to_pylist()),
         damaged=sum(run.damaged for run in catalog.runs.values()),
         found=_found(tables, frozenset(named)),
         fail_on=fail_on,
