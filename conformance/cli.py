@@ -67,11 +67,16 @@ def validate(
 
 
 @app.command()
-def judge(run_dir: RunDir) -> None:
+def judge(
+    run_dir: RunDir,
+    scenarios: Annotated[
+        list[Path] | None, typer.Option(help="files or folders of the scenarios that were run; default: the corpus")
+    ] = None,
+) -> None:
     """Judge the stored histories of a run again, and say where the verdicts differ from the recorded ones."""
     from conformance.commands.judge import judge_run
 
-    raise typer.Exit(judge_run(run_dir))
+    raise typer.Exit(judge_run(run_dir, scenarios or []))
 
 
 @app.command()

@@ -17,8 +17,12 @@ from conformance.scenarios.loader import Grid, read_corpus
 _GRIDS: dict[str, Grid] = {"smoke": "smoke", "pairwise": "pairwise", "full": "full"}
 
 
-def judge_run(run_dir: Path) -> int:
-    """Judge every stored cell again and print where the verdicts differ; the exit code is that of `run`."""
+def judge_run(run_dir: Path, scenarios: list[Path]) -> int:
+    """Judge every stored cell again and print where the verdicts differ; the exit code is that of `run`.
+
+    The scenarios are looked for in `scenarios`, or in the corpus. A cell that was cut short is judged as far as it
+    came: what was proven until then stays proven.
+    """
     damage: list[Damage] = []
     try:
         run = read_run(run_dir)
@@ -26,7 +30,12 @@ def judge_run(run_dir: Path) -> int:
     except RunDirectoryError as error:
         typer.echo(error, err=True)
         return 2
-    known = _cells({one.header.scenario for one in stored}, _GRIDS.get(run.header.grid, "full"))
+    names = {one.header.scenario for one in stored}
+    try:
+        known = _cells(names, _GRIDS.get(run.header.grid, "full"), scenarios or [paths.corpus()])
+    except OSError as error:
+        typer.echo(error, err=True)
+        return 2
     outcomes: list[Outcome] = [Outcome.ERROR] * len(damage)
     for lost in damage:
         typer.echo(lost)
@@ -34,11 +43,15 @@ def judge_run(run_dir: Path) -> int:
     for one in stored:
         cell = known.get((one.header.scenario, tuple(sorted(one.header.axes.items()))))
         if cell is None:
-            typer.echo(f"! {visible(one.header.nodeid)}: the corpus has no such cell; the recorded verdicts stay")
+            typer.echo(
+                f"! {visible(one.header.nodeid)}: no such cell in the corpus (--scenarios PATH); nothing changes"
+            )
             outcomes += [verdict.outcome for verdict in one.verdicts] or [Outcome.INCONCLUSIVE]
             continue
         if cell.sha256 != one.header.scenario_sha256:
             typer.echo(f"! {visible(one.header.nodeid)}: the scenario is not the one that was run")
+        if one.cut_short:
+            typer.echo(f"! {visible(one.header.nodeid)}: cut short after {len(one.events)} events")
         verdicts = judged_again(cell, one)
         outcomes.append(worst(verdict.outcome for verdict in verdicts))
         lines = list(differences(one.verdicts, verdicts))
@@ -46,7 +59,9 @@ def judge_run(run_dir: Path) -> int:
         if lines:
             typer.echo(visible(one.header.nodeid, 300))
             typer.echo("\n".join(lines))
-    typer.echo(f"{len(stored)} cells judged again, {differing} differ from what is recorded")
+    whole = sum(not one.cut_short for one in stored)
+    cut = f", {len(stored) - whole} cut short" if whole < len(stored) else ""
+    typer.echo(f"{len(stored)} cells judged again{cut}; {differing} differ from what is recorded")
     if Outcome.FAIL in outcomes:
         return 1
     return 3 if {Outcome.ERROR, Outcome.INCONCLUSIVE} & set(outcomes) else 0
@@ -55,10 +70,13 @@ def judge_run(run_dir: Path) -> int:
 def judged_again(cell: Cell, stored: StoredCell) -> tuple[Verdict, ...]:
     """Return today's verdicts; what the harness itself said about the running of the cell stays."""
     header = stored.header
-    kept = tuple(one for one in stored.verdicts if one.check in ("harness.run", "harness.capabilities"))
+    kept = tuple(
+        one for one in stored.verdicts if one.check in ("harness.run", "harness.steps", "harness.capabilities")
+    )
     if any(one.check == "harness.capabilities" for one in kept):
         return kept
-    complete = not stored.cut_short and not stored.damage and not kept
+    broken = any(one.check == "harness.run" for one in kept)
+    complete = not stored.cut_short and not stored.damage and not broken
     setting = Setting(header.clock, header.tolerance, frozenset(header.claims), complete)
     return (*kept, *judge_cell(cell, stored.events, setting))
 
@@ -79,10 +97,10 @@ def _by_check(verdicts: tuple[Verdict, ...]) -> Mapping[tuple[str, str], tuple[O
     return {(one.check, one.step or ""): (one.outcome, one.sentence) for one in verdicts}
 
 
-def _cells(names: set[str], grid: Grid) -> Mapping[tuple[str, tuple[tuple[str, str], ...]], Cell]:
+def _cells(names: set[str], grid: Grid, where: list[Path]) -> Mapping[tuple[str, tuple[tuple[str, str], ...]], Cell]:
     return {
         (cell.scenario, tuple(sorted(cell.axes.items()))): cell
-        for scenario in read_corpus([paths.corpus()], paths.fixtures())
+        for scenario in read_corpus(where, paths.fixtures())
         if scenario.id in names and not scenario.problems
         for cell in scenario.cells(grid)
     }

@@ -1,0 +1,36 @@
+"""Runs of the command line in a folder of their own, as a user would start them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import conformance
+
+ROOT = Path(conformance.__file__).parents[1]
+
+
+def command(*arguments: str) -> list[str]:
+    """Return the command's words."""
+    return [sys.executable, "-m", "conformance", *arguments]
+
+
+def environment() -> dict[str, str]:
+    """Return an environment in which the package is found, installed or not, and output is plain."""
+    plain = {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+    return {**kept, **plain}
+
+
+def conformance_command(*arguments: str, cwd: Path, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+    """Run `conformance ARGUMENTS` to its end; `timeout` (seconds) only bounds a test that has failed already."""
+    return subprocess.run(
+        command(*arguments),
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=timeout,
+        check=False,
+    )

@@ -1,0 +1,144 @@
+"""What goes wrong around a run: candidates that do not start, files that are wrong, a run that is killed.
+
+Each ends in a clear message and the right verdict, nothing hangs, and nothing is left behind.
+"""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from conformance.results.reader import Damage, read_run
+from tests.nodes import programs
+from tests.suite.helpers import command, conformance_command, environment
+
+pytestmark = pytest.mark.integration
+
+RELAYED = """\
+id: relayed
+title: A message is passed on
+requirements: [RL-ACK-01]
+needs: [relay]
+topology: relay
+steps:
+  - send: {as: m, to: victor@outside.test, via: mta1}
+  - expect: {delivered: {of: m, at: outside, copies: 1, within: 1m}}
+"""
+
+LONG = """\
+id: long
+title: So many messages, one after the other, that there is time to kill the run
+requirements: [SR-CRE-01]
+needs: [shadow-2013]
+topology: two-servers-one-dag
+axes: {messages: [1, 2000]}
+steps:
+  - send: {as: m, count: "${messages}", to: bob@corp.test, via: mbx1}
+  - expect: {mailbox: {of: m, who: bob@corp.test, copies: 1, within: 1h}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Hold that no process of a run outlives it."""
+    yield
+    assert psutil.Process().children(recursive=True) == []
+
+
+def describe(directory: Path, program: str) -> Path:
+    """Write the description of a candidate that is one small program."""
+    script = directory / "program.py"
+    script.write_text(program, "utf-8")
+    description = {
+        "name": "toy",
+        "kind": "exec",
+        "claims": ["relay"],
+        "argv": ["{python}", str(script), "{config}"],
+        "ready-within": 1,
+        "stop-within": 1,
+    }
+    path = directory / "toy.yaml"
+    path.write_text(json.dumps(description), "utf-8")  # JSON is YAML
+    return path
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        pytest.param(programs.LEAVES_AT_ONCE, "exit code 3: no licence file", id="exits at once"),
+        pytest.param(programs.NEVER_LISTENS, "gave no greeting within 1 s", id="never listens"),
+        pytest.param(programs.SAYS_NOTHING, "gave no greeting within 1 s", id="listens and says nothing"),
+        pytest.param(programs.SPEAKS_HTTP, "in place of a 220 greeting", id="speaks another protocol"),
+    ],
+)
+def test_a_candidate_that_does_not_start_is_an_error_and_is_told(tmp_path: Path, program: str, said: str):
+    (tmp_path / "relayed.scenario.yaml").write_text(RELAYED, "utf-8")
+    candidate = describe(tmp_path, program)
+    ran = conformance_command(
+        "run", "relayed.scenario.yaml", "--candidate", candidate.name, "--run-dir", "run", cwd=tmp_path
+    )
+    assert ran.returncode == 3, ran.stdout
+    assert said in " ".join(ran.stdout.split())
+    assert "HARNESS ERROR" in ran.stdout
+    assert "Traceback" not in ran.stdout + ran.stderr
+    footer = json.loads((tmp_path / "run" / "footer.json").read_text("utf-8"))
+    assert footer["outcomes"]["error"] == 1
+
+
+def test_a_scenario_that_is_wrong_stops_the_run_with_its_places(tmp_path: Path):
+    wrong = RELAYED.replace("topology: relay", "topology: relais").replace("RL-ACK-01", "RL-ACK-99")
+    (tmp_path / "wrong.scenario.yaml").write_text(wrong, "utf-8")
+    ran = conformance_command("run", "wrong.scenario.yaml", "--run-dir", "run", cwd=tmp_path)
+    assert ran.returncode == 2, ran.stdout
+    assert "wrong.scenario.yaml:3:16: " in ran.stdout, "the requirement's place"
+    assert "wrong.scenario.yaml:5:11: " in ran.stdout, "the topology's place"
+    assert "did you mean 'relay'" in ran.stdout
+    assert "Traceback" not in ran.stdout + ran.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def second_cell_has_events(run: Path) -> bool:
+    """Whether the second cell's file has grown beyond its header."""
+    return any(path.stat().st_size > 50_000 for path in run.glob("cells/*messages=2000*.jsonl"))
+
+
+def killed_in_the_second_cell(tmp_path: Path) -> None:
+    """Start a run in `tmp_path`, and kill it in the middle of its second cell."""
+    (tmp_path / "long.scenario.yaml").write_text(LONG, "utf-8")
+    words = command("run", "long.scenario.yaml", "--run-dir", "run")
+    with subprocess.Popen(
+        words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as run:
+        assert run.stdout is not None
+        while run.poll() is None and not second_cell_has_events(tmp_path / "run"):
+            time.sleep(0.01)
+        run.kill()
+        rest = run.stdout.read()
+    assert run.returncode == -signal.SIGKILL, rest
+
+
+def test_a_run_that_is_killed_leaves_what_judge_and_aggregate_read(tmp_path: Path):
+    killed_in_the_second_cell(tmp_path)
+    damage: list[Damage] = []
+    cells = list(read_run(tmp_path / "run").cells(damage))
+    assert len([cell for cell in cells if cell.cut_short]) == 1
+    assert [cell for cell in cells if not cell.cut_short], "what was done before is whole"
+
+    judged = conformance_command("judge", "run", "--scenarios", "long.scenario.yaml", cwd=tmp_path)
+    assert judged.returncode == 3, judged.stdout
+    assert "cut short after" in judged.stdout
+    assert "1 cut short; 1 differ from what is recorded" in judged.stdout, "it had no verdict before"
+    assert "Traceback" not in judged.stdout + judged.stderr
+
+
+@pytest.mark.spark
+def test_what_a_killed_run_left_is_aggregated_and_what_was_cut_short_is_named(tmp_path: Path):
+    killed_in_the_second_cell(tmp_path)
+    told = conformance_command("aggregate", "run", "--out", "tables", cwd=tmp_path)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "2 cells, 1 of them cut short" in " ".join(told.stdout.split())
