@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from conformance.history.events import AnyEvent
+from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.judge.waiting import settled
 from conformance.nodes.cast import Cast
 from conformance.results.schema import CellHeader
 from conformance.results.writer import CellWriter
-from conformance.run.cell import run_cell
+from conformance.run.cell import Ran, run_cell
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 
@@ -78,6 +78,8 @@ def execute(
                 evidence=(ran.events[-1].n,) if ran.events else (),
             )
             verdicts = (broken, *verdicts)
+        if ran.astray:
+            verdicts = (*verdicts, _astray(cell, ran))
         for verdict in verdicts:
             writer.verdict(verdict)
         outcome = worst(verdict.outcome for verdict in verdicts)
@@ -89,6 +91,17 @@ def execute(
             simulated_seconds=ran.simulated,
         )
         return CellResult(outcome, verdicts, ran.events, writer.path, ran.logs, ran.problem)
+
+
+def _astray(cell: Cell, ran: Ran) -> Verdict:
+    """Return what a step that came at the wrong time proves: nothing, whatever else was found."""
+    return Verdict(
+        check="harness.steps",
+        outcome=Outcome.INCONCLUSIVE,
+        requirements=cell.requirements,
+        sentence=f"the scenario took another course than it was written for: {ran.astray}",
+        evidence=tuple(e.n for e in ran.events if isinstance(e, StepEvent) and e.phase == "failed"),
+    )
 
 
 def judge(

@@ -27,6 +27,10 @@ class ConfigurationRefused(NodeError):
     """The node would not take its configuration; `reason` is what it said, naming the parameter."""
 
 
+class OutOfPlace(NodeError):
+    """A step came when the node was not in the state that it needs: the scenario took another course than written."""
+
+
 class Unsupported(NodeError):
     """The candidate has no such command (no capability), so what needs it is not applicable."""
 

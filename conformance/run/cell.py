@@ -8,7 +8,7 @@ from pathlib import Path
 from conformance.history.events import AnyEvent
 from conformance.history.recorder import Recorder
 from conformance.nodes.cast import Cast
-from conformance.nodes.contract import NodeError
+from conformance.nodes.contract import NodeError, OutOfPlace
 from conformance.run.clock import Clock, run_with_clock
 from conformance.run.drain import drain
 from conformance.run.script import Script, Settled
@@ -21,12 +21,17 @@ from conformance.scenarios.document import Cell
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a cell left: its history; `problem` says why it could not be run to its end, for a reader."""
+    """What a cell left: its history; `problem` says why it could not be run to its end, for a reader.
+
+    `astray` says which step found a node in another state than the scenario meant it to be in; the cell was drained
+    all the same.
+    """
 
     events: tuple[AnyEvent, ...]
     problem: str
     simulated: float
     logs: dict[str, Path]
+    astray: str = ""
 
 
 def run_cell(
@@ -70,10 +75,10 @@ async def _run(
     recorder.subscribe(seen)
     recorder.subscribe(lambda event: clock.progress())
     world = World(cell, cast, settings, clock, recorder, directory)
-    problem = ""
+    problem = astray = ""
     try:
         async with world:
-            await Script(world, HANDLERS, settled).play(cell.steps)
+            astray = await _play(world, settled)
             await drain(world)
     except* NodeError as errors:
         problem = _told(errors)
@@ -81,7 +86,17 @@ async def _run(
         problem = _told(errors)
     for name in world.keepers:
         shutil.rmtree(directory / name / "data", ignore_errors=True)
-    return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs)
+    return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs, astray)
+
+
+async def _play(world: World, settled: Settled) -> str:
+    """Play the steps; return why they could not all be taken, or nothing."""
+    astray = ""
+    try:
+        await Script(world, HANDLERS, settled).play(world.cell.steps)
+    except* OutOfPlace as errors:
+        astray = _told(errors)
+    return astray
 
 
 def _told(errors: BaseExceptionGroup[Exception]) -> str:

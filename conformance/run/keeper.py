@@ -5,14 +5,17 @@ from typing import Any
 
 from conformance.history.events import Inspected, NodeEvent
 from conformance.history.recorder import Recorder
-from conformance.nodes.contract import ConfigurationRefused, Node, NodeError
+from conformance.nodes.contract import ConfigurationRefused, Node, NodeError, OutOfPlace
 
 Render = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]], Mapping[str, Any]], dict[str, Any]]
 """(transport changes, listener changes, unknown keys) -> the node's configuration as of now."""
 
 
 class Keeper:
-    """Starts and ends a node, and records it. Raises NodeError when the node does not do its part."""
+    """Starts and ends a node, and records it.
+
+    Raises NodeError when the node does not do its part, OutOfPlace when it is not up (or down) as a step needs it.
+    """
 
     def __init__(self, node: Node, render: Render, recorder: Recorder) -> None:
         self.node = node
@@ -25,6 +28,7 @@ class Keeper:
 
     async def start(self) -> None:
         """Start on the data that is there and wait until it is ready."""
+        self._must_be(up=False, stage="start")
         self._note("started")
         try:
             await self.node.start(self._render(self._transport, self._listeners, {}))
@@ -39,12 +43,14 @@ class Keeper:
 
     async def stop(self) -> None:
         """Stop in an orderly way."""
+        self._must_be(up=True, stage="stop")
         code = await self.node.stop()
         self.up = False
         self._note("stopped", f"exit code {code}")
 
     async def kill(self) -> None:
         """Kill; recorded first, since what the node sends after its death was sent before it."""
+        self._must_be(up=True, stage="kill")
         self._note("killed")
         self.up = False
         self.frozen = False
@@ -52,17 +58,20 @@ class Keeper:
 
     async def wipe(self) -> None:
         """Destroy the queue database."""
+        self._must_be(up=False, stage="wipe")
         await self.node.wipe()
         self._note("wiped")
 
     async def pause(self) -> None:
         """Freeze."""
+        self._must_be(up=True, stage="pause")
         await self.node.pause()
         self.frozen = True
         self._note("paused")
 
     async def resume(self) -> None:
         """Thaw."""
+        self._must_be(up=True, stage="resume")
         await self.node.resume()
         self.frozen = False
         self._note("resumed")
@@ -92,6 +101,12 @@ class Keeper:
         if self.up and self.node.failure is not None:
             self.up = False
             self._note("exited", self.node.failure)
+
+    def _must_be(self, *, up: bool, stage: str) -> None:
+        self.note_failure()
+        if self.up is not up:
+            why = self.node.failure or f"the node is {'running' if self.up else 'not running'}"
+            raise OutOfPlace(self.node.name, stage, why)
 
     def _note(self, action: str, detail: str = "") -> None:
         self._recorder.record(NodeEvent, node=self.node.name, action=action, detail=detail)
