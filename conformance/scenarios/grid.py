@@ -28,13 +28,14 @@ LASTING = 30
 
 _BEFORE = ("drop", "reset", "stall", "delay")
 _AFTER = (*_BEFORE, "replace")
+_PASSED = ("drop", "reset")
 _KINDS: dict[str, dict[str, tuple[str, ...]]] = {
     "connect": {"before": ("refuse", "reset", "mute")},
-    "greeting": {"after": ("drop", "reset", "stall", "replace")},
+    "greeting": {"after": ("drop", "reset", "stall", "replace"), "answered": _PASSED},
     "body": {"before": ("drop", "reset", "stall", "cut")},
-    "dot": {"before": (*_BEFORE, "half-close"), "after": _AFTER},
+    "dot": {"before": (*_BEFORE, "half-close"), "heard": _PASSED, "after": _AFTER, "answered": _PASSED},
 }
-_KINDS_AT_A_VERB = {"before": _BEFORE, "after": _AFTER}
+_KINDS_AT_A_VERB = {"before": _BEFORE, "heard": _PASSED, "after": _AFTER, "answered": _PASSED}
 
 _SMOKE = frozenset(
     {
@@ -52,7 +53,7 @@ _SMOKE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class GridFault:
-    """One fault of a grid: at which place, before or after what passes there, and what it does."""
+    """One fault of a grid: at which place, at which point of the exchange there, and what it does."""
 
     place: str
     position: str

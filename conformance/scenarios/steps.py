@@ -136,8 +136,10 @@ class Fault(Action):
         "mute", "split", "merge",
     ]  # fmt: skip
     at: str = Field("connect", description="connect, greeting, a verb, MAIL..., dot, body")
-    when: Literal["before", "after"] = Field(
-        "before", description="before the command passes / after its reply arrived, before it passes"
+    when: Literal["before", "heard", "after", "answered"] = Field(
+        "before",
+        description="before the command passes / once it has passed / after its reply arrived, before it passes / "
+        "once the reply has passed",
     )
     offset: int | None = Field(None, ge=0, description="octet of the body")
     nth: int = Field(1, ge=1, description="the n-th occurrence")

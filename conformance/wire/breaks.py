@@ -7,8 +7,8 @@ from typing import Any
 from conformance.history.events import FaultArmed, FaultFired
 from conformance.history.recorder import Recorder
 from conformance.scenarios.steps import Fault, Moment, Partition
-from conformance.wire.fault_plan import Armed, check, points
-from conformance.wire.faults import Blow, strike, strike_connection
+from conformance.wire.fault_plan import Armed, check, passed_points, points
+from conformance.wire.faults import Blow, strike, strike_behind, strike_connection
 from conformance.wire.lane import Lane
 from conformance.wire.link import Link
 from conformance.wire.moments import Watch
@@ -141,8 +141,13 @@ class Breaks:
         due = [armed for armed in self._faults.values() if self._meets(armed, relay, unit) and armed.occurs()]
         return strike(self._blow(due[0], relay, lane), unit, skip) if due else unit
 
-    def passed(self, relay: Relay, unit: Unit) -> None:
+    def passed(self, relay: Relay, lane: Lane, unit: Unit) -> None:
         """See Breaker.passed."""
+        names = passed_points(unit)
+        for armed in self._faults.values():
+            if relay.pair in armed.pairs and armed.point in names and armed.occurs():
+                strike_behind(self._blow(armed, relay, lane), unit)
+                break
         for watch in tuple(self._watches):
             if not watch.moment.arrived and watch.sees(relay.pair, unit):
                 self._watches.remove(watch)

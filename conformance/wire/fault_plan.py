@@ -9,7 +9,8 @@ from conformance.scenarios.steps import Fault
 from conformance.wire.roles import Pair
 from conformance.wire.units import CommandLine, ContentEnd, Unit, WholeReply
 
-When = Literal["before", "after"]
+When = Literal["before", "heard", "after", "answered"]
+"""A command arrived, and has passed; its reply arrived, and has passed."""
 
 _ANYWHERE = frozenset({"drop", "reset", "stall", "delay", "throttle", "mute"})
 _ON_UNITS = _ANYWHERE | {"half-close", "cut", "split", "merge"}
@@ -20,6 +21,8 @@ _MEANINGFUL = {
     "dot": _ON_UNITS | {"garble", "replace", "answer"},
     "verb": _ON_UNITS | {"garble", "replace", "answer"},
 }
+_ONCE_PASSED = frozenset({"drop", "reset", "half-close", "stall", "mute"})
+"""What can be done about a unit that has passed: to what comes behind it."""
 
 
 def check(fault: Fault) -> None:
@@ -27,6 +30,11 @@ def check(fault: Fault) -> None:
     place = fault.at if fault.at in _MEANINGFUL else "verb"
     if fault.does not in _MEANINGFUL[place]:
         raise ValueError(f"fault {fault.name}: {fault.does} makes no sense at {fault.at}")
+    if fault.when in ("heard", "answered"):
+        if fault.at in ("connect", "body") or (fault.at, fault.when) == ("greeting", "heard"):
+            raise ValueError(f"fault {fault.name}: nothing is {fault.when} at {fault.at}")
+        if fault.does not in _ONCE_PASSED:
+            raise ValueError(f"fault {fault.name}: {fault.does} comes too late when {fault.at} was {fault.when}")
     if fault.does == "garble" and fault.at == "dot" and fault.when == "before":
         raise ValueError(
             f"fault {fault.name}: a garbled dot ends nothing; garble the body, or the reply (`when: after`)"
@@ -53,6 +61,12 @@ def points(unit: Unit) -> frozenset[tuple[str, When]]:
             return frozenset((name, "after") for name in {unit.to, asked.name if asked else unit.to})
         case _:
             return frozenset()
+
+
+def passed_points(unit: Unit) -> frozenset[tuple[str, When]]:
+    """Return the names under which a unit can be met once it has passed."""
+    when: When = "answered" if isinstance(unit, WholeReply) else "heard"
+    return frozenset((name, when) for name, _ in points(unit))
 
 
 @dataclass(slots=True, eq=False)
@@ -85,8 +99,8 @@ class Armed:
     @property
     def point(self) -> tuple[str, When]:
         """Where it strikes; a reply can only be replaced when it is there."""
-        late = self.fault.at == "greeting" or self.fault.does == "replace"
-        return self.fault.at, "after" if late else self.fault.when
+        early = self.fault.when == "before" and (self.fault.at == "greeting" or self.fault.does == "replace")
+        return self.fault.at, "after" if early else self.fault.when
 
     def occurs(self) -> bool:
         """Count an occurrence; return whether it fires at this one."""

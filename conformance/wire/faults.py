@@ -81,6 +81,29 @@ def strike(blow: Blow, unit: Unit, skip: int) -> Unit | None:
     return None
 
 
+def strike_behind(blow: Blow, unit: Unit) -> None:
+    """Strike behind a unit that has passed: it is on the wire whatever lane it had to take."""
+    relay, lane, fault = blow.relay, blow.lane, blow.fault
+    blow.fired(f"{_place(fault)}: {told(unit)}")
+    lane.quicken()
+    match fault.does:
+        case "drop":
+            relay.drop()
+        case "reset":
+            relay.reset("link")
+        case "half-close":
+            relay.half_close(lane)
+        case "mute":
+            relay.mute()
+            blow.armed.on_heal.append(lambda: relay.reset("link"))
+        case "stall":
+            lane.hold(blow.armed.reason)
+            if fault.lasting is not None:
+                blow.later(fault.lasting, lambda: lane.release(blow.armed.reason))
+        case _:
+            raise ValueError(f"{fault.does} strikes nothing that has passed")
+
+
 def strike_connection(link: Link, blow: Blow, let_go: Callable[[str], None]) -> None:
     """Strike a new connection before the server is dialled."""
     relay, fault, reason = blow.relay, blow.fault, blow.armed.reason
@@ -134,6 +157,8 @@ def told(unit: Unit) -> str:
 def _place(fault: Fault) -> str:
     if fault.at == "body":
         return f"at octet {fault.offset or 0} of the body"
+    if fault.when in ("heard", "answered"):
+        return f"with {fault.at} {fault.when}"
     return f"at {fault.at}" if fault.at == "greeting" else f"{fault.when} {fault.at}"
 
 

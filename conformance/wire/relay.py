@@ -150,7 +150,7 @@ class Relay:
 
     def passed(self, lane: Lane, unit: Unit) -> None:
         """Let moments know."""
-        self._breaker.passed(self, unit)
+        self._breaker.passed(self, lane, unit)
 
     def ended(self, lane: Lane, how: Literal["fin", "reset"]) -> None:
         """Pass an end on: FIN this way only, RST for all."""

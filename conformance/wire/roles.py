@@ -38,7 +38,7 @@ class Breaker(Protocol):
         """Return what shall pass instead of a unit; None when it was taken care of."""
         ...
 
-    def passed(self, relay: Relay, unit: Unit) -> None:
+    def passed(self, relay: Relay, lane: Lane, unit: Unit) -> None:
         """Notice that a unit has passed."""
         ...
 

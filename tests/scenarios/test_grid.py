@@ -109,7 +109,7 @@ def test_steps_may_depend_on_the_fault(tmp_path: Path) -> None:
         ("frontend}", "frontend, places: [MIAL]}", "5:64: no place 'MIAL' (did you mean 'MAIL'?)"),
         ("steps:", "tags: []\nsteps:", ""),
         ("{n: [1, 2]}", "{n: [1, 2], fault: [a]}", "a fault grid makes the axis 'fault' itself"),
-        ("{n: [1, 2]}", f"{{n: {list(range(1, 100))}}}", "5742 cells in the full grid; a scenario has at most 5000"),
+        ("{n: [1, 2]}", f"{{n: {list(range(1, 100))}}}", "7920 cells in the full grid; a scenario has at most 5000"),
         ("steps:", "steps:\n  - advance: 1s\n    when: {fault: dot-after-dorp}", "(did you mean 'dot-after-drop'?)"),
     ],
 )

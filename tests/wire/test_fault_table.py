@@ -1,0 +1,211 @@
+"""Every kind of fault at every point of a session, as two plain sockets see it: which octets came, and how they were
+left."""
+
+import asyncio
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from conformance.scenarios.steps import Fault
+from conformance.wire.fault_plan import check
+from tests.wire.plain import BODY, EXCHANGES, Plain, Wire, wire
+
+KINDS = (
+    "drop", "reset", "half-close", "stall", "delay", "throttle", "garble", "cut", "replace", "answer", "refuse", "mute",
+    "split", "merge",
+)  # fmt: skip
+PLACES = ("connect", *(exchange.place for exchange in EXCHANGES))
+WHENS = ("before", "heard", "after", "answered")
+NEEDS: dict[str, dict[str, Any]] = {
+    "delay": {"lasting": "5m"},
+    "throttle": {"rate": 50},
+    "replace": {"reply": "451-4.3.0 not\n451 4.3.0 now"},
+    "answer": {"reply": "451-4.3.0 not\n451 4.3.0 now"},
+}
+OTHER = b"451-4.3.0 not\r\n451 4.3.0 now\r\n"
+OFFSET = 17
+"""Octet of the body at which faults in it strike."""
+
+
+def fields(does: str, at: str, when: str) -> dict[str, Any]:
+    return {"does": does, "at": at, "when": when, **NEEDS.get(does, {}), **({"offset": OFFSET} if at == "body" else {})}
+
+
+def makes_sense(case: tuple[str, str, str]) -> bool:
+    does, at, when = case
+    if (at in ("connect", "body") and when != "before") or (at, when) == ("greeting", "before"):
+        return False  # there is one such point only; before the greeting passes is after it arrived
+    try:
+        check(Fault.model_validate({"as": "f", "from": "a", "to": "b", **fields(does, at, when)}))
+    except ValueError:
+        return False
+    return True
+
+
+CASES = [case for case in itertools.product(KINDS, PLACES, WHENS) if makes_sense(case)]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the server got and how it was left, and the client likewise; `server` is None when nobody dialled it."""
+
+    server: bytes | None
+    server_left: str | None
+    client: bytes
+    client_left: str | None
+
+
+def up(count: int) -> bytes:
+    """What the client says in so many exchanges."""
+    return b"".join(exchange.said for exchange in EXCHANGES[:count])
+
+
+def down(count: int) -> bytes:
+    """What the server says in so many exchanges."""
+    return b"".join(exchange.answer for exchange in EXCHANGES[:count])
+
+
+ALL = Seen(up(len(EXCHANGES)), None, down(len(EXCHANGES)), None)
+
+
+def expected(does: str, at: str, when: str) -> Seen:
+    """What is on the wire when the fault has struck and nobody has healed it."""
+    if at == "connect":
+        return at_connect(does)
+    place = [exchange.place for exchange in EXCHANGES].index(at)
+    if at == "body":
+        return in_body(does, place)
+    server, client = {
+        "before": (up(place), down(place)),
+        "heard": (up(place + 1), down(place)),
+        "after": (up(place + 1), down(place)),
+        "answered": (up(place + 1), down(place + 1)),
+    }[when]
+    upwards = when in ("before", "heard")
+    unit = EXCHANGES[place].said if upwards else EXCHANGES[place].answer
+    match does:
+        case "drop" | "reset":
+            how = {"drop": "fin", "reset": "reset"}[does]
+            return Seen(server, how, client, how)
+        case "cut":
+            part = unit[: len(unit) // 2]
+            return Seen(server + part if upwards else server, "fin", client if upwards else client + part, "fin")
+        case "mute":
+            return Seen(server, None, client, None)
+        case "half-close" | "stall" | "delay":
+            return one_way(does, place, when, server, client)
+        case "replace":
+            ended = "reset" if at == "DATA" else None  # the server waits for a content that will not come
+            return Seen(up(place + 1), ended, down(place) + OTHER, None)
+        case "answer":
+            at_data = "reset" if at == "DATA" and not upwards else None
+            return Seen(server, "reset" if (at, when) == ("dot", "before") else at_data, down(place) + OTHER, None)
+        case "garble" if upwards:
+            return Seen(server + spoilt(unit), None, client + b"500 5.5.1 what?\r\n", None)
+        case "garble":
+            return Seen(server, None, client + spoilt(unit), None)
+    return ALL  # throttle, split, merge: the same octets, in other pieces
+
+
+def one_way(does: str, place: int, when: str, server: bytes, client: bytes) -> Seen:
+    """One direction ends or stands still; what is said in the other still passes."""
+    last = place + 1 == len(EXCHANGES)
+    over = "fin" if does == "half-close" else None
+    match when:
+        case "before":
+            return Seen(server, over, client, None)
+        case "heard":
+            return Seen(server, over, down(place + 1), None)
+        case "after":
+            return Seen(server, None, client, over)
+    following = place + (3 if EXCHANGES[place].place == "DATA" else 2)  # the body and the dot are one breath
+    return Seen(server if last else up(following), None, client, over)
+
+
+def in_body(does: str, place: int) -> Seen:
+    server, client = up(place) + BODY[:OFFSET], down(place)
+    match does:
+        case "drop" | "cut":
+            return Seen(server, "fin", client, "fin")
+        case "reset":
+            return Seen(server, "reset", client, "reset")
+        case "half-close":
+            return Seen(server, "fin", client, None)
+        case "stall" | "delay" | "mute":
+            return Seen(server, None, client, None)
+        case "garble":
+            garbled = BODY[:OFFSET] + bytes([BODY[OFFSET] ^ 0x80]) + BODY[OFFSET + 1 :]
+            return Seen(up(len(EXCHANGES)).replace(BODY, garbled), None, ALL.client, None)
+    return ALL
+
+
+def at_connect(does: str) -> Seen:
+    match does:
+        case "refuse" | "reset":
+            return Seen(None, None, b"", "reset")
+        case "drop":
+            return Seen(None, None, b"", "fin")
+        case "answer":
+            return Seen(None, None, OTHER, None)
+        case "mute" | "stall" | "delay":
+            return Seen(None, None, b"", None)
+    return ALL
+
+
+def healed(does: str, at: str, when: str) -> Seen:
+    """What is on the wire when the fault has struck and was healed: what stood still has gone on."""
+    before = expected(does, at, when)
+    match does:
+        case "stall" | "delay":
+            return ALL
+        case "mute":
+            return Seen(before.server, None if before.server is None else "reset", before.client, "reset")
+    return before
+
+
+def spoilt(raw: bytes) -> bytes:
+    return bytes(octet if octet in b"\r\n" else octet ^ 0x80 for octet in raw)
+
+
+def seen(world: Wire, client: Plain) -> Seen:
+    """What the two sockets saw so far."""
+    (server,) = world.served or [None]
+    return Seen(server.octets if server else None, server.how if server else None, client.octets, client.how)
+
+
+async def until_seen(world: Wire, client: Plain, wanted: Seen) -> None:
+    """Wait until exactly this was seen, and see no more of it while another whole conversation is held."""
+    while (now := seen(world, client)) != wanted:
+        try:
+            async with asyncio.timeout(5):
+                await world.news()
+        except TimeoutError:
+            assert now == wanted  # noqa: PT017  # so that pytest tells how they differ
+    await world.beat()
+    assert seen(world, client) == wanted
+
+
+def test_no_kind_and_no_place_is_left_out() -> None:
+    assert {does for does, _, _ in CASES} == set(KINDS) == set(Fault.model_fields["does"].annotation.__args__)  # type: ignore[union-attr]
+    assert {(at, when) for _, at, when in CASES} == {
+        ("connect", "before"), ("body", "before"), ("greeting", "after"), ("greeting", "answered"),
+        *itertools.product(("EHLO", "MAIL", "RCPT", "DATA", "dot", "QUIT"), WHENS),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("does", "at", "when"), CASES)
+def test_as_two_plain_sockets_see_it(does: str, at: str, when: str) -> None:
+    async def test() -> None:
+        async with wire() as world:
+            world.arm(**fields(does, at, when))
+            client = await world.dial()
+            await until_seen(world, client, expected(does, at, when))
+            assert [(fired.fault, fired.action) for fired in world.fired] == [("f", does)]
+            assert [seconds for seconds in world.lasting if seconds > 1] == [300.0] * (does == "delay")
+            world.links.heal("f")
+            await until_seen(world, client, healed(does, at, when))
+            assert len(world.fired) == 1
+
+    asyncio.run(test())
