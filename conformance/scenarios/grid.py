@@ -7,6 +7,7 @@ everything. In each size all cells without a fault (`fault=none`) are there too.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from itertools import combinations
 from typing import Literal
 
@@ -133,10 +134,18 @@ def _pairwise(points: Sequence[Point], faults: Sequence[GridFault]) -> Iterator[
     """
     every = [(point, fault, _pairs(point, fault)) for point in points for fault in faults]
     missing = {pair for _, _, pairs in every for pair in pairs}
+    # What a combination adds only ever shrinks: only the first of the queue has to be counted again.
+    queue = [(-len(pairs), number) for number, (_, _, pairs) in enumerate(every)]
+    heapify(queue)
     while missing:
-        point, fault, pairs = max(every, key=lambda one: len(one[2] & missing))
-        missing -= pairs
-        yield point, fault
+        added, number = heappop(queue)
+        point, fault, pairs = every[number]
+        new = len(pairs & missing)
+        if new == -added:
+            missing -= pairs
+            yield point, fault
+        elif new:
+            heappush(queue, (-new, number))
 
 
 def _pairs(point: Point, fault: GridFault) -> frozenset[tuple[object, object]]:
