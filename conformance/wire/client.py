@@ -53,7 +53,7 @@ class Client:
         address: Address,
         identity: Identity,
         duration: Callable[[float], float],
-        origin: Callable[[int], Origin | None],
+        origin: Callable[[int, int], Origin | None],
     ) -> None:
         self.identity = identity
         self.keywords: dict[str, str] = {}
@@ -68,7 +68,7 @@ class Client:
     @property
     def session(self) -> str | None:
         """The session's name in the history, once the link knows it."""
-        origin = self._origin(self._port) if self._port else None
+        origin = self._origin(self._port, self._address[1]) if self._port else None
         return origin.session if origin is not None else None
 
     @property

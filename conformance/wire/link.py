@@ -23,27 +23,33 @@ class Origin:
 
 
 class Names:
-    """Hands out session names, and remembers which connection is which session: by port, as either side sees it."""
+    """Hands out session names, and remembers which connection is which session, as either outer end sees it.
+
+    A connection is known by its dialling end's port and the port that it dialled. The first alone is not enough: the
+    kernel gives one port to connections to different listeners at the same time.
+    """
 
     def __init__(self) -> None:
         self._count = 0
-        self._by_port: dict[int, Origin] = {}
+        self._by_ports: dict[tuple[int, int], Origin] = {}
 
     def give(self, relay: Relay) -> str:
         """Return the name of a session that begins now."""
         self._count += 1
         origin = Origin(f"s{self._count}", relay.pair.client)
-        for port in (port_of(relay.client.address("peername")), port_of(relay.server.address("sockname"))):
-            self._by_port[port] = origin
+        client, server = relay.client, relay.server
+        self._by_ports[port_of(client.address("peername")), port_of(client.address("sockname"))] = origin
+        self._by_ports[port_of(server.address("sockname")), port_of(server.address("peername"))] = origin
         return origin.session
 
-    def forget(self, port: int) -> None:
-        """Note that a port is somebody else's now, who has no name yet."""
-        self._by_port.pop(port, None)
+    def forget(self, relay: Relay) -> None:
+        """Note that the client's connection is a new one, which has no name yet."""
+        ports = port_of(relay.client.address("peername")), port_of(relay.client.address("sockname"))
+        self._by_ports.pop(ports, None)
 
-    def behind(self, port: int) -> Origin | None:
-        """Return the latest session that has or had this port at an outer end: the client's, or ours to the server."""
-        return self._by_port.get(port)
+    def behind(self, port: int, dialled: int) -> Origin | None:
+        """Return the latest session with an outer end (the client's, or ours to the server) of these ports."""
+        return self._by_ports.get((port, dialled))
 
 
 class Gatekeeper(Breaker, Protocol):
@@ -111,7 +117,7 @@ class Link:
     def begun(self, relay: Relay) -> None:
         """Dial on for a client that has connected, unless somebody bars it."""
         self.relays.append(relay)
-        self._names.forget(port_of(relay.client.address("peername")))
+        self._names.forget(relay)
         relay.up.hold("connecting")
         self._gatekeeper.admit(self, relay)
         if not relay.barred and not relay.over and not relay.name:

@@ -63,9 +63,10 @@ class Links:
         """Whether no session owes a reply, is amid a content or holds octets back."""
         return all(relay.quiet for relay in self.active)
 
-    def origin(self, port: int) -> Origin | None:
-        """Return who is behind a port: that of a connection at a sink, or a sender's own. None when nobody is."""
-        return self._names.behind(port)
+    def origin(self, port: int, dialled: int) -> Origin | None:
+        """Return who is behind a connection, by the port it comes from and the port it dialled: at a sink its peer's
+        and the sink's, at a sender its own and the link's. None when nobody is."""
+        return self._names.behind(port, dialled)
 
     def arm(self, fault: Fault) -> None:
         """Arm a fault. Raises ValueError when it makes no sense, or when no link is the one it names."""

@@ -75,7 +75,7 @@ class Sender:
         identity: Identity | None = None,
         *,
         duration: Callable[[float], float] = lambda seconds: seconds,
-        origin: Callable[[int], Origin | None] = lambda port: None,
+        origin: Callable[[int, int], Origin | None] = lambda port, dialled: None,
     ) -> None:
         self._client = Client(address, identity or Identity(), duration, origin)
         self._sent = 0

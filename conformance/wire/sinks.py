@@ -32,8 +32,8 @@ _LINE = 4096
 class Registry(Protocol):
     """Who knows which session a connection belongs to (conformance.wire.links.Links)."""
 
-    def origin(self, port: int) -> Origin | None:
-        """Return who is behind a port."""
+    def origin(self, port: int, dialled: int) -> Origin | None:
+        """Return who is behind a connection, by the port it comes from and the port it dialled."""
         ...
 
 
@@ -168,7 +168,7 @@ class Sink:
             )
             replies = [whole or "250 2.0.0 delivered"]
             accepted = envelope.rcpt_tos if replies[0].startswith("2") else []
-        origin = self._registry.origin(port_of(session.peer))
+        origin = self._registry.origin(port_of(session.peer), self.address[1])
         for recipient in accepted:
             self._recorder.record(
                 Delivered,

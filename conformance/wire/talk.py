@@ -52,7 +52,7 @@ async def talk(
     *,
     message: Callable[[str], bytes],
     duration: Callable[[float], float] = lambda seconds: seconds,
-    origin: Callable[[int], Origin | None] = lambda port: None,
+    origin: Callable[[int, int], Origin | None] = lambda port, dialled: None,
 ) -> Said:
     """Hold one session. `message` makes the content that a line names; a server that is not there is a problem told.
 
@@ -73,7 +73,7 @@ async def talk(
                 break
     finally:
         writer.transport.abort()
-    known = origin(port)
+    known = origin(port, address[1])
     return Said(known.session if known is not None else None, tuple(exchanges))
 
 

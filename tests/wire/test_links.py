@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import socket
 
 import pytest
 
@@ -97,11 +98,11 @@ def test_both_outer_ports_lead_to_the_session() -> None:
     async def test(world: World) -> None:
         client = await world.greeted()
         origins = [
-            world.links.origin(peer.transport.get_extra_info(name)[1])
-            for peer, name in ((client, "sockname"), (world.server, "peername"))
+            world.links.origin(*(peer.transport.get_extra_info(name)[1] for name in names))
+            for peer, names in ((client, ("sockname", "peername")), (world.server, ("peername", "sockname")))
         ]
         assert [(o.session, o.client) for o in origins if o] == [("s1", "a"), ("s1", "a")]
-        assert world.links.origin(1) is None
+        assert world.links.origin(1, 2) is None
 
     run(test)
 
@@ -281,20 +282,44 @@ def test_a_session_that_both_have_left_is_forgotten() -> None:
     run(test)
 
 
+def test_one_port_may_dial_two_doors() -> None:
+    """The kernel does so under load: a port is taken for each pair of ends, not for each connection."""
+
+    async def test(world: World) -> None:
+        loop = asyncio.get_running_loop()
+        dialling = [socket.socket() for _ in range(2)]
+        for sock in dialling:
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        dialling[0].bind(("127.0.0.1", 0))
+        port = dialling[0].getsockname()[1]
+        dialling[1].bind(("127.0.0.1", port))
+        for sock, server in zip(dialling, "bc", strict=True):
+            await loop.sock_connect(sock, world.links.address("a", server, "smtp"))
+            _, client = await loop.create_connection(Peer, sock=sock)
+            world.clients.append(client)
+            await client.until(b"220 mini\r\n")
+        origins = [world.links.origin(port, world.links.address("a", server, "smtp")[1]) for server in "bc"]
+        assert [o.session for o in origins if o] == ["s1", "s2"]
+
+    run(test)
+
+
 def test_a_port_is_that_of_its_latest_user() -> None:
     async def test(world: World) -> None:
         client = await world.greeted()
         port = client.transport.get_extra_info("sockname")[1]
         client.leave_with_reset()
         await world.event(Closed)
-        assert world.links.origin(port) is not None
+        door = world.links.address("a", "b", "smtp")[1]
+        assert world.links.origin(port, door) is not None
         link = world.links.link("a", "b", "smtp")
         link.target = None
         _, again = await asyncio.get_running_loop().create_connection(
             Peer, *link.address, local_addr=("127.0.0.1", port)
         )
         assert await again.left() == "reset"
-        assert world.links.origin(port) is None
+        assert world.links.origin(port, door) is None
 
     run(test)
 

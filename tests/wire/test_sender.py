@@ -93,7 +93,7 @@ def test_nobody_there_is_a_loss() -> None:
 def test_without_a_connection_there_is_no_session() -> None:
     async def main() -> None:
         async with asyncio.timeout(10), scripted(*ACCEPTED) as (address, _):
-            sender = Sender(address, origin=lambda port: Origin("s1", "a"))
+            sender = Sender(address, origin=lambda port, dialled: Origin("s1", "a"))
             assert (await sender.send(ONE)).session == "s1"
             await sender.drop()
         assert (await sender.send(ONE)).session is None
