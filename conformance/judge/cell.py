@@ -7,6 +7,7 @@ from conformance.history.events import AnyEvent, FaultFired, NodeEvent, StepEven
 from conformance.judge.expectations.table import CHECKS
 from conformance.judge.finding import Finding, View
 from conformance.judge.invariants.table import INVARIANTS
+from conformance.judge.lag import excused
 from conformance.judge.trace import Trace
 from conformance.judge.verdicts import Outcome, Verdict
 from conformance.scenarios.document import Cell
@@ -33,7 +34,7 @@ def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: Setting) -> tupl
         if name not in cell.waive:
             bound = tuple(r for r in requirements if r in cell.requirements) or requirements
             verdicts.append(_invariant(f"invariant.{name}", bound, check(cell, whole), setting))
-    return tuple(verdicts)
+    return tuple(excused(verdicts, events, setting.tolerance))
 
 
 def flattened(steps: Sequence[Step]) -> Iterator[Step]:

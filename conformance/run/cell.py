@@ -9,6 +9,7 @@ from conformance.history.events import AnyEvent
 from conformance.history.recorder import Recorder
 from conformance.nodes.cast import Cast
 from conformance.nodes.contract import NodeError, OutOfPlace
+from conformance.nodes.python_node import load_factory
 from conformance.run.clock import Clock, run_with_clock
 from conformance.run.drain import drain
 from conformance.run.script import Script, Settled
@@ -54,9 +55,14 @@ def run_cell(
         seen(event)
 
     try:
+        for candidate in cast.candidates:
+            if candidate.kind == "python":
+                load_factory(candidate.factory or "")  # it takes a second, and no clock runs yet
         return run_with_clock(
             lambda clock: _run(cell, cast, settings, directory, both, settled, clock), settings.clock, settings.scale
         )
+    except NodeError as error:
+        return Ran((), str(error), 0.0, {})
     except ClockError as error:
         logs = {server.name: directory / server.name / "node.log" for server in cell.topology.servers}
         return Ran(tuple(events), f"time cannot go on: {error}", events[-1].t if events else 0.0, logs)

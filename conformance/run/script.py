@@ -46,6 +46,7 @@ class Script:
             self._note("failed", step, str(error))
             raise
         self._note("ended", step, detail)
+        self._world.note_lag()
 
     async def _do(self, action: Action) -> str:
         if isinstance(action, Parallel):
@@ -67,6 +68,7 @@ class Script:
             since = self._began.get(action.expectation.since or "", reached.t)
             await self._wait(step, since + within + _BOUND_ITSELF)
         self._note("ended", step)
+        self._world.note_lag()
 
     async def _wait(self, step: Step, until: float) -> None:
         world = self._world

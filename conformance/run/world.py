@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from conformance.history.events import Lag
 from conformance.history.recorder import Recorder
 from conformance.nodes.cast import Cast
 from conformance.nodes.configuration import TRANSPORT_DEFAULTS, Address, Wiring, listeners_of, render
@@ -73,6 +74,7 @@ class World:
                 self._make_keeper(server)
             for keeper in self.keepers.values():
                 await keeper.start()
+            self.note_lag()
         except BaseException:
             await self._exit.aclose()
             raise
@@ -106,6 +108,11 @@ class World:
         self.links.heal("all")
         for sink in self.sinks.values():
             sink.accept_all()
+
+    def note_lag(self) -> None:
+        """Record how late the harness ran since this was last asked, when it did."""
+        if seconds := self.clock.lag():
+            self.recorder.record(Lag, seconds=seconds)
 
     async def _open_sinks(self) -> None:
         for name, protocol in self._sink_protocols().items():

@@ -1,0 +1,42 @@
+"""What the harness's own lateness excuses: a timing check is inconclusive, not failed, when the harness ran late."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from conformance.history.events import AnyEvent, Lag, StepEvent
+from conformance.judge.verdicts import Outcome, Verdict
+
+LIMIT = 15.0
+"""Documented seconds: half of MaxAcknowledgementDelay, the shortest of the documents' times that a scenario waits for.
+Whatever tolerance a clock has for bounds, a harness that was later than this may have caused what it saw."""
+
+UNTIMED = frozenset(
+    {
+        "invariant.shadow-inside-boundary",
+        "invariant.no-discard-before-delivery",
+        "invariant.one-final-reply",
+        "invariant.content-unchanged",
+        "invariant.replies-well-formed",
+    }
+)
+"""Checks that no lateness of the harness excuses. The others ask what has happened by some moment."""
+
+
+def excused(verdicts: Iterable[Verdict], events: Sequence[AnyEvent], tolerance: float) -> Iterator[Verdict]:
+    """Yield the verdicts, with timed failures made inconclusive where the harness lagged beyond what it may.
+
+    `tolerance` is the clock's, documented seconds. How late the harness ran before the first step counts not: nothing
+    was waited for yet.
+    """
+    late, allowed = worst_lag(events), min(tolerance, LIMIT)
+    for verdict in verdicts:
+        if late <= allowed or verdict.outcome is not Outcome.FAIL or verdict.check in UNTIMED:
+            yield verdict
+        else:
+            sentence = f"the harness itself ran {late:.3g} s late, and may {allowed:.3g} s: {verdict.sentence}"
+            yield verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "sentence": sentence})
+
+
+def worst_lag(events: Sequence[AnyEvent]) -> float:
+    """Return how late the harness ran at worst since the first step began, documented seconds."""
+    first = next((event.n for event in events if isinstance(event, StepEvent)), len(events))
+    return max((event.seconds for event in events if isinstance(event, Lag) and event.n > first), default=0.0)

@@ -1,0 +1,56 @@
+"""What the harness's own lateness excuses, and what it never does."""
+
+import pytest
+
+from conformance.history.events import AnyEvent, Lag, StepEvent
+from conformance.judge.invariants.table import INVARIANTS
+from conformance.judge.lag import LIMIT, UNTIMED, excused
+from conformance.judge.verdicts import Outcome, Verdict
+
+
+def history(before: float, after: float) -> list[AnyEvent]:
+    """A history of a harness that was so late before its first step, and after."""
+    step = StepEvent(n=1, t=1, kind="step", phase="began", path="1", verb="send", line=1)
+    return [Lag(n=0, t=0, kind="lag", seconds=before), step, Lag(n=2, t=9, kind="lag", seconds=after)]
+
+
+def outcome(check: str, events: list[AnyEvent], tolerance: float, was: Outcome = Outcome.FAIL) -> Outcome:
+    return next(excused([Verdict(check=check, outcome=was, sentence="late")], events, tolerance)).outcome
+
+
+@pytest.mark.parametrize(
+    ("late", "tolerance", "expected"),
+    [
+        (9, 10, Outcome.FAIL),
+        (11, 10, Outcome.INCONCLUSIVE),
+        (LIMIT - 1, 150, Outcome.FAIL),
+        (LIMIT + 1, 150, Outcome.INCONCLUSIVE),
+    ],
+)
+def test_a_timed_failure_beside_a_late_harness_is_inconclusive(
+    late: float, tolerance: float, expected: Outcome
+) -> None:
+    assert outcome("expect.discarded", history(0, late), tolerance) is expected
+
+
+def test_lateness_before_the_first_step_excuses_nothing() -> None:
+    assert outcome("expect.discarded", history(1000, 1), 10) is Outcome.FAIL
+
+
+@pytest.mark.parametrize("check", sorted(UNTIMED))
+def test_no_lateness_excuses_what_knows_no_time(check: str) -> None:
+    assert outcome(check, history(0, 1000), 10) is Outcome.FAIL
+
+
+def test_what_passed_is_left_alone() -> None:
+    assert outcome("expect.discarded", history(0, 1000), 10, Outcome.PASS) is Outcome.PASS
+
+
+def test_the_sentence_keeps_what_was_seen() -> None:
+    verdict = Verdict(check="expect.reply", outcome=Outcome.FAIL, sentence="it came late")
+    (told,) = excused([verdict], history(0, 20), 10)
+    assert told.sentence == "the harness itself ran 20 s late, and may 10 s: it came late"
+
+
+def test_every_untimed_check_is_one_that_there_is() -> None:
+    assert {name.removeprefix("invariant.") for name in UNTIMED} <= set(INVARIANTS)
