@@ -91,6 +91,23 @@ def requirements(
 
 
 @app.command()
+def defects(
+    names: Annotated[list[str] | None, typer.Argument(help="only these defects; default: all, and no defect")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="a JSON list: name, breaks, caught_by, blamed")] = False,
+    gate: Annotated[
+        bool, typer.Option("--gate", help="exit 1 when a defect, scenario or check proves nothing")
+    ] = False,
+    write: Annotated[Path | None, typer.Option(help="write the table as a page (Markdown)")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="cells at the same time; default: a core each")] = None,
+    seed: Annotated[int, typer.Option(help="seed of everything that is chosen")] = 1,
+) -> None:
+    """Make the reference wrong in one named way after another, and say which checks notice."""
+    from conformance.commands.defects import print_defects
+
+    raise typer.Exit(print_defects(names or [], as_json=as_json, gate=gate, write=write, jobs=jobs, seed=seed))
+
+
+@app.command()
 def aggregate(
     runs: Annotated[list[Path], typer.Argument(help="run directories, or a folder of them", exists=True)],
     out: Annotated[Path, typer.Option("--out", help="where tables and pages are written")],

@@ -1,10 +1,12 @@
 """Defects between the final dot and the reply."""
 
+from conformance.reference.defects.defect import defect
 from conformance.reference.message import Envelope
 from conformance.reference.receive.acceptance import Acceptance, unfit
 from conformance.reference.replies import Reply
 
 
+@defect("acknowledges-before-shadow", breaks="SR-CRE-01", part="acceptance")
 class AcknowledgesBeforeShadow(Acceptance):
     """Acknowledges the sender first, and makes the shadow afterwards."""
 

@@ -1,32 +1,11 @@
-"""All defects by name."""
-
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+"""All defects by name: importing the modules that declare them fills `DEFECTS`."""
 
 from conformance.reference.defects import acceptance
+from conformance.reference.defects.defect import DEFECTS, Defect
 from conformance.reference.parts import Parts
 
-
-@dataclass(frozen=True, slots=True)
-class Defect:
-    """A named way to be wrong, and the requirement that it breaks."""
-
-    name: str
-    breaks: str
-    spoil: Callable[[Parts], Parts]
-
-
-DEFECTS: dict[str, Defect] = {
-    defect.name: defect
-    for defect in (
-        Defect(
-            "acknowledges-before-shadow",
-            "SR-CRE-01",
-            lambda parts: replace(parts, acceptance=acceptance.AcknowledgesBeforeShadow),
-        ),
-    )
-}
-"""Name -> defect."""
+MODULES = (acceptance,)
+"""Where defects are declared, a module for each part of the node that they replace."""
 
 
 def spoiled(parts: Parts, name: str | None) -> Parts:
@@ -36,3 +15,6 @@ def spoiled(parts: Parts, name: str | None) -> Parts:
     if name not in DEFECTS:
         raise ValueError(f"no defect {name!r}; there are: {', '.join(sorted(DEFECTS))}")
     return DEFECTS[name].spoil(parts)
+
+
+__all__ = ["DEFECTS", "MODULES", "Defect", "spoiled"]

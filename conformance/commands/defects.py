@@ -1,0 +1,93 @@
+"""`conformance defects`: the reference made wrong in every way it can be, and who notices."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
+
+from conformance import paths
+from conformance.defects.page import page
+from conformance.defects.plan import Planned, known_defects, plan
+from conformance.defects.table import Table, gaps, table
+from conformance.defects.trial import Trial, attempt_all
+from conformance.execute import workers
+from conformance.judge.expectations.table import CHECKS
+from conformance.judge.invariants.table import INVARIANTS
+from conformance.requirements.catalogue import catalogue
+from conformance.scenarios.errors import Problems
+from conformance.scenarios.loader import read_corpus
+
+
+def print_defects(
+    names: list[str], *, as_json: bool, gate: bool, write: Path | None, jobs: int | None, seed: int
+) -> int:
+    """Try the defects, all or those named, print who caught them; with `gate`, 1 when anything is missing."""
+    known = known_defects()
+    if unknown := sorted(set(names) - {defect.name for defect in known}):
+        typer.echo(f"no defect {unknown[0]!r}; `conformance requirements` names them all", err=True)
+        return 2
+    defects = [defect for defect in known if not names or defect.name in names]
+    try:
+        cells = [
+            cell for scenario in read_corpus([paths.corpus()], paths.fixtures()) for cell in scenario.cells("smoke")
+        ]
+    except Problems as error:
+        typer.echo(error, err=True)
+        return 2
+    trials = plan(defects, cells)
+    if names:
+        trials = tuple(trial for trial in trials if trial.defect is not None)
+    found = table(defects, {trial.cell.scenario for trial in trials}, _tried(trials, seed, jobs or workers()))
+    if as_json:
+        typer.echo(json.dumps(_json(found), indent=2))
+    else:
+        _print(found)
+    if write is not None:
+        write.write_text(page(found, catalogue()), "utf-8")
+    if not gate:
+        return 0
+    checks = [*(f"expect.{verb}" for verb in CHECKS), *(f"invariant.{name}" for name in INVARIANTS)]
+    missing = gaps(found, catalogue(), sorted(checks))
+    for line in missing:
+        typer.echo(line, err=True)
+    typer.echo(f"{len(missing)} gaps" if missing else "no gap", err=True)
+    return 1 if missing else 0
+
+
+def _tried(trials: Sequence[Planned], seed: int, jobs: int) -> list[Trial]:
+    """Run the trials, with a bar on a terminal."""
+    console = Console(stderr=True)
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("trials", total=len(trials))
+        return list(bar.track(attempt_all(trials, seed, jobs), task_id=task))
+
+
+def _json(found: Table) -> list[dict[str, object]]:
+    return [
+        {
+            "name": row.defect.name,
+            "breaks": row.defect.breaks,
+            "says": row.defect.says,
+            "caught_by": [check for check, _ in row.checks],
+            "blamed": [requirement for requirement, _ in row.blamed],
+            "cells": {"tried": row.trials, "caught": row.caught_in},
+        }
+        for row in found.rows
+    ]
+
+
+def _print(found: Table) -> None:
+    for row in found.rows:
+        mark = "caught" if row.caught else "MISSED"
+        typer.echo(f"{row.defect.name}  breaks {row.defect.breaks}  {mark} in {row.caught_in} of {row.trials} cells")
+        typer.echo(f"  {row.defect.says}")
+        typer.echo(f"  by:     {', '.join(f'{name} ({count})' for name, count in row.checks) or 'no check'}")
+        typer.echo(f"  blamed: {', '.join(f'{name} ({count})' for name, count in row.blamed) or 'nothing'}")
+        for trouble in row.troubles[:3]:
+            typer.echo(f"  broke:  {trouble}")
+    caught = sum(row.caught for row in found.rows)
+    typer.echo(f"{caught} of {len(found.rows)} defects caught by the requirement that they break")

@@ -1,0 +1,60 @@
+"""Which cells may show a defect: those whose scenario judges the requirement that it breaks."""
+
+import importlib
+import inspect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.scenarios.document import Cell
+from conformance.scenarios.steps import Expect, Parallel, Repeat, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """A named way in which the reference can be made wrong, as the reference's own catalogue tells it."""
+
+    name: str
+    breaks: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One trial to come: a cell, and the defect that the reference has in it (None: it has none)."""
+
+    defect: str | None
+    cell: Cell
+
+
+def known_defects() -> tuple[Defect, ...]:
+    """Return the reference's defects, sorted by name; the reference is known by its dotted name only."""
+    catalogue: dict[str, Any] = importlib.import_module("conformance.reference.defects.catalogue").DEFECTS
+    return tuple(
+        Defect(name, one.breaks, " ".join(inspect.cleandoc(one.says).split()))
+        for name, one in sorted(catalogue.items())
+    )
+
+
+def judged_by(cell: Cell) -> frozenset[str]:
+    """Return every requirement that a cell judges: its scenario's, and those of single expectations."""
+    return frozenset(cell.requirements) | frozenset(_of_steps(cell.steps))
+
+
+def plan(defects: Iterable[Defect], cells: Sequence[Cell]) -> tuple[Planned, ...]:
+    """Return all trials: the unbroken reference in every cell, then each defect wherever it may be seen."""
+    judged = [(cell, judged_by(cell)) for cell in cells]
+    unbroken = [Planned(None, cell) for cell in cells]
+    broken = [Planned(defect.name, cell) for defect in defects for cell, ids in judged if defect.breaks in ids]
+    return (*unbroken, *broken)
+
+
+def _of_steps(steps: Iterable[Step]) -> Iterable[str]:
+    for step in steps:
+        match step.action:
+            case Expect(expectation=expectation):
+                yield from expectation.requirements
+            case Parallel(steps=inner) | Repeat(steps=inner):
+                yield from _of_steps(inner)
+            case _:
+                continue

@@ -1,0 +1,105 @@
+"""The table of what each check catches, and the gates: what must not be missing in it."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from conformance.defects.plan import Defect
+from conformance.defects.trial import Trial
+from conformance.judge.verdicts import Outcome
+from conformance.requirements.catalogue import Catalogue
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One defect: which checks caught it in how many cells, and which requirements were blamed, the most often first."""
+
+    defect: Defect
+    trials: int
+    caught_in: int
+    checks: tuple[tuple[str, int], ...]
+    blamed: tuple[tuple[str, int], ...]
+    troubles: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def caught(self) -> bool:
+        """Whether at least one check blamed, first of all, the requirement that the defect breaks."""
+        return any(requirement == self.defect.breaks for requirement, _ in self.blamed)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """All defects, what each scenario and each check catches, and the cells in which the unbroken reference failed."""
+
+    rows: tuple[Row, ...]
+    scenarios: dict[str, tuple[str, ...]]
+    checks: dict[str, tuple[str, ...]]
+    unsound: tuple[Trial, ...]
+
+    @property
+    def proven(self) -> dict[str, tuple[str, ...]]:
+        """The requirements that a caught defect breaks, with the defects."""
+        proven: defaultdict[str, list[str]] = defaultdict(list)
+        for row in self.rows:
+            if row.caught:
+                proven[row.defect.breaks].append(row.defect.name)
+        return {requirement: tuple(names) for requirement, names in sorted(proven.items())}
+
+
+def table(defects: Sequence[Defect], scenarios: Iterable[str], trials: Sequence[Trial]) -> Table:
+    """Make the table of all trials."""
+    of: defaultdict[str | None, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        of[trial.defect].append(trial)
+    by_scenario: dict[str, set[str]] = {name: set() for name in scenarios}
+    by_check: defaultdict[str, set[str]] = defaultdict(set)
+    for trial in trials:
+        if trial.defect is not None and trial.blames:
+            by_scenario[trial.scenario].add(trial.defect)
+            for blame in trial.blames:
+                by_check[blame.check].add(trial.defect)
+    return Table(
+        rows=tuple(_row(defect, of[defect.name]) for defect in defects),
+        scenarios={name: tuple(sorted(caught)) for name, caught in sorted(by_scenario.items())},
+        checks={name: tuple(sorted(caught)) for name, caught in sorted(by_check.items())},
+        unsound=tuple(t for t in of[None] if t.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)),
+    )
+
+
+def gaps(found: Table, catalogue: Catalogue, checks: Iterable[str]) -> tuple[str, ...]:
+    """Return, in words, everything for which the build must fail."""
+    lines = [f"the unbroken reference: {trial.cell}: {trial.outcome}: {trial.sentence}" for trial in found.unsound]
+    for row in found.rows:
+        if not row.trials:
+            lines.append(f"defect {row.defect.name}: no scenario judges {row.defect.breaks}, which it breaks")
+        elif not row.caught_in:
+            lines.append(f"defect {row.defect.name}: not caught in any of {row.trials} cells")
+        elif not row.caught:
+            blamed = ", ".join(requirement for requirement, _ in row.blamed)
+            lines.append(f"defect {row.defect.name}: breaks {row.defect.breaks}, and only {blamed} is blamed")
+    lines += [f"scenario {name}: catches no defect" for name, caught in found.scenarios.items() if not caught]
+    proven = found.proven
+    lines += [
+        f"requirement {row.id}: no caught defect breaks it"
+        for row in catalogue.requirements
+        if row.level == "must" and row.seen_on == "wire" and row.retired is None and row.id not in proven
+    ]
+    lines += [f"check {name}: catches no defect" for name in checks if name not in found.checks]
+    return tuple(lines)
+
+
+def _row(defect: Defect, trials: Sequence[Trial]) -> Row:
+    checks = Counter(check for trial in trials for check in {blame.check for blame in trial.blames})
+    blamed = Counter(one for trial in trials for one in {blame.requirement for blame in trial.blames})
+    return Row(
+        defect=defect,
+        trials=len(trials),
+        caught_in=sum(bool(trial.blames) for trial in trials),
+        checks=_by_count(checks),
+        blamed=_by_count(blamed),
+        troubles=tuple(f"{t.cell}: {t.sentence}" for t in trials if t.outcome is Outcome.ERROR),
+    )
+
+
+def _by_count(counted: Counter[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])))

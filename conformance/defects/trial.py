@@ -1,0 +1,81 @@
+"""One trial: a cell in virtual time with the reference made wrong, and which checks said so."""
+
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.defects.plan import Planned
+from conformance.execute import judge
+from conformance.judge.verdicts import Outcome, worst
+from conformance.judge.waiting import settled
+from conformance.nodes.candidate import REFERENCE
+from conformance.nodes.cast import Cast
+from conformance.run.cell import run_cell
+from conformance.run.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Blame:
+    """A violation that was found: by which check, and which requirement it names first."""
+
+    check: str
+    requirement: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of one cell with one defect."""
+
+    defect: str | None
+    scenario: str
+    cell: str
+    outcome: Outcome
+    blames: tuple[Blame, ...]
+    sentence: str
+
+
+def attempt(planned: Planned, seed: int) -> Trial:
+    """Run and judge one cell; nothing of it is kept but the verdicts."""
+    cell = planned.cell
+    cast = Cast(REFERENCE.model_copy(update={"defect": planned.defect}))
+    settings = Settings(clock="virtual", seed=seed)
+    if missing := cast.missing(cell.needs, tuple(server.name for server in cell.topology.servers)):
+        return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), ", ".join(missing))
+    with tempfile.TemporaryDirectory(prefix="conformance-trial-") as folder:
+        ran = run_cell(cell, cast, settings, Path(folder), lambda event: None, settled)
+        verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
+    failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
+    outcome = Outcome.ERROR if ran.problem else worst(verdict.outcome for verdict in verdicts)
+    if ran.astray and outcome is Outcome.PASS:
+        outcome = Outcome.INCONCLUSIVE
+    told = ran.problem or ran.astray or next((v.sentence for v in verdicts if v.outcome is outcome), "")
+    blames = tuple(Blame(verdict.check, verdict.requirements[0]) for verdict in failed if verdict.requirements)
+    return Trial(planned.defect, cell.scenario, cell.id, outcome, blames, told)
+
+
+def attempt_all(trials: Sequence[Planned], seed: int, jobs: int) -> Iterator[Trial]:
+    """Run all trials on `jobs` cores and yield what came of each, in their order."""
+    context = multiprocessing.get_context("fork")  # the corpus is read: a fork has it without reading it again
+    _SHARED[:] = trials
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        try:
+            yield from pool.map(_attempt, range(len(trials)), [seed] * len(trials), chunksize=4)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid or 0, 15)
+            raise
+
+
+_SHARED: list[Planned] = []
+"""What the forked processes find their work in."""
+
+
+def _attempt(number: int, seed: int) -> Trial:
+    return attempt(_SHARED[number], seed)

@@ -1,0 +1,89 @@
+"""The gates: each kind of gap is told, and a table without a gap has none."""
+
+from dataclasses import replace
+
+import pytest
+
+from conformance.defects.page import page
+from conformance.defects.plan import Defect, known_defects
+from conformance.defects.table import gaps, table
+from conformance.defects.trial import Blame, Trial
+from conformance.judge.verdicts import Outcome
+from conformance.requirements.catalogue import Catalogue, catalogue
+
+ROWS = tuple(row for row in catalogue().requirements if row.id in ("SR-CRE-01", "SR-CRE-02"))
+SMALL = catalogue().model_copy(update={"requirements": ROWS})
+
+ONE = Defect("one", "SR-CRE-01", "Does the first thing wrong.")
+TWO = Defect("two", "SR-CRE-02", "Does the second thing wrong.")
+CHECKS = ("expect.shadow",)
+
+SOUND = Trial(None, "s", "s", Outcome.PASS, (), "")
+FIRST = Trial("one", "s", "s", Outcome.FAIL, (Blame("expect.shadow", "SR-CRE-01"),), "no shadow")
+SECOND = Trial("two", "s", "s", Outcome.FAIL, (Blame("expect.shadow", "SR-CRE-02"),), "no session")
+
+
+def told(*trials: Trial, scenarios: tuple[str, ...] = ("s",), checks: tuple[str, ...] = CHECKS) -> tuple[str, ...]:
+    return gaps(table((ONE, TWO), scenarios, trials), SMALL, checks)
+
+
+def test_nothing_is_told_when_nothing_is_missing():
+    assert told(SOUND, FIRST, SECOND) == ()
+
+
+@pytest.mark.parametrize(
+    ("trials", "line"),
+    [
+        pytest.param((SOUND, FIRST), "defect two: no scenario judges SR-CRE-02, which it breaks", id="not tried"),
+        pytest.param(
+            (SOUND, FIRST, replace(SECOND, outcome=Outcome.PASS, blames=())),
+            "defect two: not caught in any of 1 cells",
+            id="not caught",
+        ),
+        pytest.param(
+            (SOUND, FIRST, replace(SECOND, blames=FIRST.blames)),
+            "defect two: breaks SR-CRE-02, and only SR-CRE-01 is blamed",
+            id="blamed elsewhere",
+        ),
+        pytest.param(
+            (replace(SOUND, outcome=Outcome.FAIL, sentence="lost"), FIRST, SECOND),
+            "the unbroken reference: s: fail: lost",
+            id="reference fails",
+        ),
+        pytest.param(
+            (replace(SOUND, outcome=Outcome.INCONCLUSIVE, sentence="vacuous"), FIRST, SECOND),
+            "the unbroken reference: s: inconclusive: vacuous",
+            id="reference is not judged",
+        ),
+        pytest.param(
+            (SOUND, FIRST, replace(SECOND, outcome=Outcome.PASS, blames=())),
+            "requirement SR-CRE-02: no caught defect breaks it",
+            id="requirement without proof",
+        ),
+    ],
+)
+def test_each_kind_of_gap_is_told(trials: tuple[Trial, ...], line: str):
+    assert line in told(*trials)
+
+
+def test_a_scenario_and_a_check_that_catch_nothing_are_told():
+    assert "scenario idle: catches no defect" in told(SOUND, FIRST, SECOND, scenarios=("s", "idle"))
+    assert "check expect.idle: catches no defect" in told(SOUND, FIRST, SECOND, checks=(*CHECKS, "expect.idle"))
+
+
+def test_an_error_of_the_harness_is_not_a_catch():
+    broke = replace(SECOND, outcome=Outcome.ERROR, blames=(), sentence="OSError")
+    assert "defect two: not caught in any of 1 cells" in told(SOUND, FIRST, broke)
+
+
+def test_the_page_names_every_defect_and_its_requirement():
+    text = page(table((ONE, TWO), ("s",), (SOUND, FIRST, SECOND)), SMALL)
+    assert "| `one` | Does the first thing wrong. | SR-CRE-01 | 1 of 1 cells | expect.shadow (1) |" in text
+    assert "| s | one, two |" in text
+
+
+def test_every_defect_of_the_reference_says_what_it_does_and_breaks_a_requirement_in_force():
+    known: Catalogue = catalogue()
+    for defect in known_defects():
+        assert defect.breaks in known.ids, defect.name
+        assert defect.says.endswith("."), defect.name

@@ -1,0 +1,34 @@
+"""Trials for real: the unbroken reference passes where the broken one is caught, in every process of the pool."""
+
+import pytest
+
+from conformance import paths
+from conformance.defects.plan import known_defects, plan
+from conformance.defects.trial import attempt_all
+from conformance.judge.verdicts import Outcome
+from conformance.scenarios.document import Cell
+from conformance.scenarios.loader import read
+
+DEFECT = "acknowledges-before-shadow"
+
+
+@pytest.fixture(scope="module")
+def cells() -> list[Cell]:
+    found = read(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
+    return [cell for scenario in found for cell in scenario.cells("smoke")][:4]
+
+
+def test_a_defect_is_caught_where_the_unbroken_reference_passes(cells: list[Cell]):
+    defects = [defect for defect in known_defects() if defect.name == DEFECT]
+    planned = plan(defects, cells)
+    trials = list(attempt_all(planned, seed=1, jobs=2))
+    assert [(trial.defect, trial.cell) for trial in trials] == [(one.defect, one.cell.id) for one in planned]
+    assert {trial.outcome for trial in trials if trial.defect is None} == {Outcome.PASS}
+    broken = [trial for trial in trials if trial.defect == DEFECT]
+    assert broken
+    assert all("SR-CRE-01" in {blame.requirement for blame in trial.blames} for trial in broken)
+
+
+def test_the_same_trials_end_the_same(cells: list[Cell]):
+    planned = plan(known_defects()[:1], cells[:1])
+    assert list(attempt_all(planned, seed=1, jobs=1)) == list(attempt_all(planned, seed=1, jobs=2))
