@@ -1,0 +1,153 @@
+"""The corpus under two clocks, compared verdict by verdict: what virtual time says, real time must say too.
+
+First the reference runs in virtual time, at the documents' own values. Then the same cells run under another clock, as
+`reference` or as `exec:reference`. For the scaled clock the factor is chosen by how long a cell takes in documented
+time, so that the whole can be waited for; the shortest times of the documents (30 s) limit it.
+
+    python benchmarks/clocks.py [PATH ...] [--clock scaled] [--candidate exec:reference] [--workers 6] [--out DIR]
+
+Prints each verdict that differs and each cell that could not be judged, with the reason, and what the runs cost. Exits 1
+when a verdict differs. A verdict that one side could not judge (inconclusive) differs from none: it is counted.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.results.reader import StoredCell, read_cell, read_run
+
+FACTORS = ((30_000.0, 60.0), (float("inf"), 600.0))
+"""Documented seconds of a cell, up to which the factor beside it is taken: 30,000 s at 60 are 500 s of waiting."""
+
+CORPUS = Path(__file__).parents[1] / "scenarios"
+
+Cells = dict[str, StoredCell]
+"""By node id."""
+
+
+@dataclass
+class Compared:
+    """What two runs of the same cells say of each other."""
+
+    same: int = 0
+    unjudged: list[str] = field(default_factory=list)
+    different: list[str] = field(default_factory=list)
+
+
+def conformance(words: Iterable[str], directory: Path, workers: int) -> float:
+    """Run `conformance run` into a directory and return how many seconds it took. Raises SystemExit when it broke."""
+    began = time.monotonic()
+    command = [sys.executable, "-m", "conformance", "run", *words, "--run-dir", str(directory), "--fresh", "-q"]
+    with (directory.parent / f"{directory.name}.txt").open("w") as told:
+        ran = subprocess.run([*command, "-n", str(workers)], stdout=told, stderr=told, check=False)
+    if ran.returncode == 2:
+        raise SystemExit(f"{told.name}: the run did not begin")
+    return time.monotonic() - began
+
+
+def cells_of(directory: Path) -> Cells:
+    """Return the cells of a run that came to their end."""
+    stored = (read_cell(path) for path in read_run(directory).files)
+    return {cell.header.nodeid: cell for cell in stored if cell.footer is not None}
+
+
+def by_factor(cells: Cells) -> Iterator[tuple[float, list[str]]]:
+    """Yield each factor with the node ids that are run at it; what is not applicable is not run again."""
+    lower = -1.0
+    for upper, factor in FACTORS:
+        chosen = [
+            nodeid
+            for nodeid, cell in cells.items()
+            if cell.footer and cell.footer.outcome is not Outcome.NOT_APPLICABLE
+            if lower < cell.footer.simulated_seconds <= upper
+        ]
+        if chosen:
+            yield factor, chosen
+        lower = upper
+
+
+def compare(one: Cells, other: Cells) -> Compared:
+    """Compare every verdict of the cells that both runs have."""
+    found = Compared()
+    for nodeid in sorted(one.keys() & other.keys()):
+        before, after = _by_check(one[nodeid]), _by_check(other[nodeid])
+        short = nodeid.partition("::")[2].replace("candidate=reference", "").replace("::,", " ")
+        for key in sorted(before.keys() | after.keys()):
+            was, now = before.get(key), after.get(key)
+            if was and now and was.outcome is now.outcome:
+                found.same += 1
+            elif Outcome.INCONCLUSIVE in {was and was.outcome, now and now.outcome}:
+                found.unjudged.append(f"{short} {_words(key, was, now)}")
+            else:
+                found.different.append(f"{short} {_words(key, was, now)}")
+    return found
+
+
+def _by_check(cell: StoredCell) -> dict[tuple[str, str], Verdict]:
+    return {(verdict.check, verdict.step or ""): verdict for verdict in cell.verdicts}
+
+
+def _words(key: tuple[str, str], was: Verdict | None, now: Verdict | None) -> str:
+    sentence = next((v.sentence for v in (now, was) if v and v.sentence), "")
+    return f"{' '.join(key)}: {was.outcome if was else 'none'} -> {now.outcome if now else 'none'}  {sentence}"
+
+
+def report(name: str, cells: Cells, seconds: float) -> None:
+    """Print what a run was, and cost."""
+    simulated = sum(cell.footer.simulated_seconds for cell in cells.values() if cell.footer)
+    cpu = sum(cell.footer.cpu_seconds for cell in cells.values() if cell.footer)
+    print(
+        f"{name:<28} {len(cells):>4} cells {seconds:8.1f} s {len(cells) / seconds:7.2f} cells/s"
+        f" {simulated / seconds:10.0f} simulated s/s {cpu / max(len(cells), 1):7.3f} s CPU/cell"
+    )
+
+
+def main() -> int:
+    """Run, compare, tell."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", nargs="*", default=[str(CORPUS)])
+    parser.add_argument("--clock", choices=("scaled", "shifted"), default="scaled")
+    parser.add_argument("--candidate", choices=("reference", "exec:reference"), default="exec:reference")
+    parser.add_argument("--workers", type=int, default=6, help="processes of the other run; they mostly wait")
+    parser.add_argument("--out", type=Path, help="where the runs are kept (default: nowhere)")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        out = (given.out or Path(scratch)).resolve()
+        out.mkdir(parents=True, exist_ok=True)
+        took = conformance([*given.path, "--candidate", "reference"], out / "virtual", os.cpu_count() or 1)
+        virtual = cells_of(out / "virtual")
+        report("reference, virtual", virtual, took)
+        other: Cells = {}
+        for factor, chosen in by_factor(virtual):
+            clock = [given.clock, "--scale", str(factor)] if given.clock == "scaled" else [given.clock]
+            name = f"{given.clock}-{factor:g}"
+            took = conformance([*chosen, "--candidate", given.candidate, "--clock", *clock], out / name, given.workers)
+            cells = cells_of(out / name)
+            report(f"{given.candidate}, {name}", cells, took)
+            other |= cells
+    applicable = [c for c in virtual.values() if c.footer and c.footer.outcome is not Outcome.NOT_APPLICABLE]
+    compared = compare(virtual, other)
+    unjudged = sum(
+        cell.footer is not None and cell.footer.outcome is Outcome.INCONCLUSIVE
+        and one.footer is not None and one.footer.outcome is not Outcome.INCONCLUSIVE
+        for one, cell in ((virtual[nodeid], cell) for nodeid, cell in other.items())
+    )  # fmt: skip
+    for title, lines in (("not judged in one of the two:", compared.unjudged), ("DIFFERENT:", compared.different)):
+        print("\n".join([title, *(f"  {line[:400]}" for line in lines)]) if lines else f"{title} none")
+    print(
+        f"{len(other)} of {len(applicable)} cells in both runs; verdicts: {compared.same} the same,"
+        f" {len(compared.unjudged)} not judged, {len(compared.different)} different;"
+        f" cells inconclusive in the second run only: {unjudged} ({unjudged / max(len(other), 1):.1%})"
+    )
+    return 1 if compared.different or len(other) < len(applicable) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
