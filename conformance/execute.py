@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from conformance.candidates.cast import Cast
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.judge.waiting import settled
-from conformance.nodes.cast import Cast
 from conformance.results.schema import CellHeader
 from conformance.results.writer import CellWriter
 from conformance.run.cell import Ran, run_cell
@@ -52,12 +52,12 @@ def execute(
     wall, cpu = time.monotonic(), time.process_time()
     servers = tuple(server.name for server in cell.topology.servers)
     with CellWriter(run_dir, header) as writer:
-        if missing := cast.missing(cell.needs, servers):
+        if (missing := cast.missing(cell.needs, servers)) or (absent := cast.absent(servers)):
             verdict = Verdict(
                 check="harness.capabilities",
                 outcome=Outcome.NOT_APPLICABLE,
                 requirements=cell.requirements,
-                sentence="not claimed: " + ", ".join(missing),
+                sentence="not claimed: " + ", ".join(missing) if missing else "cannot be run: " + ", ".join(absent),
             )
             writer.verdict(verdict)
             writer.finish(Outcome.NOT_APPLICABLE, verdict.sentence, wall_seconds=0, cpu_seconds=0, simulated_seconds=0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from conformance import paths
-from conformance.nodes.candidate import Candidate
+from conformance.candidates.description import Candidate
 from conformance.requirements.catalogue import catalogue
 from conformance.requirements.coverage import coverage
 from conformance.requirements.coverage import uncovered as without_scenario

@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from conformance.candidates.cast import Cast
+from conformance.candidates.description import REFERENCE
 from conformance.defects.plan import Planned
 from conformance.execute import judge
 from conformance.judge.verdicts import Outcome, worst
 from conformance.judge.waiting import settled
-from conformance.nodes.candidate import REFERENCE
-from conformance.nodes.cast import Cast
 from conformance.run.cell import run_cell
 from conformance.run.settings import Settings
 

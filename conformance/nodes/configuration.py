@@ -1,6 +1,6 @@
 """Renders the JSON document that a node is told (contract 1), from the topology and the addresses of the links."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -84,11 +84,13 @@ def render(
     listener_changes: Mapping[str, Mapping[str, Any]] | None = None,
     mailbox_servers: Mapping[str, str] | None = None,
     unknown: Mapping[str, Any] | None = None,
+    doors: Collection[str] | None = None,
 ) -> dict[str, Any]:
     """Render a server's configuration.
 
     `changes` and `listener_changes` are what the scenario configured since; `mailbox_servers` says where a mailbox
     database is active now, when not where the topology put it; `duration` turns documented seconds into the node's.
+    `doors` are those that the candidate opens, where it does not open all of its role's.
     """
     transport = {**TRANSPORT_DEFAULTS, **topology.transport, **server.transport, **(changes or {})}
     return {
@@ -100,7 +102,11 @@ def render(
         "dag": server.dag,
         "data_dir": str(data_dir),
         "seed": seed,
-        "listeners": _listeners(topology, server, wiring, duration, listener_changes or {}),
+        "listeners": {
+            door: told
+            for door, told in _listeners(topology, server, wiring, duration, listener_changes or {}).items()
+            if doors is None or door in doors
+        },
         "peers": _peers(topology, server, wiring),
         "sites": [{"name": site} for site in topology.all_sites],
         "site_links": [{"between": list(link.between), "cost": link.cost} for link in topology.site_links],

@@ -1,25 +1,25 @@
 """The `exec` kind: a program on this machine, its whole process tree guarded."""
 
 import asyncio
-import json
 import os
-import re
-import shutil
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.nodes import guard
-from conformance.nodes.candidate import Candidate
+from conformance.candidates.description import NODE_COMMANDS, Candidate
+from conformance.candidates.presence import look_for
+from conformance.nodes import guard, private_root
+from conformance.nodes.commands import read_json, run_command
 from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError, Unsupported
 from conformance.nodes.readiness import wait_ready
+from conformance.nodes.workshop import Workshop
 
 _REFUSED = 2
 """Exit code of a node that refuses its configuration (node contract)."""
 
-_PLACEHOLDER = re.compile(r"\{([a-z0-9_.]+)\}")
+_PYTHON = (sys.executable, "-S", "-E")
 
 
 class ExecNode:
@@ -28,19 +28,19 @@ class ExecNode:
     def __init__(self, name: str, candidate: Candidate, directory: Path) -> None:
         self.name = name
         self._candidate = candidate
-        self._directory = directory
+        self._presence = look_for(candidate)
+        self._shop = Workshop(name, candidate, directory, self._presence)
         self._process: Process | None = None
         self._ended = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
+        self._flushing: asyncio.Task[None] | None = None
         self._asked_to_end = False
         self._failure: str | None = None
-        self._configuration: NodeConfiguration = {}
-        directory.mkdir(parents=True, exist_ok=True)
 
     @property
     def log(self) -> Path:
         """What the node wrote to stdout and stderr."""
-        return self._directory / "node.log"
+        return self._shop.log
 
     @property
     def failure(self) -> str | None:
@@ -49,18 +49,15 @@ class ExecNode:
 
     async def start(self, configuration: NodeConfiguration) -> None:
         """Render the files, start the command under its guard, wait for the greetings."""
-        self._configuration = configuration
-        (self._directory / "data").mkdir(exist_ok=True)
-        self._write_files()
+        if self._presence.missing:
+            raise NodeError(self.name, "start", self._presence.missing)
+        self._shop.write(configuration)
         self._ended.clear()
         self._asked_to_end = False
         self._failure = None
-        argv = [sys.executable, "-S", "-E", guard.__file__, *self._filled(self._candidate.argv)]
-        if not self._candidate.argv:
-            raise NodeError(self.name, "start", "the candidate's description has no argv")
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *argv, stdin=PIPE, stdout=log, stderr=log, start_new_session=True, env=self._environment()
+                *self._guarded(), stdin=PIPE, stdout=log, stderr=log, start_new_session=True, env=self._environment()
             )
         self._watch = asyncio.create_task(self._wait(self._process), name=f"watch {self.name}")
         listeners = [(door, at["host"], at["port"]) for door, at in configuration["listeners"].items()]
@@ -70,17 +67,24 @@ class ExecNode:
             code = self._process.returncode
             await self._end()
             if code == _REFUSED:
-                raise ConfigurationRefused(self.name, "start", self._last_words()) from error
+                raise ConfigurationRefused(self.name, "start", self._shop.last_words()) from error
             if code is not None:
-                words = self._last_words()
+                words = self._shop.last_words()
                 raise NodeError(self.name, "start", f"it left with exit code {code}: {words}") from error
             raise
+        if self._candidate.flush_to_retry:
+            every = float(configuration["transport"]["MessageRetryInterval"])
+            self._flushing = asyncio.create_task(self._flush_every(every), name=f"flush {self.name}")
 
     async def stop(self) -> int:
-        """SIGTERM, and wait for the end; what does not leave is killed and told as an error."""
+        """SIGTERM, or the `stop` command, and wait for the end; what does not leave is killed and told as an error."""
         process = self._running("stop")
+        await self._flush_no_more()
         self._asked_to_end = True
-        self._tell(b"T")
+        if template := self._candidate.commands.get("stop"):
+            await self._run("stop", template)
+        else:
+            self._tell(b"T")
         try:
             async with asyncio.timeout(self._candidate.stop_within):
                 await self._ended.wait()
@@ -89,7 +93,8 @@ class ExecNode:
             bound = self._candidate.stop_within
             raise NodeError(self.name, "stop", f"it did not leave within {bound:g} s of SIGTERM") from None
         await self._end()
-        return process.returncode or 0
+        code = process.returncode or 0
+        return 0 if code in self._candidate.exit_codes else code
 
     async def kill(self) -> None:
         """SIGKILL the whole tree."""
@@ -97,10 +102,13 @@ class ExecNode:
         await self._end()
 
     async def wipe(self) -> None:
-        """Delete the data directory."""
+        """Run the `wipe` command, or delete what is in the data directory."""
         if self._process is not None:
             raise NodeError(self.name, "wipe", "the node is running", "stop or kill it first")
-        shutil.rmtree(self._directory / "data")
+        if template := self._candidate.commands.get("wipe"):
+            await self._run("wipe", template)
+        else:
+            self._shop.wipe()
 
     async def pause(self) -> None:
         """SIGSTOP the whole tree."""
@@ -119,29 +127,79 @@ class ExecNode:
         """
         self._running("reload")
         before = self.log.stat().st_size
-        self._configuration = configuration
-        self._write_files()
+        self._shop.write(configuration)
+        if template := self._candidate.commands.get("reload"):
+            await self._run("reload", template)
+            return
         self._tell(b"H")
         words = await self._reload_words(before)
         if words and "refused" in words:
             raise ConfigurationRefused(self.name, "reload", words)
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
-        """Run the description's command of that name and read its JSON."""
+        """Run the description's command of that name and read its JSON; the text, of one that is not the contract's."""
         template = self._candidate.commands.get(name)
         if template is None:
             raise Unsupported(self.name, name, "the candidate's description has no such command")
-        argv = self._filled(template, arguments)
-        process = await asyncio.create_subprocess_exec(
-            *argv, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=self._environment()
+        text = await self._run(name, template, arguments)
+        return read_json(self.name, name, text) if name in NODE_COMMANDS else text
+
+    async def close(self) -> None:
+        """End the node however it is."""
+        await self._end()
+
+    def _guarded(self) -> list[str]:
+        """Return the node's command, in its private root where it has one, under the guard."""
+        candidate, directory = self._candidate, self._shop.directory
+        defect = ("--defect", candidate.defect) if candidate.defect else ()
+        words = [*_PYTHON, guard.__file__, "--log-limit", str(candidate.log_limit)]
+        words += ["--directory", str(directory), "--directory-limit", str(candidate.directory_limit)]
+        if candidate.user is not None and os.geteuid() == 0:
+            words += ["--user", candidate.user]
+        if self._presence.private_root is not None:
+            root = str(self._presence.private_root)
+            words += ["--namespaces", *_PYTHON, private_root.__file__, root, str(directory), self.name, "--"]
+        return [*words, *self._shop.filled(candidate.argv), *defect]
+
+    async def _run(self, name: str, template: Sequence[str], arguments: Sequence[str] = ()) -> str:
+        argv = self._shop.filled(template, arguments)
+        if self._presence.private_root is not None:
+            argv = ["nsenter", "-t", str(self._init()), "-p", "-m", "-r", "-w", *argv]
+        return await run_command(
+            self.name, name, argv, within=self._candidate.command_within, environment=self._environment()
         )
-        out, err = await process.communicate()
-        if process.returncode:
-            raise NodeError(self.name, name, f"exit code {process.returncode}: {err.decode(errors='replace').strip()}")
+
+    def _init(self) -> int:
+        """Return the process id of the private root's init: the guard's only child."""
+        process = self._running("command")
         try:
-            return json.loads(out) if out.strip() else None
-        except ValueError as error:
-            raise NodeError(self.name, name, f"it printed no JSON: {out[:200]!r}") from error
+            return next(iter(guard.descendants(process.pid)))
+        except StopIteration:
+            raise NodeError(self.name, "command", "the node's private root is gone") from None
+
+    async def _flush_every(self, seconds: float) -> None:
+        """Ask for another attempt as often as the node is to make one, until the node is gone."""
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            due = max(due + seconds, loop.time())
+            await asyncio.sleep(due - loop.time())
+            try:
+                await self._run("flush", self._candidate.commands["flush"])
+            except NodeError as error:
+                if self._process is None or self._ended.is_set():
+                    return
+                self._note(f"flush: {error.reason}")
+
+    async def _flush_no_more(self) -> None:
+        task, self._flushing = self._flushing, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def _note(self, words: str) -> None:
+        with self.log.open("a", encoding="utf-8") as log:
+            log.write(f"[harness] {words}\n")
 
     async def _reload_words(self, before: int) -> str:
         """Return what the node logged about its reload: its first new line that speaks of configuration."""
@@ -157,11 +215,12 @@ class ExecNode:
     async def _wait(self, process: Process) -> None:
         code = await process.wait()
         if not self._asked_to_end:
-            self._failure = f"it left by itself with exit code {code}: {self._last_words()}"
+            self._failure = f"it left by itself with exit code {code}: {self._shop.last_words()}"
         self._ended.set()
 
     async def _end(self) -> None:
         """Kill whatever is left of the tree and reap the guard."""
+        await self._flush_no_more()
         process, watch = self._process, self._watch
         self._process = self._watch = None
         self._asked_to_end = True
@@ -171,10 +230,6 @@ class ExecNode:
             await watch
         if process is not None and process.stdin is not None:
             process.stdin.close()
-
-    async def close(self) -> None:
-        """End the node however it is."""
-        await self._end()
 
     def _tell(self, word: bytes, process: Process | None = None) -> None:
         process = process or self._process
@@ -186,34 +241,5 @@ class ExecNode:
             raise NodeError(self.name, stage, "the node is not running")
         return self._process
 
-    def _write_files(self) -> None:
-        (self._directory / "node.json").write_text(json.dumps(self._configuration, indent=1), encoding="utf-8")
-        for name, template in self._candidate.files.items():
-            path = self._directory / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(self._fill(template), encoding="utf-8")
-
-    def _filled(self, template: Sequence[str], arguments: Sequence[str] = ()) -> list[str]:
-        words = {str(place): argument for place, argument in enumerate(arguments, 1)}
-        extra = (
-            ["--defect", self._candidate.defect] if self._candidate.defect and template is self._candidate.argv else []
-        )
-        return [*(self._fill(word, words) for word in template), *extra]
-
-    def _fill(self, template: str, words: dict[str, str] | None = None) -> str:
-        values = {
-            "python": sys.executable,
-            "config": str(self._directory / "node.json"),
-            "data": str(self._directory / "data"),
-            "name": self.name,
-            **{f"listen.{door}": str(at["port"]) for door, at in self._configuration["listeners"].items()},
-            **(words or {}),
-        }
-        return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), template)
-
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self._candidate.environment}
-
-    def _last_words(self) -> str:
-        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return lines[-1][:300] if lines else "(it wrote nothing)"

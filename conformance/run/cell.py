@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from conformance.candidates.cast import Cast
 from conformance.history.events import AnyEvent
 from conformance.history.recorder import Recorder
-from conformance.nodes.cast import Cast
 from conformance.nodes.contract import NodeError, OutOfPlace
 from conformance.nodes.python_node import load_factory
 from conformance.run.clock import Clock, run_with_clock

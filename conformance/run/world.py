@@ -1,16 +1,15 @@
 """The world of one cell: every party of the topology, and a link between every pair that may talk."""
 
 import random
-import shutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from conformance.candidates.cast import Cast
 from conformance.history.events import Lag
 from conformance.history.recorder import Recorder
-from conformance.nodes.cast import Cast
 from conformance.nodes.configuration import TRANSPORT_DEFAULTS, Address, Wiring, listeners_of, render
 from conformance.nodes.contract import Node
 from conformance.nodes.exec_node import ExecNode
@@ -18,7 +17,6 @@ from conformance.nodes.ports import PortLeases
 from conformance.nodes.python_node import PythonNode
 from conformance.run.clock import Clock
 from conformance.run.keeper import Keeper
-from conformance.run.memory import make_directory
 from conformance.run.outbox import Outbox
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
@@ -52,7 +50,6 @@ class World:
         self._directory = directory
         self._leases = PortLeases()
         self._listen: dict[tuple[str, str], Address] = {}
-        self._memory: Path | None = None
         self._exit = AsyncExitStack()
 
     @property
@@ -132,8 +129,7 @@ class World:
         """Lay a link for each (client, server, listener) that may be dialled."""
         names = [server.name for server in self.topology.servers]
         for server in self.topology.servers:
-            for listener in listeners_of(server.role):
-                address = ("127.0.0.1", self._leases.lease())
+            for listener, address in self._doors(server).items():
                 self._listen[server.name, listener] = address
                 clients = [*SENDERS, *(name for name in names if name != server.name)]
                 for client in clients:
@@ -143,6 +139,13 @@ class World:
             owners = [name for name in names if self.topology.store_of(name) == sink.name] or names
             for client in owners:
                 await self.links.open(client, sink.name, protocols[sink.name], sink.address)
+
+    def _doors(self, server: Server) -> dict[str, Address]:
+        """Lease a port for each door that the candidate opens; the others of its role are its front door too."""
+        opened = self._cast.plays(server.name).listeners
+        doors: tuple[str, ...] = listeners_of(server.role)
+        leased: dict[str, Address] = {door: ("127.0.0.1", self._leases.lease()) for door in opened if door in doors}
+        return {door: leased.get(door, leased["frontend"]) for door in doors}
 
     def _make_keeper(self, server: Server) -> None:
         node = self._make_node(server)
@@ -154,25 +157,17 @@ class World:
                 self.topology,
                 server,
                 Wiring(listen=lambda name, door: self._listen[name, door], dial=self.links.address),
-                data_dir=self._data(server.name),
+                data_dir=self._directory / server.name / "data",
                 seed=self.settings.seed,
                 duration=self.clock.duration,
                 changes=transport,
                 listener_changes=listeners,
                 mailbox_servers=self.active_databases,
                 unknown=unknown,
+                doors=self._cast.plays(server.name).listeners,
             )
 
         self.keepers[server.name] = Keeper(node, configuration, self.recorder)
-
-    def _data(self, server: str) -> Path:
-        """Return where a server has its data: in memory, when it lives in this process."""
-        if self._cast.plays(server).kind != "python":
-            return self._directory / server / "data"
-        if self._memory is None:
-            self._memory = make_directory(f"{self.cell.scenario[:40]}-", self._directory)
-            self._exit.callback(shutil.rmtree, self._memory)
-        return self._memory / server
 
     def _make_node(self, server: Server) -> Node:
         candidate = self._cast.plays(server.name)
@@ -184,7 +179,6 @@ class World:
                     candidate.factory or "",
                     directory,
                     self.clock,
-                    data=self._data(server.name),
                     defect=candidate.defect,
                     freeze=lambda frozen: self.links.freeze(server.name, frozen),
                 )

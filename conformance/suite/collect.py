@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from conformance import paths
-from conformance.nodes.cast import Cast
+from conformance.candidates.cast import Cast
 from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import Problems
 from conformance.scenarios.loader import Scenario, read

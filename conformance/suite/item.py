@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from conformance.candidates.cast import Cast
 from conformance.judge.verdicts import Outcome
-from conformance.nodes.cast import Cast
 from conformance.scenarios.document import Cell
 from conformance.suite.outcomes import BrokenCell, ConformanceFailure, InconclusiveCell, raise_for
 from conformance.suite.run import RUN, Told

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.nodes.candidate import CandidateError
-from conformance.nodes.cast import Cast, read_cast
+from conformance.candidates.cast import Cast, read_cast
+from conformance.candidates.description import CandidateError
 from conformance.run.settings import ClockName, Settings
 
 SCALED_BY_DEFAULT = 60.0

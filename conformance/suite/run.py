@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from conformance import paths
+from conformance.candidates.cast import Cast
 from conformance.execute import CellResult, execute, stamp
-from conformance.nodes.cast import Cast
 from conformance.report import allure_content
 from conformance.report.book import read_book
 from conformance.report.failure import failure_text

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
+from conformance.candidates.cast import read_cast
 from conformance.history.events import AnyEvent
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.verdicts import Outcome, Verdict
 from conformance.judge.waiting import settled
-from conformance.nodes.cast import read_cast
 from conformance.run.cell import run_cell
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell

@@ -39,12 +39,16 @@ IGNORES_SIGTERM = GREETS.replace(
 DAEMONISES = (
     """
 import os, sys, time
+reading, writing = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        open(sys.argv[1] + ".grandchild", "w").write(str(os.getpid()))
+        with open(sys.argv[1] + ".grandchild", "w") as file:
+            file.write(str(os.getpid()))
+        os.write(writing, b".")
         time.sleep(3600)
     os._exit(0)
+os.read(reading, 1)
 """
     + GREETS
 )

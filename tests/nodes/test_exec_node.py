@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from conformance.candidates.description import Candidate
 from conformance.nodes import guard
-from conformance.nodes.candidate import Candidate
 from conformance.nodes.contract import ConfigurationRefused, NodeError, Unsupported
 from conformance.nodes.exec_node import ExecNode
 from conformance.nodes.ports import PortLeases

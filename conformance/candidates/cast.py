@@ -3,7 +3,9 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from conformance.nodes.candidate import Candidate, CandidateError, find
+from conformance.candidates.description import Candidate, CandidateError
+from conformance.candidates.grammar import find
+from conformance.candidates.presence import look_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,12 @@ class Cast:
         """Return `candidate: capability` for every need that somebody who plays one of the servers does not claim."""
         players = {self.plays(server).identity: self.plays(server) for server in servers}
         return tuple(f"{name}: {need}" for name, player in players.items() for need in player.missing(needs))
+
+    def absent(self, servers: tuple[str, ...]) -> tuple[str, ...]:
+        """Return `candidate: what is missing on this machine` for everybody who plays one of the servers."""
+        players = {self.plays(server).identity: self.plays(server) for server in servers}
+        looked = {name: look_for(player).missing for name, player in players.items() if player.kind == "exec"}
+        return tuple(f"{name}: {missing}" for name, missing in looked.items() if missing)
 
     @property
     def in_process(self) -> bool:

@@ -1,0 +1,200 @@
+"""A candidate: a description, in YAML, of how to run a mail-transport node under test (node contract).
+
+The schema is closed: an unknown key is an error. Identity is independent of kind: the same server under two kinds has
+one name in every report.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+Kind = Literal["python", "exec", "docker", "remote"]
+
+Claim = Literal[
+    "relay", "dsn", "lmtp-delivery", "duplicate-detection", "shadow-2013", "shadow-2010", "delayed-acknowledgement",
+    "safety-net", "journal", "inspect", "redirect", "resubmit",
+]  # fmt: skip
+"""A capability (node contract). A test holds the words against the scenario language's."""
+
+Door = Literal["frontend", "transport", "delivery"]
+
+Generation = Literal["ex2010", "ex2013", "ex2016"]
+
+Argv = Annotated[tuple[str, ...], Field(min_length=1)]
+
+NODE_COMMANDS = ("inspect", "redirect-messages", "resubmit")
+"""What a node of the contract may be asked; each prints one JSON object."""
+
+SERVER_COMMANDS = ("start", "stop", "kill", "wipe", "pause", "resume", "reload", "flush", "list-queue", "version")
+"""What the life of a server may need a command of its own for, where a signal does not do."""
+
+
+class CandidateError(ValueError):
+    """A candidate's description cannot be used; the text says what is wrong and where."""
+
+
+class _Closed(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Address(_Closed):
+    """Where a server answers or dials."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(ge=1, le=65535)
+
+
+class Container(_Closed):
+    """What the `docker` kind needs beside the image."""
+
+    image: str = Field(description="an image that the engine has already; nothing is pulled")
+    memory: str = Field("512m", description="memory limit, as Docker writes it")
+    pids: int = Field(256, ge=8, description="most processes and threads")
+    writable: tuple[str, ...] = Field(
+        (), description="directories of the image that need a tmpfs: the root is read-only"
+    )
+
+
+class Candidate(_Closed):
+    """How to run one node, and what it claims to support."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+:-]*$", max_length=80)
+    title: str = Field("", description="a sentence on what it is, for people")
+    kind: Kind
+    claims: tuple[Claim, ...] = Field(description="capabilities; what is claimed and missing is a failure")
+    version: str = Field("unknown", description="where no command tells it")
+    version_pattern: str = Field(
+        r"(\d+(?:\.\w+)+)", alias="version-pattern", description="what of the version command's output is the version"
+    )
+    dialect: str = "profile-1"
+    factory: str | None = Field(None, description="python: `package.module:factory`")
+    argv: tuple[str, ...] = Field((), description="exec, docker: the command, with {config}, {data}, {listen.frontend}")
+    files: dict[str, str] = Field(
+        {}, description="files to write into the node's directory first: name -> Jinja template over the node's JSON"
+    )
+    commands: dict[str, Argv] = Field(
+        {}, description="inspect, redirect-messages, resubmit; stop, kill, wipe, flush, ..."
+    )
+    environment: dict[str, str] = Field({}, description="variables beside the harness's own")
+    user: str | None = Field(None, description="exec: the user to run as, where the harness is root")
+    installed: str | None = Field(
+        None, description="exec: the directory that fixtures/candidates/install makes for it; {installed} in templates"
+    )
+    private_root: bool = Field(
+        False,
+        alias="private-root",
+        description="exec: lay that directory over the system's root, in namespaces of its own (needs root)",
+    )
+    programs: tuple[str, ...] = Field((), description="exec: programs that must be there, else it is not applicable")
+    listeners: tuple[Door, ...] = Field(
+        ("frontend", "transport", "delivery"),
+        min_length=1,
+        description="the doors it opens; for any other door of its role it is dialled at its frontend",
+    )
+    flush_to_retry: bool = Field(
+        False,
+        alias="flush-to-retry",
+        description="run `flush` every MessageRetryInterval, for a server whose own interval cannot be set",
+    )
+    exit_codes: tuple[int, ...] = Field((0,), alias="exit-codes", description="what it may leave with after SIGTERM")
+    container: Container | None = Field(None, description="docker: the image, and what it needs")
+    addresses: dict[Door, Address] = Field({}, description="remote: where its doors are")
+    next_hops: dict[str, Address] = Field(
+        {},
+        alias="next-hops",
+        description="remote: where it was set up to dial each sink of the topology: name -> address",
+    )
+    ready_within: float = Field(20.0, alias="ready-within", gt=0, description="seconds, real")
+    stop_within: float = Field(20.0, alias="stop-within", gt=0, description="seconds, real")
+    command_within: float = Field(20.0, alias="command-within", gt=0, description="seconds, real, for each command")
+    log_limit: int = Field(
+        16 * 2**20, alias="log-limit", ge=1024, description="exec: octets of its log that are kept, for each start"
+    )
+    directory_limit: int = Field(
+        2 * 2**30, alias="directory-limit", ge=2**20, description="exec: octets on disk beyond which it is killed"
+    )
+    defect: str | None = Field(None, description="a defect of the reference to run with")
+    generations: tuple[Generation, ...] = Field(get_args(Generation), description="behaviour sets it can take")
+
+    @model_validator(mode="after")
+    def _whole(self) -> "Candidate":
+        needed = {
+            "python": ("factory", self.factory),
+            "exec": ("argv", self.argv),
+            "docker": ("container", self.container),
+            "remote": ("addresses", self.addresses),
+        }
+        key, value = needed[self.kind]
+        if not value:
+            raise ValueError(f"the kind {self.kind} needs {key!r}")
+        if unknown := sorted(set(self.commands) - {*NODE_COMMANDS, *SERVER_COMMANDS}):
+            known = ", ".join((*NODE_COMMANDS, *SERVER_COMMANDS))
+            raise ValueError(f"commands: there is no {unknown[0]!r}; there are {known}")
+        if "frontend" not in self.listeners:
+            raise ValueError("listeners: every server has a frontend")
+        if self.flush_to_retry and "flush" not in self.commands:
+            raise ValueError("flush-to-retry needs the command 'flush'")
+        if self.private_root and not self.installed:
+            raise ValueError("private-root needs 'installed', the directory to lay over the root")
+        return self
+
+    @property
+    def identity(self) -> str:
+        """The name in every report: the same under every kind; a defect makes it another."""
+        return f"{self.name}+{self.defect}" if self.defect else self.name
+
+    @property
+    def sha256(self) -> str:
+        """A hash of the whole description: did the candidate change between two runs?"""
+        return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
+
+    def missing(self, needs: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the needed capabilities that are not claimed."""
+        return tuple(need for need in needs if need not in self.claims)
+
+
+REFERENCE = Candidate(
+    name="reference",
+    kind="python",
+    claims=(
+        "relay",
+        "dsn",
+        "lmtp-delivery",
+        "duplicate-detection",
+        "shadow-2013",
+        "safety-net",
+        "inspect",
+        "resubmit",
+    ),
+    factory="conformance.reference.node:create",
+    argv=("{python}", "-m", "conformance.reference", "--config", "{config}"),
+    commands={
+        name: ("{python}", "-m", "conformance.reference", "--config", "{config}", name, *placeholders)
+        for name, placeholders in {
+            "inspect": (),
+            "redirect-messages": ("{1}",),
+            "resubmit": ("{1}",),
+        }.items()
+    },
+)
+"""The reference transport, in this process; `exec:reference` is the same as a program of its own."""
+
+
+def read_description(path: Path) -> Candidate:
+    """Read a description from a file. Raises CandidateError with everything that is wrong, each with its place."""
+    try:
+        document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CandidateError(f"{path}: {error}") from error
+    except YAMLError as error:
+        raise CandidateError(f"{path}: this is no YAML: {error}") from error
+    try:
+        return Candidate.model_validate(document)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'the whole'}: {e['msg']}" for e in error.errors())
+        raise CandidateError(f"{path}: {problems}") from error

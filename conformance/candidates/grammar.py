@@ -1,0 +1,77 @@
+"""The words of `--candidate`: `NAME`, `FILE.yaml`, `exec:reference`, `docker:IMAGE`, `tcp:HOST:PORT`, each one
+candidate; the reference may have a defect, `reference+DEFECT`.
+"""
+
+import re
+from pathlib import Path
+
+from conformance.candidates.description import (
+    REFERENCE,
+    Address,
+    Candidate,
+    CandidateError,
+    Container,
+    read_description,
+)
+
+FIRST_NEXT_HOP = 25025
+"""`tcp:HOST:PORT` must have been set up to relay to this port of 127.0.0.1: there the harness's sink answers."""
+
+_NO_WORD = re.compile(r"[^A-Za-z0-9_.+-]+")
+
+
+def find(word: str, shipped: Path) -> Candidate:
+    """Return the candidate that a word of the command line names; `shipped` holds those that come with the harness.
+
+    Raises CandidateError when there is none, or its description is not right.
+    """
+    if word.startswith(("docker:", "tcp:")):
+        return _of_kind(word)
+    if word.endswith((".yaml", ".yml")):
+        return _of_file(word, Path(word), shipped)
+    name, plus, defect = word.partition("+")
+    candidate = _named(name, shipped)
+    if plus and candidate.name != REFERENCE.name:
+        raise CandidateError(f"--candidate {word}: only the reference can be run with a defect")
+    return candidate.model_copy(update={"defect": defect}) if plus else candidate
+
+
+def _of_kind(word: str) -> Candidate:
+    kind, _, what = word.partition(":")
+    name = _NO_WORD.sub("-", what).strip("-")
+    if kind == "docker":
+        if not name:
+            raise CandidateError(f"--candidate {word}: write docker:IMAGE")
+        return Candidate(
+            name=name,
+            kind="docker",
+            claims=("relay",),
+            argv=("--config", "{config}"),
+            container=Container(image=what),
+        )
+    host, _, port = what.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise CandidateError(f"--candidate {word}: write tcp:HOST:PORT")
+    return Candidate(
+        name=f"tcp-{name}",
+        kind="remote",
+        claims=("relay",),
+        listeners=("frontend",),
+        addresses={"frontend": Address(host=host.strip("[]"), port=int(port))},
+        next_hops={"outside": Address(port=FIRST_NEXT_HOP)},
+    )
+
+
+def _named(name: str, shipped: Path) -> Candidate:
+    if name == REFERENCE.name:
+        return REFERENCE
+    if name == f"exec:{REFERENCE.name}":
+        return REFERENCE.model_copy(update={"kind": "exec"})
+    return _of_file(name, shipped / f"{name}.yaml", shipped)
+
+
+def _of_file(word: str, path: Path, shipped: Path) -> Candidate:
+    if not path.is_file():
+        known = ", ".join(sorted([REFERENCE.name, *(p.stem for p in shipped.glob("*.yaml"))]))
+        raise CandidateError(f"--candidate {word}: no such candidate, and no file {path}; there are: {known}")
+    return read_description(path)

@@ -1,0 +1,52 @@
+"""Whether a candidate can be run on this machine, and from where: what was installed for it, or the system's own."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.candidates.description import Candidate
+
+INSTALLED_VARIABLE = "CONFORMANCE_CANDIDATES"
+"""Names the directory that fixtures/candidates/install made, where that is not the usual one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """Where a candidate's programs are; `missing` says why it cannot be run, and is empty when it can."""
+
+    missing: str = ""
+    installed: Path | None = None
+    private_root: Path | None = None
+
+
+def installed_candidates() -> Path:
+    """Return where fixtures/candidates/install puts servers, unless told otherwise."""
+    told = os.environ.get(INSTALLED_VARIABLE)
+    cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+    return Path(told) if told else Path(cache) / "smtp-conformance" / "candidates"
+
+
+def look_for(candidate: Candidate) -> Presence:
+    """Look for the candidate's programs: in its private root, else on the system."""
+    place = installed_candidates() / candidate.installed if candidate.installed else None
+    if place is not None and place.is_dir():
+        if not candidate.private_root:
+            return _with_programs(candidate, Presence(installed=place))
+        if os.geteuid() == 0:
+            return Presence(installed=place, private_root=place)
+        found = _with_programs(candidate, Presence(installed=place))
+        return Presence(missing="needs root, to run in a private root") if found.missing else found
+    found = _with_programs(candidate, Presence())
+    if found.missing and candidate.installed:
+        return Presence(missing=f"{found.missing}; fixtures/candidates/install {candidate.installed} brings it")
+    return found
+
+
+def _with_programs(candidate: Candidate, found: Presence) -> Presence:
+    """Return what was found, or what is missing of the programs where it was looked for."""
+    for program in candidate.programs:
+        path = program.replace("{installed}", str(found.installed or ""))
+        if ("{installed}" in program and found.installed is None) or shutil.which(path) is None:
+            return Presence(missing=f"{program} is not installed")
+    return found

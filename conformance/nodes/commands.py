@@ -1,0 +1,64 @@
+"""Runs a command of a candidate's description: bounded in time and in what it may print, and with no child left."""
+
+import asyncio
+import json
+import os
+import signal
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from conformance.nodes.contract import NodeError
+
+MOST = 16 * 2**20
+"""Octets that a command may print."""
+
+
+async def run_command(
+    node: str, name: str, argv: Sequence[str], *, within: float, environment: Mapping[str, str] | None = None
+) -> str:
+    """Run a command and return what it printed; `within` is in real seconds.
+
+    Raises NodeError when it cannot be started, takes too long, prints too much or leaves with another code than 0.
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=environment, start_new_session=True
+        )
+    except OSError as error:
+        raise NodeError(node, name, f"{argv[0]}: {error.strerror}") from error
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(within), asyncio.TaskGroup() as group:
+            out = group.create_task(_read(process.stdout))
+            err = group.create_task(_read(process.stderr))
+        code = await process.wait()
+    except TimeoutError:
+        raise NodeError(node, name, f"{argv[0]} had not ended after {within:g} s") from None
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    if len(out.result()) > MOST:
+        raise NodeError(node, name, f"{argv[0]} printed more than {MOST} octets")
+    if code:
+        words = err.result().decode(errors="replace").strip()[-300:]
+        raise NodeError(node, name, f"exit code {code}: {words}")
+    return out.result().decode(errors="replace")
+
+
+def read_json(node: str, name: str, text: str) -> Any:
+    """Return what a command printed as JSON, None for nothing. Raises NodeError when it is none."""
+    try:
+        return json.loads(text) if text.strip() else None
+    except ValueError as error:
+        raise NodeError(node, name, f"it printed no JSON: {text[:200]!r}") from error
+
+
+async def _read(stream: asyncio.StreamReader) -> bytes:
+    """Read to the end; keep one octet more than may be printed."""
+    kept = bytearray()
+    while chunk := await stream.read(65536):
+        kept += chunk[: MOST + 1 - len(kept)]
+    return bytes(kept)

@@ -1,0 +1,84 @@
+"""A node's directory: its JSON document, the files rendered from its description, its data and its log."""
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from conformance.candidates.description import Candidate, CandidateError
+from conformance.candidates.presence import Presence
+from conformance.candidates.templates import fill_argv, render_file
+from conformance.nodes.contract import NodeConfiguration, NodeError
+
+
+class Workshop:
+    """Writes what a node is told, and fills in the words of its commands."""
+
+    def __init__(self, name: str, candidate: Candidate, directory: Path, presence: Presence) -> None:
+        self.name = name
+        self.directory = directory
+        self.configuration: NodeConfiguration = {}
+        self._candidate = candidate
+        self._presence = presence
+        directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def log(self) -> Path:
+        """What the node wrote to stdout and stderr."""
+        return self.directory / "node.log"
+
+    @property
+    def data(self) -> Path:
+        """The queue database, whatever it is: what `wipe` destroys and a power cut strikes."""
+        return self.directory / "data"
+
+    def write(self, configuration: NodeConfiguration) -> None:
+        """Write the document and the files. Raises NodeError when a template cannot be rendered."""
+        self.configuration = configuration
+        self.data.mkdir(exist_ok=True)
+        (self.directory / "node.json").write_text(json.dumps(configuration, indent=1), encoding="utf-8")
+        for name, template in self._candidate.files.items():
+            path = self.directory / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.write_text(render_file(name, template, configuration, self.values), encoding="utf-8")
+            except CandidateError as error:
+                raise NodeError(self.name, "start", str(error), "mend the candidate's description") from error
+        if self._candidate.user is not None:
+            for path in (self.directory, *self.directory.rglob("*")):
+                shutil.chown(path, self._candidate.user)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """What the placeholders stand for."""
+        doors = self.configuration.get("listeners", {})
+        return {
+            "python": sys.executable,
+            "config": str(self.directory / "node.json"),
+            "directory": str(self.directory),
+            "data": str(self.data),
+            "name": self.name,
+            "installed": str(self._presence.installed or ""),
+            **{f"listen.{door}": str(at["port"]) for door, at in doors.items()},
+            **{f"host.{door}": str(at["host"]) for door, at in doors.items()},
+        }
+
+    def filled(self, template: Sequence[str], arguments: Sequence[str] = ()) -> list[str]:
+        """Return a command of the description, ready to be run."""
+        return fill_argv(template, self.values, arguments)
+
+    def wipe(self) -> None:
+        """Delete the data directory's content; the directory itself may be a mount."""
+        for path in self.data.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+    def last_words(self) -> str:
+        """Return the log's last line, at most 300 characters of it."""
+        with self.log.open("rb") as log:
+            log.seek(max(0, self.log.stat().st_size - 4096))
+            lines = log.read().decode("utf-8", "replace").strip().splitlines()
+        return lines[-1][:300] if lines else "(it wrote nothing)"

@@ -1,0 +1,121 @@
+"""Descriptions: a closed schema, every mistake named, and the words of the command line that name candidates."""
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from conformance import paths
+from conformance.candidates.cast import read_cast
+from conformance.candidates.description import Candidate, CandidateError, Claim, read_description
+from conformance.candidates.grammar import find
+from conformance.candidates.templates import fill_argv, render_file, seconds
+from conformance.scenarios.document import CAPABILITIES
+
+SHIPPED = paths.fixtures() / "candidates"
+
+MINE = """
+name: mine
+kind: exec
+claims: [relay]
+argv: [/bin/true, "{config}"]
+"""
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_claims_are_the_capabilities_of_the_scenario_language():
+    assert get_args(Claim) == CAPABILITIES
+
+
+def test_the_published_schema_is_closed_and_takes_what_is_shipped():
+    schema = Candidate.model_json_schema()
+    Draft202012Validator.check_schema(schema)
+    assert schema["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("clams: [relay]", "clams: Extra inputs"),
+        ("claims: [teleport]", "claims.0: Input should be 'relay'"),
+        ("argv: []", "the kind exec needs 'argv'"),
+        ("kind: python", "the kind python needs 'factory'"),
+        ("kind: docker", "the kind docker needs 'container'"),
+        ("kind: remote", "the kind remote needs 'addresses'"),
+        ("commands: {explode: [x]}", "commands: there is no 'explode'"),
+        ("flush-to-retry: true", "needs the command 'flush'"),
+        ("private-root: true", "needs 'installed'"),
+        ("listeners: [delivery]", "every server has a frontend"),
+        ("name: [", "this is no YAML"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, change: str, said: str):
+    key = change.partition(":")[0]
+    kept = "\n".join(line for line in MINE.splitlines() if not line.startswith(f"{key}:"))
+    with pytest.raises(CandidateError) as caught:
+        read_description(written(tmp_path, f"{kept}\n{change}\n"))
+    assert said in str(caught.value)
+    assert "mine.yaml" in str(caught.value)
+
+
+def test_words_of_the_command_line(tmp_path: Path):
+    mine = str(written(tmp_path, MINE))
+    assert find("reference", SHIPPED).kind == "python"
+    assert find("exec:reference", SHIPPED).identity == find("reference", SHIPPED).identity
+    assert find("reference+acknowledges-before-shadow", SHIPPED).identity == "reference+acknowledges-before-shadow"
+    assert find(mine, SHIPPED).name == "mine"
+    image = find("docker:mine:1.2", SHIPPED)
+    assert image.kind == "docker"
+    assert image.container is not None
+    assert image.container.image == "mine:1.2"
+    remote = find("tcp:127.0.0.1:2525", SHIPPED)
+    assert remote.kind == "remote"
+    assert remote.addresses["frontend"].port == 2525
+
+
+def test_a_file_may_have_a_plus_in_its_name(tmp_path: Path):
+    path = tmp_path / "mine+2.yaml"
+    path.write_text(MINE, encoding="utf-8")
+    assert find(str(path), SHIPPED).name == "mine"
+
+
+@pytest.mark.parametrize("word", ["nobody", "tcp:nowhere", "tcp:host:0", "docker:", "mine+defect", "./none.yaml"])
+def test_words_that_name_nobody_are_refused(word: str):
+    with pytest.raises(CandidateError, match="--candidate"):
+        find(word, SHIPPED)
+
+
+def test_a_mixed_cast(tmp_path: Path):
+    mine = written(tmp_path, MINE)
+    cast = read_cast(f"mbx1={mine},mbx2=reference", SHIPPED)
+    assert cast.plays("mbx1").name == "mine"
+    assert cast.plays("mbx2").name == cast.plays("mbx3").name == "reference"
+    assert cast.missing(("shadow-2013",), ("mbx1", "mbx2")) == ("mine: shadow-2013",)
+    assert cast.missing(("shadow-2013",), ("mbx2",)) == ()
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path: Path):
+    cast = read_cast(str(written(tmp_path, MINE + "programs: [no-such-program]\n")), SHIPPED)
+    assert cast.absent(("mta1",)) == ("mine: no-such-program is not installed",)
+
+
+def test_templates_fill_in_what_they_know_and_leave_the_rest():
+    assert fill_argv(["{config}", "{other}", "{1}"], {"config": "/c"}, ["x"]) == ["/c", "{other}", "x"]
+    text = "{% for r in node.routes %}{{ r.domain }} {% endfor %}{{ seconds(0.3) }} {{ data }}"
+    assert render_file("f", text, {"routes": [{"domain": "a.test"}]}, {"data": "/d", "listen.frontend": "1"}) == (
+        "a.test 1 /d"
+    )
+    assert seconds(61.2) == 62
+
+
+def test_a_template_that_names_the_unknown_says_where():
+    with pytest.raises(CandidateError, match=r"files: main\.cf: 'nonsense' is undefined"):
+        render_file("main.cf", "{{ nonsense }}", {}, {})
+    with pytest.raises(CandidateError, match=r"files: main\.cf:2: "):
+        render_file("main.cf", "\n{% if %}", {}, {})
