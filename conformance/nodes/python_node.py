@@ -46,6 +46,8 @@ def load_factory(name: str) -> Factory:
 class PythonNode:
     """A node made by a factory; it gets its file and a clock, and nothing else of the harness.
 
+    `data` is the data directory that its configuration names; below `directory` when it is not given.
+
     Freezing has no equivalent inside one process: `pause` and `resume` are what `freeze` does to the node's links, so
     that nothing comes in or goes out.
     """
@@ -57,12 +59,14 @@ class PythonNode:
         directory: Path,
         clock: WallClock,
         *,
+        data: Path | None = None,
         defect: str | None = None,
         freeze: Callable[[bool], None] = lambda frozen: None,
     ) -> None:
         self.name = name
         self._make = load_factory(factory)
         self._directory = directory
+        self._data = data or directory / "data"
         self._clock = clock
         self._defect = defect
         self._freeze = freeze
@@ -82,7 +86,7 @@ class PythonNode:
 
     async def start(self, configuration: NodeConfiguration) -> None:
         """Make the node and start it."""
-        (self._directory / "data").mkdir(exist_ok=True)
+        self._data.mkdir(exist_ok=True)
         self._log_to_file()
         path = self._write(configuration)
         try:
@@ -107,7 +111,7 @@ class PythonNode:
         """Delete the data directory's content."""
         if self._node is not None:
             raise NodeError(self.name, "wipe", "the node is running", "stop or kill it first")
-        shutil.rmtree(self._directory / "data", ignore_errors=False)
+        shutil.rmtree(self._data, ignore_errors=False)
 
     async def pause(self) -> None:
         """Let nothing in or out."""

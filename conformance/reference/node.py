@@ -48,7 +48,7 @@ class Node:
         identity = Identity(db, new=new, directory=data, seed=config.seed, name=config.name, now=self._clock.now())
         await db.durable()
         self._host = host = Host(config, self._clock, db, identity, self._tasks, logger)
-        parts = self._parts
+        parts = self._parts.of(config.generation)
         store = parts.store(host)
         discards = parts.discards(host)
         manager = parts.manager(host, lambda message: delivery.promote(message))
@@ -64,7 +64,7 @@ class Node:
 
             def session(door: Door = door, first: Listener = limits) -> Receiver:
                 now = getattr(host.config.listeners, door) or first
-                kind = LocalReceiver if door == "delivery" else Receiver
+                kind = LocalReceiver if door == "delivery" else parts.receiver
                 return kind(door, now, acceptance, discards, manager, self._sessions)
 
             self._servers.append(await loop.create_server(session, limits.host, limits.port, backlog=_BACKLOG))

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from conformance.reference.config import Generation
 from conformance.reference.queue.delivery import Delivery
 from conformance.reference.queue.mailbox_store import MailboxStore
 from conformance.reference.receive.acceptance import Acceptance
+from conformance.reference.receive.session import Receiver
 from conformance.reference.safety_net import SafetyNet
 from conformance.reference.shadow.creation import ShadowCreation
 from conformance.reference.shadow.discard import DiscardStatus
@@ -22,3 +24,8 @@ class Parts:
     delivery: type[Delivery] = Delivery
     acceptance: type[Acceptance] = Acceptance
     safety_net: type[SafetyNet] = SafetyNet
+    receiver: type[Receiver] = Receiver
+
+    def of(self, generation: Generation) -> "Parts":
+        """Return the parts of a generation of servers."""
+        return self

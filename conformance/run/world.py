@@ -1,6 +1,7 @@
 """The world of one cell: every party of the topology, and a link between every pair that may talk."""
 
 import random
+import shutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from conformance.nodes.ports import PortLeases
 from conformance.nodes.python_node import PythonNode
 from conformance.run.clock import Clock
 from conformance.run.keeper import Keeper
+from conformance.run.memory import make_directory
 from conformance.run.outbox import Outbox
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
@@ -50,6 +52,7 @@ class World:
         self._directory = directory
         self._leases = PortLeases()
         self._listen: dict[tuple[str, str], Address] = {}
+        self._memory: Path | None = None
         self._exit = AsyncExitStack()
 
     @property
@@ -157,7 +160,7 @@ class World:
                 self.topology,
                 server,
                 Wiring(listen=lambda name, door: self._listen[name, door], dial=self.links.address),
-                data_dir=self._directory / server.name / "data",
+                data_dir=self._data(server.name),
                 seed=self.settings.seed,
                 duration=self.clock.duration,
                 changes=transport,
@@ -169,6 +172,15 @@ class World:
 
         self.keepers[server.name] = Keeper(node, configuration, self.recorder)
 
+    def _data(self, server: str) -> Path:
+        """Return where a server has its data: in memory, when it lives in this process."""
+        if self._cast.plays(server).kind != "python":
+            return self._directory / server / "data"
+        if self._memory is None:
+            self._memory = make_directory(f"{self.cell.scenario[:40]}-", self._directory)
+            self._exit.callback(shutil.rmtree, self._memory)
+        return self._memory / server
+
     def _make_node(self, server: Server) -> Node:
         candidate = self._cast.plays(server.name)
         directory = self._directory / server.name
@@ -179,6 +191,7 @@ class World:
                     candidate.factory or "",
                     directory,
                     self.clock,
+                    data=self._data(server.name),
                     defect=candidate.defect,
                     freeze=lambda frozen: self.links.freeze(server.name, frozen),
                 )

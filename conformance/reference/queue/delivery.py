@@ -56,9 +56,7 @@ class Delivery:
         if message.redundancy_pending:
             await self.make_redundant(message, content, None)
         while pending := host.messages.pending(message.id):
-            forks: dict[NextHop, list[Recipient]] = {}
-            for recipient in pending:
-                forks.setdefault(route(host.config, recipient.address), []).append(recipient)
+            forks = self._forks(message, pending)
             async with asyncio.TaskGroup() as group:
                 for hop, recipients in forks.items():
                     group.create_task(self._fork(message, content, hop, recipients), name=f"fork to {hop.name}")
@@ -73,6 +71,13 @@ class Delivery:
             await asyncio.sleep(min(host.transport.MessageRetryInterval, max(expires - host.now(), 0.001)))
         await self._complete(message)
 
+    def _forks(self, message: Message, recipients: list[Recipient]) -> dict[NextHop, list[Recipient]]:
+        """Return the next hops of a message, each with its recipients."""
+        forks: dict[NextHop, list[Recipient]] = {}
+        for recipient in recipients:
+            forks.setdefault(route(self._host.config, recipient.address), []).append(recipient)
+        return forks
+
     async def make_redundant(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Make the message's shadow; return whether somebody has acknowledged one."""
         made = await self._creation.make(message.shadow_id, message.envelope, content, deadline)
@@ -82,11 +87,47 @@ class Delivery:
         return any(acknowledged for _, acknowledged in made)
 
     async def _fork(self, message: Message, content: bytes, hop: NextHop, recipients: list[Recipient]) -> None:
-        """Try one next hop once, and note what became of each recipient."""
-        replies = await self._try(message.envelope, content, hop, recipients)
-        for recipient in recipients:
-            reply = replies.get(recipient)
-            if reply is None or not (reply.positive or reply.permanent):
+        """Try one next hop once, its servers in turn until one answers."""
+        if hop.way == "nowhere":
+            self._note(message, content, hop, dict.fromkeys(recipients, _NOWHERE[hop.name]))
+            return
+        if hop.way == "mailbox":
+            for recipient in recipients:
+                reply = await self._store.deliver(hop.dials[0], message.envelope, recipient, content)
+                self._note(message, content, hop, {recipient: reply})
+            return
+        envelope = message.envelope
+        part = Envelope(envelope.reverse_path, tuple(recipients), envelope.body, envelope.ret, envelope.envid)
+        idle = self._host.transport.SendConnectionInactivityTimeout
+        for server, dial in zip(hop.servers, hop.dials, strict=True):
+            answered = False
+            try:
+                async with Dialogue(dial, self._host.config.name, idle, hop.protocol) as dialogue:
+                    replies = await self._hand_over(dialogue, hop, server, part, message, content)
+                    answered = bool(replies)
+                    await self._before_quit(dialogue, hop, server)
+            except SessionLost as lost:
+                self._host.log.info("next hop %s: %s", server, lost)
+            if answered:
+                return
+
+    async def _hand_over(
+        self, dialogue: Dialogue, hop: NextHop, server: str, part: Envelope, message: Message, content: bytes
+    ) -> dict[Recipient, Reply]:
+        """Transmit a message in an open session, and note at once what became of each recipient."""
+        replies = await dialogue.transmit(part, content)
+        self._note(message, content, hop, replies)
+        return replies
+
+    async def _before_quit(self, dialogue: Dialogue, hop: NextHop, server: str) -> None:
+        """Ask for discard status in a session that is open anyhow (SR-MNT-02)."""
+        if hop.way == "transport" and "XSHADOWREQUEST" in dialogue.keywords:
+            await self._manager().query_in(server, dialogue)
+
+    def _note(self, message: Message, content: bytes, hop: NextHop, replies: dict[Recipient, Reply]) -> None:
+        """Note what became of recipients; those with neither yes nor no stay pending."""
+        for recipient, reply in replies.items():
+            if not (reply.positive or reply.permanent):
                 self._host.log.info("%s to <%s> deferred: %s", message.message_id, recipient.address, reply)
                 continue
             fate: Fate = "delivered" if reply.positive else "failed"
@@ -94,31 +135,6 @@ class Delivery:
             self._host.log.info("%s to <%s> %s: %s", message.message_id, recipient.address, fate, reply)
             if reply.permanent:
                 self._report(message, content, recipient, reply)
-
-    async def _try(
-        self, envelope: Envelope, content: bytes, hop: NextHop, recipients: list[Recipient]
-    ) -> dict[Recipient, Reply]:
-        if hop.way == "nowhere":
-            return dict.fromkeys(recipients, _NOWHERE[hop.name])
-        if hop.way == "mailbox":
-            return {
-                recipient: await self._store.deliver(hop.dials[0], envelope, recipient, content)
-                for recipient in recipients
-            }
-        part = Envelope(envelope.reverse_path, tuple(recipients), envelope.body, envelope.ret, envelope.envid)
-        for dial in hop.dials:
-            idle = self._host.transport.SendConnectionInactivityTimeout
-            replies: dict[Recipient, Reply] = {}
-            try:
-                async with Dialogue(dial, self._host.config.name, idle, hop.protocol) as dialogue:
-                    replies = await dialogue.transmit(part, content)
-                    if hop.way == "transport" and "XSHADOWREQUEST" in dialogue.keywords:
-                        await self._manager().query_in(hop.name, dialogue)
-            except SessionLost as lost:
-                self._host.log.info("next hop %s: %s", hop.name, lost)
-            if replies:
-                return replies
-        return {}
 
     def _expire(self, message: Message, content: bytes) -> None:
         expired = Reply(550, "5.4.7", "the message expired in the queue")
@@ -158,8 +174,12 @@ class Delivery:
         if host.messages.pending(message.id) or host.messages.caused_by(message.id):
             return
         self._discards.queue(message.id, message.shadow_id)
-        host.messages.move(message.id, "safety-net", host.now())
+        self._retire(message)
         await host.db.durable()
         host.log.info("%s processed", message.message_id)
         if message.cause is not None and (cause := host.messages.get(message.cause)) and cause.place == "primary":
             await self._complete(cause)
+
+    def _retire(self, message: Message) -> None:
+        """Put a processed message where processed messages go: Safety Net (SR-SFN-01)."""
+        self._host.messages.move(message.id, "safety-net", self._host.now())

@@ -12,11 +12,13 @@ Way = Literal["mailbox", "delivery", "transport", "outside", "nowhere"]
 @dataclass(frozen=True, slots=True)
 class NextHop:
     """Where a queue leads: into a mailbox hosted here, to the hosting server's `delivery` listener (in the boundary),
-    to a server's `transport` listener (across it), outside, or nowhere. `dials` are tried in turn."""
+    to a server's `transport` listener (across it), outside, or nowhere. `dials` are tried in turn; `servers` are
+    their names."""
 
     way: Way
     name: str
     dials: tuple[Address, ...] = ()
+    servers: tuple[str, ...] = ()
 
     @property
     def crosses(self) -> bool:
@@ -34,12 +36,12 @@ def route(config: NodeConfiguration, address: str) -> NextHop:
     mailbox = config.mailbox_at.get(address.casefold())
     if mailbox is not None:
         if mailbox.server == config.name and mailbox.sink is not None:
-            return NextHop("mailbox", config.name, (mailbox.sink.dial,))
+            return NextHop("mailbox", config.name, (mailbox.sink.dial,), (config.name,))
         host = config.peer_named.get(mailbox.server.casefold())
         if host is not None and inside(config, host) and host.dial.delivery is not None:
-            return NextHop("delivery", host.name, (host.dial.delivery,))
+            return NextHop("delivery", host.name, (host.dial.delivery,), (host.name,))
         if host is not None and host.dial.transport is not None:
-            return NextHop("transport", host.name, (host.dial.transport,))
+            return NextHop("transport", host.name, (host.dial.transport,), (host.name,))
     domain = address.rpartition("@")[2].casefold()
     if mailbox is None and domain in config.mailbox_domains:
         return NextHop("nowhere", "no such mailbox")
@@ -47,5 +49,5 @@ def route(config: NodeConfiguration, address: str) -> NextHop:
     entry = by_domain.get(domain) or by_domain.get("*")
     if entry is None:
         return NextHop("nowhere", "no route")
-    names = ",".join(hop.name for hop in entry.next_hops)
-    return NextHop("outside", names, tuple(hop.dial for hop in entry.next_hops))
+    names = tuple(hop.name for hop in entry.next_hops)
+    return NextHop("outside", ",".join(names), tuple(hop.dial for hop in entry.next_hops), names)

@@ -20,6 +20,7 @@ from conformance.reference.storage.discards import DiscardEvent
 Door = Literal["frontend", "transport", "delivery"]
 
 _ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+_MOST = re.compile(r"[1-9][0-9]{0,5}")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 _OURS = frozenset({"RET", "ENVID", "XSHADOW"})
 _NOT_OFFERED = "502 5.5.1 command not offered"
@@ -30,6 +31,9 @@ _FORBIDDEN = "550 5.7.1 not allowed"
 
 class Receiver(SMTP):
     """A session; idle for too long or open for too long it ends with 421 4.4.2 (SR-TMO-06, SR-TMO-07)."""
+
+    shadow_keyword = "XSHADOWREQUEST"
+    """What a peer that may use the shadow verbs is offered in the reply to EHLO."""
 
     def __init__(
         self,
@@ -136,7 +140,7 @@ class Receiver(SMTP):
         self.heard()
         offered = [line for line in responses if "HELP" not in line and "AUTH" not in line]
         extra = ["PIPELINING", "ENHANCEDSTATUSCODES"] + ([] if self._door == "delivery" else ["DSN"])
-        extra += ["XSHADOWREQUEST"] if self._may_shadow else []
+        extra += [self.shadow_keyword] if self._may_shadow else []
         lines = [*(line[4:] for line in offered), *extra]
         return [f"250-{line}" for line in lines[:-1]] + [f"250 {lines[-1]}"]
 
@@ -205,46 +209,52 @@ class Receiver(SMTP):
     async def smtp_XSHADOWREQUEST(self, arg: str | None) -> None:
         """The primary names itself and its queue database; we answer with ours (wire.md)."""
         self.heard()
-        words = (arg or "").split()
-        if self.session.host_name is None and self._door == "transport":
-            await self.push(_OUT_OF_ORDER)
-        elif not self._may_shadow:
-            peer = self._peer
-            right_missing = peer is not None and not peer.accept_xshadow
-            await self.push(_FORBIDDEN if right_missing else _NOT_OFFERED)
-        elif len(words) != 2 or not _NAME.fullmatch(words[0]) or not _ID.fullmatch(words[1]):
-            await self.push(_MALFORMED)
-        elif self._primary is not None or self.envelope.mail_from:
-            await self.push(_OUT_OF_ORDER)
-        elif self._peer is None or words[0].casefold() != self._peer.name.casefold():
-            await self.push(_FORBIDDEN)
-        else:
-            self._primary = (self._peer.name, words[1])
-            self._manager.saw_database(*self._primary)
-            await self._host.db.durable()
-            await self.push(f"250 2.0.0 {self._host.config.name} {self._host.identity.database}")
+        refusal = self._refusal(arg, _ID, once=True)
+        if refusal is not None:
+            await self.push(refusal)
+            return
+        assert self._peer is not None
+        self._primary = (self._peer.name, (arg or "").split()[1])
+        self._manager.saw_database(*self._primary)
+        await self._host.db.durable()
+        await self.push(f"250 2.0.0 {self._host.config.name} {self._host.identity.database}")
 
     @syntax("XQDISCARD server max")
     async def smtp_XQDISCARD(self, arg: str | None) -> None:
         """A shadow server asks which shadows it may let go of (SR-MNT-04, SR-WIR-04)."""
         self.heard()
+        refusal = self._refusal(arg, _MOST)
+        if refusal is not None:
+            await self.push(refusal)
+            return
+        assert self._peer is not None
+        lines, self._telling = self._discards.answer(self._peer.name, int((arg or "").split()[1]))
+        for line in lines:
+            await self.push(line)
+
+    async def smtp_XSHADOW(self, arg: str | None) -> None:
+        """A verb of Exchange 2010, which later servers do not take (SR-IOP-01)."""
+        self.heard()
+        await self.push(_NOT_OFFERED)
+
+    async def smtp_XQUERYDISCARD(self, arg: str | None) -> None:
+        """The name that Exchange 2010 has for XQDISCARD."""
+        self.heard()
+        await self.push(_NOT_OFFERED)
+
+    def _refusal(self, arg: str | None, second: re.Pattern[str], *, once: bool = False) -> str | None:
+        """Return why a shadow verb `VERB server second` is refused (wire.md), or None; `once`: once in a session."""
         words = (arg or "").split()
         if self.session.host_name is None and self._door == "transport":
-            await self.push(_OUT_OF_ORDER)
-        elif not self._may_shadow:
-            peer = self._peer
-            right_missing = peer is not None and not peer.accept_xshadow
-            await self.push(_FORBIDDEN if right_missing else _NOT_OFFERED)
-        elif len(words) != 2 or not _NAME.fullmatch(words[0]) or not re.fullmatch(r"[1-9][0-9]{0,5}", words[1]):
-            await self.push(_MALFORMED)
-        elif self.envelope.mail_from:
-            await self.push(_OUT_OF_ORDER)
-        elif self._peer is None or words[0].casefold() != self._peer.name.casefold():
-            await self.push(_FORBIDDEN)
-        else:
-            lines, self._telling = self._discards.answer(self._peer.name, int(words[1]))
-            for line in lines:
-                await self.push(line)
+            return _OUT_OF_ORDER
+        peer = self._peer
+        if not self._may_shadow:
+            return _FORBIDDEN if peer is not None and not peer.accept_xshadow else _NOT_OFFERED
+        if len(words) != 2 or not _NAME.fullmatch(words[0]) or not second.fullmatch(words[1]):
+            return _MALFORMED
+        if (once and self._primary is not None) or self.envelope.mail_from:
+            return _OUT_OF_ORDER
+        return None if peer is not None and words[0].casefold() == peer.name.casefold() else _FORBIDDEN
 
     async def smtp_QUIT(self, arg: str | None) -> None:
         """Leave; what was told before has been heard."""

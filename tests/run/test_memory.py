@@ -1,0 +1,61 @@
+"""Memory in place of a disk: there while a process lives, gone with it however it goes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.run import memory
+
+_MAKES = """
+import sys
+from pathlib import Path
+from conformance.run import memory
+memory.SHARED = Path(sys.argv[1])
+made = memory.make_directory("cell-", Path("/nonexistent"))
+(made / "queue.db").write_bytes(b"x")
+print(made, flush=True)
+sys.stdin.read()
+"""
+
+
+def maker(shared: Path) -> tuple[subprocess.Popen[str], Path]:
+    """Start a process that makes a directory and waits; return it and the directory."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _MAKES, str(shared)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    return process, Path(process.stdout.readline().strip())
+
+
+def test_it_is_gone_with_its_process(tmp_path: Path) -> None:
+    process, made = maker(tmp_path)
+    assert made.parent.parent == tmp_path
+    assert (made / "queue.db").exists()
+    process.communicate()
+    assert process.returncode == 0
+    assert not made.parent.exists()
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    killed, left = maker(tmp_path)
+    living, kept = maker(tmp_path)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert left.exists()
+    third, _ = maker(tmp_path)
+    assert not left.parent.exists()
+    assert kept.exists(), "its process lives"
+    for process in (living, third):
+        process.communicate()
+    assert [path.name for path in tmp_path.iterdir()] == [f"conformance-{os.getuid()}-lock"]
+
+
+def test_without_memory_it_is_below_the_directory_that_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_own", lambda: None)
+    assert memory.make_directory("cell-", tmp_path).parent == tmp_path
