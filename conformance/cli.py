@@ -83,11 +83,16 @@ def judge(
 def requirements(
     uncovered: Annotated[bool, typer.Option("--uncovered", help="only rows that no scenario covers")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="a JSON list: id, level, scenarios, defects")] = False,
+    write: Annotated[
+        Path | None, typer.Option(help="write the catalogue as a page (Markdown), and print nothing")
+    ] = None,
 ) -> None:
     """Print the requirement catalogue, and who covers each row."""
-    from conformance.commands.corpus import print_requirements
+    from conformance.commands.corpus import print_requirements, write_requirements
 
-    raise typer.Exit(print_requirements(uncovered=uncovered, as_json=as_json))
+    raise typer.Exit(
+        write_requirements(write) if write is not None else print_requirements(uncovered=uncovered, as_json=as_json)
+    )
 
 
 @app.command()

@@ -12,6 +12,7 @@ from conformance.candidates.description import Candidate
 from conformance.requirements.catalogue import catalogue
 from conformance.requirements.coverage import coverage
 from conformance.requirements.coverage import uncovered as without_scenario
+from conformance.requirements.page import page
 from conformance.scenarios.errors import Problems
 from conformance.scenarios.loader import Grid, Scenario, check_corpus, read_corpus
 from conformance.scenarios.schema import scenario_schema, topology_schema
@@ -72,6 +73,12 @@ def print_requirements(*, uncovered: bool, as_json: bool) -> int:
     for row in rows:
         typer.echo(row.requirement.clause)
         typer.echo(f"  scenarios: {', '.join(row.scenarios) or 'none'}; defects: {', '.join(row.defects) or 'none'}")
+    return 0
+
+
+def write_requirements(to: Path) -> int:
+    """Write the catalogue as a page of the documentation."""
+    to.write_text(page(catalogue()), "utf-8")
     return 0
 
 

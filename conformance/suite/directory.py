@@ -13,6 +13,8 @@ from conformance.suite.options import Options
 REPORTS = Path("reports")
 """Where a run without --run-dir gets its folder, in the directory that pytest was started in."""
 WORKER_KEY = "conformance_run_dir"
+ARGUMENTS_KEY = "conformance_arguments"
+"""A worker gets the words of the command line only, and not the corpus that stands for no path at all."""
 
 DIRECTORY = pytest.StashKey[Path]()
 ALLURE_BY_DEFAULT = pytest.StashKey[bool]()
@@ -29,6 +31,7 @@ def prepare(config: pytest.Config, options: Options) -> None:
     if is_worker(config):
         handed: dict[str, Any] = getattr(config, "workerinput")  # noqa: B009  # xdist sets it, pytest does not know it
         config.stash[DIRECTORY] = Path(handed[WORKER_KEY])
+        config.args[:] = handed[ARGUMENTS_KEY]
         return
     config.stash[DIRECTORY] = directory = chosen(config.invocation_params.dir, options)
     if config.option.collectonly:

@@ -1,0 +1,44 @@
+"""The pages of the documentation, and the commands in them.
+
+A command stands in a block fenced as `console`, behind `$ `; one that is too long goes on after a backslash. Nowhere else.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+
+_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of a page; `text` goes to a shell."""
+
+    page: str
+    line: int
+    text: str
+
+
+def name_of(page: Path) -> str:
+    """Return a page's path from the project's root."""
+    return page.relative_to(ROOT).as_posix()
+
+
+def commands(page: Path) -> list[Command]:
+    """Return the commands of a page in their order."""
+    text = page.read_text("utf-8")
+    return [
+        Command(name_of(page), text.count("\n", 0, block.start(1) + found.start()) + 1, found[1])
+        for block in _BLOCK.finditer(text)
+        for found in _COMMAND.finditer(block[1])
+    ]
+
+
+def outside_of_blocks(page: Path) -> list[str]:
+    """Return lines that look like a command of ours and stand where nobody would run them."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^(?: {4}|\t|\$ )\$? ?((?:conformance|python3?|pytest|tox|docker|npm) .*)$", text, re.MULTILINE)

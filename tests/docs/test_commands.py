@@ -1,0 +1,83 @@
+"""Every command in the documentation is run, page by page, as a reader would: one after the other in one folder."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, Command, commands, name_of, outside_of_blocks
+from tests.suite.helpers import environment
+
+ELSEWHERE = {
+    "python3 -m pip install tox && python3 -m tox -e scenarios": (".ci/run", "python3 -m tox run -e scenarios"),
+    "python3 -m pip install tox && python3 -m tox -e tests": (".ci/run", "python3 -m tox run -e tests"),
+    ".ci/run": (".ci/run", "python3 -m tox run -e tests"),
+}
+"""Commands that cannot run inside of a test, with the file that runs them, and how that says it."""
+
+FAILS = {"reference+": 1}
+"""Part of a command -> its exit code, where the page says that something is found."""
+
+FEW = "-k inbound-acknowledged"
+"""What keeps the runs of a page short, where the page does not name scenarios itself: pytest's own variable says so."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_stand_in_console_blocks(page: Path):
+    assert outside_of_blocks(page) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path):
+    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", page.read_text("utf-8"))
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.integration
+@pytest.mark.spark
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=name_of)
+def test_every_command_does_what_the_page_says(page: Path, tmp_path: Path):
+    (tmp_path / "bin").mkdir()
+    door = tmp_path / "bin" / "conformance"
+    door.write_text(f'#!/bin/sh\nexec {sys.executable} -m conformance "$@"\n', "utf-8")
+    door.chmod(0o755)
+    here = tmp_path / "here"
+    here.mkdir()
+    prepare(page, here)
+    for command in commands(page):
+        if command.text in ELSEWHERE:
+            file, words = ELSEWHERE[command.text]
+            assert words in (ROOT / file).read_text("utf-8")
+        else:
+            run(command, here, door.parent)
+
+
+def prepare(page: Path, here: Path) -> None:
+    """Give a page's reader what it says that he has: his own scenario is the page's first example."""
+    examples = re.findall(r"^```yaml\n(id: .*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    if examples:
+        (here / "my.scenario.yaml").write_text(examples[0], "utf-8")
+
+
+def run(command: Command, here: Path, door: Path) -> None:
+    """Run one command as a reader would."""
+    known = environment()
+    own = {"PATH": f"{door}:{known['PATH']}"}
+    if " -k " not in command.text and ".scenario.yaml" not in command.text:
+        own["PYTEST_ADDOPTS"] = FEW
+    ran = subprocess.run(
+        ["bash", "-e", "-o", "pipefail", "-c", command.text],
+        cwd=here,
+        env=known | own,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=400,
+        check=False,
+    )
+    expected = next((code for part, code in FAILS.items() if part in command.text), 0)
+    told = f"{command.page}:{command.line}: {command.text}\n{ran.stdout}{ran.stderr}"
+    assert ran.returncode == expected, told
+    assert "Traceback" not in ran.stdout + ran.stderr, told
