@@ -14,7 +14,7 @@ from conformance.candidates.cast import Cast
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.verdicts import Outcome, Verdict, worst
-from conformance.judge.waiting import settled
+from conformance.judge.waiting import Waiting
 from conformance.results.schema import CellHeader
 from conformance.results.writer import CellWriter
 from conformance.run.cell import Ran, run_cell
@@ -67,7 +67,7 @@ def execute(
             writer.event(event)
             watch(event)
 
-        ran = run_cell(cell, cast, settings, writer.attachments, seen, settled)
+        ran = run_cell(cell, cast, settings, writer.attachments, seen, Waiting())
         verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
         if ran.problem:
             broken = Verdict(

@@ -9,7 +9,7 @@ from conformance.judge.finding import Finding, View
 from conformance.judge.invariants.table import INVARIANTS
 from conformance.judge.lag import excused
 from conformance.judge.trace import Trace
-from conformance.judge.verdicts import Outcome, Verdict
+from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps import Expect, Fault, Parallel, Repeat, Step
 
@@ -27,7 +27,7 @@ class Setting:
 def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: Setting) -> tuple[Verdict, ...]:
     """Return the verdict of every check; the expectations in their order, then the harness's own, then the invariants."""
     steps = list(flattened(cell.steps))
-    verdicts = [_expectation(cell, step, events, setting) for step in steps if isinstance(step.action, Expect)]
+    verdicts = list(_followed(cell, steps, events, setting))
     verdicts += _occasions(cell, steps, events, setting)
     whole = Trace(events)
     for name, (requirements, check) in INVARIANTS.items():
@@ -45,37 +45,55 @@ def flattened(steps: Sequence[Step]) -> Iterator[Step]:
             yield from flattened(step.action.steps)
 
 
-def find(cell: Cell, step: Step, events: Sequence[AnyEvent]) -> tuple[Finding, View] | None:
-    """Judge an expectation on these events; None when it was not reached or has no check."""
+def find(cell: Cell, step: Step, trace: Trace) -> tuple[Finding, View] | None:
+    """Judge an expectation on what has happened so far; None when it was not reached or has no check."""
     action = step.action
     assert isinstance(action, Expect)
-    reached = next((e for e in reversed(events) if _is(e, step, "reached")), None)
+    reached = trace.step(step.path, "reached")
     if reached is None or action.verb not in CHECKS:
         return None
     label = action.expectation.since
-    began = next(
-        (e for e in reversed(events) if isinstance(e, StepEvent) and e.phase == "began" and e.label == label), reached
-    )
-    since = began if label is not None else reached
-    view = View(cell, Trace(events), since.t, since.n if label is not None else 0)
+    since = (trace.labelled(label) if label is not None else None) or reached
+    view = View(cell, trace, since.t, since.n if label is not None else 0)
     return CHECKS[action.verb](action.expectation, view), view
 
 
-def _expectation(cell: Cell, step: Step, events: Sequence[AnyEvent], setting: Setting) -> Verdict:
+def _followed(cell: Cell, steps: Sequence[Step], events: Sequence[AnyEvent], setting: Setting) -> Iterator[Verdict]:
+    """Yield the verdict of each expectation, judged on the history as it was when the scenario went on.
+
+    Of one that was reached several times (inside a `repeat`) the worst is told.
+    """
+    expected = {step.path: step for step in steps if isinstance(step.action, Expect)}
+    verdicts: dict[str, list[Verdict]] = {path: [] for path in expected}
+    trace = Trace()
+    for event in events:
+        trace.add(event)
+        if isinstance(event, StepEvent) and event.phase == "ended" and event.path in expected:
+            verdicts[event.path].append(_expectation(cell, expected[event.path], trace, setting))
+    for path, step in expected.items():
+        found = verdicts[path]
+        outcome = worst(verdict.outcome for verdict in found)
+        yield next((v for v in found if v.outcome is outcome), None) or _never(cell, step)
+
+
+def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> Verdict:
     action = step.action
     assert isinstance(action, Expect)
-    requirements = action.expectation.requirements or cell.requirements
-    check = f"expect.{action.verb}"
-    ended = next((e for e in reversed(events) if _is(e, step, "ended")), None)
-    if action.verb not in CHECKS:
+    check, requirements = f"expect.{action.verb}", action.expectation.requirements or cell.requirements
+    found = find(cell, step, trace)
+    if found is None:
         return _verdict(check, Outcome.ERROR, requirements, step, f"{action.verb} is not judged yet")
-    if ended is None:
-        return _verdict(check, Outcome.INCONCLUSIVE, requirements, step, "the scenario ended before this step")
-    found = find(cell, step, events[: ended.n + 1])
-    assert found is not None
     finding, view = found
     _bounds(finding, view, action, setting)
     return _told(check, requirements, finding, step)
+
+
+def _never(cell: Cell, step: Step) -> Verdict:
+    action = step.action
+    assert isinstance(action, Expect)
+    requirements = action.expectation.requirements or cell.requirements
+    sentence = "the scenario ended before this step"
+    return _verdict(f"expect.{action.verb}", Outcome.INCONCLUSIVE, requirements, step, sentence)
 
 
 def _bounds(finding: Finding, view: View, action: Expect, setting: Setting) -> None:
@@ -173,7 +191,3 @@ def _occasions(cell: Cell, steps: list[Step], events: Sequence[AnyEvent], settin
                 sentence=f"{event.node} died unasked: {event.detail}; see its log",
                 evidence=(event.n,),
             )
-
-
-def _is(event: AnyEvent, step: Step, phase: str) -> bool:
-    return isinstance(event, StepEvent) and event.path == step.path and event.phase == phase

@@ -42,7 +42,7 @@ class View:
 
     def attempts(self, message: str) -> list[Attempt]:
         """Return the harness's transmissions of a message."""
-        return [event for event in self.trace.of(Attempt) if event.message == message]
+        return self.trace.attempts_of(message)
 
     def site(self, server: str) -> str:
         """Return a server's site."""

@@ -1,46 +1,55 @@
-"""A history as the judge sees it: sessions folded into mail transactions, shadow copies, discard notifications, deliveries."""
+"""A history as the judge sees it: sessions and their mail transactions, shadow copies, discard notifications, deliveries.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TypeVar
+Events are taken one by one, each at a cost that does not grow with how many came before: what waits for an
+expectation asks again after every event.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from conformance.history.events import (
     AnyEvent,
+    Attempt,
+    Closed,
     Command,
     Connected,
     ConnectFailed,
     Content,
     Delivered,
     Digest,
+    Event,
     MessageMade,
     Reply,
+    StepEvent,
 )
+from conformance.judge.sessions import Exchange, Session, Transaction
 
-E = TypeVar("E")
+E = TypeVar("E", bound=Event)
+
+_EMPTY = hashlib.sha256(b"").hexdigest()
+"""The hash of a body that is empty: it tells no message from another."""
 
 
-@dataclass(slots=True)
-class Transaction:
-    """One mail transaction: from MAIL to its final replies, or to wherever it ended."""
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A shadow copy that is known to be stored, since `stored` said so; `holder` keeps it for `primary`.
 
-    session: str
-    client: str
-    server: str
-    listener: str
-    n: int
-    t: float
-    shadow_id: str | None = None
-    recipients: list[str] = field(default_factory=list)
-    digest: Digest | None = None
-    dot: int | None = None
-    dot_t: float | None = None
-    replies: list[Reply] = field(default_factory=list)
+    In 2013 and later the holder is the server of the transaction; in 2010 it is the client, who keeps what it sent.
+    """
+
+    primary: str
+    holder: str
+    transaction: Transaction
+    stored: Reply
 
     @property
-    def accepted(self) -> Reply | None:
-        """The positive final reply, if there was one."""
-        return next((reply for reply in self.replies if reply.code // 100 == 2), None)
+    def shadow_id(self) -> str:
+        """Under which name the primary tells that it may go."""
+        assert self.transaction.shadow_id is not None
+        return self.transaction.shadow_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,108 +68,145 @@ class Discard:
     """One discard notification: the primary told a shadow server that a shadow may go."""
 
     primary: str
-    shadow_server: str
+    holder: str
     shadow_id: str
+    session: str
     n: int
     t: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Query:
-    """One XQDISCARD, and whether it was answered."""
+    """One XQDISCARD, and the discard list that was the answer to it, if there was one."""
 
     by: str
     at: str
     session: str
     n: int
     t: float
-    answered: bool
+    exchange: Exchange
+
+    @property
+    def answered(self) -> bool:
+        """Whether a discard list was the answer."""
+        reply = self.exchange.reply
+        return reply is not None and reply.operation is not None and reply.operation.name == "discard-list"
 
 
 class Trace:
     """Everything that checks ask of a sequence of events."""
 
-    def __init__(self, events: Sequence[AnyEvent]) -> None:
-        self.events = events
+    def __init__(self, events: Iterable[AnyEvent] = ()) -> None:
+        self.events: list[AnyEvent] = []
+        self.sessions: dict[str, Session] = {}
+        self.messages: dict[str, MessageMade] = {}
+        self.transactions: list[Transaction] = []
+        self.copies: list[Copy] = []
+        self.discards: list[Discard] = []
+        self.queries: list[Query] = []
+        self._kinds: dict[type, list[Any]] = defaultdict(list)
+        self._named: dict[str, list[MessageMade]] = defaultdict(list)
+        self._by_body: dict[str, str] = {}
+        self._by_id: dict[str, list[str]] = defaultdict(list)
+        self._sent: dict[str, list[Transaction]] = defaultdict(list)
+        self._copies: dict[str, list[Copy]] = defaultdict(list)
+        self._delivered: dict[str, list[Delivered]] = defaultdict(list)
+        self._attempts: dict[str, list[Attempt]] = defaultdict(list)
+        self._told: dict[tuple[str, str], list[Discard]] = defaultdict(list)
+        self._steps: dict[tuple[str, str], StepEvent] = {}
+        self._labels: dict[str, StepEvent] = {}
+        for event in events:
+            self.add(event)
+
+    def add(self, event: AnyEvent) -> None:
+        """Take the next event."""
+        self.events.append(event)
+        self._kinds[type(event)].append(event)
+        match event:
+            case Connected():
+                self.sessions[event.session] = Session.begun(event)
+            case Command():
+                self._command(event, self.sessions[event.session])
+            case Reply():
+                self._reply(event, self.sessions[event.session])
+            case Content():
+                self._content(event, self.sessions[event.session])
+            case Closed():
+                self.sessions[event.session].closed = event
+            case MessageMade():
+                self._made(event)
+            case Delivered():
+                if (message := self.message_of(event.digest)) is not None:
+                    self._delivered[message].append(event)
+            case Attempt():
+                self._attempts[event.message].append(event)
+            case StepEvent():
+                self._steps[event.path, event.phase] = event
+                if event.phase == "began" and event.label is not None:
+                    self._labels[event.label] = event
+            case _:
+                pass
 
     def of(self, kind: type[E]) -> list[E]:
         """Return the events of a kind, in order."""
-        return [event for event in self.events if isinstance(event, kind)]
+        return self._kinds[kind]
 
-    @cached_property
-    def sessions(self) -> dict[str, Connected]:
-        """Each session's beginning."""
-        return {event.session: event for event in self.of(Connected)}
+    def step(self, path: str, phase: str) -> StepEvent | None:
+        """Return the last event of a step and phase."""
+        return self._steps.get((path, phase))
 
-    @cached_property
-    def messages(self) -> dict[str, MessageMade]:
-        """The harness's messages by their name in the scenario."""
-        return {event.message: event for event in self.of(MessageMade)}
+    def labelled(self, label: str) -> StepEvent | None:
+        """Return where the step of that label began last."""
+        return self._labels.get(label)
 
     def named(self, name: str) -> list[MessageMade]:
         """Return the messages that `m` or `m#3` stands for."""
-        return [m for key, m in self.messages.items() if key == name or key.partition("#")[0] == name]
-
-    @cached_property
-    def _by_identity(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for name, made in self.messages.items():
-            found[made.digest.body_sha256] = name
-            if made.message_id:
-                found[made.message_id] = name
-        return found
+        one = self.messages.get(name)
+        return [one] if one is not None else self._named.get(name, [])
 
     def message_of(self, digest: Digest | None) -> str | None:
-        """Return the name of the message whose content this is: by Message-ID, else by its body."""
+        """Return the name of the message whose content this is: by its body, which no two share, else by Message-ID."""
         if digest is None or digest.report is not None:
             return None
-        return self._by_identity.get(digest.message_id or "") or self._by_identity.get(digest.body_sha256)
+        if (found := self._by_body.get(digest.body_sha256)) is not None:
+            return found
+        same = self._by_id.get(digest.message_id or "", [])
+        return same[0] if same else None
 
-    @cached_property
-    def transactions(self) -> list[Transaction]:
-        """Every mail transaction, in the order of MAIL."""
-        found: list[Transaction] = []
-        current: dict[str, Transaction] = {}
-        for event in self.events:
-            match event:
-                case Command(verb="MAIL"):
-                    where = self.sessions[event.session]
-                    shadow_id = event.operation.shadow_id if event.operation else None
-                    made = Transaction(
-                        event.session, where.client, where.server, where.listener, event.n, event.t, shadow_id
-                    )
-                    current[event.session] = made
-                    found.append(made)
-                case Command(verb="RCPT") if event.session in current:
-                    start, end = event.line.find("<"), event.line.find(">")
-                    current[event.session].recipients.append(event.line[start + 1 : end])
-                case Content() if event.session in current:
-                    now = current[event.session]
-                    now.digest, now.dot, now.dot_t = event.digest, event.n, event.t
-                case Reply(to="CONTENT") if event.session in current:
-                    current[event.session].replies.append(event)
-                case _:
-                    continue
-        return found
+    def transactions_of(self, message: str) -> list[Transaction]:
+        """Return the transactions in which the whole content of a message was sent, in the order of their dots."""
+        return self._sent.get(message, [])
 
-    @cached_property
-    def copies(self) -> list[Transaction]:
-        """Shadow copies that a shadow server has acknowledged."""
-        return [t for t in self.transactions if t.shadow_id is not None and t.accepted is not None]
+    def attempts_of(self, message: str) -> list[Attempt]:
+        """Return the harness's transmissions of a message."""
+        return self._attempts.get(message, [])
 
-    @cached_property
-    def attempts(self) -> list[ShadowAttempt]:
-        """Every attempt at a shadow server: one for each session that meant to make a shadow, or connection in vain."""
-        asked = {
-            event.session
-            for event in self.of(Command)
-            if event.operation is not None and event.operation.name == "request-shadow"
-        }
-        silent = self._silent_sessions
+    def copies_of(self, message: str) -> list[Copy]:
+        """Return the stored shadow copies of a message."""
+        return self._copies.get(message, [])
+
+    def deliveries_of(self, message: str, recipient: str | None = None) -> list[Delivered]:
+        """Return what sinks took of a message, for one recipient or all."""
+        found = self._delivered.get(message, [])
+        if recipient is None:
+            return found
+        return [event for event in found if event.recipient.casefold() == recipient.casefold()]
+
+    def discards_of(self, message: str) -> list[Discard]:
+        """Return the discard notifications for a message's shadows, in the order of their telling."""
+        keys = dict.fromkeys((copy.primary, copy.shadow_id) for copy in self.copies_of(message))
+        return sorted((d for key in keys for d in self._told.get(key, [])), key=lambda discard: discard.n)
+
+    @property
+    def shadow_attempts(self) -> list[ShadowAttempt]:
+        """Every attempt at a shadow server: one for each session that meant to make a shadow, or connection in vain.
+
+        A session between servers in which the server never answered EHLO is one too: nobody can see what it was for.
+        """
         found = [
-            ShadowAttempt(event.client, event.server, event.n, event.t, self._carried(event.session))
-            for event in self.of(Connected)
-            if event.session in asked or event.session in silent
+            ShadowAttempt(s.client, s.server, s.n, s.t, next((t.message for t in s.transactions if t.message), None))
+            for s in self.sessions.values()
+            if s.asked_for == "request-shadow" or (s.listener == "transport" and s.keywords is None)
         ]
         found += [
             ShadowAttempt(event.client, event.server, event.n, event.t, None)
@@ -169,73 +215,51 @@ class Trace:
         ]
         return sorted(found, key=lambda attempt: attempt.n)
 
-    @cached_property
-    def _silent_sessions(self) -> set[str]:
-        """Sessions between servers in which the server never answered EHLO: what they were for cannot be seen."""
-        answered = {event.session for event in self.of(Reply) if event.to in ("EHLO", "LHLO")}
-        return {s for s, where in self.sessions.items() if where.listener == "transport" and s not in answered}
-
-    def _carried(self, session: str) -> str | None:
-        return next((self.message_of(t.digest) for t in self.transactions if t.session == session and t.digest), None)
-
-    @cached_property
-    def discards(self) -> list[Discard]:
-        """Every discard notification, in the order in which they were told."""
-        return [
-            Discard(self.sessions[e.session].server, self.sessions[e.session].client, shadow_id, e.n, e.t)
-            for e in self.of(Reply)
-            if e.operation is not None and e.operation.name == "discard-list"
-            for shadow_id in e.operation.shadow_ids
-        ]
-
-    @cached_property
-    def queries(self) -> list[Query]:
-        """Every query for discard status."""
-        answered = {e.session for e in self.of(Reply) if e.operation is not None and e.operation.name == "discard-list"}
-        return [
-            Query(
-                self.sessions[e.session].client, self.sessions[e.session].server, e.session, e.n, e.t,
-                e.session in answered,
-            )
-            for e in self.of(Command)
-            if e.operation is not None and e.operation.name == "query-discard"
-        ]  # fmt: skip
-
-    def copies_of(self, message: str) -> list[Transaction]:
-        """Return the acknowledged shadow copies of a message."""
-        return [copy for copy in self.copies if self.message_of(copy.digest) == message]
-
-    def deliveries_of(self, message: str, recipient: str | None = None) -> list[Delivered]:
-        """Return what sinks took of a message, for one recipient or all."""
-        return [
-            event
-            for event in self.of(Delivered)
-            if self.message_of(event.digest) == message
-            and (recipient is None or event.recipient.casefold() == recipient.casefold())
-        ]
-
-    def discards_of(self, message: str) -> list[Discard]:
-        """Return the discard notifications for a message's shadows."""
-        ids = {(copy.client, copy.shadow_id) for copy in self.copies_of(message)}
-        return [discard for discard in self.discards if (discard.primary, discard.shadow_id) in ids]
-
     def taken_over(self, message: str) -> list[Transaction]:
         """Return what holders of a message's shadow transmitted of it as their own, after they had stored the shadow."""
         held: dict[str, int] = {}
         for copy in self.copies_of(message):
-            assert copy.accepted is not None
-            held.setdefault(copy.server, copy.accepted.n)
-        given = {
-            t.server: t.dot
-            for t in reversed(self.transactions)
-            if t.shadow_id is None and t.dot is not None and self.message_of(t.digest) == message
-        }
+            held.setdefault(copy.holder, copy.stored.n)
+        sent = self.transactions_of(message)
+        given = {t.server: t.dot for t in reversed(sent) if t.way != "shadow" and t.dot is not None}
         return [
             t
-            for t in self.transactions
-            if t.client in held
-            and t.dot is not None
-            and t.n > held[t.client]
-            and self.message_of(t.digest) == message
-            and not (t.client in given and given[t.client] < t.n)
+            for t in sent
+            if t.client in held and t.n > held[t.client] and not (t.client in given and given[t.client] < t.n)
         ]
+
+    def _made(self, event: MessageMade) -> None:
+        self.messages[event.message] = event
+        self._named[event.message.partition("#")[0]].append(event)
+        if event.digest.body_sha256 != _EMPTY:
+            self._by_body[event.digest.body_sha256] = event.message
+        if event.message_id:
+            self._by_id[event.message_id].append(event.message)
+
+    def _command(self, event: Command, session: Session) -> None:
+        exchange = session.command(event)
+        if event.operation is not None and event.operation.name == "query-discard":
+            self.queries.append(Query(session.client, session.server, session.name, event.n, event.t, exchange))
+        elif event.verb == "MAIL":
+            self.transactions.append(session.transactions[-1])
+
+    def _content(self, event: Content, session: Session) -> None:
+        message = self.message_of(event.digest)
+        sent = session.content(event, message)
+        if sent is not None and message is not None:
+            self._sent[message].append(sent)
+
+    def _reply(self, event: Reply, session: Session) -> None:
+        sent = session.reply(event)
+        operation = event.operation
+        if operation is not None and operation.name == "discard-list":
+            for shadow_id in operation.shadow_ids:
+                told = Discard(session.server, session.client, shadow_id, session.name, event.n, event.t)
+                self.discards.append(told)
+                self._told[session.server, shadow_id].append(told)
+        elif sent is not None and sent.way != "plain" and sent.accepted is event:
+            primary, holder = (sent.client, sent.server) if sent.way == "shadow" else (sent.server, sent.client)
+            copy = Copy(primary, holder, sent, event)
+            self.copies.append(copy)
+            if sent.message is not None:
+                self._copies[sent.message].append(copy)

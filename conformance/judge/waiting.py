@@ -2,15 +2,27 @@
 
 from collections.abc import Sequence
 
-from conformance.history.events import AnyEvent, Command, Connected
+from conformance.history.events import AnyEvent, Command, Connected, Content, FaultFired, Lag
 from conformance.judge.cell import find
+from conformance.judge.trace import Trace
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps import Step
 
+COMPLETES_NOTHING = (Command, Connected, Content, FaultFired, Lag)
+"""Kinds of events by which no expectation comes true; what they lead to is an event of its own."""
 
-def settled(cell: Cell, step: Step, events: Sequence[AnyEvent]) -> bool:
-    """Return whether the expectation holds on what has happened so far."""
-    if isinstance(events[-1], Command | Connected):
-        return False  # neither completes anything that is expected, and the next event comes at once
-    found = find(cell, step, events)
-    return found is not None and found[0].occasions > 0 and not found[0].wrong
+
+class Waiting:
+    """Follows the history of one cell as it grows; each event is taken once, however often it is asked."""
+
+    def __init__(self) -> None:
+        self._trace = Trace()
+
+    def __call__(self, cell: Cell, step: Step, events: Sequence[AnyEvent]) -> bool:
+        """Return whether the expectation holds on what has happened so far. `events` only ever grows."""
+        for n in range(len(self._trace.events), len(events)):
+            self._trace.add(events[n])
+        if isinstance(events[-1], COMPLETES_NOTHING):
+            return False
+        found = find(cell, step, self._trace)
+        return found is not None and found[0].occasions > 0 and not found[0].wrong

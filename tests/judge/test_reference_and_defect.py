@@ -9,7 +9,7 @@ from conformance.candidates.cast import read_cast
 from conformance.history.events import AnyEvent
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.verdicts import Outcome, Verdict
-from conformance.judge.waiting import settled
+from conformance.judge.waiting import Waiting
 from conformance.run.cell import run_cell
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
@@ -25,7 +25,7 @@ def cell(name: str) -> Cell:
 
 def history(name: str, candidate: str, directory: Path) -> tuple[AnyEvent, ...]:
     cast = read_cast(candidate, paths.fixtures() / "candidates")
-    ran = run_cell(cell(name), cast, Settings(), directory, lambda event: None, settled)
+    ran = run_cell(cell(name), cast, Settings(), directory, lambda event: None, Waiting())
     assert ran.problem == ""
     return ran.events
 

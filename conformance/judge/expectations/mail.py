@@ -101,10 +101,9 @@ def transmitted(e: TransmittedExpected, view: View) -> Finding:
     for made in view.messages(e.of):
         finding.occasions += 1
         found = [
-            t for t in view.trace.transactions
-            if (t.client, t.server) == (e.sender, e.to) and t.dot is not None and t.shadow_id is None
+            t for t in view.trace.transactions_of(made.message)
+            if (t.client, t.server) == (e.sender, e.to) and t.way != "shadow"
             and (e.listener is None or t.listener == e.listener)
-            and view.trace.message_of(t.digest) == made.message
             and (e.recipients is None or len(t.recipients) == e.recipients)
         ]  # fmt: skip
         for t in found[:1]:
@@ -184,8 +183,8 @@ def withheld(e: WithheldExpected, view: View) -> Finding:
     )
     for made in view.messages(e.of):
         for attempt in view.attempts(made.message):
-            for t in view.trace.transactions:
-                if t.session != attempt.session or t.dot_t is None or view.trace.message_of(t.digest) != made.message:
+            for t in view.trace.transactions_of(made.message):
+                if t.session != attempt.session or t.dot_t is None:
                     continue
                 if not t.replies:
                     continue

@@ -37,38 +37,37 @@ def shadow(e: ShadowExpected, view: View) -> Finding:
     holders: set[str] = set()
     for made in view.messages(e.of):
         finding.occasions += 1
-        copies = [c for c in view.trace.copies_of(made.message) if e.by is None or c.client == e.by]
-        wanted = [c for c in copies if e.on is None or c.server in e.on]
-        holders.update(copy.server for copy in copies)
+        copies = [c for c in view.trace.copies_of(made.message) if e.by is None or c.primary == e.by]
+        wanted = [c for c in copies if e.on is None or c.holder in e.on]
+        holders.update(copy.holder for copy in copies)
         acknowledged = next((a for a in view.attempts(made.message) if a.code == 250), None)
         sent = _final_reply(view, acknowledged) if acknowledged else None
         if not wanted:
-            said = f"stored by {', '.join(c.server for c in copies)}" if copies else "no server acknowledged one"
+            said = f"stored by {', '.join(c.holder for c in copies)}" if copies else "no server acknowledged one"
             at = (sent,) if sent is not None else ()
             finding.violated(f"{told(made)}: {said}", *at, message=made.message)
             continue
-        first = wanted[0].accepted
-        assert first is not None
+        first = wanted[0].stored
         finding.met(first.n, first.t)
         if e.stored == "before-acknowledgement" and acknowledged is not None and sent is not None and sent < first.n:
             finding.violated(
-                f"{told(made)}: {acknowledged.server} acknowledged it with 250 (event {sent}) before {wanted[0].server} "
+                f"{told(made)}: {acknowledged.server} acknowledged it with 250 (event {sent}) before {wanted[0].holder} "
                 f"had stored the shadow (event {first.n}, {first.t:g} s)",
                 sent,
                 first.n,
                 message=made.message,
             )
         if e.count is not None and len(copies) != e.count:
-            evidence = [c.accepted.n for c in copies if c.accepted]
+            evidence = [c.stored.n for c in copies]
             finding.violated(
                 f"{told(made)}: {len(copies)} shadow copies were stored, not {e.count}", *evidence, message=made.message
             )
         for copy in copies:
-            if e.sites is not None and view.site(copy.server) not in e.sites:
+            if e.sites is not None and view.site(copy.holder) not in e.sites:
                 finding.violated(
-                    f"{told(made)}: shadow stored by {copy.server} in {view.site(copy.server)}, not in "
+                    f"{told(made)}: shadow stored by {copy.holder} in {view.site(copy.holder)}, not in "
                     f"{' or '.join(e.sites)}",
-                    copy.n,
+                    copy.stored.n,
                     message=made.message,
                 )
     if e.spread is not None and len(holders) < e.spread:
@@ -78,7 +77,8 @@ def shadow(e: ShadowExpected, view: View) -> Finding:
 
 def _final_reply(view: View, attempt: Attempt) -> int:
     """Return the number of the event with the final reply to an attempt."""
-    replies = [t.replies[-1].n for t in view.trace.transactions if t.session == attempt.session and t.replies]
+    sent = view.trace.transactions_of(attempt.message)
+    replies = [t.replies[-1].n for t in sent if t.session == attempt.session and t.replies]
     return max((n for n in replies if n < attempt.n), default=attempt.n)
 
 
@@ -88,9 +88,8 @@ def no_shadow(e: NoShadowExpected, view: View) -> Finding:
     for made in view.messages(e.of):
         finding.occasions += len(view.attempts(made.message))
         for copy in view.trace.copies_of(made.message):
-            if e.on is None or copy.server in e.on:
-                assert copy.accepted is not None
-                finding.violated(f"{told(made)}: {copy.server} stored one", copy.accepted.n, message=made.message)
+            if e.on is None or copy.holder in e.on:
+                finding.violated(f"{told(made)}: {copy.holder} stored one", copy.stored.n, message=made.message)
     return finding
 
 
@@ -103,7 +102,7 @@ def shadow_attempts(e: ShadowAttemptsExpected, view: View) -> Finding:
     begun = min((made.n for made in view.messages(e.of)), default=0) if e.of else 0
     found = [
         a
-        for a in view.trace.attempts
+        for a in view.trace.shadow_attempts
         if a.client == e.by and a.n >= begun and (names is None or a.message is None or a.message in names)
         and (not first or a.n <= first or a.message is not None)
     ]  # fmt: skip
@@ -143,17 +142,18 @@ def same_content(e: ContentSame, view: View) -> Finding:
     for made in view.messages(e.of):
         for copy in view.trace.copies_of(made.message):
             finding.occasions += 1
-            finding.evidence.append(copy.n)
-            assert copy.digest is not None
-            if copy.digest.stable_sha256 != made.digest.stable_sha256:
+            sent = copy.transaction
+            finding.evidence.append(sent.n)
+            assert sent.digest is not None
+            if sent.digest.stable_sha256 != made.digest.stable_sha256:
                 finding.violated(
-                    f"{told(made)}: the shadow on {copy.server} has other content", copy.n, message=made.message
+                    f"{told(made)}: the shadow on {copy.holder} has other content", sent.n, message=made.message
                 )
-            if sorted(map(str.casefold, copy.recipients)) != sorted(map(str.casefold, made.recipients)):
+            if sorted(map(str.casefold, sent.recipients)) != sorted(map(str.casefold, made.recipients)):
                 finding.violated(
-                    f"{told(made)}: the shadow on {copy.server} is for {', '.join(copy.recipients)}, not "
+                    f"{told(made)}: the shadow on {copy.holder} is for {', '.join(sent.recipients)}, not "
                     f"{', '.join(made.recipients)}",
-                    copy.n,
+                    sent.n,
                     message=made.message,
                 )
     return finding
@@ -164,7 +164,7 @@ def discarded(e: DiscardedExpected, view: View) -> Finding:
     finding = Finding(f"discard notifications for {e.of}" + (f" to {e.on}" if e.on else ""))
     for made in view.messages(e.of):
         finding.occasions += 1
-        told_of = [d for d in view.trace.discards_of(made.message) if e.on is None or d.shadow_server == e.on]
+        told_of = [d for d in view.trace.discards_of(made.message) if e.on is None or d.holder == e.on]
         for discard in told_of[:1]:
             finding.met(discard.n, discard.t)
         if not told_of:
@@ -182,9 +182,9 @@ def not_discarded(e: NotDiscardedExpected, view: View) -> Finding:
     for made in view.messages(e.of):
         finding.occasions += len(view.trace.copies_of(made.message))
         for discard in view.trace.discards_of(made.message):
-            if e.on is None or discard.shadow_server == e.on:
+            if e.on is None or discard.holder == e.on:
                 finding.violated(
-                    f"{told(made)}: {discard.primary} told {discard.shadow_server} at {discard.t:g} s",
+                    f"{told(made)}: {discard.primary} told {discard.holder} at {discard.t:g} s",
                     discard.n,
                     message=made.message,
                 )

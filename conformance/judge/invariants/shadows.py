@@ -4,7 +4,8 @@ from typing import Any
 
 from conformance.history.events import Attempt, Configured, Connected, NodeEvent
 from conformance.judge.finding import Finding, told
-from conformance.judge.trace import Trace, Transaction
+from conformance.judge.sessions import Transaction
+from conformance.judge.trace import Trace
 from conformance.scenarios.document import Cell
 
 
@@ -18,12 +19,16 @@ def two_copies_at_acknowledgement(cell: Cell, trace: Trace) -> Finding:
         others = cell.topology.boundary(server.name) - {server.name}
         if not others or not _parameter(cell, trace, server.name, "ShadowRedundancyEnabled", attempt.n, True):
             continue
-        own = [t for t in trace.transactions if t.session == attempt.session and t.accepted and t.n < attempt.n]
+        own = [
+            t
+            for t in trace.transactions_of(attempt.message)
+            if t.session == attempt.session and t.accepted and t.n < attempt.n
+        ]
         if not own or own[-1].accepted is None:
             continue
         sent = own[-1].accepted.n
-        copies = [c for c in trace.copies_of(attempt.message) if c.client == server.name and c.server in others]
-        before = [c for c in copies if c.accepted is not None and own[-1].n < c.accepted.n < sent]
+        copies = [c for c in trace.copies_of(attempt.message) if c.primary == server.name and c.holder in others]
+        before = [c for c in copies if own[-1].n < c.stored.n < sent]
         excused = _visibly_failed(cell, trace, server.name, own[-1], sent)
         mandatory = _parameter(cell, trace, server.name, "RejectMessageOnShadowFailure", attempt.n, False)
         if not before and excused and not mandatory:
@@ -31,16 +36,12 @@ def two_copies_at_acknowledgement(cell: Cell, trace: Trace) -> Finding:
         finding.occasions += 1
         if not before:
             made = trace.messages[attempt.message]
-            late = (
-                f"; {copies[0].server} stored a shadow only at event {copies[0].accepted.n}"
-                if copies and copies[0].accepted
-                else ""
-            )
+            late = f"; {copies[0].holder} stored a shadow only at event {copies[0].stored.n}" if copies else ""
             finding.violated(
                 f"{told(made)}: {server.name} acknowledged it with 250 at {own[-1].accepted.t:g} s (event {sent}, session "
                 f"{attempt.session}) before any server had stored a shadow{late}",
                 sent,
-                *[c.accepted.n for c in copies if c.accepted],
+                *[c.stored.n for c in copies],
                 message=attempt.message,
             )
     return finding
@@ -51,8 +52,8 @@ def _visibly_failed(cell: Cell, trace: Trace, server: str, own: Transaction, sen
     return any(
         attempt.client == server
         and own.n < attempt.n < sent
-        and not any(c.session == _session(trace, attempt.n) for c in trace.copies)
-        for attempt in trace.attempts
+        and not any(c.transaction.session == _session(trace, attempt.n) for c in trace.copies)
+        for attempt in trace.shadow_attempts
     )
 
 
@@ -74,7 +75,7 @@ def shadow_inside_boundary(cell: Cell, trace: Trace) -> Finding:
     """Shadows are asked for and stored only within the boundary, and never on the primary itself."""
     finding = Finding("shadows only on other servers of the boundary")
     for t in trace.transactions:
-        if t.shadow_id is None or t.client not in cell.topology.by_name or t.server not in cell.topology.by_name:
+        if t.way != "shadow" or t.client not in cell.topology.by_name or t.server not in cell.topology.by_name:
             continue
         if (
             cell.topology.by_name[t.server].generation == "ex2010"
@@ -91,22 +92,21 @@ def no_discard_before_delivery(cell: Cell, trace: Trace) -> Finding:
     """A discard notification is given only for what the primary's next hops have accepted."""
     finding = Finding("no discard notification before all next hops have accepted the message")
     for name, made in trace.messages.items():
-        owners = {(c.client, c.shadow_id) for c in trace.copies_of(name)}
+        owners = {(c.primary, c.shadow_id) for c in trace.copies_of(name)}
         for discard in trace.discards:
             if (discard.primary, discard.shadow_id) not in owners:
                 continue
             finding.occasions += 1
             done = {
                 r.casefold()
-                for t in trace.transactions
-                if t.shadow_id is None and t.client == discard.primary and t.accepted and t.accepted.n < discard.n
-                and trace.message_of(t.digest) == name
+                for t in trace.transactions_of(name)
+                if t.way != "shadow" and t.client == discard.primary and t.accepted and t.accepted.n < discard.n
                 for r in t.recipients
             } | {d.recipient.casefold() for d in trace.deliveries_of(name) if d.n < discard.n}  # fmt: skip
             missing = [r for r in made.recipients if r.casefold() not in done]
             if missing and not _reported(trace, made.message_id, discard.n):
                 finding.violated(
-                    f"{told(made)}: {discard.primary} told {discard.shadow_server} to discard it at {discard.t:g} s, before "
+                    f"{told(made)}: {discard.primary} told {discard.holder} to discard it at {discard.t:g} s, before "
                     f"{missing[0]} had it",
                     discard.n,
                     message=name,
@@ -127,10 +127,10 @@ def shadow_not_delivered_while_primary_lives(cell: Cell, trace: Trace) -> Findin
     for name, made in trace.messages.items():
         finding.occasions += len(trace.copies_of(name))
         for t in trace.taken_over(name):
-            held = [c for c in trace.copies_of(name) if c.server == t.client and c.accepted and c.accepted.n < t.n]
-            if not any(_in_trouble(trace, downs, copy.client, t) for copy in held):
+            held = [c for c in trace.copies_of(name) if c.holder == t.client and c.stored.n < t.n]
+            if not any(_in_trouble(trace, downs, copy.primary, t) for copy in held):
                 finding.violated(
-                    f"{told(made)}: {t.client} transmitted it to {t.server} at {t.t:g} s though {held[0].client} was never down",
+                    f"{told(made)}: {t.client} transmitted it to {t.server} at {t.t:g} s though {held[0].primary} was never down",
                     t.n,
                     message=name,
                 )
@@ -140,5 +140,5 @@ def shadow_not_delivered_while_primary_lives(cell: Cell, trace: Trace) -> Findin
 def _in_trouble(trace: Trace, downs: list[NodeEvent], primary: str, t: Transaction) -> bool:
     """Whether a holder had a reason to believe that its primary was gone."""
     return any(e.node == primary and e.n < t.n for e in downs) or any(
-        a.client == t.client and a.server == primary and a.n < t.n and a.message is None for a in trace.attempts
+        a.client == t.client and a.server == primary and a.n < t.n and a.message is None for a in trace.shadow_attempts
     )
