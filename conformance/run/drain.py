@@ -1,10 +1,10 @@
 """The end of every scenario: heal everything, let the transport do its work, then stop. Bounded, and recorded."""
 
 import asyncio
-from collections import Counter
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 
-from conformance.history.events import AnyEvent, Attempt, Command, Delivered, Drained, Lag, MessageMade
+from conformance.history.events import AnyEvent, Attempt, Delivered, Digest, Drained, Lag, MessageMade
 from conformance.run.world import World
 
 _GRACE = 2.5
@@ -25,13 +25,18 @@ async def drain(world: World) -> None:
             await keeper.start()
     began = world.clock.elapsed()
     until = began + world.cell.drain
-    quiet = await _wait(world, until)
-    if quiet:
-        await world.clock.sleep(_GRACE * world.heartbeat)
-        quiet = not unaccounted(world.recorder.events)
+    account = Account(world.recorder.events)
+    forget = world.recorder.subscribe(account.take)
+    try:
+        quiet = await _wait(world, account, until)
+        if quiet:
+            await world.clock.sleep(_GRACE * world.heartbeat)
+            quiet = not account.owing
+    finally:
+        forget()
     for keeper in world.keepers.values():
         keeper.note_failure()
-    missing = ", ".join(sorted(unaccounted(world.recorder.events)))
+    missing = ", ".join(account.missing)
     waited = round(world.clock.elapsed() - began, 6)
     world.recorder.record(
         Drained, quiet=quiet, waited=waited, detail=f"not accounted for: {missing}" if missing else ""
@@ -39,38 +44,63 @@ async def drain(world: World) -> None:
     world.recorder.record(Lag, seconds=world.clock.lag())
 
 
-def unaccounted(events: Sequence[AnyEvent]) -> set[str]:
-    """Return `message to recipient` for what was acknowledged and has neither arrived nor been reported.
+class Account:
+    """What was acknowledged and has neither arrived nor been reported; each event is taken once.
 
     Only to know how long to wait: the judge has its own rule.
     """
-    arrived = Counter((e.digest.body_sha256, e.recipient.lower()) for e in events if isinstance(e, Delivered))
-    reported = {e.digest.about for e in events if isinstance(e, Delivered) and e.digest.report == "delivery-status"}
-    made = {e.message: e for e in events if isinstance(e, MessageMade)}
-    accepted = {
-        (attempt.message, recipient)
-        for attempt in events
-        if isinstance(attempt, Attempt) and attempt.code is not None and attempt.code // 100 == 2 and attempt.dot_sent
-        for recipient in attempt.accepted
-    }
-    return {
-        f"{message} to {recipient}"
-        for message, recipient in accepted
-        if not arrived[made[message].digest.body_sha256, recipient.lower()] and made[message].message_id not in reported
-    }
+
+    def __init__(self, events: Iterable[AnyEvent] = ()) -> None:
+        self._made: dict[str, MessageMade] = {}
+        self._arrived: set[tuple[str, str]] = set()
+        self._reported: set[str | None] = set()
+        self._owed: dict[tuple[str, str], str] = {}
+        self._owed_of: dict[str | None, set[tuple[str, str]]] = defaultdict(set)
+        for event in events:
+            self.take(event)
+
+    def take(self, event: AnyEvent) -> None:
+        """Take the next event of the history."""
+        match event:
+            case MessageMade():
+                self._made[event.message] = event
+            case Attempt(code=int(code), dot_sent=True) if code // 100 == 2:
+                for recipient in event.accepted:
+                    self._owe(self._made[event.message], recipient)
+            case Delivered(digest=Digest(report="delivery-status", about=about)):
+                self._reported.add(about)
+                for key in self._owed_of.pop(about, ()):
+                    self._owed.pop(key, None)
+            case Delivered():
+                key = (event.digest.body_sha256, event.recipient.lower())
+                self._arrived.add(key)
+                self._owed.pop(key, None)
+            case _:
+                pass
+
+    @property
+    def owing(self) -> bool:
+        """Whether anything is owed."""
+        return bool(self._owed)
+
+    @property
+    def missing(self) -> list[str]:
+        """`message to recipient` for everything that is owed, in order."""
+        return sorted(self._owed.values())
+
+    def _owe(self, made: MessageMade, recipient: str) -> None:
+        key = (made.digest.body_sha256, recipient.lower())
+        if key not in self._arrived and made.message_id not in self._reported:
+            self._owed[key] = f"{made.message} to {recipient}"
+            self._owed_of[made.message_id].add(key)
 
 
-async def _wait(world: World, until: float) -> bool:
+async def _wait(world: World, account: Account, until: float) -> bool:
     """Wait until nothing is sent any more and all is accounted for; return whether that came before `until`."""
     news = asyncio.Event()
-
-    def look(event: AnyEvent) -> None:
-        if not isinstance(event, Command):
-            news.set()
-
-    forget = world.recorder.subscribe(look)
+    forget = world.recorder.subscribe(lambda event: news.set())
     try:
-        while world.outbox.sending or unaccounted(world.recorder.events):
+        while world.outbox.sending or account.owing:
             left = until - world.clock.elapsed()
             if left <= 0:
                 return False
