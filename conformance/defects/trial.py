@@ -14,7 +14,7 @@ from conformance.candidates.description import REFERENCE
 from conformance.defects.plan import Planned
 from conformance.execute import judge
 from conformance.judge.verdicts import Outcome, worst
-from conformance.judge.waiting import settled
+from conformance.judge.waiting import Waiting
 from conformance.run.cell import run_cell
 from conformance.run.settings import Settings
 
@@ -47,7 +47,7 @@ def attempt(planned: Planned, seed: int) -> Trial:
     if missing := cast.missing(cell.needs, tuple(server.name for server in cell.topology.servers)):
         return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), ", ".join(missing))
     with tempfile.TemporaryDirectory(prefix="conformance-trial-") as folder:
-        ran = run_cell(cell, cast, settings, Path(folder), lambda event: None, settled)
+        ran = run_cell(cell, cast, settings, Path(folder), lambda event: None, Waiting())
         verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
     failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
     outcome = Outcome.ERROR if ran.problem else worst(verdict.outcome for verdict in verdicts)
