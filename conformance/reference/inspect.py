@@ -4,18 +4,15 @@ from typing import Any
 
 from conformance.reference.host import Host
 from conformance.reference.message import Message
-from conformance.reference.queue.routing import route
+from conformance.reference.routing.forks import forks
 
 
 def state(host: Host) -> dict[str, Any]:
     """Return the queues of a node: database, queues with their items, rows of the delivered-to table."""
     queues: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for message in host.messages.in_place("primary"):
-        for recipient in host.messages.pending(message.id):
-            key = ("delivery", route(host.config, recipient.address).name)
-            items = queues.setdefault(key, [])
-            if not items or items[-1]["shadow_id"] != message.shadow_id:
-                items.append(_item(message))
+        for hop in forks(host.config, host.messages.pending(message.id)):
+            queues.setdefault(("delivery", hop.name), []).append(_item(message))
     for message in host.messages.in_place("shadow"):
         queues.setdefault(("shadow", message.primary), []).append(_item(message))
     for message in host.messages.in_place("safety-net"):

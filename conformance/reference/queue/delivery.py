@@ -2,15 +2,16 @@
 processed."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from conformance.reference.dsn import failure_report
 from conformance.reference.headers import client_submit_time, internet_message_id
 from conformance.reference.host import Host
 from conformance.reference.message import Envelope, Fate, Message, Recipient
 from conformance.reference.queue.mailbox_store import MailboxStore
-from conformance.reference.queue.routing import NextHop, route
+from conformance.reference.queue.routing import NextHop
 from conformance.reference.replies import Reply
+from conformance.reference.routing.forks import forks
 from conformance.reference.send.dialogue import Dialogue, SessionLost
 from conformance.reference.shadow.creation import ShadowCreation
 from conformance.reference.shadow.discard import DiscardStatus
@@ -56,9 +57,9 @@ class Delivery:
         if message.redundancy_pending:
             await self.make_redundant(message, content, None)
         while pending := host.messages.pending(message.id):
-            forks = self._forks(message, pending)
+            hops = self._forks(pending)
             async with asyncio.TaskGroup() as group:
-                for hop, recipients in forks.items():
+                for hop, recipients in hops.items():
                     group.create_task(self._fork(message, content, hop, recipients), name=f"fork to {hop.name}")
             await host.db.durable()
             if not host.messages.pending(message.id):
@@ -71,12 +72,9 @@ class Delivery:
             await asyncio.sleep(min(host.transport.MessageRetryInterval, max(expires - host.now(), 0.001)))
         await self._complete(message)
 
-    def _forks(self, message: Message, recipients: list[Recipient]) -> dict[NextHop, list[Recipient]]:
+    def _forks(self, recipients: Sequence[Recipient]) -> dict[NextHop, list[Recipient]]:
         """Return the next hops of a message, each with its recipients."""
-        forks: dict[NextHop, list[Recipient]] = {}
-        for recipient in recipients:
-            forks.setdefault(route(self._host.config, recipient.address), []).append(recipient)
-        return forks
+        return forks(self._host.config, recipients)
 
     async def make_redundant(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Make the message's shadow; return whether somebody has acknowledged one."""

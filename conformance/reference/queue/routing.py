@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from conformance.reference.boundary import inside
-from conformance.reference.config import Address, NodeConfiguration
+from conformance.reference.config import Address, NodeConfiguration, Route
 
 Way = Literal["mailbox", "delivery", "transport", "outside", "nowhere"]
 
@@ -32,22 +32,29 @@ class NextHop:
 
 
 def route(config: NodeConfiguration, address: str) -> NextHop:
-    """Return the next hop for a recipient."""
+    """Return the next hop for a recipient.
+
+    A mailbox hosted here comes first; then a route for exactly this domain, which stands above the site of the
+    mailbox; then the server that hosts the mailbox; then the route for all domains.
+    """
     mailbox = config.mailbox_at.get(address.casefold())
+    if mailbox is not None and mailbox.server == config.name and mailbox.sink is not None:
+        return NextHop("mailbox", config.name, (mailbox.sink.dial,), (config.name,))
+    domain = address.rpartition("@")[2].casefold()
+    by_domain = {entry.domain.casefold(): entry for entry in config.routes}
+    if domain in by_domain and (mailbox is not None or domain not in config.mailbox_domains):
+        return _along(by_domain[domain])
     if mailbox is not None:
-        if mailbox.server == config.name and mailbox.sink is not None:
-            return NextHop("mailbox", config.name, (mailbox.sink.dial,), (config.name,))
         host = config.peer_named.get(mailbox.server.casefold())
         if host is not None and inside(config, host) and host.dial.delivery is not None:
             return NextHop("delivery", host.name, (host.dial.delivery,), (host.name,))
         if host is not None and host.dial.transport is not None:
             return NextHop("transport", host.name, (host.dial.transport,), (host.name,))
-    domain = address.rpartition("@")[2].casefold()
     if mailbox is None and domain in config.mailbox_domains:
         return NextHop("nowhere", "no such mailbox")
-    by_domain = {entry.domain.casefold(): entry for entry in config.routes}
-    entry = by_domain.get(domain) or by_domain.get("*")
-    if entry is None:
-        return NextHop("nowhere", "no route")
+    return _along(by_domain["*"]) if "*" in by_domain else NextHop("nowhere", "no route")
+
+
+def _along(entry: Route) -> NextHop:
     names = tuple(hop.name for hop in entry.next_hops)
     return NextHop("outside", ",".join(names), tuple(hop.dial for hop in entry.next_hops), names)

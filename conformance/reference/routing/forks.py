@@ -1,0 +1,75 @@
+"""Bifurcation: into which forks a message divides at this server, and where each of them goes."""
+
+from collections.abc import Iterable
+
+from conformance.reference.boundary import shadows_by_receiver
+from conformance.reference.config import NodeConfiguration, Peer
+from conformance.reference.message import Recipient
+from conformance.reference.queue.routing import NextHop, route
+from conformance.reference.routing.fan_out import shared
+from conformance.reference.routing.least_cost import Path, least_cost_path
+
+
+def forks(config: NodeConfiguration, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
+    """Return the next hops of these recipients, in the order of the recipients.
+
+    Delayed fan-out is for recipients whose delivery group is an Active Directory site, and for nobody else: not where
+    it is a DAG, nor a next hop outside (SR-BIF-04).
+    """
+    alone: dict[NextHop, list[Recipient]] = {}
+    by_site: dict[Path, list[Recipient]] = {}
+    for recipient in recipients:
+        hop = route(config, recipient.address)
+        path = _path_to(config, hop)
+        if path is None:
+            alone.setdefault(hop, []).append(recipient)
+        else:
+            by_site.setdefault(path, []).append(recipient)
+    sites = {peer.site for peer in config.peers if _carries(peer)}
+    for trunk, together in shared(by_site, sites):
+        members = [recipient for path in together for recipient in by_site[path]]
+        hop = _along(config, trunk, {_hosting(config, member) for member in members})
+        alone.setdefault(hop, []).extend(members)
+    return alone
+
+
+def _path_to(config: NodeConfiguration, hop: NextHop) -> Path | None:
+    """Return the route to a next hop whose delivery group is another Active Directory site, or None."""
+    if hop.way != "transport":
+        return None
+    host = config.peer_named[hop.name.casefold()]
+    if host.dag is not None or host.site == config.site or not _carries(host):
+        return None
+    return least_cost_path(config.site_links, config.site, host.site)
+
+
+def _along(config: NodeConfiguration, path: Path, hosts: set[str]) -> NextHop:
+    """Return the next hop for a route: the servers of its last site, then of the one before, and so on back.
+
+    So the connection goes directly to the server that is closest to the mailbox and can be reached (SR-BIF-02).
+    """
+    servers = [peer for site in reversed(path[1:]) for peer in _servers(config, site, hosts)]
+    names = tuple(peer.name for peer in servers)
+    return NextHop("transport", names[0], tuple(peer.dial.transport for peer in servers if peer.dial.transport), names)
+
+
+def _servers(config: NodeConfiguration, site: str, hosts: set[str]) -> list[Peer]:
+    """Return a site's transport servers, closest to the mailboxes first.
+
+    That is the hosting server itself from 2013 on; before, a hub (a mailbox server was no transport server then).
+    """
+    found = [peer for peer in config.peers if peer.site == site and _carries(peer)]
+
+    def distance(peer: Peer) -> tuple[bool, bool, str]:
+        no_transport_server = peer.role == "mailbox" and not shadows_by_receiver(peer.generation)
+        return (no_transport_server, peer.name not in hosts, peer.name)
+
+    return sorted(found, key=distance)
+
+
+def _carries(peer: Peer) -> bool:
+    return peer.role in ("mailbox", "hub") and peer.dial.transport is not None
+
+
+def _hosting(config: NodeConfiguration, recipient: Recipient) -> str:
+    return config.mailbox_at[recipient.address.casefold()].server

@@ -1,0 +1,158 @@
+"""Routing between sites: the least-cost route, and where a message for several of them is split (SR-BIF)."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.nodes.configuration import Wiring, render
+from conformance.reference.config import NodeConfiguration, SiteLink, parse
+from conformance.reference.message import Recipient
+from conformance.reference.routing.fan_out import common_beginning, shared
+from conformance.reference.routing.forks import forks
+from conformance.reference.routing.least_cost import least_cost_path
+from conformance.scenarios.fixtures import load_topology
+from conformance.topology import Topology
+
+TOPOLOGIES = Path(__file__).parents[2] / "fixtures" / "topologies"
+WIRING = Wiring(listen=lambda server, door: ("127.0.0.1", 2525), dial=lambda *pair: ("127.0.0.1", 2526))
+
+
+def links(*between: tuple[str, str, int]) -> tuple[SiteLink, ...]:
+    return tuple(SiteLink(between=(one, other), cost=cost) for one, other, cost in between)
+
+
+def configured(topology: Topology, server: str) -> NodeConfiguration:
+    told = render(topology, topology.by_name[server], WIRING, data_dir=Path("/nowhere"), seed=1)
+    return parse(json.dumps(told))
+
+
+def hops(config: NodeConfiguration, *addresses: str) -> dict[str, list[str]]:
+    found = forks(config, [Recipient(address) for address in addresses])
+    return {hop.name: [recipient.address for recipient in members] for hop, members in found.items()}
+
+
+def test_the_cheaper_route_wins_though_it_has_more_hops():
+    known = links(("A", "Z", 30), ("A", "B", 10), ("B", "C", 10), ("C", "Z", 9))
+    assert least_cost_path(known, "A", "Z") == ("A", "B", "C", "Z")
+
+
+def test_at_equal_cost_the_route_with_fewer_hops_wins():
+    known = links(("A", "B", 10), ("B", "C", 10), ("C", "Z", 10), ("B", "Z", 20))
+    assert least_cost_path(known, "A", "Z") == ("A", "B", "Z")
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_at_equal_hops_the_alphanumerically_lower_route_wins(order: int):
+    known = links(("A", "London", 10), ("London", "Z", 10), ("A", "Dublin", 10), ("Dublin", "Z", 10))[::order]
+    assert least_cost_path(known, "A", "Z") == ("A", "Dublin", "Z")
+
+
+def test_no_route_to_a_site_without_links():
+    assert least_cost_path(links(("A", "B", 1)), "A", "Z") is None
+
+
+NETWORKS = st.lists(
+    st.tuples(st.sampled_from("ABCDEF"), st.sampled_from("ABCDEF"), st.integers(1, 4)).filter(
+        lambda link: link[0] != link[1]
+    ),
+    max_size=12,
+)
+
+
+def every_route(known: tuple[SiteLink, ...], path: tuple[str, ...], end: str, cost: int = 0):
+    if path[-1] == end:
+        yield cost, len(path), path
+        return
+    for link in known:
+        for here, there in (link.between, link.between[::-1]):
+            if here == path[-1] and there not in path:
+                yield from every_route(known, (*path, there), end, cost + link.cost)
+
+
+@given(NETWORKS)
+def test_no_route_that_there_is_sorts_below_the_chosen_one(network: list[tuple[str, str, int]]):
+    known = links(*network)
+    best = min(every_route(known, ("A",), "F"), default=(0, 0, None))
+    assert least_cost_path(known, "A", "F") == best[2]
+
+
+def test_routes_have_a_common_beginning():
+    assert common_beginning([("A", "B", "C"), ("A", "B", "D", "E")]) == ("A", "B")
+
+
+def test_without_a_server_at_the_fork_the_message_is_split_before_it():
+    paths = [("A", "B", "C", "D"), ("A", "B", "C", "E")]
+    assert shared(paths, {"C", "D", "E"}) == [(("A", "B", "C"), paths)]
+    assert shared(paths, {"B", "D", "E"}) == [(("A", "B"), paths)]
+    assert shared(paths, {"D", "E"}) == [(paths[0], [paths[0]]), (paths[1], [paths[1]])]
+
+
+BIFURCATION = load_topology(TOPOLOGIES / "bifurcation.yaml")
+
+
+@pytest.mark.parametrize(
+    ("sender", "to", "expected"),
+    [
+        ("mbx1", "heidi", {"mbx5": ["heidi"]}),
+        ("mbx1", "grace heidi", {"mbx3": ["grace", "heidi"]}),
+        ("mbx3", "grace heidi", {"mbx4": ["grace"], "mbx5": ["heidi"]}),
+        ("mbx1", "erin heidi", {"mbx3": ["erin", "heidi"]}),
+        ("mbx1", "grace heidi ivan", {"mbx2": ["grace", "heidi", "ivan"]}),
+        ("mbx1", "heidi judy", {"mbx5": ["heidi", "judy"]}),
+        ("mbx1", "bob heidi", {"mbx1": ["bob"], "mbx5": ["heidi"]}),
+    ],
+)
+def test_recipients_share_a_transmission_up_to_the_last_common_server(sender: str, to: str, expected: dict):
+    config = configured(BIFURCATION, sender)
+    found = hops(config, *(f"{name}@corp.test" for name in to.split()))
+    assert found == {hop: [f"{name}@corp.test" for name in names] for hop, names in expected.items()}
+
+
+def test_recipients_outside_share_nothing_with_recipients_in_sites():
+    found = hops(configured(BIFURCATION, "mbx1"), "heidi@corp.test", "victor@outside.test", "grace@corp.test")
+    assert found == {"outside": ["victor@outside.test"], "mbx3": ["heidi@corp.test", "grace@corp.test"]}
+
+
+def test_the_connection_goes_to_the_closest_server_that_can_be_reached():
+    (hop,) = forks(configured(BIFURCATION, "mbx1"), [Recipient("judy@corp.test")])
+    assert hop.servers == ("mbx7", "mbx5", "mbx3", "mbx2")
+
+
+def test_no_delayed_fan_out_where_the_delivery_group_is_a_dag():
+    with_dags = BIFURCATION.model_copy(
+        update={
+            "servers": tuple(
+                server.model_copy(update={"dag": f"DAG-{server.name}"}) if server.name in ("mbx4", "mbx5") else server
+                for server in BIFURCATION.servers
+            )
+        }
+    )
+    found = hops(configured(with_dags, "mbx1"), "grace@corp.test", "heidi@corp.test")
+    assert found == {"mbx4": ["grace@corp.test"], "mbx5": ["heidi@corp.test"]}
+
+
+def test_before_2013_the_closest_transport_server_is_a_hub_of_the_mailbox_servers_site():
+    topology = Topology.model_validate(
+        {
+            "name": "hubs-and-a-mailbox-server",
+            "servers": [
+                {"name": "hub1", "generation": "ex2010", "role": "hub", "site": "A"},
+                {"name": "hub2", "generation": "ex2010", "role": "hub", "site": "B"},
+                {"name": "box2", "generation": "ex2010", "role": "mailbox", "site": "B"},
+            ],
+            "mailboxes": [{"address": "bob@corp.test", "database": "DB1", "server": "box2"}],
+            "site-links": [{"between": ["A", "B"], "cost": 1}],
+        }
+    )
+    (hop,) = forks(configured(topology, "hub1"), [Recipient("bob@corp.test")])
+    assert hop.servers == ("hub2", "box2")
+    (last,) = forks(configured(topology, "hub2"), [Recipient("bob@corp.test")])
+    assert (last.way, last.name) == ("delivery", "box2")
+
+
+def test_a_route_for_the_mailboxes_own_domain_stands_above_their_site():
+    config = configured(load_topology(TOPOLOGIES / "hubs-one-site.yaml"), "hub1")
+    assert hops(config, "bob@corp.test") == {"hub2,hub3": ["bob@corp.test"]}
