@@ -55,6 +55,10 @@ class Acceptance:
         await self.host.db.durable()
         self._delivery.take(message)
         self.host.log.info("%s accepted from <%s>", message.message_id, message.envelope.reverse_path)
+        return self.queued(message)
+
+    def queued(self, message: Message) -> Reply:
+        """Return the reply that acknowledges a message."""
         return Reply(250, "2.6.0", f"<{message.internet_id or message.message_id}> Queued mail for delivery")
 
     @property

@@ -19,11 +19,11 @@ from conformance.reference.storage.discards import DiscardEvent
 
 Door = Literal["frontend", "transport", "delivery"]
 
-_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+SHADOW_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _MOST = re.compile(r"[1-9][0-9]{0,5}")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 _OURS = frozenset({"RET", "ENVID", "XSHADOW"})
-_NOT_OFFERED = "502 5.5.1 command not offered"
+NOT_OFFERED = "502 5.5.1 command not offered"
 _MALFORMED = "501 5.5.4 malformed arguments"
 _OUT_OF_ORDER = "503 5.5.1 out of order"
 _FORBIDDEN = "550 5.7.1 not allowed"
@@ -54,7 +54,7 @@ class Receiver(SMTP):
         self._age: asyncio.TimerHandle | None = None
         self._working = False
         self._greeting = False
-        self._primary: tuple[str, str] | None = None
+        self._named: tuple[str, str] | None = None
         self._shadow_id: str | None = None
         self._mail: dict[str, str] = {}
         self._recipients: list[Recipient] = []
@@ -148,10 +148,10 @@ class Receiver(SMTP):
         """MAIL, with the DSN parameters and XSHADOW= taken out before aiosmtpd looks."""
         self.heard()
         path, parameters = _parameters(arg or "")
-        if "XSHADOW" in parameters and (self._primary is None or not self._may_shadow):
+        if "XSHADOW" in parameters and (self._named is None or not self._may_shadow):
             await self.push(_OUT_OF_ORDER if self._may_shadow else "555 5.5.4 XSHADOW is not offered")
             return
-        if "XSHADOW" in parameters and not _ID.fullmatch(parameters["XSHADOW"]):
+        if "XSHADOW" in parameters and not SHADOW_ID.fullmatch(parameters["XSHADOW"]):
             await self.push(_MALFORMED)
             return
         rest = [f"{key}={value}" if value else key for key, value in parameters.items() if key not in _OURS]
@@ -193,14 +193,18 @@ class Receiver(SMTP):
         self.begin()
         return "\r\n".join(str(reply) for reply in replies)
 
+    @property
+    def _origin(self) -> tuple[str, str]:
+        """What the client calls itself, and its address: for the trace field."""
+        return self.session.host_name or "", self.session.peer[0] if isinstance(self.session.peer, tuple) else "local"
+
     async def _accept(self, content: bytes) -> list[Reply]:
         taken = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail)
-        helo = self.session.host_name or ""
-        peer = self.session.peer[0] if isinstance(self.session.peer, tuple) else "local"
+        helo, peer = self._origin
         if self._door == "delivery":
             return await self._acceptance.into_mailboxes(taken, content, helo, peer)
-        if self._shadow_id is not None and self._primary is not None:
-            return [await self._acceptance.keep_shadow(taken, content, *self._primary, self._shadow_id)]
+        if self._shadow_id is not None and self._named is not None:
+            return [await self._acceptance.keep_shadow(taken, content, *self._named, self._shadow_id)]
         return [await self._acceptance.take(taken, content, helo, peer, self._ends)]
 
     # the shadow verbs
@@ -209,13 +213,13 @@ class Receiver(SMTP):
     async def smtp_XSHADOWREQUEST(self, arg: str | None) -> None:
         """The primary names itself and its queue database; we answer with ours (wire.md)."""
         self.heard()
-        refusal = self._refusal(arg, _ID, once=True)
+        refusal = self._refusal(arg, SHADOW_ID, once=True)
         if refusal is not None:
             await self.push(refusal)
             return
         assert self._peer is not None
-        self._primary = (self._peer.name, (arg or "").split()[1])
-        self._manager.saw_database(*self._primary)
+        self._named = (self._peer.name, (arg or "").split()[1])
+        self._manager.saw_database(*self._named)
         await self._host.db.durable()
         await self.push(f"250 2.0.0 {self._host.config.name} {self._host.identity.database}")
 
@@ -235,12 +239,12 @@ class Receiver(SMTP):
     async def smtp_XSHADOW(self, arg: str | None) -> None:
         """A verb of Exchange 2010, which later servers do not take (SR-IOP-01)."""
         self.heard()
-        await self.push(_NOT_OFFERED)
+        await self.push(NOT_OFFERED)
 
     async def smtp_XQUERYDISCARD(self, arg: str | None) -> None:
         """The name that Exchange 2010 has for XQDISCARD."""
         self.heard()
-        await self.push(_NOT_OFFERED)
+        await self.push(NOT_OFFERED)
 
     def _refusal(self, arg: str | None, second: re.Pattern[str], *, once: bool = False) -> str | None:
         """Return why a shadow verb `VERB server second` is refused (wire.md), or None; `once`: once in a session."""
@@ -249,10 +253,10 @@ class Receiver(SMTP):
             return _OUT_OF_ORDER
         peer = self._peer
         if not self._may_shadow:
-            return _FORBIDDEN if peer is not None and not peer.accept_xshadow else _NOT_OFFERED
+            return _FORBIDDEN if peer is not None and not peer.accept_xshadow else NOT_OFFERED
         if len(words) != 2 or not _NAME.fullmatch(words[0]) or not second.fullmatch(words[1]):
             return _MALFORMED
-        if (once and self._primary is not None) or self.envelope.mail_from:
+        if (once and self._named is not None) or self.envelope.mail_from:
             return _OUT_OF_ORDER
         return None if peer is not None and words[0].casefold() == peer.name.casefold() else _FORBIDDEN
 

@@ -44,9 +44,13 @@ class ShadowRedundancyManager:
         self._host.shadows.set_contact(primary, self._host.now())
 
     def saw_database(self, primary: str, database: str) -> None:
+        """Note a successful session with a primary, and which queue database it named there."""
+        self.spoke(primary)
+        self.noticed(primary, database)
+
+    def noticed(self, primary: str, database: str) -> None:
         """Compare the primary's queue database with the one its shadows came from; a new one means that they are ours
         now."""
-        self.spoke(primary)
         orphans = [row for row, origin in self._host.shadows.held_for(primary) if database and origin != database]
         if orphans:
             self._host.log.warning("%s has a new queue database %s: taking over %d", primary, database, len(orphans))
@@ -55,19 +59,22 @@ class ShadowRedundancyManager:
     async def query_in(self, primary: str, dialogue: Dialogue) -> None:
         """Ask for discard status in a session that is open, if shadows are held for that primary. Raises
         SessionLost."""
-        while self._host.shadows.held_for(primary):
-            answer = await dialogue.command(f"XQDISCARD {self._host.config.name} {_PAGE}")
-            if not answer.positive:
-                raise SessionLost(f"it answered XQDISCARD with {answer}")
-            facts = _LINE.findall(answer.text)
-            database = next((value for word, value in facts if word == "database"), "")
-            for word, shadow_id in facts:
-                if word == "discard":
-                    self._discard(primary, database, shadow_id)
-            self.saw_database(primary, database)
-            await self._host.db.durable()
-            if not any(word == "end" and value != "0" for word, value in facts):
-                return
+        while self._host.shadows.held_for(primary) and await self._ask(primary, dialogue):
+            pass
+
+    async def _ask(self, primary: str, dialogue: Dialogue) -> bool:
+        """Ask once; return whether there is more to ask for. Raises SessionLost."""
+        answer = await dialogue.command(f"XQDISCARD {self._host.config.name} {_PAGE}")
+        if not answer.positive:
+            raise SessionLost(f"it answered XQDISCARD with {answer}")
+        facts = _LINE.findall(answer.text)
+        database = next((value for word, value in facts if word == "database"), "")
+        for word, shadow_id in facts:
+            if word == "discard":
+                self._discard(primary, database, shadow_id)
+        self.saw_database(primary, database)
+        await self._host.db.durable()
+        return any(word == "end" and value != "0" for word, value in facts)
 
     def _discard(self, primary: str, database: str, shadow_id: str) -> None:
         found = self._host.shadows.find(primary, database, shadow_id)
@@ -76,15 +83,17 @@ class ShadowRedundancyManager:
             self._host.log.info("%s discarded: %s has processed it", shadow_id, primary)
 
     def _take_over(self, rows: list[int]) -> None:
-        messages = [self._host.messages.get(row) for row in rows]
-        for row in rows:
-            self._host.messages.take_over(row, message_id=self._host.identity.next(), since=self._host.now())
-        for before in messages:
-            after = self._host.messages.get(before.id) if before else None
-            if after is not None:
-                self._host.tasks.start(
-                    _run(self._promote, after), f"{self._host.config.name}: promote {after.message_id}"
-                )
+        messages = [message for row in rows if (message := self._host.messages.get(row)) is not None]
+        for message in messages:
+            self._own(message)
+        for message in messages:
+            after = self._host.messages.get(message.id)
+            assert after is not None
+            self._host.tasks.start(_run(self._promote, after), f"{self._host.config.name}: promote {after.message_id}")
+
+    def _own(self, message: Message) -> None:
+        """Make a shadow a message of our own, under a name of its own."""
+        self._host.messages.take_over(message.id, message_id=self._host.identity.next(), since=self._host.now())
 
     async def _heartbeats(self, primary: str) -> None:
         """Query once each ShadowHeartbeatFrequency, until no shadow of this primary is held any more."""
@@ -109,13 +118,17 @@ class ShadowRedundancyManager:
     def _next_beat(self) -> float:
         return self._host.transport.ShadowHeartbeatFrequency
 
+    @property
+    def _patience(self) -> float:
+        """How long to wait for each answer in a heartbeat, seconds."""
+        return min(self._host.transport.SendConnectionInactivityTimeout, self._host.transport.ShadowHeartbeatFrequency)
+
     async def _beat(self, primary: str) -> bool:
         peer: Peer | None = self._host.config.peer_named.get(primary.casefold())
         if peer is None or peer.dial.transport is None:
             return False
-        idle = min(self._host.transport.SendConnectionInactivityTimeout, self._host.transport.ShadowHeartbeatFrequency)
         try:
-            async with Dialogue(peer.dial.transport, self._host.config.name, idle) as dialogue:
+            async with Dialogue(peer.dial.transport, self._host.config.name, self._patience) as dialogue:
                 await self.query_in(primary, dialogue)
         except SessionLost as lost:
             self._host.log.info("%s does not answer the heartbeat: %s", primary, lost)
