@@ -167,6 +167,8 @@ REFERENCE = Candidate(
         "lmtp-delivery",
         "duplicate-detection",
         "shadow-2013",
+        "shadow-2010",
+        "delayed-acknowledgement",
         "safety-net",
         "inspect",
         "resubmit",
