@@ -1,13 +1,19 @@
 """What a link costs: messages a second straight to a server, and through a link that records and hashes all of it.
 
-Three arrangements, each with 2 KB and 1 MB messages over 1 and over 10 sessions:
+Four arrangements, each with 2 KB and 1 MB messages over 1 and over 10 sessions:
 
-- `harness`: sender and sink of the harness (aiosmtpd), everything in one process and loop: how cells run;
+- `server`: the sender and the sink of the harness in one process, and between them a real server, the reference as a
+  program of its own that stores what it acknowledges: what links cost a candidate. Linked, there is a link on the way
+  in and one on the way out; direct, there is none;
+- `harness`: sender and sink of the harness (aiosmtpd), everything in one process and loop;
 - `one`: a sender and a receiver of the fewest instructions, everything in one process and loop: the harshest;
 - `three`: the same sender, receiver and the link in a process each.
 
 `bare` is a relay that neither parses nor records: what any detour through asyncio costs here. Direct, bare and linked
-rounds take turns, so that all meet the same machine; what is told is the median of the rounds.
+rounds take turns, so that all meet the same machine; what is told is the median of the rounds. In all arrangements
+but the first a message costs the server next to nothing, so that the ratio is that of one hop over loopback to two.
+`by CPU` is the same ratio in CPU seconds of all processes a message: what it would be on a machine with nothing else to
+do and no disk to wait for.
 
     python benchmarks/links.py [--only harness] [--rounds 5] [--seconds 0.5] [--json FILE]
 """
@@ -20,10 +26,20 @@ import platform
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
 from multiprocessing.connection import Connection
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import psutil
+from conformance.nodes.candidate import REFERENCE
+
+from conformance.history.events import AnyEvent, Delivered
 from conformance.history.recorder import Recorder
+from conformance.nodes.configuration import Wiring, listeners_of, render
+from conformance.nodes.exec_node import ExecNode
+from conformance.nodes.ports import PortLeases
+from conformance.topology import Topology
 from conformance.wire.content import stuffed
 from conformance.wire.link import Address
 from conformance.wire.links import Links
@@ -33,7 +49,8 @@ from conformance.wire.sinks import open_sink
 SIZES = {"2 KB": 2 * 1024, "1 MB": 1024 * 1024}
 SESSIONS = (1, 10)
 COLUMNS = {
-    "size": 6, "sessions": 10, "direct": 10, "bare": 10, "linked": 10, "bare/direct": 13, "linked/direct": 15
+    "size": 6, "sessions": 10, "direct": 10, "bare": 10, "linked": 10, "bare/direct": 13, "linked/direct": 15,
+    "by CPU": 8,
 }  # fmt: skip
 ENVELOPE = b"MAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n"
 
@@ -150,6 +167,11 @@ async def give(address: Address, size: int, sessions: int, seconds: float) -> fl
 
 async def send(address: Address, size: int, sessions: int, seconds: float) -> float:
     """Return messages a second of the harness's sender."""
+    began = time.perf_counter()
+    return await _send(address, size, sessions, seconds) / (time.perf_counter() - began)
+
+
+async def _send(address: Address, size: int, sessions: int, seconds: float) -> int:
     content = stuffed(b"Message-ID: <1@b.test>\r\n\r\n" + (b"x" * 76 + b"\r\n") * (size // 78))
     transmission = Transmission("a@b.test", (Recipient("c@d.test"),), content)
     until = time.perf_counter() + seconds
@@ -163,9 +185,30 @@ async def send(address: Address, size: int, sessions: int, seconds: float) -> fl
         await sender.quit()
         return count
 
-    began = time.perf_counter()
-    counts = await asyncio.gather(*(one() for _ in range(sessions)))
-    return sum(counts) / (time.perf_counter() - began)
+    return sum(await asyncio.gather(*(one() for _ in range(sessions))))
+
+
+class Through:
+    """Sends through a server to a sink: a message counts when it has been delivered."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._delivered = 0
+        self._news = asyncio.Event()
+        recorder.subscribe(self._look)
+
+    async def send(self, address: Address, size: int, sessions: int, seconds: float) -> float:
+        """Return messages a second of the harness's sender, to the last delivery."""
+        began, before = time.perf_counter(), self._delivered
+        sent = await _send(address, size, sessions, seconds)
+        while self._delivered < before + sent:
+            self._news.clear()
+            await self._news.wait()
+        return sent / (time.perf_counter() - began)
+
+    def _look(self, event: AnyEvent) -> None:
+        if isinstance(event, Delivered):
+            self._delivered += 1
+            self._news.set()
 
 
 Traffic = Callable[[Address, int, int, float], Awaitable[float]]
@@ -177,7 +220,16 @@ async def compare(traffic: Traffic, ways: tuple[Address, Address, Address], roun
     rows = []
     for name, size in SIZES.items():
         for sessions in SESSIONS:
-            taken = [[await traffic(way, size, sessions, seconds) for way in ways] for _ in range(rounds)]
+            taken: list[list[float]] = []
+            spent: list[list[float]] = []
+            for _ in range(rounds):
+                taken.append([])
+                spent.append([])
+                for way in ways:
+                    cpu, began = _cpu(), time.perf_counter()
+                    taken[-1].append(await traffic(way, size, sessions, seconds))
+                    messages = taken[-1][-1] * (time.perf_counter() - began)
+                    spent[-1].append((_cpu() - cpu) / messages)
             direct, bare, linked = (statistics.median(column) for column in zip(*taken, strict=True))
             rows.append(
                 {
@@ -188,9 +240,16 @@ async def compare(traffic: Traffic, ways: tuple[Address, Address, Address], roun
                     "linked": round(linked, 1),
                     "bare/direct": round(statistics.median(row[1] / row[0] for row in taken), 3),
                     "linked/direct": round(statistics.median(row[2] / row[0] for row in taken), 3),
+                    "by CPU": round(statistics.median(row[0] / row[2] for row in spent), 3),
                 }
             )
     return rows
+
+
+def _cpu() -> float:
+    """Return the CPU seconds of this process and of all that it has started."""
+    times = [psutil.Process().cpu_times(), *(child.cpu_times() for child in psutil.Process().children(recursive=True))]
+    return float(sum(one.user + one.system for one in times))
 
 
 async def harness(rounds: int, seconds: float) -> list[Row]:
@@ -204,6 +263,47 @@ async def harness(rounds: int, seconds: float) -> list[Row]:
     await links.close()
     await sink.close()
     return rows
+
+
+async def server(rounds: int, seconds: float) -> list[Row]:
+    topology = Topology.model_validate(
+        {
+            "name": "one-relay",
+            "servers": [{"name": "mta", "site": "Main"}],
+            "sinks": [{"name": "sink", "domains": ["*"]}],
+            "routes": [{"domain": "*", "next-hops": ["sink"]}],
+        }
+    )
+    recorder = Recorder(Clock())
+    links = Links(recorder)
+    leases = PortLeases()
+    async with AsyncExitStack() as stack:
+        stack.callback(leases.release)
+        stack.push_async_callback(links.close)
+        sink = await open_sink("sink", "smtp", recorder, links)
+        stack.push_async_callback(sink.close)
+        bare_out, out = await bare_relay(sink.address)
+        stack.callback(bare_out.close)
+        await links.open("mta", "sink", "smtp", sink.address)
+        ways = []
+        for way, onward in (("direct", sink.address), ("bare", out), ("linked", links.address("mta", "sink", "smtp"))):
+            doors = {door: ("127.0.0.1", leases.lease()) for door in listeners_of("mailbox")}
+            directory = Path(stack.enter_context(TemporaryDirectory()))
+            wiring = Wiring(listen=lambda _, door, doors=doors: doors[door], dial=lambda *_, to=onward: to)  # type: ignore[misc]
+            node = ExecNode("mta", REFERENCE.model_copy(update={"kind": "exec"}), directory)
+            stack.push_async_callback(node.close)
+            await node.start(render(topology, topology.servers[0], wiring, data_dir=directory / "data", seed=1))
+            match way:
+                case "direct":
+                    ways.append(doors["frontend"])
+                case "bare":
+                    relay, address = await bare_relay(doors["frontend"])
+                    stack.callback(relay.close)
+                    ways.append(address)
+                case _:
+                    ways.append((await links.open("a", "mta", "frontend", doors["frontend"])).address)
+        direct, bare, linked = ways
+        return await compare(Through(recorder).send, (direct, bare, linked), rounds, seconds)
 
 
 async def one(rounds: int, seconds: float) -> list[Row]:
@@ -269,13 +369,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--only", choices=["three", "harness", "one"], help="one arrangement instead of all")
+    parser.add_argument("--only", choices=["server", "harness", "three", "one"], help="one arrangement instead of all")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     print(f"Python {platform.python_version()}, {multiprocessing.cpu_count()} cores, messages a second")
     print(" " * 10 + "".join(f"{name:>{width}}" for name, width in COLUMNS.items()))
     result: dict[str, list[Row]] = {}
-    for arrangement in (three, harness, one):
+    for arrangement in (server, harness, three, one):
         name = arrangement.__name__
         if options.only not in (None, name):
             continue

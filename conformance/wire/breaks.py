@@ -105,6 +105,8 @@ class Breaks:
 
     def watches(self, pair: Pair) -> bool:
         """Whether a fault or moment may concern a link."""
+        if not self._faults and not self._watches:  # asked with every read: this is the usual case
+            return False
         return any(pair in armed.pairs and not armed.spent for armed in self._faults.values()) or any(
             watch.concerns(pair) for watch in self._watches
         )

@@ -233,6 +233,8 @@ class Conversation:
 
     def _reply_line(self, raw: bytes) -> list[ServerUnit]:
         code, more, text = reply_parts(self._server_overlong.finish(raw))
+        if not more and not self._reply_raw and not self._reply and self._owed:
+            return [self._replied(raw, code, [text])]
         self._reply_raw.append(raw)
         self._reply_held += len(raw)
         self._reply_size += len(raw)

@@ -85,14 +85,26 @@ class Lane:
         """Whether the lane is held."""
         return bool(self._holds)
 
-    def take(self, units: Sequence[Unit], data: bytes, left: int) -> None:
-        """Take what arrived: `data`, the units that it completed, and how many octets are `left` in none.
+    def hurry(self, data: bytes, left: int) -> bool:
+        """Write octets that have just arrived when nobody watches and nothing is before them; return whether it did so.
 
-        Through a lane that nobody watches the octets pass at once, also those of an unfinished line.
+        Their units are recorded right after, in the same turn of the loop: before anything that they cause can be.
+        `left` counts the octets before them that are in no unit yet.
+        """
+        clear = not (self._queue or self._holds or self.pace or self._kept or self.deaf)
+        if not clear or self._ahead != left or self._watcher.watched:
+            return False
+        self.target.write(data)
+        return True
+
+    def take(self, units: Sequence[Unit], data: bytes, left: int, *, hurried: bool) -> None:
+        """Take the units that `data` completed; `left` counts the octets in none, and those may have `hurried` ahead.
+
+        Through a lane that nobody watches octets pass at once, also those of an unfinished line.
         """
         if self.deaf:
             return
-        if self._queue or self._holds or self.pace or self._kept or self._watcher.watched:
+        if not hurried and (self._queue or self._holds or self.pace or self._kept or self._watcher.watched):
             for unit in units:
                 own = isinstance(unit, WholeReply) and unit.injected
                 skip = 0 if own else min(self._ahead, len(unit.raw))
@@ -102,11 +114,12 @@ class Lane:
             return
         for unit in units:
             self._watcher.passing(self, unit)
-        before = sum(len(unit.raw) for unit in units) + left - len(data)
-        if before != self._ahead:
-            data = (b"".join(unit.raw for unit in units) + self._pending())[self._ahead :]
+        if not hurried:
+            before = sum(len(unit.raw) for unit in units) + left - len(data)
+            if before != self._ahead:
+                data = (b"".join(unit.raw for unit in units) + self._pending())[self._ahead :]
+            self.target.write(data)
         self._ahead = left
-        self.target.write(data)
 
     def put(self, unit: Unit | Ending, skip: int = 0) -> None:
         """Queue a unit, the first `skip` octets of which have passed before."""

@@ -25,6 +25,8 @@ class Lines:
 
     def finish(self, octets: bytes) -> str:
         """Take the last part and return the text of the line, without its end, cut (and marked so) at the bound."""
+        if not self._beginning and len(octets) <= TEXT:
+            return octets.rstrip(b"\r\n").decode("utf-8", "backslashreplace")
         whole = self._beginning + octets[: TEXT + 3]
         self._beginning = b""
         whole = whole.rstrip(b"\r\n") if len(whole) <= TEXT + 2 else whole

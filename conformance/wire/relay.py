@@ -234,21 +234,23 @@ class Relay:
         self.drop()
 
     def _from_client(self, data: bytes) -> None:
+        hurried = self.up.hurry(data, self.conversation.held)
         units = self.conversation.client(data)
         for unit in units:
             if isinstance(unit, CommandLine):
                 self._understand(unit)
             elif isinstance(unit, ContentEnd):
                 unit.awaited.asked, self._shadowing = self._shadowing, None
-        self.up.take(units, data, self.conversation.held)
+        self.up.take(units, data, self.conversation.held, hurried=hurried)
         if self.conversation.stuck:
             self.client.hold_reading("undecided")
         else:
             self.client.release_reading("undecided")
 
     def _from_server(self, data: bytes) -> None:
+        hurried = self.down.hurry(data, self.conversation.reply_held)
         units = self.conversation.server(data)
-        self.down.take(units, data, self.conversation.reply_held)
+        self.down.take(units, data, self.conversation.reply_held, hurried=hurried)
 
     def _understand(self, unit: CommandLine) -> None:
         asked = self._host.dialect.command(unit.line)

@@ -61,13 +61,17 @@ def test_a_session_is_recorded_from_end_to_end() -> None:
     run(test)
 
 
-def test_an_event_is_recorded_before_its_octets_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("watched", [False, True])
+def test_an_event_is_recorded_in_the_turn_in_which_its_octets_pass(
+    monkeypatch: pytest.MonkeyPatch, watched: bool
+) -> None:
     order: list[str] = []
     write = End.write
 
     def noting(end: End, octets: bytes) -> None:
         order.append(f"passed {octets[:4].decode()}")
         write(end, octets)
+        asyncio.get_running_loop().call_soon(order.append, "and nothing between")
 
     def note(event: Event) -> None:
         if isinstance(event, Command | Reply):
@@ -75,13 +79,18 @@ def test_an_event_is_recorded_before_its_octets_are_passed_on(monkeypatch: pytes
 
     async def test(world: World) -> None:
         world.recorder.subscribe(note)
+        if watched:
+            world.arm("drop", at="RSET")
         client = await world.greeted()
         client.say(b"NOOP\r\n")
         await client.until(b"250 2.0.0 NOOP")
 
     monkeypatch.setattr(End, "write", noting)
     run(test)
-    assert order == ["recorded 220", "passed 220 ", "recorded NOOP", "passed NOOP", "recorded 250", "passed 250 "]
+    pairs = [("recorded 220", "passed 220 "), ("recorded NOOP", "passed NOOP"), ("recorded 250", "passed 250 ")]
+    assert order[:9] == [
+        word for pair in pairs for word in (*(pair if watched else reversed(pair)), "and nothing between")
+    ]
 
 
 def test_sessions_are_named_in_order_over_all_links() -> None:
