@@ -225,8 +225,25 @@ class Trace:
         return [
             t
             for t in sent
-            if t.client in held and t.n > held[t.client] and not (t.client in given and given[t.client] < t.n)
+            if t.client in held
+            and t.n > held[t.client]
+            and (self._sent_before(t) or not (t.client in given and given[t.client] < t.n))
         ]
+
+    def _sent_before(self, t: Transaction) -> bool:
+        """Whether the client of a transaction keeps the message for one of these recipients since it sent it (2010),
+        and has not been given it once more."""
+        assert t.message is not None
+        kept = [
+            copy.stored.n
+            for copy in self.copies_of(t.message)
+            if copy.transaction.way == "tracked"
+            and copy.holder == t.client
+            and copy.stored.n < t.n
+            and set(copy.transaction.recipients) & set(t.recipients)
+        ]
+        dots = [g.dot for g in self.transactions_of(t.message) if g.server == t.client and g.dot is not None]
+        return bool(kept) and not any(kept[0] < dot < t.n for dot in dots)
 
     def _made(self, event: MessageMade) -> None:
         self.messages[event.message] = event

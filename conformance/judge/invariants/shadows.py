@@ -92,7 +92,7 @@ def no_discard_before_delivery(cell: Cell, trace: Trace) -> Finding:
     """A discard notification is given only for what the primary's next hops have accepted."""
     finding = Finding("no discard notification before all next hops have accepted the message")
     for name, made in trace.messages.items():
-        owners = {(c.primary, c.shadow_id) for c in trace.copies_of(name)}
+        owners = {(c.primary, c.shadow_id): c.transaction for c in trace.copies_of(name)}
         for discard in trace.discards:
             if (discard.primary, discard.shadow_id) not in owners:
                 continue
@@ -103,7 +103,9 @@ def no_discard_before_delivery(cell: Cell, trace: Trace) -> Finding:
                 if t.way != "shadow" and t.client == discard.primary and t.accepted and t.accepted.n < discard.n
                 for r in t.recipients
             } | {d.recipient.casefold() for d in trace.deliveries_of(name) if d.n < discard.n}  # fmt: skip
-            missing = [r for r in made.recipients if r.casefold() not in done]
+            sent = owners[discard.primary, discard.shadow_id]
+            recipients = sent.recipients if sent.way == "tracked" else made.recipients
+            missing = [r for r in recipients if r.casefold() not in done]
             if missing and not _reported(trace, made.message_id, discard.n):
                 finding.violated(
                     f"{told(made)}: {discard.primary} told {discard.holder} to discard it at {discard.t:g} s, before "
