@@ -203,9 +203,15 @@ def run_with_clock(main: Callable[[Clock], Awaitable[T]], name: ClockName, scale
     tasks or connections behind (when it raised, the leftovers are added to its error as a note); ValueError for a
     scale that is none.
     """
+    results: list[T] = []
+
+    async def keep() -> None:  # beside the task: asyncio.Runner takes its repr, and that of a history is seconds long
+        results.append(await _run(main, name, scale))
+
     loop_factory = VirtualClockEventLoop if name == "virtual" else asyncio.SelectorEventLoop
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        return runner.run(_run(main, name, scale))
+        runner.run(keep())
+    return results[0]
 
 
 async def _run(main: Callable[[Clock], Awaitable[T]], name: ClockName, scale: float) -> T:
