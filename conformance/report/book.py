@@ -8,6 +8,7 @@ from pathlib import Path
 from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.failure import headline
 from conformance.report.material import Material, stored
+from conformance.report.offence import Offence, offence_of
 from conformance.results.reader import Damage, read_run
 from conformance.results.schema import CellHeader, RunFooter, RunHeader
 
@@ -17,7 +18,10 @@ ORDER = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outcom
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One cell of the book; `slug` is the name of its file and of its page."""
+    """One cell of the book; `slug` is the name of its file and of its page.
+
+    `offences` has for each of the verdicts what it points at; None for a pass, and for what points at nothing.
+    """
 
     header: CellHeader
     slug: str
@@ -25,6 +29,7 @@ class Entry:
     outcome: Outcome
     sentence: str
     verdicts: tuple[Verdict, ...]
+    offences: tuple[Offence | None, ...]
     cut_short: bool = False
     seconds: float | None = None
 
@@ -106,6 +111,9 @@ def entry(material: Material, slug: str, seconds: float | None = None) -> Entry:
         outcome=material.outcome,
         sentence=headline(material),
         verdicts=tuple(material.verdicts),
+        offences=tuple(
+            None if verdict.outcome is Outcome.PASS else offence_of(verdict, material) for verdict in material.verdicts
+        ),
         cut_short=material.cut_short,
         seconds=seconds,
     )

@@ -7,6 +7,7 @@ from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.conversation import told_line
 from conformance.report.excerpt import around
 from conformance.report.material import GLYPHS, Material
+from conformance.report.offence import offence_of
 from conformance.report.safe import visible
 from conformance.requirements.catalogue import catalogue
 
@@ -36,7 +37,7 @@ def failure_text(material: Material, *, width: int = WIDTH) -> str:
         parts.append(_labelled("known", material.known, width))
     if material.findings:
         first, *others = material.findings
-        parts += [*_finding(first, width), *_step(material, first), *_exchange(material, first, width)]
+        parts += [*_finding(material, first, width), *_step(material, first), *_exchange(material, first, width)]
         if others:
             parts.append(_others(others, width))
     else:
@@ -70,7 +71,7 @@ def _head(material: Material) -> str:
     return "\n".join(lines)
 
 
-def _finding(verdict: Verdict, width: int) -> Iterator[str]:
+def _finding(material: Material, verdict: Verdict, width: int) -> Iterator[str]:
     yield _wrapped(verdict.sentence or f"{verdict.check}: {verdict.outcome}", width)
     table = [
         _labelled(label, text, width)
@@ -81,6 +82,9 @@ def _finding(verdict: Verdict, width: int) -> Iterator[str]:
     table += [_labelled(word, clause_of(one), width) for one in verdict.requirements[:1]]
     if also := verdict.requirements[1:]:
         table.append(_labelled("also", ", ".join(also), width))
+    if (offence := offence_of(verdict, material)) is not None:
+        table += [_labelled("message", offence.message, width)] if offence.message else []
+        table.append(_labelled("by", offence.exchange, width))
     yield "\n".join(table)
 
 
@@ -105,7 +109,7 @@ def _exchange(material: Material, verdict: Verdict, width: int) -> Iterator[str]
         else _cut(_INDENT + told_line(event, material.sessions, event.n in marked), width)
         for event in chosen
     ]
-    yield "\n".join([f"{_INDENT}the exchange (event #{verdict.evidence[0]} is the offending one)", *lines])
+    yield "\n".join([f"{_INDENT}the exchange (> marks what the verdict rests on)", *lines])
 
 
 def _others(others: list[Verdict], width: int) -> str:

@@ -15,7 +15,11 @@ EVIDENCE = 20
 
 
 class Evidence(BaseModel):
-    """One check of one cell that speaks for the row's verdict; `events` are numbers in that cell's history."""
+    """One check of one cell that speaks for the row's verdict; `events` are numbers in that cell's history.
+
+    `place` is the scenario's file and line. `exchange` and `message` tell a stranger what the first of the events was
+    and which message it was about; both are '' for a pass.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -25,6 +29,9 @@ class Evidence(BaseModel):
     outcome: Outcome
     sentence: str
     events: tuple[int, ...]
+    place: str = ""
+    exchange: str = ""
+    message: str = ""
 
 
 class Row(BaseModel):
@@ -63,12 +70,12 @@ def ledger(cells: Sequence[Entry], catalogue: Catalogue) -> tuple[Row, ...]:
 
 def _pieces(cell: Entry) -> list[tuple[str, Evidence]]:
     pieces = []
-    for verdict in cell.verdicts:
-        for place, requirement in enumerate(verdict.requirements):
+    for verdict, offence in zip(cell.verdicts, cell.offences, strict=True):
+        for rank, requirement in enumerate(verdict.requirements):
             outcome, sentence = verdict.outcome, verdict.sentence
             if cell.outcome is Outcome.ERROR and outcome is not Outcome.ERROR:
                 outcome, sentence = Outcome.ERROR, f"the cell ended in an error: {cell.sentence}"
-            elif outcome is Outcome.FAIL and place > 0:
+            elif outcome is Outcome.FAIL and rank > 0:
                 blamed = verdict.requirements[0]
                 outcome, sentence = Outcome.INCONCLUSIVE, f"in doubt since {blamed} is violated: {verdict.sentence}"
             pieces.append(
@@ -81,6 +88,9 @@ def _pieces(cell: Entry) -> list[tuple[str, Evidence]]:
                         outcome=outcome,
                         sentence=sentence,
                         events=verdict.evidence,
+                        place=f"{cell.header.path}:{verdict.line or cell.header.line}",
+                        exchange=offence.exchange if offence is not None else "",
+                        message=offence.message if offence is not None else "",
                     ),
                 )
             )

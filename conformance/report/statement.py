@@ -163,8 +163,10 @@ def _badge_svg(label: str, text: str, colour: str) -> str:
 
 def _line(row: Row) -> str:
     evidence = "; ".join(
-        f"{markdown(one.cell, 120)} {markdown(one.check)}"
+        f"{markdown(one.cell, 120)} {markdown(one.check)} ({markdown(one.place)})"
         + (f" events {', '.join(map(str, one.events[:6]))}" if one.events else "")
+        + (f"; message {markdown(one.message)}" if one.message else "")
+        + (f"; {markdown(one.exchange, 400)}" if one.exchange else "")
         for one in row.evidence[:3]
     )
     more = f" (and {row.judged - 3} more)" if row.outcome is Outcome.PASS and row.judged > 3 else ""

@@ -2,6 +2,7 @@
 
 from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.failure import failure_text
+from conformance.report.offence import offence_of
 from tests.report.samples import material
 
 
@@ -14,13 +15,17 @@ def test_it_tells_a_stranger_what_where_and_how_again() -> None:
         "expected  a shadow of m#1 stored on mbx2 before the final reply",
         "seen      the final reply 250",
         "violates  SR-CRE-01 (must, EX2016 creation",
+        "message   m#1, Message-ID <m1@outside.test>",
+        "by        event #",
         "step 3  creation/inbound.scenario.yaml:5",
         "- expect: {shadow: {of: m, on: mbx2, by: mbx1, stored: before-acknowledgement}}",
-        "250 2.6.0 Queued mail for delivery",
-        "250 2.6.0 Queued mail for redundancy",
+        "  > #",
         "repeat    conformance run",
         "history   reports/r1/cells/inbound.jsonl",
     ]
+    exchange = text[text.index("the exchange") :]
+    assert "250 2.6.0 Queued mail for delivery" in exchange
+    assert "250 2.6.0 Queued mail for redundancy" in exchange
     places = [text.find(part) for part in parts]
     assert -1 not in places, parts[places.index(-1)]
     assert places == sorted(places)
@@ -62,3 +67,14 @@ def test_a_cell_that_could_not_be_judged_says_so() -> None:
     text = failure_text(material(verdicts=(verdict,)))
     assert text.startswith("? INCONCLUSIVE")
     assert "violates" not in text
+
+
+def test_the_message_is_named_also_where_the_verdict_does_not() -> None:
+    cell = material()
+    for event in cell.events:
+        if event.kind in ("attempt", "delivered", "content") or (event.kind == "reply" and event.to == "CONTENT"):
+            verdict = Verdict(check="c", outcome=Outcome.FAIL, sentence="s", evidence=(event.n,))
+            offence = offence_of(verdict, cell)
+            assert offence is not None
+            assert offence.message == "m#1, Message-ID <m1@outside.test>"
+            assert offence.exchange.startswith(f"event #{event.n} at ")

@@ -9,6 +9,7 @@ from conformance.report.diagram.svg import drawn
 from conformance.report.failure import clause_of
 from conformance.report.html import rendered
 from conformance.report.material import Material
+from conformance.report.offence import offence_of
 from conformance.report.words import moment
 
 _OPEN = 8
@@ -44,6 +45,7 @@ def _finding(verdict: Verdict, material: Material, anchors: dict[int, int]) -> d
         "clause": clause_of(verdict.requirements[0]) if verdict.requirements else "",
         "also": [(one, clause_of(one)) for one in verdict.requirements[1:]],
         "source": (material.source_line(verdict.line) or "").strip(),
+        "offence": offence_of(verdict, material),
         "places": [(number, anchors[number]) for number in verdict.evidence if number in anchors],
     }
 

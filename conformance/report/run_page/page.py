@@ -1,9 +1,11 @@
 """Renders the page of a run."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from conformance.judge.verdicts import Outcome
 from conformance.report.book import ORDER, Book, Entry, foremost, of_candidate
+from conformance.report.failure import clause_of
 from conformance.report.html import rendered
 from conformance.report.ledger import Row, ledger
 from conformance.report.run_page.matrix import matrix
@@ -38,6 +40,7 @@ def run_page(
         statements=statements or {},
         allure=allure,
         first=_first_evidence,
+        decisive=_decisive,
     )
 
 
@@ -67,3 +70,13 @@ def _first_evidence(cell: Entry) -> str:
     """Return the anchor of the first offending event on a cell's page, with its `#`, or ''."""
     wanted = (verdict.evidence for verdict in cell.verdicts if verdict.outcome is cell.outcome and verdict.evidence)
     return next((f"#e{numbers[0]}" for numbers in wanted), "")
+
+
+def _decisive(cell: Entry) -> list[dict[str, Any]]:
+    """Return what is told of the verdict that decided a cell: clause, step, exchange; empty when none did."""
+    for verdict, offence in zip(cell.verdicts, cell.offences, strict=True):
+        if verdict.outcome is cell.outcome:
+            place = f"{cell.header.path}:{verdict.line or cell.header.line}"
+            clause = clause_of(verdict.requirements[0]) if verdict.requirements else ""
+            return [{"clause": clause, "place": place, "offence": offence}]
+    return []
