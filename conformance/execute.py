@@ -42,8 +42,11 @@ def execute(
     run_dir: Path,
     *,
     watch: Callable[[AnyEvent], None] = lambda event: None,
+    known: Callable[[Outcome, tuple[Verdict, ...]], str] = lambda outcome, verdicts: "",
 ) -> CellResult:
     """Run and judge one cell; everything is written to its file of the run directory as it happens.
+
+    `known` says why a cell that ended so is known to fail, '' when it is not; its footer tells it.
 
     A cell that needs what the candidate does not claim is not started. Never raises for what a node, a scenario or
     the harness itself does wrong: that is a verdict. KeyboardInterrupt passes through, after everything was cleaned
@@ -89,6 +92,7 @@ def execute(
             wall_seconds=time.monotonic() - wall,
             cpu_seconds=time.process_time() - cpu,
             simulated_seconds=ran.simulated,
+            known=known(outcome, verdicts),
         )
         return CellResult(outcome, verdicts, ran.events, writer.path, ran.logs, ran.problem)
 

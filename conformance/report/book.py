@@ -21,6 +21,7 @@ class Entry:
     """One cell of the book; `slug` is the name of its file and of its page.
 
     `offences` has for each of the verdicts what it points at; None for a pass, and for what points at nothing.
+    `known` is the baseline's comment when all that failed is known to.
     """
 
     header: CellHeader
@@ -31,6 +32,7 @@ class Entry:
     verdicts: tuple[Verdict, ...]
     offences: tuple[Offence | None, ...]
     cut_short: bool = False
+    known: str = ""
     seconds: float | None = None
 
 
@@ -115,6 +117,7 @@ def entry(material: Material, slug: str, seconds: float | None = None) -> Entry:
             None if verdict.outcome is Outcome.PASS else offence_of(verdict, material) for verdict in material.verdicts
         ),
         cut_short=material.cut_short,
+        known=material.known,
         seconds=seconds,
     )
 

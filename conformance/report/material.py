@@ -1,6 +1,6 @@
 """Everything that is told about one cell: its header, events and verdicts, and the text of its scenario."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,7 @@ class Material:
     """A cell as reports see it; `cut_short` when the run was killed in it.
 
     `source` holds the lines of the scenario's file (empty where it is not to be had), `file` is where the whole
-    history lies, `logs` the nodes' logs by name.
+    history lies, `logs` the nodes' logs by name. `known` is the baseline's comment when all that failed is known to.
     """
 
     header: CellHeader
@@ -90,7 +90,7 @@ class Material:
 
 def stored(cell: StoredCell, corpus: Path | None = None) -> Material:
     """Return what is told about a stored cell; the scenario's text is looked for under `corpus`, where given."""
-    logs = {path.name: path for path in _files(cell.attachments)}
+    logs = {path.parent.name: path for path in sorted(cell.attachments.glob("*/node.log"))}
     source = _source(corpus / cell.header.path) if corpus is not None else ()
     return Material(
         header=cell.header,
@@ -99,12 +99,9 @@ def stored(cell: StoredCell, corpus: Path | None = None) -> Material:
         file=cell.path,
         source=source,
         logs=logs,
+        known=(cell.footer.known or "") if cell.footer is not None else "",
         cut_short=cell.cut_short,
     )
-
-
-def _files(folder: Path) -> Iterator[Path]:
-    return iter(sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else ())
 
 
 def _source(path: Path) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The end of a run in the terminal: matrix and failures, plain where it is none; annotations and summary for GitHub."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import StringIO
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -10,6 +11,7 @@ from rich.text import Text
 from conformance.judge.verdicts import Outcome
 from conformance.report.book import Book, Entry
 from conformance.report.material import GLYPHS
+from conformance.report.offence import Offence
 from conformance.report.run_page.matrix import Square, matrix
 from conformance.report.safe import annotation, code_span, markdown, visible
 
@@ -42,6 +44,8 @@ def summary(book: Book, *, width: int, colour: bool) -> str:
         sign = (f"{GLYPHS[cell.outcome]} ", _COLOURS[cell.outcome])
         console.print(Text.assemble(sign, (visible(cell.name), "bold"), f"  {visible(cell.header.candidate)}"))
         console.print(Text(f"  {cell.sentence or cell.outcome}"))
+        if cell.known:
+            console.print(Text(f"  known: {visible(cell.known)}", style="yellow"))
     if len(troubles) > _FAILURES:
         console.print(f"... and {len(troubles) - _FAILURES} more")
     console.print(_counts(book))
@@ -50,16 +54,19 @@ def summary(book: Book, *, width: int, colour: bool) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def annotations(book: Book, root: str = "scenarios") -> Iterator[str]:
-    """Yield GitHub workflow commands: an error for each violation and harness error, a warning for what is open.
+def annotations(book: Book) -> Iterator[str]:
+    """Yield GitHub workflow commands: an error for each violation and harness error, a warning for what is open, a
+    notice for what is known to fail.
 
-    `root` is the corpus's folder in the repository: annotations name files from the repository's root.
+    Files are named as the node ids name them: from where the run was started, which in CI is the repository's root.
     """
-    for level, outcomes in (("error", {Outcome.FAIL, Outcome.ERROR}), ("warning", {Outcome.INCONCLUSIVE})):
-        for cell in [cell for cell in book.cells if cell.outcome in outcomes][:_ANNOTATIONS]:
-            place = f"file={annotation(f'{root}/{cell.header.path}', is_property=True)},line={_line(cell)}"
+    troubles = [cell for cell in book.cells if cell.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)]
+    for level in ("error", "warning", "notice"):
+        for cell in [cell for cell in troubles if _level(cell) == level][:_ANNOTATIONS]:
+            file = cell.header.nodeid.partition("::")[0]
+            place = f"file={annotation(file, is_property=True)},line={_line(cell)}"
             title = annotation(f"{cell.name} ({cell.header.candidate})", is_property=True)
-            yield f"::{level} {place},title={title}::{annotation(cell.sentence or str(cell.outcome))}"
+            yield f"::{level} {place},title={title}::{annotation(_told(cell))}"
 
 
 def step_summary(book: Book) -> str:
@@ -76,12 +83,43 @@ def step_summary(book: Book) -> str:
         lines += ["", "### What did not pass", ""]
     for cell in troubles[:_FAILURES]:
         named = f"**{markdown(cell.name)}** ({markdown(cell.header.candidate)})"
-        lines.append(f"- {GLYPHS[cell.outcome]} {named}: {markdown(cell.sentence)}")
+        lines.append(f"- {GLYPHS[cell.outcome]} {named}: {markdown(cell.sentence or cell.outcome)}")
+        lines += [f"  known: {markdown(cell.known)}"] if cell.known else []
+        lines += [f"  {markdown(offence.exchange, 400)}" for offence in _decisive(cell)]
         if cell.header.repeat:
             lines.append(f"  {code_span(cell.header.repeat)}")
     if len(troubles) > _FAILURES:
         lines.append(f"- ... and {len(troubles) - _FAILURES} more")
     return "\n".join(lines) + "\n"
+
+
+def _level(cell: Entry) -> str:
+    return "notice" if cell.known else "warning" if cell.outcome is Outcome.INCONCLUSIVE else "error"
+
+
+def tell_github(book: Book, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the annotations to print and append the step summary to its file, when GitHub Actions runs this.
+
+    `environment` is the process's. Raises OSError when the file that GitHub names cannot be written.
+    """
+    if environment.get("GITHUB_ACTIONS") != "true":
+        return
+    yield from annotations(book)
+    if place := environment.get("GITHUB_STEP_SUMMARY"):
+        with Path(place).open("a", encoding="utf-8") as file:
+            file.write(step_summary(book))
+
+
+def _told(cell: Entry) -> str:
+    """Return a cell's sentence, then the offending exchange and the command that repeats it, a line each."""
+    known = [f"known: {cell.known}"] if cell.known else []
+    exchanges = [offence.exchange for offence in _decisive(cell)]
+    return "\n".join([cell.sentence or str(cell.outcome), *known, *exchanges, cell.header.repeat]).strip()
+
+
+def _decisive(cell: Entry) -> list[Offence]:
+    pairs = zip(cell.verdicts, cell.offences, strict=True)
+    return [offence for verdict, offence in pairs if offence is not None and verdict.outcome is cell.outcome][:1]
 
 
 def _line(cell: Entry) -> int:

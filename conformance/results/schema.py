@@ -95,6 +95,7 @@ class CellFooter(_Record):
     wall_seconds: float = Field(ge=0)
     cpu_seconds: float = Field(ge=0)
     simulated_seconds: float = Field(ge=0)
+    known: str | None = Field(None, description="the baseline's comment, when all that failed is known to fail")
 
 
 class RunFooter(_Record):

@@ -69,7 +69,14 @@ class CellWriter:
         self._verdicts += 1
 
     def finish(
-        self, outcome: Outcome, sentence: str, *, wall_seconds: float, cpu_seconds: float, simulated_seconds: float
+        self,
+        outcome: Outcome,
+        sentence: str,
+        *,
+        wall_seconds: float,
+        cpu_seconds: float,
+        simulated_seconds: float,
+        known: str = "",
     ) -> None:
         """Write the footer: the cell is whole. A sentence is cut at 4,000 characters; its verdict has all of it."""
         self._write(
@@ -81,6 +88,7 @@ class CellWriter:
                 wall_seconds=round(wall_seconds, 6),
                 cpu_seconds=round(cpu_seconds, 6),
                 simulated_seconds=round(simulated_seconds, 6),
+                known=known[:_SENTENCE] or None,
             )
         )
 

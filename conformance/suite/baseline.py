@@ -79,4 +79,4 @@ def hold_against(baseline: Baseline, cell: Cell, outcome: Outcome, verdicts: tup
     news = [verdict for verdict in failed if not any(entry.explains(verdict) for entry in entries)]
     if news or not failed:
         return Reading(outcome=outcome)
-    return Reading(outcome=Outcome.FAIL, known=True, text="; ".join(entry.comment for entry in entries))
+    return Reading(outcome=Outcome.FAIL, known=True, text="; ".join(dict.fromkeys(e.comment for e in entries)))

@@ -54,6 +54,8 @@ class CellItem(pytest.Item):
         """Return the text for a stranger; a traceback only where the harness itself broke."""
         if isinstance(excinfo.value, ConformanceFailure | InconclusiveCell | BrokenCell):
             return str(excinfo.value)
+        if isinstance(excinfo.value, pytest.xfail.Exception) and self.told is not None:
+            return self.told.text
         return super().repr_failure(excinfo, style)
 
 

@@ -13,11 +13,12 @@ import pytest
 from conformance import paths
 from conformance.candidates.cast import Cast
 from conformance.execute import CellResult, execute, stamp
+from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report import allure_content
 from conformance.report.book import read_book
 from conformance.report.failure import failure_text
 from conformance.report.material import Material
-from conformance.report.terminal import summary
+from conformance.report.terminal import summary, tell_github
 from conformance.results.errors import RunDirectoryError
 from conformance.results.identity import environment_sha256, sha256_of, suite_sha256
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
@@ -111,10 +112,17 @@ class Run:
             waive=cell.waive,
             claims=tuple(sorted(claims)),
         )
-        result = execute(cell, cast, self._options.settings, header, self.directory)
-        reading = Reading(outcome=result.outcome)
-        if self._baseline is not None and self._baseline.candidate == cast.identity:
-            reading = hold_against(self._baseline, cell, result.outcome, result.verdicts)
+
+        def read(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
+            if self._baseline is None or self._baseline.candidate != cast.identity:
+                return Reading(outcome=outcome)
+            return hold_against(self._baseline, cell, outcome, verdicts)
+
+        def known(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> str:
+            return reading.text if (reading := read(outcome, verdicts)).known else ""
+
+        result = execute(cell, cast, self._options.settings, header, self.directory, known=known)
+        reading = read(result.outcome, result.verdicts)
         material = Material(
             header=header,
             events=result.events,
@@ -152,6 +160,8 @@ def summarise(directory: Path, terminal: pytest.TerminalReporter, results: Path 
     terminal.write_sep("=", "conformance")
     book = read_book(directory, corpus=paths.corpus())
     terminal.write(summary(book, width=terminal._tw.fullwidth, colour=terminal._tw.hasmarkup))
+    for line in tell_github(book, os.environ):
+        terminal.write_line(line)
     terminal.write_line(f"run        {directory}")
     if results is not None:
         terminal.write_line(f"allure     {results}")

@@ -71,7 +71,7 @@ def test_each_step_of_the_scenario_is_a_step_with_its_verdict(results: Any) -> N
 def test_a_pass_carries_no_diagram(results: Any) -> None:
     one = results()["test_pass"]
     assert one["status"] == "passed"
-    assert [attached["name"] for attached in one["attachments"]] == ["History", "Repeat this cell"]
+    assert [attached["name"] for attached in one["attachments"]] == ["Repeat this cell"]
 
 
 def test_the_seed_does_not_make_another_history(results: Any) -> None:
@@ -88,19 +88,17 @@ def test_a_step_that_never_ended_is_not_shown_as_passed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "known", "category"),
+    ("outcome", "category"),
     [
-        (Outcome.FAIL, "", "Violation"),
-        (Outcome.FAIL, "we know, and live with it", "Known failure"),
-        (Outcome.INCONCLUSIVE, "", "Inconclusive"),
-        (Outcome.ERROR, "", "Harness error"),
+        (Outcome.FAIL, "Violation"),
+        (Outcome.INCONCLUSIVE, "Inconclusive"),
+        (Outcome.ERROR, "Harness error"),
     ],
 )
-def test_the_categories_know_a_failure_text_by_how_it_begins(outcome: Outcome, known: str, category: str) -> None:
+def test_the_categories_know_a_failure_text_by_how_it_begins(outcome: Outcome, category: str) -> None:
     import re
 
-    base = material(verdicts=(Verdict(check="c", outcome=outcome, sentence="s"),))
-    cell = type(base)(header=base.header, events=base.events, verdicts=base.verdicts, known=known)
+    cell = material(verdicts=(Verdict(check="c", outcome=outcome, sentence="s"),))
     status = "failed" if outcome is Outcome.FAIL else "broken"
     matching = [
         one["name"]
