@@ -152,6 +152,7 @@ FOOTER = _columns(
     wall_seconds="number",
     cpu_seconds="number",
     simulated_seconds="number",
+    known="text",
 )
 
 CELL = (*HEADER, *FOOTER)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from conformance.results.columns import TABLES
+from conformance.results.columns import FOOTER, TABLES
 from conformance.results.content import content_of, stored_manifest
 from conformance.results.errors import RunDirectoryError
 from conformance.results.layout import CELLS, PARQUET, RUN_FILE
@@ -188,7 +188,7 @@ def _ingest_lines(session: SparkSession, run: Ingested, warehouse: Warehouse) ->
 
 def _cells(lines: DataFrame) -> DataFrame:
     """Put header and footer of each cell into one row."""
-    footer_names = ("outcome", "sentence", "events", "verdicts", "wall_seconds", "cpu_seconds", "simulated_seconds")
+    footer_names = tuple(column.name for column in FOOTER)
     keys = ("run", "cell")
     wanted = [column.name for column in TABLES["cells"]]
     headers = lines.where("record = 'cell'").select(*[name for name in wanted if name not in footer_names])
