@@ -26,7 +26,7 @@ def world(name: str) -> Topology:
         ("two-dags", [{"mbx1", "mbx2"}, {"mbx3", "mbx4"}]),
         ("dag-and-2010-hub", [{"mbx1", "mbx2"}, {"hub1"}]),
         ("hubs-one-site", [{"hub1", "hub2", "hub3", "mbx1"}]),
-        ("hub-and-edge", [{"hub1"}, {"edge1"}]),
+        ("hub-and-edge", [{"hub1"}, {"edge1", "edge2"}]),
         ("five-site-chain", [{"chi1"}, {"atl1"}, {"nyc1"}, {"lon1"}, {"dub1"}]),
         ("bifurcation", [{f"mbx{n}"} for n in range(1, 8)]),
     ],
