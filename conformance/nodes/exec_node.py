@@ -13,6 +13,7 @@ from conformance.candidates.presence import look_for
 from conformance.nodes import guard, private_root
 from conformance.nodes.commands import read_json, run_command
 from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError, Unsupported
+from conformance.nodes.disks.choice import NodeDisk
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.workshop import Workshop
 
@@ -23,10 +24,11 @@ _PYTHON = (sys.executable, "-S", "-E")
 
 
 class ExecNode:
-    """One node as a process; `directory` holds its data, its files and its log."""
+    """One node as a process; `directory` holds its data, its files and its log, `disk` is one that may fail."""
 
-    def __init__(self, name: str, candidate: Candidate, directory: Path) -> None:
+    def __init__(self, name: str, candidate: Candidate, directory: Path, *, disk: NodeDisk | None = None) -> None:
         self.name = name
+        self._disk = disk
         self._candidate = candidate
         self._presence = look_for(candidate)
         self._shop = Workshop(name, candidate, directory, self._presence)
@@ -52,6 +54,8 @@ class ExecNode:
         if self._presence.missing:
             raise NodeError(self.name, "start", self._presence.missing)
         self._shop.write(configuration)
+        if self._disk is not None:
+            await self._disk.mount()
         self._ended.clear()
         self._asked_to_end = False
         self._failure = None
@@ -109,6 +113,16 @@ class ExecNode:
             await self._run("wipe", template)
         else:
             self._shop.wipe()
+        if self._disk is not None:
+            await self._disk.wipe()
+
+    async def cut_power(self) -> None:
+        """SIGKILL the whole tree, and have its disk forget what was not synced."""
+        self._running("power-cut")
+        if self._disk is None:
+            raise Unsupported(self.name, "power-cut", "it has no disk that can forget")
+        await self._end()
+        await self._disk.cut_power()
 
     async def pause(self) -> None:
         """SIGSTOP the whole tree."""
@@ -147,12 +161,14 @@ class ExecNode:
     async def close(self) -> None:
         """End the node however it is."""
         await self._end()
+        if self._disk is not None:
+            await self._disk.close()
 
     def _guarded(self) -> list[str]:
         """Return the node's command, in its private root where it has one, under the guard."""
         candidate, directory = self._candidate, self._shop.directory
         defect = ("--defect", candidate.defect) if candidate.defect else ()
-        words = [*_PYTHON, guard.__file__, "--log-limit", str(candidate.log_limit)]
+        words = [*self._on_disk, *_PYTHON, guard.__file__, "--log-limit", str(candidate.log_limit)]
         words += ["--directory", str(directory), "--directory-limit", str(candidate.directory_limit)]
         if candidate.user is not None and os.geteuid() == 0:
             words += ["--user", candidate.user]
@@ -165,6 +181,8 @@ class ExecNode:
         argv = self._shop.filled(template, arguments)
         if self._presence.private_root is not None:
             argv = ["nsenter", "-t", str(self._init()), "-p", "-m", "-r", "-w", *argv]
+        else:
+            argv = [*self._on_disk, *argv]
         return await run_command(
             self.name, name, argv, within=self._candidate.command_within, environment=self._environment()
         )
@@ -241,5 +259,10 @@ class ExecNode:
             raise NodeError(self.name, stage, "the node is not running")
         return self._process
 
+    @property
+    def _on_disk(self) -> list[str]:
+        return [] if self._disk is None else self._disk.prefix
+
     def _environment(self) -> dict[str, str]:
-        return {**os.environ, **self._candidate.environment}
+        layer = {} if self._disk is None else self._disk.environment
+        return {**os.environ, **self._candidate.environment, **layer}

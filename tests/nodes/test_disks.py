@@ -1,0 +1,285 @@
+"""Disks that fail: what was synced stays and the rest is gone, a full one is full, and no mount outlives anybody."""
+
+import asyncio
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from conformance.candidates.grammar import find
+from conformance.nodes.contract import NodeError
+from conformance.nodes.disks import layer, loop
+from conformance.nodes.disks.choice import NodeDisk, Trouble, missing
+from conformance.nodes.disks.layer import Layer
+from conformance.nodes.disks.loop import LoopDisk
+
+WRITES = """
+import os, sys
+def write(name, octets, *, sync, flags=os.O_CREAT | os.O_WRONLY):
+    handle = os.open(os.path.join(sys.argv[1], name), flags, 0o600)
+    os.write(handle, octets)
+    if sync:
+        os.fsync(handle)
+    os.close(handle)
+def sync_names(name=""):
+    handle = os.open(os.path.join(sys.argv[1], name), os.O_RDONLY)
+    os.fsync(handle)
+    os.close(handle)
+os.mkdir(os.path.join(sys.argv[1], "sub"))
+write("synced", b"all of it", sync=True)
+write("sub/deep", b"below", sync=True)
+write("renamed-before", b"x", sync=True)
+write("deleted", b"x", sync=True)
+write("deleted-and-synced", b"x", sync=True)
+os.unlink(os.path.join(sys.argv[1], "deleted-and-synced"))
+sync_names(); sync_names("sub")
+write("not-synced", b"never mind", sync=False)
+write("synced", b" and more", sync=False, flags=os.O_APPEND | os.O_WRONLY)
+os.unlink(os.path.join(sys.argv[1], "deleted"))
+os.rename(os.path.join(sys.argv[1], "renamed-before"), os.path.join(sys.argv[1], "renamed-after"))
+print("done", flush=True)
+sys.stdin.read()
+"""
+AFTER_A_CUT = {"synced": "all of it", "sub/deep": "below", "renamed-before": "x", "deleted": "x"}
+AFTER_A_KILL = {
+    "synced": "all of it and more", "sub/deep": "below", "renamed-after": "x", "not-synced": "never mind",
+}  # fmt: skip
+
+on_loop = pytest.mark.skipif(bool(loop.missing()), reason=loop.missing() or "-")
+layered = pytest.mark.skipif(bool(layer.missing()), reason=layer.missing() or "-")
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(30):
+            await test()
+
+    asyncio.run(main())
+
+
+def disk_of(directory: Path, *troubles: Trouble) -> NodeDisk:
+    (directory / "data").mkdir()
+    return NodeDisk("n", directory, troubles)
+
+
+def on(disk: NodeDisk, program: str, directory: Path) -> subprocess.Popen[str]:
+    """Start a program on the disk; its argument is the data directory."""
+    return subprocess.Popen(
+        [*disk.prefix, sys.executable, "-c", program, str(directory / "data")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **disk.environment},
+    )
+
+
+def said(disk: NodeDisk, program: str, directory: Path) -> str:
+    out, _ = on(disk, program, directory).communicate()
+    return out.strip()
+
+
+def content(disk: NodeDisk, directory: Path) -> dict[str, str]:
+    """Return the files on the disk that have something in them."""
+    program = (
+        "import json, pathlib, sys; root = pathlib.Path(sys.argv[1]); print(json.dumps({str(p.relative_to(root)): "
+        "p.read_text() for p in root.rglob('*') if p.is_file() and p.stat().st_size}))"
+    )
+    found: dict[str, str] = json.loads(said(disk, program, directory))
+    return found
+
+
+async def written(disk: NodeDisk, directory: Path) -> None:
+    """Have a program write and be killed."""
+    await disk.mount()
+    program = on(disk, WRITES, directory)
+    assert program.stdout is not None
+    assert await asyncio.to_thread(program.stdout.readline) == "done\n"
+    program.kill()
+    program.communicate()
+
+
+@pytest.fixture(params=[pytest.param("loop", marks=on_loop), pytest.param("layer", marks=layered)])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "layer":
+        monkeypatch.setattr(loop, "missing", lambda: "needs root")
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("kind")
+def test_a_power_cut_forgets_what_was_not_synced(tmp_path: Path) -> None:
+    async def test() -> None:
+        disk = disk_of(tmp_path, "power-cut")
+        await written(disk, tmp_path)
+        await disk.cut_power()
+        await disk.mount()
+        assert content(disk, tmp_path) == AFTER_A_CUT
+        await disk.close()
+
+    run(test)
+
+
+@pytest.mark.usefixtures("kind")
+def test_a_kill_alone_forgets_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        disk = disk_of(tmp_path, "power-cut")
+        await written(disk, tmp_path)
+        await disk.mount()
+        assert content(disk, tmp_path) == AFTER_A_KILL
+        await disk.close()
+
+    run(test)
+
+
+@pytest.mark.usefixtures("kind")
+def test_what_was_there_before_the_first_start_counts_as_synced_and_a_wiped_disk_is_new(tmp_path: Path) -> None:
+    async def test() -> None:
+        disk = disk_of(tmp_path, "power-cut")
+        (tmp_path / "data" / "early").write_text("here")
+        await disk.mount()
+        await disk.cut_power()
+        await disk.mount()
+        assert content(disk, tmp_path) == {"early": "here"}
+        (tmp_path / "data" / "early").unlink()
+        await disk.wipe()
+        await disk.mount()
+        assert content(disk, tmp_path) == {}
+        await disk.close()
+
+    run(test)
+
+
+TRIES = "import os, sys, errno\ntry:\n    with open(sys.argv[1] + '/new', 'w') as f: f.write('x' * 5000)\n" \
+    "    print('written')\nexcept OSError as e: print(os.strerror(e.errno))"  # fmt: skip
+
+
+@on_loop
+def test_a_full_disk_takes_nothing_until_there_is_room(tmp_path: Path) -> None:
+    async def test() -> None:
+        disk = disk_of(tmp_path, "full")
+        await disk.mount()
+        assert await disk.become("full", 0) == "No space left on device"
+        assert said(disk, TRIES, tmp_path) == "No space left on device"
+        assert not disk.needs_restart
+        await disk.become("well", 0)
+        assert said(disk, TRIES, tmp_path) == "written"
+        await disk.close()
+
+    run(test)
+
+
+@on_loop
+def test_a_read_only_disk_is_well_when_it_is_mounted_again(tmp_path: Path) -> None:
+    async def test() -> None:
+        disk = disk_of(tmp_path, "read-only")
+        await disk.mount()
+        assert await disk.become("read-only", 0) == "Read-only file system"
+        assert said(disk, TRIES, tmp_path) == "Read-only file system"
+        assert disk.needs_restart
+        await disk.become("well", 0)
+        await disk.mount()
+        assert said(disk, TRIES, tmp_path) == "written"
+        await disk.close()
+
+    run(test)
+
+
+@layered
+def test_a_slow_disk_says_how_often_it_was_met(tmp_path: Path) -> None:
+    async def test() -> None:
+        disk = disk_of(tmp_path, "slow")
+        await disk.mount()
+        await disk.become("slow", 0.001)
+        assert disk.met == ""
+        program = on(disk, WRITES, tmp_path)
+        assert program.stdout is not None
+        assert await asyncio.to_thread(program.stdout.readline) == "done\n"
+        assert disk.met == "7 slow syncs"
+        program.communicate()
+        await disk.become("well", 0)
+        await disk.close()
+
+    run(test)
+
+
+SYNCS = "import os, sys, time; f = open(sys.argv[1] + '/f', 'w'); t = time.monotonic(); os.fsync(f.fileno()); " \
+    "print(time.monotonic() - t >= 0.05)"  # fmt: skip
+
+
+@layered
+def test_a_slow_sync_takes_no_less_than_it_was_told(tmp_path: Path) -> None:
+    async def test() -> None:
+        disk = disk_of(tmp_path, "slow")
+        await disk.mount()
+        await disk.become("slow", 0.05)
+        assert said(disk, SYNCS, tmp_path) == "True"
+
+    run(test)
+
+
+HOLDS = """
+import asyncio, sys
+from pathlib import Path
+from conformance.nodes.disks.loop import LoopDisk
+async def main():
+    disk = LoopDisk("n", Path(sys.argv[1]) / "data", Path(sys.argv[1]) / "image")
+    await disk.mount()
+    print(disk._holder.pid, flush=True)
+    await asyncio.Event().wait()
+asyncio.run(main())
+"""
+
+
+@on_loop
+def test_no_mount_and_no_loop_device_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    harness = subprocess.Popen([sys.executable, "-c", HOLDS, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert harness.stdout is not None
+    holder = int(harness.stdout.readline())
+    assert str(tmp_path) in Path(f"/proc/{holder}/mounts").read_text()
+    assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
+    assert str(tmp_path / "image") in devices()
+    ended = os.pidfd_open(holder)
+    os.kill(harness.pid, signal.SIGKILL)
+    harness.communicate()
+    assert select.select([ended], [], [], 20)[0]
+    os.close(ended)
+    assert str(tmp_path / "image") not in devices()
+
+
+def devices() -> str:
+    """Return the files behind all loop devices."""
+    files = Path("/sys/block").glob("loop*/loop/backing_file")
+    return "".join(file.read_text() for file in files)
+
+
+def test_a_disk_that_nobody_can_have_is_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_process, program = find("reference", Path()), find("exec:reference", Path())
+    other = program.model_copy(update={"name": "other"})
+    assert missing(in_process, ["power-cut"]).endswith("(kind exec)")
+    assert missing(in_process, []) == ""
+    monkeypatch.setattr(loop, "missing", lambda: "needs root")
+    monkeypatch.setattr(layer, "missing", lambda: "")
+    assert missing(program, ["power-cut", "slow"]) == ""
+    assert missing(other, ["power-cut"]) == missing(program, ["full"]) == "needs root"
+    assert missing(other, ["slow"]) == ""
+    monkeypatch.setattr(layer, "missing", lambda: "needs cc")
+    assert missing(program, ["power-cut"]) == missing(other, ["slow"]) == "needs cc"
+
+
+def test_a_layer_that_forgets_nothing_has_nothing_to_go_back_to(tmp_path: Path) -> None:
+    with pytest.raises(NodeError, match="nothing to go back to"):
+        Layer("n", tmp_path, tmp_path / "disk", forgets=False).cut_power()
+
+
+def test_a_disk_that_is_not_mounted_obeys_nobody(tmp_path: Path) -> None:
+    async def test() -> None:
+        with pytest.raises(NodeError, match="not mounted"):
+            await LoopDisk("n", tmp_path, tmp_path / "image").fill()
+
+    run(test)
