@@ -1,55 +1,106 @@
-"""Delivery status notifications: non-delivery reports as multipart/report (RFC 3461, RFC 3464)."""
+"""Delivery status notifications as multipart/report (RFC 3461, RFC 3464). Pure: from what happened to octets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from conformance.reference.headers import date, header_only
 from conformance.reference.message import Envelope, Recipient
 
+Action = Literal["failed", "delayed", "delivered", "relayed"]
 
-def failure_report(
+_SUBJECT: dict[Action, str] = {
+    "failed": "Undeliverable",
+    "delayed": "Delivery delayed",
+    "delivered": "Delivered",
+    "relayed": "Relayed",
+}
+_SENTENCE: dict[Action, str] = {
+    "failed": "could not be delivered to",
+    "delayed": "could not be delivered yet, and will be tried again, to",
+    "delivered": "was delivered to",
+    "relayed": "was passed on to a server that does not report deliveries, for",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What became of one recipient: enhanced status code (RFC 3463), what the next hop said, and its name."""
+
+    recipient: Recipient
+    status: str
+    diagnostic: str = ""
+    remote: str = ""
+
+
+def report(
+    action: Action,
+    statuses: Sequence[Status],
+    *,
     message_id: str,
     server: str,
     at: float,
     envelope: Envelope,
     content: bytes,
-    recipient: Recipient,
-    status: str,
-    diagnostic: str,
 ) -> bytes:
-    """Return the report that a recipient cannot be reached; it goes to the sender with a null reverse-path."""
+    """Return the report about some recipients of a message; it goes to the sender with a null reverse-path.
+
+    `at` is the time, POSIX seconds. The whole message is returned where the sender wants that (RET=FULL) and only a
+    failure is reported, its header otherwise.
+    """
     boundary = f"report-{message_id}"
-    full = envelope.ret == "FULL"
-    said = " ".join(diagnostic.split())[:400]
+    full = envelope.ret == "FULL" and action == "failed"
+    returned = content if full else header_only(content)
     lines = [
         f"From: <postmaster@{server}>",
-        f"To: <{envelope.reverse_path}>",
-        "Subject: Undeliverable",
+        f"To: <{shown(envelope.reverse_path)}>",
+        f"Subject: {_SUBJECT[action]}",
         f"Date: {date(at)}",
         f"Message-ID: <{message_id}@{server}>",
         "Auto-Submitted: auto-replied",
         "MIME-Version: 1.0",
         f'Content-Type: multipart/report; report-type=delivery-status; boundary="{boundary}"',
+        *([] if returned.isascii() else ["Content-Transfer-Encoding: 8bit"]),
         "",
         f"--{boundary}",
         "Content-Type: text/plain; charset=us-ascii",
         "",
-        f"Your message could not be delivered to <{recipient.address}>.",
-        said,
+        f"Your message {_SENTENCE[action]}:",
+        *(f"<{shown(status.recipient.address)}> {_said(status)}".rstrip() for status in statuses),
         "",
         f"--{boundary}",
         "Content-Type: message/delivery-status",
         "",
         f"Reporting-MTA: dns; {server}",
-        *([f"Original-Envelope-Id: {envelope.envid}"] if envelope.envid else []),
+        *([f"Original-Envelope-Id: {shown(envelope.envid)}"] if envelope.envid else []),
         "",
-        *([f"Original-Recipient: {recipient.orcpt}"] if recipient.orcpt else []),
-        f"Final-Recipient: rfc822; {recipient.address}",
-        "Action: failed",
-        f"Status: {status}",
-        f"Diagnostic-Code: smtp; {said}",
-        "",
+        *(line for status in statuses for line in _fields(action, status)),
         f"--{boundary}",
         "Content-Type: message/rfc822" if full else "Content-Type: text/rfc822-headers",
+        *([] if returned.isascii() else ["Content-Transfer-Encoding: 8bit"]),
         "",
         "",
     ]
-    returned = content if full else header_only(content)
-    return "\r\n".join(lines).encode("ascii", "replace") + returned + f"\r\n--{boundary}--\r\n".encode("ascii")
+    return "\r\n".join(lines).encode("ascii") + returned + f"\r\n--{boundary}--\r\n".encode("ascii")
+
+
+def _fields(action: Action, status: Status) -> list[str]:
+    """Return the per-recipient fields (RFC 3464 2.3), with the blank line that ends them."""
+    return [
+        *([f"Original-Recipient: {shown(status.recipient.orcpt)}"] if status.recipient.orcpt else []),
+        f"Final-Recipient: rfc822; {shown(status.recipient.address)}",
+        f"Action: {action}",
+        f"Status: {status.status}",
+        *([f"Remote-MTA: dns; {status.remote}"] if status.remote else []),
+        *([f"Diagnostic-Code: smtp; {_said(status)}"] if status.diagnostic else []),
+        "",
+    ]
+
+
+def _said(status: Status) -> str:
+    return shown(" ".join(status.diagnostic.split())[:400])
+
+
+def shown(text: str) -> str:
+    """Return text that is fit for a header field: what others wrote is shown, and cannot begin a line of its own."""
+    return "".join(character if " " <= character <= "~" else "?" for character in text)

@@ -1,47 +1,66 @@
 """What `inspect` prints: the queues of a node as one JSON object (node contract)."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from conformance.reference.host import Host
-from conformance.reference.message import Message
-from conformance.reference.routing.forks import forks
+from conformance.reference.message import Message, Recipient
+
+Queues = dict[tuple[str, str, str], list[dict[str, Any]]]
+"""(name, kind, next hop) -> items."""
 
 
 def state(host: Host) -> dict[str, Any]:
     """Return the queues of a node: database, queues with their items, rows of the delivered-to table."""
-    queues: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for message in host.messages.in_place("primary"):
-        for hop in forks(host.config, host.messages.pending(message.id)):
-            queues.setdefault(("delivery", hop.name), []).append(_item(message))
-    for message in host.messages.in_place("shadow"):
-        queues.setdefault(("shadow", message.primary), []).append(_item(message))
+    queues: Queues = {}
+    _own(host, queues)
+    for shadow in host.shadow_queues.held():
+        name = f"shadow {shadow.primary} to {shadow.next_hop}"
+        _put(queues, name, "shadow", shadow.next_hop, _item(shadow.message, shadow.recipients))
     for message in host.messages.in_place("safety-net"):
-        queues.setdefault(("safety-net", "safety-net"), []).append(_item(message))
+        _put(queues, "safety-net", "safety-net", host.name, _item(message))
     for message in host.messages.in_place("shadow-safety-net"):
-        queues.setdefault(("shadow-safety-net", message.primary), []).append(_item(message))
+        name = f"shadow-safety-net {message.primary}"
+        _put(queues, name, "shadow-safety-net", message.primary, _item(message))
     for event in host.discards.everything():
         item: dict[str, Any] = {
             "message_id": None,
             "shadow_id": event.shadow_id,
-            "primary": host.config.name,
+            "primary": host.name,
             "recipients": [],
         }
-        queues.setdefault(("discard", event.server), []).append({**item, "since": event.queued})
+        _put(queues, f"discard {event.server}", "discard", event.server, {**item, "since": event.queued})
     return {
         "database": host.identity.database,
         "queues": [
-            {"queue": f"{kind} {hop}", "kind": kind, "next_hop": hop, "items": items}
-            for (kind, hop), items in queues.items()
+            {"queue": name, "kind": kind, "next_hop": hop, "items": items}
+            for (name, kind, hop), items in queues.items()
         ],
         "delivered_to": host.delivered.rows(),
     }
 
 
-def _item(message: Message) -> dict[str, Any]:
+def _own(host: Host, queues: Queues) -> None:
+    """Primary messages: in the submission queue until they are redundant, then in the queues of their next hops."""
+    for message in host.messages.in_place("primary"):
+        pending = host.messages.pending(message.id)
+        if message.redundancy_pending:
+            _put(queues, "submission", "submission", host.name, _item(message, pending))
+            continue
+        for hop, recipients in host.routing.forks(pending).items():
+            _put(queues, f"delivery {hop.name}", "delivery", hop.name, _item(message, recipients))
+
+
+def _put(queues: Queues, name: str, kind: str, hop: str, item: dict[str, Any]) -> None:
+    queues.setdefault((name, kind, hop), []).append(item)
+
+
+def _item(message: Message, recipients: Iterable[Recipient] | None = None) -> dict[str, Any]:
+    held = message.envelope.recipients if recipients is None else recipients
     return {
         "message_id": message.internet_id,
         "shadow_id": message.shadow_id,
         "primary": message.primary or None,
-        "recipients": [recipient.address for recipient in message.envelope.recipients],
+        "recipients": [recipient.address for recipient in held],
         "since": message.since,
     }

@@ -2,14 +2,16 @@
 
 import argparse
 import asyncio
+import json
 import logging
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from conformance.reference import control
 from conformance.reference.clock import SystemClock
-from conformance.reference.config import ConfigurationError
+from conformance.reference.config import ConfigurationError, load
 from conformance.reference.node import Node, create
 from conformance.reference.storage.database import DatabaseError
 
@@ -19,14 +21,21 @@ _FAILED = 1
 
 def main(argv: Sequence[str]) -> int:
     """Run a node until SIGTERM; SIGHUP has it read its file again. Return the exit code: 2 for a refused
-    configuration."""
+    configuration, 1 when the node failed.
+
+    With a command (`inspect`, `resubmit DATABASE`, `redirect-messages TARGET`) have the running node do it, and print
+    its answer as JSON.
+    """
     parser = argparse.ArgumentParser(prog="conformance node", description="Run one node of the reference transport.")
     parser.add_argument("--config", type=Path, required=True, help="the node's JSON file (node contract 1)")
     parser.add_argument("--defect", help="be wrong in this named way")
+    parser.add_argument("command", nargs="*", help="inspect | resubmit DATABASE | redirect-messages TARGET")
     arguments = parser.parse_args(argv)
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("mail.log").setLevel(logging.ERROR)
     try:
+        if arguments.command:
+            return _ask(arguments.config, arguments.command)
+        logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
+        logging.getLogger("mail.log").setLevel(logging.ERROR)
         node = create(arguments.config, SystemClock(), arguments.defect)
         return asyncio.run(_serve(node))
     except (ConfigurationError, ValueError) as error:
@@ -37,12 +46,20 @@ def main(argv: Sequence[str]) -> int:
         return _FAILED
 
 
+def _ask(config: Path, words: Sequence[str]) -> int:
+    try:
+        answer = asyncio.run(control.ask(Path(load(config).data_dir), words[0], words[1:]))
+    except control.CommandFailed as error:
+        sys.stderr.write(f"{error}\n")
+        return _FAILED
+    sys.stdout.write(json.dumps(answer) + "\n")
+    return 0
+
+
 async def _serve(node: Node) -> int:
     loop = asyncio.get_running_loop()
     leave = asyncio.Event()
-    await node.start()
-    loop.add_signal_handler(signal.SIGTERM, leave.set)
-    loop.add_signal_handler(signal.SIGINT, leave.set)
+    node.when_failed = leave.set
     reloads: set[asyncio.Task[None]] = set()
 
     def again() -> None:
@@ -50,10 +67,17 @@ async def _serve(node: Node) -> int:
         reloads.add(task)
         task.add_done_callback(reloads.discard)
 
+    loop.add_signal_handler(signal.SIGTERM, leave.set)
+    loop.add_signal_handler(signal.SIGINT, leave.set)
+    await node.start()
     loop.add_signal_handler(signal.SIGHUP, again)
-    await leave.wait()
+    async with control.serving(node.data_dir, node.command):
+        await leave.wait()
+    if node.failure:
+        await node.kill()
+        return _FAILED
     await node.stop()
-    return _FAILED if node.failure else 0
+    return 0
 
 
 async def _reload(node: Node) -> None:
@@ -62,5 +86,3 @@ async def _reload(node: Node) -> None:
         await node.reload()
     except ConfigurationError as error:
         log.error("configuration refused: %s", error)  # noqa: TRY400  # the text is for whoever wrote the file
-    else:
-        log.info("configuration read again")

@@ -2,22 +2,27 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from conformance.reference import inspect
 from conformance.reference.clock import Clock
-from conformance.reference.config import ConfigurationError, Listener, load
+from conformance.reference.config import ConfigurationError, Listener, NodeConfiguration, load
 from conformance.reference.defects.catalogue import spoiled
-from conformance.reference.host import Host, Tasks
-from conformance.reference.parts import Parts
-from conformance.reference.receive.session import Door, LocalReceiver, Receiver
+from conformance.reference.host import Host
+from conformance.reference.parts import Parts, furnish
+from conformance.reference.receive.session import Receiver
+from conformance.reference.receive.verbs import Door
 from conformance.reference.storage.database import Database, DatabaseError
-from conformance.reference.storage.identity import Identity
+from conformance.reference.timers import Alarms, Tasks
 
 _BACKLOG = 1024
 _DOORS: tuple[Door, ...] = ("frontend", "transport", "delivery")
+_FIXED = ("name", "generation", "role", "site", "dag", "data_dir", "seed")
+"""What cannot be changed while the node runs."""
+GRACE = 5.0
+"""Seconds that an orderly stop leaves to messages in the midst of a session."""
 
 
 class Node:
@@ -25,14 +30,17 @@ class Node:
 
     def __init__(self, path: Path, clock: Clock, parts: Parts) -> None:
         self.failure: str | None = None
+        self.when_failed: Callable[[], None] = lambda: None
         self._path = path
         self._clock = clock
         self._parts = parts
         self._servers: list[asyncio.Server] = []
         self._sessions: set[Receiver] = set()
         self._tasks = Tasks(self._failed)
+        self._alarms = Alarms(clock)
         self._db: Database | None = None
         self._host: Host | None = None
+        self._ended = False
 
     async def start(self) -> None:
         """Read the configuration, open the database and the listeners, go on with what is there.
@@ -41,50 +49,59 @@ class Node:
         """
         config = load(self._path)
         logger = logging.getLogger(f"conformance.node.{config.name}")
+        parts = self._parts.of(config.generation)
         data = Path(config.data_dir)
         data.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240  # once, before anything listens
-        self._db = db = Database(data / "queue.db")
+        self._db = db = parts.database(data / "queue.db")
         new = db.open()
-        identity = Identity(db, new=new, directory=data, seed=config.seed, name=config.name, now=self._clock.now())
+        identity = parts.identity(
+            db, new=new, directory=data, seed=config.seed, name=config.name, now=self._clock.now()
+        )
         await db.durable()
-        self._host = host = Host(config, self._clock, db, identity, self._tasks, logger)
-        parts = self._parts.of(config.generation)
-        store = parts.store(host)
-        discards = parts.discards(host)
-        manager = parts.manager(host, lambda message: delivery.promote(message))
-        creation = parts.creation(host, manager)
-        delivery = parts.delivery(host, store, creation, discards, lambda: manager)
-        acceptance = parts.acceptance(host, delivery, store, manager)
-        self._safety_net = parts.safety_net(host, delivery)
-        loop = asyncio.get_running_loop()
+        self._host = host = Host(config, self._clock, db, self._tasks, self._alarms, logger)
+        furnish(host, parts, identity)
         for door in _DOORS:
-            limits = getattr(config.listeners, door)
-            if limits is None:
-                continue
-
-            def session(door: Door = door, first: Listener = limits) -> Receiver:
-                now = getattr(host.config.listeners, door) or first
-                kind = LocalReceiver if door == "delivery" else parts.receiver
-                return kind(door, now, acceptance, discards, manager, self._sessions)
-
-            self._servers.append(await loop.create_server(session, limits.host, limits.port, backlog=_BACKLOG))
-        for part in (store, discards, manager, delivery):
+            if (limits := getattr(config.listeners, door)) is not None:
+                self._servers.append(await self._listen(parts, host, door, limits))
+        for part in host.parts:
             part.start()
-        self._safety_net.expire()
         logger.info("started: database %s", identity.database)
 
+    async def _listen(self, parts: Parts, host: Host, door: Door, first: Listener) -> asyncio.Server:
+        kind = parts.local_receiver if door == "delivery" else parts.receiver
+
+        def session() -> Receiver:
+            return kind(host, door, getattr(host.config.listeners, door) or first, self._sessions)
+
+        loop = asyncio.get_running_loop()
+        return await loop.create_server(session, first.host, first.port, backlog=_BACKLOG)
+
     async def stop(self) -> None:
-        """End in an orderly way: nothing new comes in, and what was acknowledged is on disk."""
-        if self._db is not None:
-            await self._db.durable()
+        """End in an orderly way: nothing new comes in, messages in hand are finished, and all is on disk."""
+        for server in self._servers:
+            server.close()
+        if self._host is not None and not self._ended:
+            for session in tuple(self._sessions):
+                session.leave()
+            await self._host.delivery.finish(GRACE)
+            await self._answered()
+            await self._host.db.durable()
         await self.kill()
+
+    async def _answered(self) -> None:
+        """Return when no message waits for its reply any more, after GRACE at the latest."""
+        if working := [session.at_work for session in self._sessions if session.at_work is not None]:
+            await asyncio.wait(working, timeout=GRACE)
+        await asyncio.sleep(0)  # the sessions write their replies
 
     async def kill(self) -> None:
         """End as a killed process would: sockets at once, what is not committed is lost."""
+        self._ended = True
         for server in self._servers:
             server.close()
         for session in tuple(self._sessions):
             session.abort()
+        self._alarms.cancel()
         if self._db is not None:
             self._db.close()
         await self._tasks.cancel()
@@ -94,43 +111,62 @@ class Node:
         """Read the file again; a bad one is refused and everything stays. Raises ConfigurationError."""
         host = self._running
         before, after = host.config, load(self._path)
-        if (after.name, after.data_dir, after.generation) != (before.name, before.data_dir, before.generation):
-            raise ConfigurationError("name, data_dir, generation: cannot be changed while the node runs")
+        _compare(before, after)
         host.config = after
-        was = {box.address.casefold(): box.server for box in before.mailboxes}
-        moved = {
-            box.database
-            for box in after.mailboxes
-            if was.get(box.address.casefold(), box.server) != box.server and was.get(box.address.casefold())
-        }
-        for database in sorted(moved):
-            self._safety_net.resubmit(database)
+        for session in tuple(self._sessions):
+            session.limit(getattr(after.listeners, session.conversation.door))
+        for part in host.parts:
+            part.reconfigured(before)
         await host.db.durable()
+        host.log.info("configuration read again")
 
     async def command(self, name: str, arguments: Sequence[str]) -> Any:
-        """Run `inspect` or `resubmit DATABASE`. Raises NotImplementedError for what there is not."""
+        """Run `inspect`, `resubmit DATABASE` or `redirect-messages TARGET`.
+
+        Raises CommandRefused for what cannot be done, and NotImplementedError for what there is not.
+        """
+        host = self._running
         match name, list(arguments):
             case "inspect", []:
-                return inspect.state(self._running)
+                return inspect.state(host)
             case "resubmit", [database]:
-                number = self._safety_net.resubmit(database)
-                await self._running.db.durable()
+                number = host.safety_net.resubmit(database)
+                await host.db.durable()
                 return {"resubmitted": number}
+            case "redirect-messages", [target]:
+                return await host.redirection.redirect(target)
             case _:
                 raise NotImplementedError(f"{name} {' '.join(arguments)}")
 
     @property
+    def data_dir(self) -> Path:
+        """The directory of this node's data."""
+        return Path(self._running.config.data_dir)
+
+    @property
     def _running(self) -> Host:
-        if self._host is None:
+        if self._host is None or self._ended:
             raise DatabaseError("the node is not running")
         return self._host
 
     def _failed(self, error: BaseException) -> None:
-        """Fail loudly: what nobody expected ends the node."""
-        if self.failure is None and not isinstance(error, DatabaseError):
+        """Fail loudly: what nobody expected ends the node. What a kill cut short is no failure."""
+        if self.failure is None and not self._ended:
             self.failure = f"{type(error).__name__}: {error}"
             if self._host is not None:
                 self._host.log.error("the node failed", exc_info=error)
+            self.when_failed()
+
+
+def _compare(before: NodeConfiguration, after: NodeConfiguration) -> None:
+    """Raise ConfigurationError when something differs that cannot be changed while the node runs."""
+    changed = [name for name in _FIXED if getattr(before, name) != getattr(after, name)]
+    for door in _DOORS:
+        old, new = getattr(before.listeners, door), getattr(after.listeners, door)
+        if (old and (old.host, old.port)) != (new and (new.host, new.port)):
+            changed.append(f"listeners.{door}")
+    if changed:
+        raise ConfigurationError(f"{', '.join(changed)}: cannot be changed while the node runs")
 
 
 def create(path: Path, clock: Clock, defect: str | None = None) -> Node:

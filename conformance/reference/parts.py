@@ -1,42 +1,95 @@
-"""The parts that a node is made of: the right ones by default; a defect puts a wrong one in the place of one."""
+"""The parts that a node is made of: the composition root.
+
+`Parts` names the class of each part, the right ones of Exchange 2013 and later by default. Another generation is
+another set of parts; a defect puts a wrong one in the place of one. No part asks which generation or defect it is in.
+"""
 
 from dataclasses import dataclass, replace
 
 from conformance.reference.config import Generation
+from conformance.reference.duplicates import DuplicateDetection
+from conformance.reference.host import Host
 from conformance.reference.hub2010.absent import NoSafetyNet, NoShadowAtReceipt
+from conformance.reference.hub2010.completion import HubCompletion
 from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowledgement
 from conformance.reference.hub2010.heartbeat import Heartbeat
-from conformance.reference.hub2010.session import HubReceiver
-from conformance.reference.hub2010.transport_redundancy import TransportRedundancy
+from conformance.reference.hub2010.outbound import HubOutbound, HubRouting
+from conformance.reference.hub2010.shadow_queue import HubPromotion, ShadowQueue
+from conformance.reference.hub2010.verbs import HubVerbs
+from conformance.reference.journal import Journaling
+from conformance.reference.queue.completion import Completion
 from conformance.reference.queue.delivery import Delivery
 from conformance.reference.queue.mailbox_store import MailboxStore
+from conformance.reference.queue.outbound import Outbound
 from conformance.reference.receive.acceptance import Acceptance
-from conformance.reference.receive.session import Receiver
+from conformance.reference.receive.rights import Rights
+from conformance.reference.receive.session import LocalReceiver, Receiver
+from conformance.reference.receive.verbs import ShadowVerbs
+from conformance.reference.redirection import Redirection
+from conformance.reference.reports import Reports
+from conformance.reference.routing.router import Routing
 from conformance.reference.safety_net import SafetyNet
+from conformance.reference.shadow.choice import ShadowServerChoice
 from conformance.reference.shadow.creation import ShadowCreation
 from conformance.reference.shadow.discard import DiscardStatus
+from conformance.reference.shadow.keeping import ShadowKeeping
 from conformance.reference.shadow.manager import ShadowRedundancyManager
+from conformance.reference.shadow.promotion import Promotion
+from conformance.reference.shadow.queues import ShadowQueues
+from conformance.reference.shadow.redundancy import Redundancy
+from conformance.reference.storage.database import Database
+from conformance.reference.storage.delivered import Delivered
+from conformance.reference.storage.discards import Discards
+from conformance.reference.storage.identity import Identity
+from conformance.reference.storage.messages import Messages
+from conformance.reference.storage.shadows import Shadows
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The classes that `conformance.reference.node` puts together; `hub_...` take the place of the others in a server of
-    Exchange 2010."""
+    """The classes that a node puts together, from storage to the way out; `hub_...` take the place of the others in a
+    server of Exchange 2010."""
 
-    store: type[MailboxStore] = MailboxStore
-    manager: type[ShadowRedundancyManager] = ShadowRedundancyManager
-    creation: type[ShadowCreation] = ShadowCreation
-    discards: type[DiscardStatus] = DiscardStatus
-    delivery: type[Delivery] = Delivery
-    acceptance: type[Acceptance] = Acceptance
-    safety_net: type[SafetyNet] = SafetyNet
+    database: type[Database] = Database
+    identity: type[Identity] = Identity
+    messages: type[Messages] = Messages
+    shadows: type[Shadows] = Shadows
+    discards: type[Discards] = Discards
+    delivered: type[Delivered] = Delivered
+    rights: type[Rights] = Rights
     receiver: type[Receiver] = Receiver
-    hub_manager: type[Heartbeat] = Heartbeat
-    hub_creation: type[NoShadowAtReceipt] = NoShadowAtReceipt
-    hub_delivery: type[TransportRedundancy] = TransportRedundancy
+    local_receiver: type[LocalReceiver] = LocalReceiver
+    verbs: type[ShadowVerbs] = ShadowVerbs
+    acceptance: type[Acceptance] = Acceptance
+    choice: type[ShadowServerChoice] = ShadowServerChoice
+    creation: type[ShadowCreation] = ShadowCreation
+    redundancy: type[Redundancy] = Redundancy
+    keeping: type[ShadowKeeping] = ShadowKeeping
+    shadow_queues: type[ShadowQueues] = ShadowQueues
+    discard_status: type[DiscardStatus] = DiscardStatus
+    manager: type[ShadowRedundancyManager] = ShadowRedundancyManager
+    promotion: type[Promotion] = Promotion
+    routing: type[Routing] = Routing
+    outbound: type[Outbound] = Outbound
+    duplicates: type[DuplicateDetection] = DuplicateDetection
+    store: type[MailboxStore] = MailboxStore
+    delivery: type[Delivery] = Delivery
+    completion: type[Completion] = Completion
+    reports: type[Reports] = Reports
+    journaling: type[Journaling] = Journaling
+    safety_net: type[SafetyNet] = SafetyNet
+    redirection: type[Redirection] = Redirection
+
+    hub_verbs: type[HubVerbs] = HubVerbs
     hub_acceptance: type[DelayedAcknowledgement] = DelayedAcknowledgement
+    hub_creation: type[NoShadowAtReceipt] = NoShadowAtReceipt
+    hub_shadow_queues: type[ShadowQueue] = ShadowQueue
+    hub_manager: type[Heartbeat] = Heartbeat
+    hub_promotion: type[HubPromotion] = HubPromotion
+    hub_routing: type[HubRouting] = HubRouting
+    hub_outbound: type[HubOutbound] = HubOutbound
+    hub_completion: type[HubCompletion] = HubCompletion
     hub_safety_net: type[NoSafetyNet] = NoSafetyNet
-    hub_receiver: type[HubReceiver] = HubReceiver
 
     def of(self, generation: Generation) -> "Parts":
         """Return the parts of a generation of servers."""
@@ -44,10 +97,49 @@ class Parts:
             return self
         return replace(
             self,
-            manager=self.hub_manager,
-            creation=self.hub_creation,
-            delivery=self.hub_delivery,
+            verbs=self.hub_verbs,
             acceptance=self.hub_acceptance,
+            creation=self.hub_creation,
+            shadow_queues=self.hub_shadow_queues,
+            manager=self.hub_manager,
+            promotion=self.hub_promotion,
+            routing=self.hub_routing,
+            outbound=self.hub_outbound,
+            completion=self.hub_completion,
             safety_net=self.hub_safety_net,
-            receiver=self.hub_receiver,
         )
+
+
+def furnish(host: Host, parts: Parts, identity: Identity) -> None:
+    """Put one of each part into a node; they are started later, in this order."""
+    host.identity = identity
+    host.messages = parts.messages(host.db)
+    host.shadows = parts.shadows(host.db)
+    host.discards = parts.discards(host.db)
+    host.delivered = parts.delivered(host.db)
+    host.verbs = parts.verbs
+    host.rights = parts.rights(host)
+    host.acceptance = parts.acceptance(host)
+    host.choice = parts.choice(host)
+    host.creation = parts.creation(host)
+    host.redundancy = parts.redundancy(host)
+    host.keeping = parts.keeping(host)
+    host.shadow_queues = parts.shadow_queues(host)
+    host.discard_status = parts.discard_status(host)
+    host.manager = parts.manager(host)
+    host.promotion = parts.promotion(host)
+    host.routing = parts.routing(host)
+    host.outbound = parts.outbound(host)
+    host.duplicates = parts.duplicates(host)
+    host.store = parts.store(host)
+    host.delivery = parts.delivery(host)
+    host.completion = parts.completion(host)
+    host.reports = parts.reports(host)
+    host.journaling = parts.journaling(host)
+    host.safety_net = parts.safety_net(host)
+    host.redirection = parts.redirection(host)
+    host.parts = (
+        host.rights, host.acceptance, host.choice, host.creation, host.redundancy, host.keeping, host.shadow_queues,
+        host.discard_status, host.manager, host.promotion, host.routing, host.outbound, host.duplicates, host.store,
+        host.completion, host.reports, host.journaling, host.safety_net, host.redirection, host.delivery,
+    )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.message import Envelope
-from conformance.reference.receive.acceptance import Acceptance, unfit
+from conformance.reference.receive.acceptance import Acceptance, Origin, unfit
 from conformance.reference.replies import Reply
 
 
@@ -10,11 +10,11 @@ from conformance.reference.replies import Reply
 class AcknowledgesBeforeShadow(Acceptance):
     """Acknowledges the sender first, and makes the shadow afterwards."""
 
-    async def take(self, envelope: Envelope, content: bytes, helo: str, peer: str, session_ends: float) -> Reply:
+    async def take(self, envelope: Envelope, content: bytes, origin: Origin) -> Reply:
         """Store, start a task for the shadow, and answer."""
         if (refusal := unfit(content)) is not None:
             return refusal
-        key, traced = self._traced(content, helo, peer, "ESMTP")
-        message = self.store(envelope, traced, key)
-        self.host.tasks.start(self._delivery.make_redundant(message, traced, None), f"late shadow of {key}")
+        key, traced = self.traced(content, origin, "ESMTP")
+        message = self.store(envelope, traced, key, origin)
+        self.host.tasks.start(self.host.creation.make(message, traced, None), f"late shadow of {key}")
         return await self.acknowledge(message)

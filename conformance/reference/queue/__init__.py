@@ -1,4 +1,4 @@
-"""Queues of messages for which this node is the primary: routing, delivery to next hops, retry, expiry, release.
-`routing` is a pure function from recipient to next hop, `delivery` the queues by next hop, `mailbox_store` delivery
-into mailboxes hosted here, `completion` what follows when a message has been processed.
+"""Delivery queues of messages for which this node is the primary: from acceptance to processed.
+`routing` finds next hops, `delivery` takes messages in hand, `next_hop` is one queue, `outbound` a session with a next
+hop, `mailbox_store` the stores behind this server, `completion` what follows when a message has been processed.
 """

@@ -2,182 +2,161 @@
 processed."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import heapq
+import itertools
+from collections.abc import Iterable
 
-from conformance.reference.dsn import failure_report
-from conformance.reference.headers import client_submit_time, internet_message_id
 from conformance.reference.host import Host
-from conformance.reference.message import Envelope, Fate, Message, Recipient
-from conformance.reference.queue.mailbox_store import MailboxStore
+from conformance.reference.message import Message, Recipient
+from conformance.reference.part import Part
+from conformance.reference.queue.fork import Fork
+from conformance.reference.queue.next_hop import HopQueue, queue_for
 from conformance.reference.queue.routing import NextHop
 from conformance.reference.replies import Reply
-from conformance.reference.routing.forks import forks
-from conformance.reference.send.dialogue import Dialogue, SessionLost
-from conformance.reference.shadow.creation import ShadowCreation
-from conformance.reference.shadow.discard import DiscardStatus
-from conformance.reference.shadow.manager import ShadowRedundancyManager
 
-_NOWHERE = {"no such mailbox": Reply(550, "5.1.1", "no such mailbox"), "no route": Reply(550, "5.4.4", "no route")}
+EXPIRED = Reply(550, "5.4.7", "the message expired in the queue")
 
 
-class Delivery:
-    """The delivery queues of one node."""
+class Delivery(Part):
+    """Takes messages in hand, spreads them over the queues, and settles what became of them."""
 
-    def __init__(
-        self,
-        host: Host,
-        store: MailboxStore,
-        creation: ShadowCreation,
-        discards: DiscardStatus,
-        manager: Callable[[], ShadowRedundancyManager],
-    ) -> None:
-        self._host = host
-        self._store = store
-        self._creation = creation
-        self._discards = discards
-        self._manager = manager
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._in_hand: set[int] = set()
+        self._queues: dict[NextHop, HopQueue] = {}
+        self._active: dict[Fork, None] = {}
+        self._deferred: list[tuple[float, int, Message, tuple[Recipient, ...]]] = []
+        self._numbers = itertools.count()
+        self._alarm = host.alarms.new(self._retry)
+        self._diversion: NextHop | None = None
+        self._paused = False
 
     def start(self) -> None:
         """Go on with what is in the database."""
-        for message in self._host.messages.in_place("primary"):
+        for message in self.host.messages.in_place("primary"):
             self.take(message)
 
     def take(self, message: Message) -> None:
-        """Begin to process a primary message."""
-        self._host.tasks.start(self._process(message), f"{self._host.config.name}: deliver {message.message_id}")
-
-    async def promote(self, message: Message) -> None:
-        """Process a message that was a shadow: make it redundant afresh, then deliver it (SR-MNT-09, SR-MNT-11)."""
-        await self._host.db.durable()
-        await self._process(message)
-
-    async def _process(self, message: Message) -> None:
-        host = self._host
-        content = host.messages.content(message.id)
+        """Begin to process a primary message, unless that is being done."""
+        if message.id in self._in_hand or self._paused:
+            return
+        self._in_hand.add(message.id)
         if message.redundancy_pending:
-            await self.make_redundant(message, content, None)
-        while pending := host.messages.pending(message.id):
-            hops = self._forks(pending)
-            async with asyncio.TaskGroup() as group:
-                for hop, recipients in hops.items():
-                    group.create_task(self._fork(message, content, hop, recipients), name=f"fork to {hop.name}")
-            await host.db.durable()
-            if not host.messages.pending(message.id):
-                break
-            expires = message.since + host.transport.MessageExpirationTimeout
-            if host.now() >= expires:
-                self._expire(message, content)
-                await host.db.durable()
-                break
-            await asyncio.sleep(min(host.transport.MessageRetryInterval, max(expires - host.now(), 0.001)))
-        await self._complete(message)
+            self.host.tasks.start(self._prepare(message), f"{self.host.name}: prepare {message.message_id}")
+        else:
+            self._begin(message)
 
-    def _forks(self, recipients: Sequence[Recipient]) -> dict[NextHop, list[Recipient]]:
-        """Return the next hops of a message, each with its recipients."""
-        return forks(self._host.config, recipients)
+    def forget(self, key: int) -> None:
+        """Let go of a message that has been processed."""
+        self._in_hand.discard(key)
 
-    async def make_redundant(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make the message's shadow; return whether somebody has acknowledged one."""
-        made = await self._creation.make(message.shadow_id, message.envelope, content, deadline)
-        for server, acknowledged in made:
-            self._host.discards.add_holder(message.id, server, acknowledged=acknowledged)
-        self._host.messages.made_redundant(message.id)
-        return any(acknowledged for _, acknowledged in made)
+    async def _prepare(self, message: Message) -> None:
+        await self.host.db.durable()
+        await self.host.redundancy.before_delivery(message, self.host.messages.content(message.id))
+        await self.host.db.durable()
+        self._begin(message)
 
-    async def _fork(self, message: Message, content: bytes, hop: NextHop, recipients: list[Recipient]) -> None:
-        """Try one next hop once, its servers in turn until one answers."""
-        if hop.way == "nowhere":
-            self._note(message, content, hop, dict.fromkeys(recipients, _NOWHERE[hop.name]))
-            return
-        if hop.way == "mailbox":
-            for recipient in recipients:
-                reply = await self._store.deliver(hop.dials[0], message.envelope, recipient, content)
-                self._note(message, content, hop, {recipient: reply})
-            return
-        envelope = message.envelope
-        part = Envelope(envelope.reverse_path, tuple(recipients), envelope.body, envelope.ret, envelope.envid)
-        idle = self._host.transport.SendConnectionInactivityTimeout
-        for server, dial in zip(hop.servers, hop.dials, strict=True):
-            answered = False
-            try:
-                async with Dialogue(dial, self._host.config.name, idle, hop.protocol) as dialogue:
-                    replies = await self._hand_over(dialogue, hop, server, part, message, content)
-                    answered = bool(replies)
-                    await self._before_quit(dialogue, hop, server)
-            except SessionLost as lost:
-                self._host.log.info("next hop %s: %s", server, lost)
-            if answered:
-                return
+    def _begin(self, message: Message) -> None:
+        self.host.journaling.report(message)
+        if pending := self.host.messages.pending(message.id):
+            self._spread(message, pending)
+        else:
+            self.host.completion.check(message.id)
 
-    async def _hand_over(
-        self, dialogue: Dialogue, hop: NextHop, server: str, part: Envelope, message: Message, content: bytes
-    ) -> dict[Recipient, Reply]:
-        """Transmit a message in an open session, and note at once what became of each recipient."""
-        replies = await dialogue.transmit(part, content)
-        self._note(message, content, hop, replies)
-        return replies
+    def _spread(self, message: Message, recipients: Iterable[Recipient]) -> None:
+        """Queue a fork for each next hop that the recipients need."""
+        diverted = {self._diversion: list(recipients)} if self._diversion is not None else None
+        for hop, group in (diverted or self.host.routing.forks(recipients)).items():
+            fork = Fork(message, tuple(group), hop, asyncio.get_running_loop().create_future())
+            self._active[fork] = None
+            self._queue(hop).add(fork)
 
-    async def _before_quit(self, dialogue: Dialogue, hop: NextHop, server: str) -> None:
-        """Ask for discard status in a session that is open anyhow (SR-MNT-02)."""
-        if hop.way == "transport" and "XSHADOWREQUEST" in dialogue.keywords:
-            await self._manager().query_in(server, dialogue)
+    def _queue(self, hop: NextHop) -> HopQueue:
+        for idle in [known for known, queue in self._queues.items() if not queue.ready and not queue.workers]:
+            del self._queues[idle]
+        if hop not in self._queues:
+            self._queues[hop] = queue_for(self.host, hop, self.settle)
+        return self._queues[hop]
 
-    def _note(self, message: Message, content: bytes, hop: NextHop, replies: dict[Recipient, Reply]) -> None:
-        """Note what became of recipients; those with neither yes nor no stay pending."""
-        for recipient, reply in replies.items():
-            if not (reply.positive or reply.permanent):
-                self._host.log.info("%s to <%s> deferred: %s", message.message_id, recipient.address, reply)
-                continue
-            fate: Fate = "delivered" if reply.positive else "failed"
-            self._host.messages.set_fate(message.id, [recipient], fate, crossed=hop.crosses)
-            self._host.log.info("%s to <%s> %s: %s", message.message_id, recipient.address, fate, reply)
-            if reply.permanent:
-                self._report(message, content, recipient, reply)
-
-    def _expire(self, message: Message, content: bytes) -> None:
-        expired = Reply(550, "5.4.7", "the message expired in the queue")
-        for recipient in self._host.messages.pending(message.id):
-            self._host.messages.set_fate(message.id, [recipient], "expired")
-            self._report(message, content, recipient, expired)
-
-    def _report(self, message: Message, content: bytes, recipient: Recipient, reply: Reply) -> None:
-        """Report a failure to the sender (RFC 5321 6.1): a message of its own, which its cause waits for (SR-
-        MNT-08)."""
-        if not message.envelope.reverse_path or "NEVER" in recipient.notify:
-            return
-        host = self._host
-        key = host.identity.next()
-        report = failure_report(
-            key, host.config.name, host.now(), message.envelope, content, recipient, reply.status, str(reply)
-        )
-        host.log.info("%s non-delivery report %s to <%s>", message.message_id, key, message.envelope.reverse_path)
-        self.take(
-            host.messages.add(
-                message_id=key,
-                place="primary",
-                envelope=Envelope("", (Recipient(message.envelope.reverse_path),)),
-                content=report,
-                internet_id=internet_message_id(report),
-                submitted=client_submit_time(report),
-                since=host.now(),
-                shadow_id=key,
-                cause=message.id,
-                redundancy_pending=True,
-            )
-        )
-
-    async def _complete(self, message: Message) -> None:
-        """All forks and all reports are processed: offer the discard notification, and move on to Safety Net."""
-        host = self._host
-        if host.messages.pending(message.id) or host.messages.caused_by(message.id):
-            return
-        self._discards.queue(message.id, message.shadow_id)
-        self._retire(message)
+    async def settle(self, fork: Fork, replies: dict[Recipient, Reply], reports: bool) -> None:
+        """Note what became of each recipient of a fork, and see what is to be done next; returns when it is on disk."""
+        host, message = self.host, fork.message
+        fate = fork.hop.fate(reports=reports)
+        taken = [r for r in fork.recipients if (reply := replies.get(r)) is not None and reply.positive]
+        refused = [(r, reply) for r in fork.recipients if (reply := replies.get(r)) is not None and reply.permanent]
+        host.messages.set_fate(message.id, taken, fate, crossed=fork.hop.crosses)
+        host.messages.set_fate(message.id, [r for r, _ in refused], "failed")
+        for recipient in fork.recipients:
+            said = replies.get(recipient)
+            became = fate if recipient in taken else "failed" if said and said.permanent else "deferred"
+            host.log.info("%s to <%s> %s: %s", message.message_id, recipient.address, became, said)
+        if refused:
+            host.reports.failed(message, refused, fork.hop)
+        if taken:
+            host.reports.succeeded(message, taken, fate, fork.hop)
+        done = {*taken, *(r for r, _ in refused)}
+        if left := tuple(r for r in fork.recipients if r not in done):
+            self._defer(message, left, fork.hop)
+        host.completion.check(message.id)
         await host.db.durable()
-        host.log.info("%s processed", message.message_id)
-        if message.cause is not None and (cause := host.messages.get(message.cause)) and cause.place == "primary":
-            await self._complete(cause)
+        del self._active[fork]
+        fork.settled.set_result(None)
 
-    def _retire(self, message: Message) -> None:
-        """Put a processed message where processed messages go: Safety Net (SR-SFN-01)."""
-        self._host.messages.move(message.id, "safety-net", self._host.now())
+    def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
+        """Have recipients tried again after MessageRetryInterval, until the message expires (SR-MNT-14)."""
+        host = self.host
+        if self._diversion is not None and hop != self._diversion:
+            self._spread(message, recipients)
+            return
+        expires = message.since + host.transport.MessageExpirationTimeout
+        if host.reached(expires):
+            host.messages.set_fate(message.id, recipients, "expired")
+            host.log.warning("%s expired for %d recipients", message.message_id, len(recipients))
+            host.reports.failed(message, [(recipient, EXPIRED) for recipient in recipients], hop)
+            return
+        host.reports.delayed(message, recipients)
+        due = min(host.now() + host.transport.MessageRetryInterval, expires)
+        heapq.heappush(self._deferred, (due, next(self._numbers), message, recipients))
+        self._alarm.set(self._deferred[0][0])
+
+    def _retry(self) -> None:
+        while self._deferred and self.host.reached(self._deferred[0][0]):
+            _, _, message, recipients = heapq.heappop(self._deferred)
+            self._spread(message, recipients)
+        if self._deferred:
+            self._alarm.set(self._deferred[0][0])
+
+    async def divert(self, target: NextHop) -> None:
+        """Bring all that is queued to one server instead, each message with one try (Redirect-Message).
+
+        What is in the midst of a session is left to end; what the target does not take goes its usual way again.
+        """
+        self._diversion = target
+        try:
+            waiting = [(message, recipients) for _, _, message, recipients in sorted(self._deferred)]
+            self._deferred.clear()
+            self._alarm.cancel()
+            for queue in tuple(self._queues.values()):
+                while queue.ready:
+                    fork = queue.ready.popleft()
+                    del self._active[fork]
+                    fork.settled.cancel()
+                    waiting.append((fork.message, fork.recipients))
+            for message, recipients in waiting:
+                self._spread(message, recipients)
+            concerned = set(self._in_hand)
+            while settling := [fork.settled for fork in self._active if fork.message.id in concerned]:
+                await asyncio.wait(settling)
+        finally:
+            self._diversion = None
+
+    async def finish(self, grace: float) -> None:
+        """Begin nothing new, and return when what is under way has ended, after `grace` seconds at the latest."""
+        self._paused = True
+        self._alarm.cancel()
+        workers: set[asyncio.Task[None]] = set()
+        for queue in self._queues.values():
+            queue.paused = True
+            workers |= queue.workers
+        if workers:
+            await asyncio.wait(workers, timeout=grace)

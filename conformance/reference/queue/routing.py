@@ -5,15 +5,18 @@ from typing import Literal
 
 from conformance.reference.boundary import inside
 from conformance.reference.config import Address, NodeConfiguration, Route
+from conformance.reference.message import Fate
 
-Way = Literal["mailbox", "delivery", "transport", "outside", "nowhere"]
+Way = Literal["mailbox", "delivery", "transport", "redirection", "outside", "nowhere"]
 
 
 @dataclass(frozen=True, slots=True)
 class NextHop:
     """Where a queue leads: into a mailbox hosted here, to the hosting server's `delivery` listener (in the boundary),
-    to a server's `transport` listener (across it), outside, or nowhere. `dials` are tried in turn; `servers` are
-    their names."""
+    to a server's `transport` listener (across it, or by an administrator's redirection within it), outside, or nowhere.
+
+    `dials` are tried in turn; `servers` are their names.
+    """
 
     way: Way
     name: str
@@ -29,6 +32,16 @@ class NextHop:
     def protocol(self) -> Literal["smtp", "lmtp"]:
         """What is spoken there."""
         return "lmtp" if self.way in ("mailbox", "delivery") else "smtp"
+
+    def fate(self, *, reports: bool) -> Fate:
+        """Return what became of a recipient that was accepted there; `reports`: the server offers DSN (RFC 3461)."""
+        match self.way:
+            case "mailbox" | "delivery":
+                return "delivered"
+            case "redirection":
+                return "redirected"
+            case _:
+                return "passed-on" if reports else "relayed"
 
 
 def route(config: NodeConfiguration, address: str) -> NextHop:

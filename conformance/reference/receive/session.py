@@ -1,98 +1,110 @@
 """One session of a listener: aiosmtpd's SMTP and LMTP, with enhanced status codes, limits, DSN and the shadow verbs."""
 
 import asyncio
-import re
-from typing import Literal
 
 from aiosmtpd.lmtp import LMTP
-from aiosmtpd.smtp import SMTP, Session, syntax
+from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword, Session, syntax
 from aiosmtpd.smtp import Envelope as Transaction
 
-from conformance.reference.boundary import inside, shadows_by_receiver
 from conformance.reference.config import Listener, Peer
+from conformance.reference.host import Host
 from conformance.reference.message import Recipient
-from conformance.reference.receive.acceptance import Acceptance, envelope_of
+from conformance.reference.receive.acceptance import Origin, envelope_of
+from conformance.reference.receive.verbs import NOT_OFFERED, Conversation, Door
 from conformance.reference.replies import Reply, with_enhanced
-from conformance.reference.shadow.discard import DiscardStatus
-from conformance.reference.shadow.manager import ShadowRedundancyManager
-from conformance.reference.storage.discards import DiscardEvent
 
-Door = Literal["frontend", "transport", "delivery"]
+MARGIN = 5.0
+"""Seconds before a session's end at which its message must have a reply; less where the session is short."""
 
-SHADOW_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
-_MOST = re.compile(r"[1-9][0-9]{0,5}")
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 _OURS = frozenset({"RET", "ENVID", "XSHADOW"})
-NOT_OFFERED = "502 5.5.1 command not offered"
-_MALFORMED = "501 5.5.4 malformed arguments"
-_OUT_OF_ORDER = "503 5.5.1 out of order"
-_FORBIDDEN = "550 5.7.1 not allowed"
+_BROKEN = "451 4.3.0 the server failed"
+_UNSENDABLE = "553 5.1.3 the address has characters that cannot be sent on"
 
 
 class Receiver(SMTP):
     """A session; idle for too long or open for too long it ends with 421 4.4.2 (SR-TMO-06, SR-TMO-07)."""
 
-    shadow_keyword = "XSHADOWREQUEST"
-    """What a peer that may use the shadow verbs is offered in the reply to EHLO."""
-
-    def __init__(
-        self,
-        door: Door,
-        limits: Listener,
-        acceptance: Acceptance,
-        discards: DiscardStatus,
-        manager: ShadowRedundancyManager,
-        sessions: "set[Receiver]",
-    ) -> None:
-        self._acceptance = acceptance
-        self._discards = discards
-        self._manager = manager
-        self._host = acceptance.host
-        self._door = door
+    def __init__(self, host: Host, door: Door, limits: Listener, sessions: "set[Receiver]") -> None:
+        self.host = host
+        self.conversation = Conversation(door)
+        self.verbs = host.verbs(host, self.conversation)
+        self.at_work: asyncio.Task[list[Reply]] | None = None
         self._limits = limits
         self._sessions = sessions
+        self._began = 0.0
         self._age: asyncio.TimerHandle | None = None
-        self._working = False
         self._greeting = False
-        self._named: tuple[str, str] | None = None
+        self._leaving = False
         self._shadow_id: str | None = None
         self._mail: dict[str, str] = {}
         self._recipients: list[Recipient] = []
-        self._telling: list[DiscardEvent] = []
         super().__init__(
             _Hooks(),
-            data_size_limit=self._host.transport.MaxMessageSize,
-            hostname=self._host.config.name,
+            data_size_limit=host.transport.MaxMessageSize,
+            hostname=host.name,
             ident="transport",
             timeout=limits.connection_inactivity_timeout,
+            auth_require_tls=False,
+            auth_exclude_mechanism=["LOGIN"],
+            authenticator=self._authenticate_peer,
             loop=asyncio.get_running_loop(),
         )
 
-    # the connection
+    # the connection and its limits
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin, with a clock for the session's age."""
         super().connection_made(transport)
         self._sessions.add(self)
-        self._ends = self.loop.time() + self._limits.connection_timeout
+        self._began = self.loop.time()
         self._age = self.loop.call_at(self._ends, self._timeout_cb)
 
     def connection_lost(self, error: Exception | None) -> None:
         """End."""
         self._sessions.discard(self)
+        self.verbs.lost()
         if self._age is not None:
             self._age.cancel()
         super().connection_lost(error)
 
+    def limit(self, limits: Listener) -> None:
+        """Keep to changed limits from now on."""
+        self._limits = limits
+        self._timeout_duration = limits.connection_inactivity_timeout
+        if self._age is not None and self.transport is not None:
+            self._age.cancel()
+            self._age = self.loop.call_at(max(self._ends, self.loop.time()), self._timeout_cb)
+            if self.at_work is None:
+                self._reset_timeout()
+
+    @property
+    def _ends(self) -> float:
+        """The loop's time at which the session is too old."""
+        return self._began + self._limits.connection_timeout
+
+    @property
+    def _deadline(self) -> float:
+        """The loop's time at which a message must have its reply."""
+        return self._ends - min(MARGIN, self._limits.connection_timeout / 20)
+
     def data_received(self, data: bytes) -> None:
         """Note that the client is not idle."""
-        if not self._working:
+        if self.at_work is None:
             self._reset_timeout()
         super().data_received(data)
 
     def _timeout_cb(self) -> None:
+        self._say_goodbye(b"421 4.4.2 connection timed out\r\n")
+
+    def leave(self) -> None:
+        """End in an orderly way: at once, or when the message in hand has its reply."""
+        self._leaving = True
+        if self.at_work is None:
+            self._say_goodbye(b"421 4.3.2 the server is going down\r\n")
+
+    def _say_goodbye(self, line: bytes) -> None:
         if self.transport is not None:
-            self.transport.write(b"421 4.4.2 connection timed out\r\n")
+            self.transport.write(line)
             self.transport.close()
 
     def abort(self) -> None:
@@ -105,6 +117,8 @@ class Receiver(SMTP):
         text = status.decode("ascii") if isinstance(status, bytes) else status
         await super().push(text if self._greeting or text[:4] == "220 " else with_enhanced(text))
 
+    # who it is
+
     async def smtp_EHLO(self, arg: str) -> None:
         """EHLO: the one positive reply without an enhanced status code (RFC 2034 4)."""
         self._greeting = True
@@ -113,51 +127,63 @@ class Receiver(SMTP):
         finally:
             self._greeting = False
 
-    @property
-    def _peer(self) -> Peer | None:
-        if self._door != "transport" or self.session is None or not self._limits.externally_secured:
-            return None
-        return self._host.config.peer_named.get((self.session.host_name or "").casefold())
-
-    @property
-    def _may_shadow(self) -> bool:
-        """Whether XSHADOWREQUEST is offered: to a 2013 or later server of our boundary (SR-WIR-01)."""
-        peer = self._peer
-        return (
-            peer is not None
-            and self._host.transport.ShadowRedundancyEnabled
-            and peer.role == "mailbox"
-            and shadows_by_receiver(peer.generation)
-            and inside(self._host.config, peer)
-            and peer.accept_xshadow
-        )
-
-    # commands
-
     def greeted(self, name: str, responses: list[str]) -> list[str]:
         """Return the lines of the reply to EHLO or LHLO: what this listener offers to this peer."""
+        self.verbs.heard()
+        self.begin()
         self.session.host_name = name
-        self.heard()
-        offered = [line for line in responses if "HELP" not in line and "AUTH" not in line]
-        extra = ["PIPELINING", "ENHANCEDSTATUSCODES"] + ([] if self._door == "delivery" else ["DSN"])
-        extra += [self.shadow_keyword] if self._may_shadow else []
-        lines = [*(line[4:] for line in offered), *extra]
-        return [f"250-{line}" for line in lines[:-1]] + [f"250 {lines[-1]}"]
+        self.conversation.greeted = True
+        self.conversation.peer = self._peer()
+        offered = [line[4:] for line in responses if "HELP" not in line and "AUTH" not in line]
+        offered += ["AUTH PLAIN"] if self._may_authenticate else []
+        offered += ["PIPELINING", "ENHANCEDSTATUSCODES"]
+        offered += [] if self.conversation.door == "delivery" else ["DSN"]
+        offered += self.verbs.offered()
+        return [f"250-{line}" for line in offered[:-1]] + [f"250 {offered[-1]}"]
+
+    def _peer(self) -> Peer | None:
+        if self.conversation.door != "transport":
+            return None
+        authenticated = self.session.login_data if self.session.authenticated else None
+        name = authenticated.decode("ascii", "replace") if authenticated else None
+        return self.host.rights.peer(self._limits, self.session.host_name or "", name)
+
+    @property
+    def _may_authenticate(self) -> bool:
+        """Whether AUTH is offered: on the transport listener, where a peer has a secret."""
+        return self.conversation.door == "transport" and any(peer.secret is not None for peer in self.host.config.peers)
+
+    async def smtp_AUTH(self, arg: str) -> None:
+        """AUTH PLAIN, for servers of the organisation (RFC 4954)."""
+        self.verbs.heard()
+        if not self._may_authenticate:
+            await self.push(NOT_OFFERED)
+            return
+        await super().smtp_AUTH(arg)
+        self.conversation.peer = self._peer()
+
+    def _authenticate_peer(
+        self, server: SMTP, session: Session, envelope: Transaction, mechanism: str, login: LoginPassword
+    ) -> AuthResult:
+        secret = self.host.rights.password(login.login.decode("ascii", "replace"))
+        right = secret is not None and login.password == secret.encode()
+        return AuthResult(success=right, handled=False, auth_data=login)
+
+    # a mail transaction
 
     async def smtp_MAIL(self, arg: str | None) -> None:
         """MAIL, with the DSN parameters and XSHADOW= taken out before aiosmtpd looks."""
-        self.heard()
+        self.verbs.heard()
         path, parameters = _parameters(arg or "")
-        if "XSHADOW" in parameters and (self._named is None or not self._may_shadow):
-            await self.push(_OUT_OF_ORDER if self._may_shadow else "555 5.5.4 XSHADOW is not offered")
-            return
-        if "XSHADOW" in parameters and not SHADOW_ID.fullmatch(parameters["XSHADOW"]):
-            await self.push(_MALFORMED)
+        if "XSHADOW" in parameters and (refused := self.verbs.mail(parameters["XSHADOW"])):
+            await self.push(refused)
             return
         rest = [f"{key}={value}" if value else key for key, value in parameters.items() if key not in _OURS]
+        nested = self.conversation.in_transaction
         await super().smtp_MAIL(" ".join([path, *rest]))
-        if self.envelope.mail_from:
+        if self.envelope.mail_from and not nested:
             self.begin()
+            self.conversation.in_transaction = True
             self._mail = parameters
             self._shadow_id = parameters.get("XSHADOW")
 
@@ -167,13 +193,15 @@ class Receiver(SMTP):
         before = len(self.envelope.rcpt_tos)
         await super().smtp_RCPT(path)
         if len(self.envelope.rcpt_tos) > before:
-            notify, orcpt = parameters.get("NOTIFY", ""), parameters.get("ORCPT", "")
+            notify, orcpt = parameters.get("NOTIFY", "").upper(), parameters.get("ORCPT", "")
             self._recipients.append(Recipient(self.envelope.rcpt_tos[-1], notify, orcpt))
 
     def recipient_reply(self, address: str) -> str:
         """Return the reply to a recipient: unknown mailboxes of our own domains are refused at once."""
-        config = self._host.config
+        config = self.host.config
         domain = address.rpartition("@")[2].casefold()
+        if not address.isprintable():
+            return _UNSENDABLE
         if domain in config.mailbox_domains and address.casefold() not in config.mailbox_at:
             return "550 5.1.1 no such mailbox"
         return "250 2.1.5 recipient ok"
@@ -182,103 +210,76 @@ class Receiver(SMTP):
         """Decide about a message at its final dot, in a task that a lost session does not end (SR-TMO-03)."""
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
-        self._working = True
+        self.at_work = self.host.tasks.start(self._accept(content), f"{self.host.name}: accept")
         try:
-            work = self._host.tasks.start(self._accept(content), f"{self._host.config.name}: accept")
-            replies = await asyncio.shield(work)
+            replies = await asyncio.shield(self.at_work)
         finally:
-            self._working = False
+            self.at_work = None
         if self.transport is not None:
             self._reset_timeout()
+        if self._leaving:
+            self.loop.call_soon(self.leave)
         self.begin()
         return "\r\n".join(str(reply) for reply in replies)
 
-    @property
-    def _origin(self) -> tuple[str, str]:
-        """What the client calls itself, and its address: for the trace field."""
-        return self.session.host_name or "", self.session.peer[0] if isinstance(self.session.peer, tuple) else "local"
-
     async def _accept(self, content: bytes) -> list[Reply]:
+        host = self.host
         taken = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail)
-        helo, peer = self._origin
-        if self._door == "delivery":
-            return await self._acceptance.into_mailboxes(taken, content, helo, peer)
-        if self._shadow_id is not None and self._named is not None:
-            return [await self._acceptance.keep_shadow(taken, content, *self._named, self._shadow_id)]
-        return [await self._acceptance.take(taken, content, helo, peer, self._ends)]
-
-    # the shadow verbs
-
-    @syntax("XSHADOWREQUEST server database")
-    async def smtp_XSHADOWREQUEST(self, arg: str | None) -> None:
-        """The primary names itself and its queue database; we answer with ours (wire.md)."""
-        self.heard()
-        refusal = self._refusal(arg, SHADOW_ID, once=True)
-        if refusal is not None:
-            await self.push(refusal)
-            return
-        assert self._peer is not None
-        self._named = (self._peer.name, (arg or "").split()[1])
-        self._manager.saw_database(*self._named)
-        await self._host.db.durable()
-        await self.push(f"250 2.0.0 {self._host.config.name} {self._host.identity.database}")
-
-    @syntax("XQDISCARD server max")
-    async def smtp_XQDISCARD(self, arg: str | None) -> None:
-        """A shadow server asks which shadows it may let go of (SR-MNT-04, SR-WIR-04)."""
-        self.heard()
-        refusal = self._refusal(arg, _MOST)
-        if refusal is not None:
-            await self.push(refusal)
-            return
-        assert self._peer is not None
-        lines, self._telling = self._discards.answer(self._peer.name, int((arg or "").split()[1]))
-        for line in lines:
-            await self.push(line)
-
-    async def smtp_XSHADOW(self, arg: str | None) -> None:
-        """A verb of Exchange 2010, which later servers do not take (SR-IOP-01)."""
-        self.heard()
-        await self.push(NOT_OFFERED)
-
-    async def smtp_XQUERYDISCARD(self, arg: str | None) -> None:
-        """The name that Exchange 2010 has for XQDISCARD."""
-        self.heard()
-        await self.push(NOT_OFFERED)
-
-    def _refusal(self, arg: str | None, second: re.Pattern[str], *, once: bool = False) -> str | None:
-        """Return why a shadow verb `VERB server second` is refused (wire.md), or None; `once`: once in a session."""
-        words = (arg or "").split()
-        if self.session.host_name is None and self._door == "transport":
-            return _OUT_OF_ORDER
-        peer = self._peer
-        if not self._may_shadow:
-            return _FORBIDDEN if peer is not None and not peer.accept_xshadow else NOT_OFFERED
-        if len(words) != 2 or not _NAME.fullmatch(words[0]) or not second.fullmatch(words[1]):
-            return _MALFORMED
-        if (once and self._named is not None) or self.envelope.mail_from:
-            return _OUT_OF_ORDER
-        return None if peer is not None and words[0].casefold() == peer.name.casefold() else _FORBIDDEN
-
-    async def smtp_QUIT(self, arg: str | None) -> None:
-        """Leave; what was told before has been heard."""
-        self.heard()
-        await super().smtp_QUIT(arg)
-
-    async def smtp_NOOP(self, arg: str | None) -> None:
-        """Do nothing; what was told before has been heard."""
-        self.heard()
-        await self.push("250 2.0.0 ok")
-
-    def heard(self) -> None:
-        """Forget the discard notifications of the last reply: a further command shows that it was read."""
-        if self._telling:
-            self._discards.told(self._telling)
-            self._telling = []
+        address = self.session.peer[0] if isinstance(self.session.peer, tuple) else "local"
+        seen = not host.rights.submits(self.conversation.peer)
+        origin = Origin(self.session.host_name or "", address, seen, self._deadline)
+        if self.conversation.door == "delivery":
+            return await host.acceptance.into_mailboxes(taken, content, origin)
+        if self._shadow_id is not None:
+            return [await self.verbs.take(self._shadow_id, taken, content, origin)]
+        return [await host.acceptance.take(taken, content, origin)]
 
     def begin(self) -> None:
         """Forget the transaction."""
         self._mail, self._recipients, self._shadow_id = {}, [], None
+        self.conversation.in_transaction = False
+
+    # the shadow verbs, and what else shows that a reply was read
+
+    async def _shadow_verb(self, verb: str, arg: str | None) -> None:
+        self.verbs.heard()
+        for line in await self.verbs.said(verb, (arg or "").split()):
+            await self.push(line)
+
+    @syntax("XSHADOWREQUEST server database")
+    async def smtp_XSHADOWREQUEST(self, arg: str | None) -> None:
+        """Exchange 2013 and later: keep shadows for me."""
+        await self._shadow_verb("XSHADOWREQUEST", arg)
+
+    @syntax("XSHADOW server database")
+    async def smtp_XSHADOW(self, arg: str | None) -> None:
+        """Exchange 2010: I keep shadows of what I send you."""
+        await self._shadow_verb("XSHADOW", arg)
+
+    @syntax("XQDISCARD server max")
+    async def smtp_XQDISCARD(self, arg: str | None) -> None:
+        """Which shadows may I let go of?"""
+        await self._shadow_verb("XQDISCARD", arg)
+
+    @syntax("XQUERYDISCARD server max")
+    async def smtp_XQUERYDISCARD(self, arg: str | None) -> None:
+        """The other name of XQDISCARD, in Exchange 2010."""
+        await self._shadow_verb("XQUERYDISCARD", arg)
+
+    async def smtp_RSET(self, arg: str | None) -> None:
+        """Forget the transaction; what was told before has been heard."""
+        self.verbs.heard()
+        await super().smtp_RSET(arg)
+
+    async def smtp_QUIT(self, arg: str | None) -> None:
+        """Leave; what was told before has been heard."""
+        self.verbs.heard()
+        await super().smtp_QUIT(arg)
+
+    async def smtp_NOOP(self, arg: str | None) -> None:
+        """Do nothing; what was told before has been heard."""
+        self.verbs.heard()
+        await self.push("250 2.0.0 ok")
 
 
 class _Hooks:
@@ -299,6 +300,8 @@ class _Hooks:
         self, server: Receiver, session: Session, envelope: Transaction, address: str, options: list[str]
     ) -> str:
         """Take the reverse-path."""
+        if address and not address.isprintable():
+            return _UNSENDABLE
         envelope.mail_from = address or "<>"
         return "250 2.1.0 sender ok"
 
@@ -314,6 +317,10 @@ class _Hooks:
     async def handle_DATA(self, server: Receiver, session: Session, envelope: Transaction) -> str:
         """Decide about a message."""
         return await server.decide(bytes(envelope.original_content or b""))
+
+    async def handle_exception(self, error: Exception) -> str:
+        """Promise nothing: what failed is told by the task that failed."""
+        return _BROKEN
 
 
 class LocalReceiver(Receiver, LMTP):

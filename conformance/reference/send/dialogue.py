@@ -1,97 +1,79 @@
-"""A session with one server, as its client: SMTP or LMTP, command by command."""
+"""A session with one server, as its client: what SMTP and LMTP have in common."""
 
-import asyncio
-from typing import Literal
+from abc import ABC, abstractmethod
 
 from conformance.reference.config import Address
 from conformance.reference.message import Envelope, Recipient
-from conformance.reference.replies import Reply, parsed
-
-_LONGEST = 4096
+from conformance.reference.replies import Reply
 
 
 class SessionLost(Exception):
     """The server could not be reached, was silent for too long, or ended the session."""
 
 
-class Dialogue:
-    """One session; `timeout` is SendConnectionInactivityTimeout, seconds (SR-TMO-08). Use as an async context
-    manager."""
+class Dialogue(ABC):
+    """One session; `idle` is SendConnectionInactivityTimeout, seconds (SR-TMO-08).
 
-    def __init__(
-        self, address: Address, hello: str, timeout: float, protocol: Literal["smtp", "lmtp"] = "smtp"
-    ) -> None:
-        self._address = address
-        self._hello = hello
-        self._timeout = timeout
-        self._protocol = protocol
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+    `in_doubt` says that a message's final dot was sent and not answered: the server may have the message or not.
+    """
+
+    def __init__(self, address: Address, hello: str, idle: float) -> None:
+        self.address = address
+        self.hello = hello
+        self.idle = idle
         self.keywords: dict[str, str] = {}
+        self.in_doubt = False
 
-    async def __aenter__(self) -> "Dialogue":
-        try:
-            async with asyncio.timeout(self._timeout):
-                self._reader, self._writer = await asyncio.open_connection(*self._address)
-        except (OSError, TimeoutError) as error:
-            raise SessionLost(f"no connection: {error}") from error
-        try:
-            greeting = await self.reply()
-            if not greeting.positive:
-                raise SessionLost(f"it greeted with {greeting}")
-            answer = await self.command(("LHLO " if self._protocol == "lmtp" else "EHLO ") + self._hello)
-            if not answer.positive:
-                raise SessionLost(f"it answered the greeting with {answer}")
-            for line in answer.text.split("\n")[1:]:
-                keyword, _, parameters = line.partition(" ")
-                self.keywords[keyword.upper()] = parameters
-        except BaseException:
-            self._abort()
-            raise
-        return self
+    # what a protocol has of its own
 
-    async def __aexit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        """Leave with QUIT; after an exception (a cancelled task, a lost session) abort."""
-        if kind is None:
-            try:
-                await self.command("QUIT")
-            except SessionLost:
-                self._abort()
-                return
-        self._abort()
+    @abstractmethod
+    async def connect(self) -> Reply:
+        """Connect, and return the greeting. Raises SessionLost."""
 
+    @abstractmethod
     async def command(self, line: str) -> Reply:
         """Say a line and return the reply. Raises SessionLost."""
-        self.write(line.encode("ascii", "replace") + b"\r\n")
-        return await self.reply()
 
-    def write(self, octets: bytes) -> None:
-        """Send octets. Raises SessionLost when the session is over."""
-        if self._writer is None or self._writer.is_closing():
-            raise SessionLost("the session is over")
-        self._writer.write(octets)
+    @abstractmethod
+    async def body(self, content: bytes, recipients: int) -> list[Reply]:
+        """Send a message's content after 354, and return its final replies. Raises SessionLost."""
 
-    async def reply(self) -> Reply:
-        """Read one reply. Raises SessionLost when none comes in time, or it is none."""
-        assert self._reader is not None
-        lines: list[str] = []
+    @abstractmethod
+    def abort(self) -> None:
+        """End the connection at once, whatever state it is in."""
+
+    greeting: str
+    """The command that follows the server's greeting."""
+
+    # what they share
+
+    async def open(self) -> None:
+        """Connect and say hello. Raises SessionLost, and leaves no connection behind then."""
         try:
-            async with asyncio.timeout(self._timeout):
-                while True:
-                    line = (await self._reader.readuntil(b"\r\n")).decode("latin-1").rstrip("\r\n")
-                    if len(line) > _LONGEST or not line[:3].isdigit():
-                        raise SessionLost(f"it said {line[:80]!r}")
-                    lines.append(line[4:])
-                    if line[3:4] != "-":
-                        return parsed(int(line[:3]), "\n".join(lines))
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-            raise SessionLost(f"no reply: {error!r}") from error
+            greeting = await self.connect()
+            if not greeting.positive:
+                raise SessionLost(f"it greeted with {greeting}")
+            answer = await self.command(f"{self.greeting} {self.hello}")
+            if not answer.positive:
+                raise SessionLost(f"it answered {self.greeting} with {answer}")
+        except BaseException:
+            self.abort()
+            raise
+        for line in answer.text.split("\n")[1:]:
+            keyword, _, parameters = line.partition(" ")
+            self.keywords[keyword.upper()] = parameters
+
+    async def quit(self) -> None:
+        """Leave with QUIT. Raises SessionLost."""
+        await self.command("QUIT")
+        self.abort()
 
     async def transmit(self, envelope: Envelope, content: bytes, extra: str = "") -> dict[Recipient, Reply]:
         """Hand over a message; return the final reply for each recipient. Raises SessionLost.
 
         `extra` stands behind the MAIL parameters, such as ` XSHADOW=id`.
         """
+        self.in_doubt = False
         refused = await self.command(self._mail(envelope, content) + extra)
         if not refused.positive:
             return dict.fromkeys(envelope.recipients, refused)
@@ -104,11 +86,11 @@ class Dialogue:
             return replies
         go = await self.command("DATA")
         if go.code != 354:
+            await self.command("RSET")
             return {**replies, **dict.fromkeys(accepted, go)}
-        self.write(stuffed(content) + b".\r\n")
-        finals = [await self.reply() for _ in (accepted if self._protocol == "lmtp" else accepted[:1])]
-        if self._protocol == "smtp":
-            finals *= len(accepted)
+        self.in_doubt = True
+        finals = await self.body(stuffed(content) + b".\r\n", len(accepted))
+        self.in_doubt = False
         return {**replies, **dict(zip(accepted, finals, strict=True))}
 
     def _mail(self, envelope: Envelope, content: bytes) -> str:
@@ -128,10 +110,6 @@ class Dialogue:
             line += f" NOTIFY={recipient.notify}" if recipient.notify else ""
             line += f" ORCPT={recipient.orcpt}" if recipient.orcpt else ""
         return line
-
-    def _abort(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
 
 
 def stuffed(content: bytes) -> bytes:

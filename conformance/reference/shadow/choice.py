@@ -5,6 +5,34 @@ from collections.abc import Sequence
 
 from conformance.reference.boundary import can_shadow
 from conformance.reference.config import NodeConfiguration, Peer
+from conformance.reference.part import Part
+
+
+class ShadowServerChoice(Part):
+    """Chooses shadow servers, and remembers which of them did not answer."""
+
+    _failed: dict[str, float]
+
+    def start(self) -> None:
+        """Know nothing bad of anybody."""
+        self._failed = {}
+
+    def attempts(self) -> list[Peer]:
+        """Return the servers to try for one message, one for each permitted attempt."""
+        return attempts(self.host.config, self.down(), self.host.random)
+
+    def down(self) -> frozenset[str]:
+        """Return the servers that failed within the last ShadowHeartbeatFrequency and did not answer since."""
+        since = self.host.now() - self.host.transport.ShadowHeartbeatFrequency
+        return frozenset(name for name, at in self._failed.items() if at > since)
+
+    def failed(self, server: str) -> None:
+        """Note that an attempt at a server failed."""
+        self._failed[server] = self.host.now()
+
+    def answered(self, server: str) -> None:
+        """Note that a server is there."""
+        self._failed.pop(server, None)
 
 
 def attempts(config: NodeConfiguration, down: frozenset[str], chance: random.Random) -> list[Peer]:
@@ -20,7 +48,7 @@ def attempts(config: NodeConfiguration, down: frozenset[str], chance: random.Ran
     remote = [peer for peer in candidates if peer.site != config.site]
     transport = config.transport
     nearby = _times(local, transport.MaxRetriesForLocalSiteShadow)
-    if not remote:
+    if not spans_sites(config):
         return nearby
     far = _times(remote, transport.MaxRetriesForRemoteSiteShadow)
     match transport.ShadowMessagePreferenceSetting:
@@ -30,6 +58,13 @@ def attempts(config: NodeConfiguration, down: frozenset[str], chance: random.Ran
             return far
         case "PreferRemote":
             return far + nearby
+
+
+def spans_sites(config: NodeConfiguration) -> bool:
+    """Return whether this server is in a DAG with members in other sites: only then the preference counts."""
+    return config.dag is not None and any(
+        peer.dag == config.dag and peer.site != config.site and peer.role == "mailbox" for peer in config.peers
+    )
 
 
 def _times(peers: Sequence[Peer], number: int) -> list[Peer]:

@@ -1,81 +1,94 @@
-"""Making a message redundant: its shadow is stored on another server before anybody is told that we have it."""
+"""Making a shadow copy: it is stored on another server of the boundary before anybody is told that we have the
+message (SR-CRE-01, SR-CRE-02)."""
 
 import asyncio
 
 from conformance.reference.config import Peer
-from conformance.reference.host import Host
-from conformance.reference.message import Envelope
+from conformance.reference.message import Message
+from conformance.reference.part import Part
 from conformance.reference.replies import Reply
 from conformance.reference.send.dialogue import Dialogue, SessionLost
-from conformance.reference.shadow.choice import attempts
-from conformance.reference.shadow.manager import ShadowRedundancyManager
-
-MARGIN = 5.0
-"""Seconds before the receiving session's ConnectionTimeout at which the effort to make a shadow ends."""
+from conformance.reference.send.open import open_dialogue
 
 
-class ShadowCreation:
-    """Tries one server after another until one has stored the copy (SR-CRE-01, SR-PRF-07)."""
+class ShadowCreation(Part):
+    """Tries one server after another until one has stored the copy (SR-PRF-01, SR-PRF-07)."""
 
-    def __init__(self, host: Host, manager: ShadowRedundancyManager) -> None:
-        self._host = host
-        self._manager = manager
-        self._down: set[str] = set()
+    async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
+        """Have a shadow made; return whether a server has acknowledged one.
 
-    async def make(
-        self, shadow_id: str, envelope: Envelope, content: bytes, deadline: float | None
-    ) -> list[tuple[str, bool]]:
-        """Return who holds the shadow, as (server, acknowledged); servers whose reply was lost may hold one.
-
-        `deadline` is the loop's time at which the effort ends at the latest.
+        `deadline` is the loop's time at which the effort ends at the latest: then it has timed out (SR-TMO-01).
         """
-        holders: dict[str, bool] = {}
-        if not self._host.transport.ShadowRedundancyEnabled:
-            return []
+        if not self.host.transport.ShadowRedundancyEnabled:
+            return False
         try:
             async with asyncio.timeout_at(deadline):
-                for peer in attempts(self._host.config, frozenset(self._down), self._host.random):
-                    holders.setdefault(peer.name, False)
-                    if await self._attempt(peer, shadow_id, envelope, content, holders):
-                        break
+                for peer in self.host.choice.attempts():
+                    if await self.attempt(peer, message, content):
+                        return True
         except TimeoutError:
-            self._host.log.warning("%s shadow: the time for making one is over", shadow_id)
-        return list(holders.items())
+            self.host.log.warning("%s shadow: the time for making one is over", message.message_id)
+        return False
 
-    async def _attempt(
-        self, peer: Peer, shadow_id: str, envelope: Envelope, content: bytes, holders: dict[str, bool]
-    ) -> bool:
-        host = self._host
+    async def attempt(self, peer: Peer, message: Message, content: bytes) -> bool:
+        """Try one server; return whether it has acknowledged the copy."""
+        host = self.host
         assert peer.dial.transport is not None
+        dialogue = open_dialogue(peer.dial.transport, host.name, host.transport.SendConnectionInactivityTimeout)
         try:
-            async with Dialogue(peer.dial.transport, host.config.name, _idle(host)) as dialogue:
-                if "XSHADOWREQUEST" not in dialogue.keywords:
-                    del holders[peer.name]
-                    raise SessionLost("it offers no XSHADOWREQUEST")
-                answer = await dialogue.command(f"XSHADOWREQUEST {host.config.name} {host.identity.database}")
-                if not answer.positive:
-                    del holders[peer.name]
-                    raise SessionLost(f"it answered XSHADOWREQUEST with {answer}")
-                self._manager.saw_database(peer.name, _named_database(answer))
-                replies = set((await dialogue.transmit(envelope, content, f" XSHADOW={shadow_id}")).values())
-                stored = all(reply.positive for reply in replies)
-                if not stored:
-                    del holders[peer.name]
-                    raise SessionLost(f"it would not keep the shadow: {next(iter(replies))}")
-                holders[peer.name] = True
-                await self._manager.query_in(peer.name, dialogue)
+            await dialogue.open()
+            await self.request(peer, dialogue)
+            await self.transmit(peer, message, content, dialogue)
         except SessionLost as lost:
-            if not holders.get(peer.name, False):
-                self._down.add(peer.name)
-                host.log.warning("%s shadow: attempt at %s failed: %s", shadow_id, peer.name, lost)
-                return False
-        self._down.discard(peer.name)
-        host.log.info("%s shadow: stored by %s", shadow_id, peer.name)
+            dialogue.abort()
+            host.choice.failed(peer.name)
+            host.log.warning("%s shadow: attempt at %s failed: %s", message.message_id, peer.name, lost)
+            return False
+        except BaseException:  # the time is over, or the node ends
+            dialogue.abort()
+            raise
+        host.choice.answered(peer.name)
+        host.log.info("%s shadow: stored by %s", message.message_id, peer.name)
+        host.tasks.start(self._leave(peer, dialogue), f"{host.name}: leave {peer.name}")
         return True
 
+    async def request(self, peer: Peer, dialogue: Dialogue) -> None:
+        """Name ourselves and our queue database to the shadow server (wire.md). Raises SessionLost."""
+        if "XSHADOWREQUEST" not in dialogue.keywords:
+            raise SessionLost("it offers no XSHADOWREQUEST")
+        answer = await dialogue.command(f"XSHADOWREQUEST {self.host.name} {self.host.identity.database}")
+        if not answer.positive:
+            raise SessionLost(f"it answered XSHADOWREQUEST with {answer}")
+        self.host.manager.saw_database(peer.name, _named_database(answer))
 
-def _idle(host: Host) -> float:
-    return host.transport.SendConnectionInactivityTimeout
+    async def transmit(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
+        """Hand the copy over, and remember who holds it, or may hold it. Raises SessionLost."""
+        discards = self.host.discards
+        # noted while the outcome is open: should we be killed now, we know after the restart where a copy may be
+        discards.add_holder(message.id, peer.name, message.shadow_id, acknowledged=False)
+        stored = False
+        try:
+            replies = await dialogue.transmit(message.envelope, content, f" XSHADOW={message.shadow_id}")
+            stored = all(reply.positive for reply in replies.values())
+            if not stored:
+                raise SessionLost(f"it would not keep the shadow: {next(iter(replies.values()))}")
+            discards.add_holder(message.id, peer.name, message.shadow_id, acknowledged=True)
+        finally:
+            if not stored and not dialogue.in_doubt:
+                discards.remove_holder(message.id, peer.name)
+
+    async def _leave(self, peer: Peer, dialogue: Dialogue) -> None:
+        """End the session, and ask in it for discard status where we hold shadows of that server (SR-MNT-02).
+
+        The message is not held up by it.
+        """
+        try:
+            await self.host.manager.query_in(peer.name, dialogue)
+            await dialogue.quit()
+        except SessionLost as lost:
+            self.host.log.info("session with %s: %s", peer.name, lost)
+        finally:
+            dialogue.abort()
 
 
 def _named_database(answer: Reply) -> str:

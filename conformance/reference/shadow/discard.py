@@ -1,33 +1,47 @@
 """Discard status, the primary's side: notifications queued on disk for each shadow server, told on request
 (wire.md)."""
 
-from conformance.reference.host import Alarm, Host
+from conformance.reference.config import NodeConfiguration
+from conformance.reference.host import Host
+from conformance.reference.message import Message
+from conformance.reference.part import Part
 from conformance.reference.storage.discards import DiscardEvent
 
 
-class DiscardStatus:
+class DiscardStatus(Part):
     """Answers XQDISCARD; an event counts as told once the asking server sends any further command (SR-WIR-05)."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
-        self._alarm = Alarm(host, self.expire)
+        super().__init__(host)
+        self._alarm = host.alarms.new(self.expire)
+        self._being_told: set[int] = set()
 
     def start(self) -> None:
         """Watch for events that nobody asks for."""
         self.expire()
 
-    def queue(self, message: int, shadow_id: str) -> None:
-        """Queue a notification for every server that may hold the message's shadow (SR-MNT-01)."""
-        for server, _ in self._host.discards.holders(message):
-            self._host.discards.queue(server, shadow_id, self._host.now())
-            self._host.log.info("%s discard notification queued for %s", shadow_id, server)
-        self._wind()
+    def reconfigured(self, before: NodeConfiguration) -> None:
+        """Keep to a changed ShadowMessageAutoDiscardInterval."""
+        self.expire()
 
-    def answer(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
-        """Return the lines of the reply to a server, and the events that they tell."""
-        events, total = self._host.discards.waiting(server, most)
+    def queue(self, message: Message) -> None:
+        """Queue a notification for every server that holds, or may hold, the message's shadow (SR-MNT-01)."""
+        for holder in self.host.discards.holders(message.id):
+            self.host.discards.queue(holder.server, holder.shadow_id, self.host.now())
+            self.host.log.info("%s discard notification queued for %s", holder.shadow_id, holder.server)
+        if not self._alarm.is_set:
+            self._wind()
+
+    async def answer(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
+        """Return the lines of the reply to a server, and the events that they tell, at most `most`.
+
+        What is being told to the same server in another session at this moment is left out (SR-WIR-04).
+        """
+        await self.host.db.durable()
+        events, total = self.host.discards.waiting(server, most, self._being_told)
+        self._being_told.update(event.id for event in events)
         lines = [
-            f"250-2.0.0 database {self._host.identity.database}",
+            f"250-2.0.0 database {self.host.identity.database}",
             *(f"250-2.0.0 discard {event.shadow_id}" for event in events),
             f"250 2.0.0 end {total - len(events)}",
         ]
@@ -36,18 +50,23 @@ class DiscardStatus:
     def told(self, events: list[DiscardEvent]) -> None:
         """Forget events that have been told."""
         for event in events:
-            self._host.discards.forget(event.id)
+            self._being_told.discard(event.id)
+            self.host.discards.forget(event.id)
+            self.host.log.info("%s discard notification told to %s", event.shadow_id, event.server)
+
+    def untold(self, events: list[DiscardEvent]) -> None:
+        """Keep events whose reply may not have been read: they are told again."""
+        self._being_told.difference_update(event.id for event in events)
 
     def expire(self) -> None:
         """Delete what was not asked for within ShadowMessageAutoDiscardInterval (SR-MNT-12)."""
-        interval = self._host.transport.ShadowMessageAutoDiscardInterval
-        for event in self._host.discards.everything():
-            if event.queued + interval <= self._host.now():
-                self._host.discards.forget(event.id)
-                self._host.log.warning("%s discard notification for %s expired", event.shadow_id, event.server)
+        interval = self.host.transport.ShadowMessageAutoDiscardInterval
+        for event in self.host.discards.older(self.host.now() + 0.001 - interval):
+            self.host.discards.forget(event.id)
+            self.host.log.warning("%s discard notification for %s expired", event.shadow_id, event.server)
         self._wind()
 
     def _wind(self) -> None:
-        oldest = min(self._host.discards.oldest().values(), default=None)
-        interval = self._host.transport.ShadowMessageAutoDiscardInterval
+        oldest = self.host.discards.oldest()
+        interval = self.host.transport.ShadowMessageAutoDiscardInterval
         self._alarm.set(None if oldest is None else oldest + interval)

@@ -1,47 +1,75 @@
-"""The Shadow Redundancy Manager, the shadow's side: heartbeat, discard status, promotion."""
+"""The Shadow Redundancy Manager, the shadow's side: heartbeat, discard status, and when to promote."""
 
-import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from conformance.reference.config import Peer
+from conformance.reference.config import NodeConfiguration
 from conformance.reference.host import Host
-from conformance.reference.message import Message
+from conformance.reference.part import Part
+from conformance.reference.replies import Reply
 from conformance.reference.send.dialogue import Dialogue, SessionLost
+from conformance.reference.send.open import open_dialogue
+from conformance.reference.timers import Alarm
 
-_PAGE = 200
+PAGE = 200
 """Notifications asked for at a time."""
 
 _LINE = re.compile(r"(database|discard|end) ([A-Za-z0-9-]{1,64})")
 
-Promote = Callable[[Message], Awaitable[None]]
-"""Takes a message that was a shadow as this server's own."""
+
+@dataclass(slots=True)
+class Watch:
+    """What is known of one primary for which shadows are held; times are POSIX seconds."""
+
+    alarm: Alarm
+    began: float
+    last_query: float
+    beating: bool = False
 
 
-class ShadowRedundancyManager:
-    """Watches every primary for which a shadow is held (SR-MNT-02, SR-MNT-03, SR-MNT-09 to SR-MNT-11, SR-MNT-13)."""
+@dataclass(frozen=True, slots=True)
+class DiscardList:
+    """What a primary answers to XQDISCARD."""
 
-    def __init__(self, host: Host, promote: Promote) -> None:
-        self._host = host
-        self._promote = promote
-        self._watched: set[str] = set()
+    database: str
+    discards: tuple[str, ...]
+    left: int
+
+
+class ShadowRedundancyManager(Part):
+    """Watches every primary for which a shadow is held, each for itself (SR-MNT-13)."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self.watched: dict[str, Watch] = {}
 
     def start(self) -> None:
         """Watch the primaries of the shadows that are in the database; the interval goes on where it was."""
-        for primary in self._host.shadows.primaries():
-            self.watch(primary)
+        for primary in self.host.shadows.primaries():
+            self.watch(primary, since=self.host.shadows.contact(primary))
 
-    def watch(self, primary: str) -> None:
-        """Begin to watch a primary, unless it is watched."""
-        if primary not in self._watched:
-            self._watched.add(primary)
-            if self._host.shadows.contact(primary) is None:
-                self._host.shadows.set_contact(primary, self._host.now())
-            self._host.tasks.start(self._heartbeats(primary), f"{self._host.config.name}: heartbeat to {primary}")
+    def reconfigured(self, before: NodeConfiguration) -> None:
+        """Keep to changed intervals, and to a switch that was turned."""
+        for primary in self.host.shadows.primaries():
+            self.watch(primary)
+        for primary in tuple(self.watched):
+            self._wind(primary)
+
+    def watch(self, primary: str, since: float | None = None) -> None:
+        """Begin to watch a primary, unless it is watched; `since` is when it was last asked."""
+        if primary in self.watched:
+            return
+        if self.host.shadows.contact(primary) is None:
+            self.host.shadows.set_contact(primary, self.host.now())
+        alarm = self.host.alarms.new(lambda: self._rung(primary))
+        self.watched[primary] = Watch(alarm, self.host.now(), self.host.now() if since is None else since)
+        self._wind(primary)
 
     def spoke(self, primary: str) -> None:
-        """Note a successful session with a primary."""
-        self._host.shadows.set_contact(primary, self._host.now())
+        """Note a successful session with a primary (SR-MNT-10)."""
+        self.host.choice.answered(primary)
+        self.host.shadows.set_contact(primary, self.host.now())
 
     def saw_database(self, primary: str, database: str) -> None:
         """Note a successful session with a primary, and which queue database it named there."""
@@ -50,91 +78,134 @@ class ShadowRedundancyManager:
 
     def noticed(self, primary: str, database: str) -> None:
         """Compare the primary's queue database with the one its shadows came from; a new one means that they are ours
-        now."""
-        orphans = [row for row, origin in self._host.shadows.held_for(primary) if database and origin != database]
-        if orphans:
-            self._host.log.warning("%s has a new queue database %s: taking over %d", primary, database, len(orphans))
-            self._take_over(orphans)
+        now (SR-MNT-11)."""
+        if database and (orphans := self.host.shadows.of_other_databases(primary, database)):
+            self.host.log.warning("%s has a new queue database %s: taking over %d", primary, database, len(orphans))
+            self.host.promotion.take_over(orphans)
 
     async def query_in(self, primary: str, dialogue: Dialogue) -> None:
-        """Ask for discard status in a session that is open, if shadows are held for that primary. Raises
-        SessionLost."""
-        while self._host.shadows.held_for(primary) and await self._ask(primary, dialogue):
-            pass
+        """Ask for discard status in a session that is open, if shadows are held for that primary (SR-MNT-02).
 
-    async def _ask(self, primary: str, dialogue: Dialogue) -> bool:
-        """Ask once; return whether there is more to ask for. Raises SessionLost."""
-        answer = await dialogue.command(f"XQDISCARD {self._host.config.name} {_PAGE}")
-        if not answer.positive:
-            raise SessionLost(f"it answered XQDISCARD with {answer}")
-        facts = _LINE.findall(answer.text)
-        database = next((value for word, value in facts if word == "database"), "")
-        for word, shadow_id in facts:
-            if word == "discard":
-                self._discard(primary, database, shadow_id)
-        self.saw_database(primary, database)
-        await self._host.db.durable()
-        return any(word == "end" and value != "0" for word, value in facts)
+        Raises SessionLost.
+        """
+        if self.enabled and self.host.shadows.any_for(primary):
+            await self.ask(primary, dialogue)
 
-    def _discard(self, primary: str, database: str, shadow_id: str) -> None:
-        found = self._host.shadows.find(primary, database, shadow_id)
+    async def ask(self, primary: str, dialogue: Dialogue) -> str:
+        """Ask for discard status until all is told, and return the id of the primary's queue database.
+
+        Raises SessionLost.
+        """
+        while True:
+            if primary in self.watched:
+                self.watched[primary].last_query = self.host.now()
+            answer = await dialogue.command(f"XQDISCARD {self.host.name} {PAGE}")
+            if not answer.positive:
+                raise SessionLost(f"it answered XQDISCARD with {answer}")
+            told = _read(answer)
+            for shadow_id in told.discards:
+                self.discard(primary, told.database, shadow_id)
+            self.saw_database(primary, told.database)
+            await self.host.db.durable()
+            if not told.left or not told.discards:
+                return told.database
+
+    def discard(self, primary: str, database: str, shadow_id: str) -> None:
+        """Let go of a shadow: it moves to the shadow Safety Net (SR-MNT-06); an unknown id is ignored (SR-WIR-06)."""
+        found = self.host.shadows.find(primary, database, shadow_id)
         if found is not None and found[1] == "shadow":
-            self._host.messages.move(found[0], "shadow-safety-net", self._host.now())
-            self._host.log.info("%s discarded: %s has processed it", shadow_id, primary)
+            self.host.safety_net.hold(found[0], "shadow-safety-net")
+            self.host.log.info("%s discarded: %s has processed it", shadow_id, primary)
 
-    def _take_over(self, rows: list[int]) -> None:
-        messages = [message for row in rows if (message := self._host.messages.get(row)) is not None]
-        for message in messages:
-            self._own(message)
-        for message in messages:
-            after = self._host.messages.get(message.id)
-            assert after is not None
-            self._host.tasks.start(_run(self._promote, after), f"{self._host.config.name}: promote {after.message_id}")
+    async def reach(self, primary: str) -> str | None:
+        """Open a session with a primary only to ask for discard status.
 
-    def _own(self, message: Message) -> None:
-        """Make a shadow a message of our own, under a name of its own."""
-        self._host.messages.take_over(message.id, message_id=self._host.identity.next(), since=self._host.now())
-
-    async def _heartbeats(self, primary: str) -> None:
-        """Query once each ShadowHeartbeatFrequency, until no shadow of this primary is held any more."""
-        host = self._host
-        while host.shadows.held_for(primary):
-            contact = host.shadows.contact(primary) or host.now()
-            promote_at = contact + host.transport.ShadowResubmitTimeSpan
-            wait = min(self._next_beat, promote_at - host.now())
-            await asyncio.sleep(max(0.0, wait))
-            if not host.shadows.held_for(primary):
-                break
-            reached = await self._beat(primary)
-            if not reached and host.now() >= promote_at:
-                rows = [row for row, _ in host.shadows.held_for(primary)]
-                host.log.warning(
-                    "%s could not be reached for ShadowResubmitTimeSpan: taking over %d", primary, len(rows)
-                )
-                self._take_over(rows)
-        self._watched.discard(primary)
-
-    @property
-    def _next_beat(self) -> float:
-        return self._host.transport.ShadowHeartbeatFrequency
-
-    @property
-    def _patience(self) -> float:
-        """How long to wait for each answer in a heartbeat, seconds."""
-        return min(self._host.transport.SendConnectionInactivityTimeout, self._host.transport.ShadowHeartbeatFrequency)
-
-    async def _beat(self, primary: str) -> bool:
-        peer: Peer | None = self._host.config.peer_named.get(primary.casefold())
-        if peer is None or peer.dial.transport is None:
-            return False
+        Returns the id of its queue database, or None when it could not be asked.
+        """
+        peer = self.host.config.peer_named.get(primary.casefold())
+        if peer is None or peer.dial.transport is None or not self.enabled:
+            return None
+        dialogue = open_dialogue(peer.dial.transport, self.host.name, self.patience)
         try:
-            async with Dialogue(peer.dial.transport, self._host.config.name, self._patience) as dialogue:
-                await self.query_in(primary, dialogue)
+            await dialogue.open()
+            database = await self.ask(primary, dialogue)
+            await dialogue.quit()
         except SessionLost as lost:
-            self._host.log.info("%s does not answer the heartbeat: %s", primary, lost)
-            return False
-        return True
+            self.host.log.info("%s does not answer the heartbeat: %s", primary, lost)
+            return None
+        finally:
+            dialogue.abort()
+        return database
+
+    @property
+    def enabled(self) -> bool:
+        """Whether this server takes part in shadow redundancy (SR-ENA-02)."""
+        return self.host.transport.ShadowRedundancyEnabled
+
+    @property
+    def patience(self) -> float:
+        """How long to wait for each answer in a heartbeat, seconds."""
+        return min(self.host.transport.SendConnectionInactivityTimeout, self.host.transport.ShadowHeartbeatFrequency)
+
+    def due(self, primary: str) -> float:
+        """Return when to open the next session with a primary."""
+        return min(self.next_heartbeat(primary), self.promote_at(primary))
+
+    def next_heartbeat(self, primary: str) -> float:
+        """Return when the primary is due to be asked (SR-MNT-03)."""
+        return self.watched[primary].last_query + self.host.transport.ShadowHeartbeatFrequency
+
+    def promote_at(self, primary: str) -> float:
+        """Return when its shadows are taken over, unless there is a successful session before (SR-MNT-09)."""
+        contact = self.host.shadows.contact(primary)
+        return (self.host.now() if contact is None else contact) + self.host.transport.ShadowResubmitTimeSpan
+
+    def _wind(self, primary: str) -> None:
+        watch = self.watched[primary]
+        if watch.beating:
+            return
+        if not self.enabled:
+            watch.alarm.cancel()
+        elif self.host.shadows.any_for(primary):
+            watch.alarm.set(self.due(primary))
+        else:
+            watch.alarm.cancel()
+            del self.watched[primary]
+
+    def _rung(self, primary: str) -> None:
+        watch = self.watched[primary]
+        if not self.host.shadows.any_for(primary) or not self.host.reached(self.due(primary)):
+            self._wind(primary)  # asked in another session meanwhile, or nothing is left to ask for
+            return
+        watch.beating = True
+        self.host.tasks.start(self._heartbeat(primary, watch), f"{self.host.name}: heartbeat to {primary}")
+
+    async def _heartbeat(self, primary: str, watch: Watch) -> None:
+        watch.last_query = self.host.now()
+        if await self.reach(primary) is None and self.enabled:
+            self.unreached(primary)
+        watch.beating = False
+        self._wind(primary)
+
+    def unreached(self, primary: str) -> None:
+        """A heartbeat failed: take the primary's shadows over when that is due."""
+        if self.host.reached(self.promote_at(primary)):
+            rows = self.host.shadows.held_for(primary)
+            self.host.log.warning("%s not reached for ShadowResubmitTimeSpan: taking over %d", primary, len(rows))
+            self.host.promotion.take_over(rows)
 
 
-async def _run(promote: Promote, message: Message) -> None:
-    await promote(message)
+def _read(answer: Reply) -> DiscardList:
+    """Read a reply to XQDISCARD (wire.md); what it does not say is empty."""
+    facts = list(_facts(answer.text))
+    return DiscardList(
+        next((value for word, value in facts if word == "database"), ""),
+        tuple(value for word, value in facts if word == "discard"),
+        next((int(value) for word, value in facts if word == "end" and value.isdigit()), 0),
+    )
+
+
+def _facts(text: str) -> Iterator[tuple[str, str]]:
+    for line in text.split("\n"):
+        if match := _LINE.fullmatch(line):
+            yield match[1], match[2]

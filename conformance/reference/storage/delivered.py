@@ -28,6 +28,10 @@ class Delivered:
         """Delete the rows of deliveries at `at` or before; return how many there were."""
         return self._db.write("DELETE FROM delivered_to WHERE at <= ?", (at,)).rowcount
 
+    def any(self) -> bool:
+        """Return whether there is a row."""
+        return bool(self._db.read("SELECT 1 FROM delivered_to LIMIT 1"))
+
     def rows(self) -> int:
         """Return how many rows there are."""
         number: int = self._db.read("SELECT COUNT(*) FROM delivered_to")[0][0]

@@ -1,14 +1,15 @@
 """Messages, their recipients and content, in whatever place this server holds them."""
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from conformance.reference.message import Envelope, Fate, Message, Place, Recipient
 from conformance.reference.storage.database import Database
 
 _COLUMNS = (
     "id, message_id, place, reverse_path, body, ret, envid, internet_id, submitted, size, since, shadow_id,"
-    " primary_server, primary_database, cause, redundancy_pending, resubmitted"
+    " primary_server, primary_database, cause, redundancy_pending, resubmitted, journal_due"
 )
 
 
@@ -18,27 +19,13 @@ class Messages:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def add(
-        self,
-        *,
-        message_id: str,
-        place: Place,
-        envelope: Envelope,
-        content: bytes,
-        internet_id: str | None,
-        submitted: float | None,
-        since: float,
-        shadow_id: str,
-        primary: str = "",
-        database: str = "",
-        cause: int | None = None,
-        redundancy_pending: bool = False,
-        resubmitted: bool = False,
-    ) -> Message:
+    def add(self, message: Message, content: bytes) -> Message:
         """Store a message with its recipients and content; return it with its row's id."""
+        envelope = message.envelope
         row = (
-            message_id, place, envelope.reverse_path, envelope.body, envelope.ret, envelope.envid, internet_id,
-            submitted, len(content), since, shadow_id, primary, database, cause, redundancy_pending, resubmitted,
+            message.message_id, message.place, envelope.reverse_path, envelope.body, envelope.ret, envelope.envid,
+            message.internet_id, message.submitted, message.size, message.since, message.shadow_id, message.primary,
+            message.database, message.cause, message.redundancy_pending, message.resubmitted, message.journal_due,
         )  # fmt: skip
         cursor = self._db.write(
             f"INSERT INTO message ({_COLUMNS.removeprefix('id, ')}) VALUES ({', '.join('?' * len(row))})",  # noqa: S608
@@ -52,22 +39,7 @@ class Messages:
                 (key, position, recipient.address, recipient.notify, recipient.orcpt),
             )
         self._db.write("INSERT INTO content (message, octets) VALUES (?, ?)", (key, content))
-        return Message(
-            id=key,
-            message_id=message_id,
-            place=place,
-            envelope=envelope,
-            internet_id=internet_id,
-            submitted=submitted,
-            size=len(content),
-            since=since,
-            shadow_id=shadow_id,
-            primary=primary,
-            database=database,
-            cause=cause,
-            redundancy_pending=redundancy_pending,
-            resubmitted=resubmitted,
-        )
+        return replace(message, id=key)
 
     def content(self, key: int) -> bytes:
         """Return a message's content."""
@@ -78,19 +50,27 @@ class Messages:
         rows = self._db.read(f"SELECT {_COLUMNS} FROM message WHERE id = ?", (key,))  # noqa: S608
         return self._message(rows[0]) if rows else None
 
-    def in_place(self, *places: Place) -> list[Message]:
-        """Return all messages in these places, oldest first."""
+    def in_place(self, *places: Place) -> Iterator[Message]:
+        """Yield all messages in these places, oldest first."""
         marks = ", ".join("?" * len(places))
-        rows = self._db.read(f"SELECT {_COLUMNS} FROM message WHERE place IN ({marks}) ORDER BY id", places)  # noqa: S608
-        return [self._message(row) for row in rows]
+        rows = self._db.read(f"SELECT id FROM message WHERE place IN ({marks}) ORDER BY id", places)  # noqa: S608
+        for row in rows:
+            if (message := self.get(row["id"])) is not None:
+                yield message
 
-    def caused_by(self, key: int) -> list[Message]:
-        """Return the reports that a message caused and that are still to be processed."""
+    def for_mailboxes(self, place: Place, addresses: Sequence[str]) -> list[int]:
+        """Return the rows in a place with a recipient among these addresses (in lower case), oldest first."""
+        wanted = frozenset(addresses)
         rows = self._db.read(
-            f"SELECT {_COLUMNS} FROM message WHERE cause = ? AND place = 'primary' ORDER BY id",  # noqa: S608
-            (key,),
+            "SELECT recipient.message, recipient.address FROM recipient JOIN message ON message.id = recipient.message"
+            " WHERE message.place = ? ORDER BY recipient.message",
+            (place,),
         )
-        return [self._message(row) for row in rows]
+        return list(dict.fromkeys(row["message"] for row in rows if row["address"].casefold() in wanted))
+
+    def waits_for_reports(self, key: int) -> bool:
+        """Return whether a report that a message caused is still to be processed (SR-MNT-08)."""
+        return bool(self._db.read("SELECT 1 FROM message WHERE cause = ? AND place = 'primary' LIMIT 1", (key,)))
 
     def move(self, key: int, place: Place, since: float) -> None:
         """Put a message into another place."""
@@ -100,13 +80,17 @@ class Messages:
         """Make a shadow a primary message of this server, under a name of its own, still to be made redundant."""
         self._db.write(
             "UPDATE message SET place = 'primary', since = ?, message_id = ?, shadow_id = ?, primary_server = '',"
-            " primary_database = '', redundancy_pending = 1 WHERE id = ?",
+            " primary_database = '', redundancy_pending = 1, journal_due = 1 WHERE id = ?",
             (since, message_id, message_id, key),
         )
 
     def made_redundant(self, key: int) -> None:
         """Note that the effort to make a message redundant has ended."""
         self._db.write("UPDATE message SET redundancy_pending = 0 WHERE id = ?", (key,))
+
+    def journaled(self, key: int) -> None:
+        """Note that a message's journal report has been made."""
+        self._db.write("UPDATE message SET journal_due = 0 WHERE id = ?", (key,))
 
     def drop(self, key: int) -> None:
         """Delete a message with all that belongs to it."""
@@ -131,8 +115,21 @@ class Messages:
         ]
 
     def pending(self, key: int) -> list[Recipient]:
-        """Return the recipients that are still to be processed."""
-        return self.with_fate(key, ("pending",))
+        """Return the recipients that are still to be processed, each once."""
+        return list(dict.fromkeys(self.with_fate(key, ("pending",))))
+
+    def not_yet_told_of_delay(self, key: int, recipients: Iterable[Recipient]) -> list[Recipient]:
+        """Return those recipients about whose delay no report has been made."""
+        rows = self._db.read("SELECT address FROM recipient WHERE message = ? AND delay_told = 1", (key,))
+        told = {row["address"] for row in rows}
+        return [recipient for recipient in recipients if recipient.address not in told]
+
+    def told_of_delay(self, key: int, recipients: Iterable[Recipient]) -> None:
+        """Note that a report about the delay of recipients has been made."""
+        for recipient in recipients:
+            self._db.write(
+                "UPDATE recipient SET delay_told = 1 WHERE message = ? AND address = ?", (key, recipient.address)
+            )
 
     def oldest(self, place: Place) -> float | None:
         """Return since when the oldest message of a place is there, or None when there is none."""
@@ -170,4 +167,5 @@ class Messages:
             cause=row["cause"],
             redundancy_pending=bool(row["redundancy_pending"]),
             resubmitted=bool(row["resubmitted"]),
+            journal_due=bool(row["journal_due"]),
         )

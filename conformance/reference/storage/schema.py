@@ -3,7 +3,7 @@
 import sqlite3
 
 APPLICATION_ID = 0x53524544
-VERSION = 1
+VERSION = 2
 
 _TABLES = """
 BEGIN;
@@ -28,10 +28,12 @@ CREATE TABLE message (
     primary_database TEXT NOT NULL DEFAULT '',
     cause INTEGER,
     redundancy_pending INTEGER NOT NULL DEFAULT 0,
-    resubmitted INTEGER NOT NULL DEFAULT 0
+    resubmitted INTEGER NOT NULL DEFAULT 0,
+    journal_due INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 CREATE INDEX message_by_place ON message (place, since);
 CREATE UNIQUE INDEX message_by_shadow ON message (primary_server, primary_database, shadow_id, place);
+CREATE INDEX message_by_cause ON message (cause) WHERE cause IS NOT NULL;
 CREATE TABLE recipient (
     message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE,
     position INTEGER NOT NULL,
@@ -40,6 +42,7 @@ CREATE TABLE recipient (
     orcpt TEXT NOT NULL,
     fate TEXT NOT NULL DEFAULT 'pending',
     crossed INTEGER NOT NULL DEFAULT 0,
+    delay_told INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (message, position)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE content (
@@ -49,6 +52,7 @@ CREATE TABLE content (
 CREATE TABLE holder (
     message INTEGER NOT NULL REFERENCES message ON DELETE CASCADE,
     server TEXT NOT NULL,
+    shadow_id TEXT NOT NULL,
     acknowledged INTEGER NOT NULL,
     PRIMARY KEY (message, server)
 ) STRICT, WITHOUT ROWID;
@@ -59,6 +63,7 @@ CREATE TABLE discard (
     queued REAL NOT NULL,
     UNIQUE (server, shadow_id)
 ) STRICT;
+CREATE INDEX discard_by_age ON discard (queued);
 CREATE TABLE contact (
     server TEXT PRIMARY KEY,
     at REAL NOT NULL
@@ -70,6 +75,7 @@ CREATE TABLE delivered_to (
     at REAL NOT NULL,
     PRIMARY KEY (mailbox, internet_id, submitted)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX delivered_to_by_age ON delivered_to (at);
 PRAGMA application_id = %d;
 PRAGMA user_version = %d;
 COMMIT;

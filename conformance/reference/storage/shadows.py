@@ -1,5 +1,8 @@
 """What this server holds as a shadow for others, and when it last was in contact with them."""
 
+from typing import cast
+
+from conformance.reference.message import Place
 from conformance.reference.storage.database import Database
 
 
@@ -16,22 +19,36 @@ class Shadows:
         )
         return [row[0] for row in rows]
 
-    def held_for(self, primary: str) -> list[tuple[int, str]]:
-        """Return the rows held for a primary, with the id of its database that each came from."""
-        rows = self._db.read(
-            "SELECT id, primary_database FROM message WHERE place = 'shadow' AND primary_server = ? ORDER BY id",
-            (primary,),
+    def any_for(self, primary: str) -> bool:
+        """Return whether a shadow is held for a primary."""
+        return bool(
+            self._db.read("SELECT 1 FROM message WHERE primary_server = ? AND place = 'shadow' LIMIT 1", (primary,))
         )
-        return [(row[0], row[1]) for row in rows]
 
-    def find(self, primary: str, database: str, shadow_id: str) -> tuple[int, str] | None:
+    def held_for(self, primary: str) -> list[int]:
+        """Return the rows held for a primary, oldest first."""
+        rows = self._db.read(
+            "SELECT id FROM message WHERE place = 'shadow' AND primary_server = ? ORDER BY id", (primary,)
+        )
+        return [row[0] for row in rows]
+
+    def of_other_databases(self, primary: str, database: str) -> list[int]:
+        """Return the rows held for a primary that came from another queue database of it, oldest first."""
+        rows = self._db.read(
+            "SELECT id FROM message WHERE primary_server = ? AND place = 'shadow' AND primary_database <> ?"
+            " ORDER BY id",
+            (primary, database),
+        )
+        return [row[0] for row in rows]
+
+    def find(self, primary: str, database: str, shadow_id: str) -> tuple[int, Place] | None:
         """Return the row and place (shadow or shadow Safety Net) of a shadow, or None when it is not held."""
         rows = self._db.read(
             "SELECT id, place FROM message WHERE primary_server = ? AND primary_database = ? AND shadow_id = ?"
             " ORDER BY id LIMIT 1",
             (primary, database, shadow_id),
         )
-        return (rows[0][0], rows[0][1]) if rows else None
+        return (rows[0][0], cast(Place, rows[0][1])) if rows else None
 
     def contact(self, primary: str) -> float | None:
         """Return when there last was a successful session with a primary, POSIX seconds."""

@@ -1,0 +1,90 @@
+"""Duplicate detection: a message is delivered to a mailbox once within the tracking window (SR-DUP-01 to SR-DUP-07).
+
+The Internet message id is the Message-ID header field without its brackets, compared octet for octet; the client submit
+time is the Date header field as an instant. A message that has not both is never a duplicate.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from conformance.reference.config import NodeConfiguration
+from conformance.reference.headers import client_submit_time, internet_message_id
+from conformance.reference.host import Host
+from conformance.reference.part import Part
+
+LONGEST_WINDOW = 49 * 86400.0
+FALLBACK_WINDOW = 86400.0
+"""A DuplicateTrackingWindow above 49 days is not honoured: 24 hours are used instead (SR-DUP-04), in seconds."""
+
+
+class Key(NamedTuple):
+    """What is compared: mailbox (in lower case), Internet message id, client submit time (POSIX seconds)."""
+
+    mailbox: str
+    internet_id: str
+    submitted: float
+
+
+class DuplicateDetection(Part):
+    """The delivered-to table, and who is delivering what at this moment."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._turns: dict[Key, asyncio.Future[None]] = {}
+        self._alarm = host.alarms.new(self.clean_up)
+
+    def start(self) -> None:
+        """Begin the background clean-up of the delivered-to table."""
+        self._wind()
+
+    def reconfigured(self, before: NodeConfiguration) -> None:
+        """Keep to a changed DuplicateCleanupInterval."""
+        self._alarm.cancel()
+        self._wind()
+
+    def key(self, mailbox: str, content: bytes) -> Key | None:
+        """Return what a message is told by, or None when it is never a duplicate."""
+        internet_id, submitted = internet_message_id(content), client_submit_time(content)
+        return None if internet_id is None or submitted is None else Key(mailbox.casefold(), internet_id, submitted)
+
+    async def may_deliver(self, key: Key) -> bool:
+        """Return whether the caller is to deliver, and then to tell `ended`; False: it was delivered before.
+
+        The same message on two ways at once: the second waits to see what becomes of the first.
+        """
+        while (turn := self._turns.get(key)) is not None:
+            await asyncio.wait([turn])
+        if self.known(key):
+            return False
+        self._turns[key] = asyncio.get_running_loop().create_future()
+        return True
+
+    def ended(self, key: Key, *, delivered: bool) -> None:
+        """Note how a delivery ended; one that failed leaves no mark."""
+        if delivered:
+            self.host.delivered.add(*key, self.host.now())
+            self._wind()
+        turn = self._turns.pop(key)
+        if not turn.done():
+            turn.set_result(None)
+
+    def known(self, key: Key) -> bool:
+        """Whether such a message was delivered within the tracking window."""
+        before = self.host.delivered.at(*key)
+        return before is not None and self.host.now() < before + self.window
+
+    @property
+    def window(self) -> float:
+        """The DuplicateTrackingWindow that is in force, seconds."""
+        window = self.host.transport.DuplicateTrackingWindow
+        return FALLBACK_WINDOW if window > LONGEST_WINDOW else window
+
+    def clean_up(self) -> None:
+        """Remove expired entries from the delivered-to table (SR-DUP-07)."""
+        removed = self.host.delivered.remove_before(self.host.now() - self.window)
+        self.host.log.info("delivered-to table: %d expired entries removed", removed)
+        self._wind()
+
+    def _wind(self) -> None:
+        if not self._alarm.is_set and self.host.delivered.any():
+            self._alarm.set(self.host.now() + self.host.transport.DuplicateCleanupInterval)

@@ -1,0 +1,13 @@
+"""Which client speaks which protocol."""
+
+from typing import Literal
+
+from conformance.reference.config import Address
+from conformance.reference.send.dialogue import Dialogue
+from conformance.reference.send.lmtp import LmtpDialogue
+from conformance.reference.send.smtp import SmtpDialogue
+
+
+def open_dialogue(address: Address, hello: str, idle: float, protocol: Literal["smtp", "lmtp"] = "smtp") -> Dialogue:
+    """Return a session with a server, still to be opened; `idle` is how long it may be silent, seconds."""
+    return LmtpDialogue(address, hello, idle) if protocol == "lmtp" else SmtpDialogue(address, hello, idle)
