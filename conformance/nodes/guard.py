@@ -224,7 +224,8 @@ def main(argv: list[str]) -> int:
     options = parse(argv)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # Ctrl-C is the harness's to handle; it tells us by the input
+        # Ctrl-C is the harness's to handle; it tells us by the input. Ignored would be ignored by the command too.
+        signal.signal(number, lambda number, frame: None)
     return Guard(options).watch()
 
 

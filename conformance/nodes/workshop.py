@@ -10,6 +10,7 @@ from conformance.candidates.description import Candidate, CandidateError
 from conformance.candidates.presence import Presence
 from conformance.candidates.templates import fill_argv, render_file
 from conformance.nodes.contract import NodeConfiguration, NodeError
+from conformance.nodes.private_root import NODE
 
 
 class Workshop:
@@ -53,11 +54,12 @@ class Workshop:
     def values(self) -> dict[str, str]:
         """What the placeholders stand for."""
         doors = self.configuration.get("listeners", {})
+        seen_as = self.directory if self._presence.private_root is None else NODE
         return {
             "python": sys.executable,
-            "config": str(self.directory / "node.json"),
-            "directory": str(self.directory),
-            "data": str(self.data),
+            "config": str(seen_as / "node.json"),
+            "directory": str(seen_as),
+            "data": str(seen_as / "data"),
             "name": self.name,
             "installed": str(self._presence.installed or ""),
             **{f"listen.{door}": str(at["port"]) for door, at in doors.items()},

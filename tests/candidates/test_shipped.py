@@ -1,0 +1,34 @@
+"""The descriptions that come with the harness: whole, in the published schema, and with what they name."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.description import Candidate, read_description
+
+SHIPPED = sorted((paths.fixtures() / "candidates").glob("*.yaml"))
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_published_schema_is_the_model_s():
+    published = json.loads((ROOT / "docs/schema/candidate.json").read_text("utf-8"))
+    assert published == json.loads(json.dumps(Candidate.model_json_schema())), (
+        "write it again: conformance schema candidate --out docs/schema/candidate.json"
+    )
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_description_is_right_and_is_named_as_its_file(path: Path):
+    candidate = read_description(path)
+    assert candidate.name == path.stem
+    assert candidate.title
+    assert "relay" in candidate.claims
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_what_a_description_wants_installed_is_what_install_knows(path: Path):
+    wanted = read_description(path).installed
+    known = (paths.fixtures() / "candidates" / "install").read_text("utf-8")
+    assert wanted is None or f"install_{wanted}()" in known

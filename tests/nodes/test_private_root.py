@@ -1,0 +1,93 @@
+"""A private root: what is laid over the system is seen inside alone, signals and exit codes pass, nothing stays behind."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.nodes import guard, private_root
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(os.geteuid() != 0, reason="namespaces of its own need root"),
+]
+
+
+def run_in(tmp_path: Path, script: str) -> subprocess.CompletedProcess[str]:
+    layer, keep = tmp_path / "layer", tmp_path / "node"
+    (layer / "etc").mkdir(parents=True)
+    (layer / "etc" / "laid-over").write_text("from the layer")
+    keep.mkdir()
+    words = [
+        "--namespaces",
+        sys.executable,
+        private_root.__file__,
+        str(layer),
+        str(keep),
+        "mta1",
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]
+    command = [sys.executable, guard.__file__, *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = process.stdout.read()  # before the input is closed, which would tell the guard that we are gone
+        return subprocess.CompletedProcess(command, process.wait(timeout=20), said)
+
+
+def test_the_layer_is_seen_inside_and_nowhere_else(tmp_path: Path):
+    inside = run_in(tmp_path, "cat /etc/laid-over; touch /etc/written /usr/written; hostname; cat /etc/hosts")
+    assert inside.stdout.startswith("from the layer")
+    assert "mta1.test" in inside.stdout
+    assert not Path("/etc/laid-over").exists()
+    assert not Path("/etc/written").exists()
+    assert not (tmp_path / "layer/etc/written").exists()
+
+
+def test_the_node_s_directory_is_the_real_one_at_both_its_places(tmp_path: Path):
+    assert run_in(tmp_path, f"echo a > /node/a; cat {tmp_path}/node/a").stdout == "a\n"
+    assert (tmp_path / "node/a").read_text() == "a\n"
+
+
+def test_processes_of_others_are_not_seen(tmp_path: Path):
+    assert run_in(tmp_path, "ls /proc | grep -c '^[0-9]*$'").stdout.strip() in ("3", "4", "5")
+
+
+@pytest.mark.parametrize(("script", "code"), [("exit 7", 7), ("kill -9 $$", 137), ("exec no-such-program", 127)])
+def test_the_exit_code_is_the_command_s(tmp_path: Path, script: str, code: int):
+    assert run_in(tmp_path, script).returncode == code
+
+
+def test_syslog_is_printed(tmp_path: Path):
+    assert "I speak to syslog" in run_in(tmp_path, "logger I speak to syslog").stdout
+
+
+def test_sigterm_reaches_the_command_and_what_it_left_behind_dies(tmp_path: Path):
+    keep = tmp_path / "node"
+    keep.mkdir()
+    (tmp_path / "layer").mkdir()
+    script = "trap 'echo told; exit 3' TERM; setsid sleep 3600 & echo ready; while :; do sleep 0.01; done"
+    words = ["--namespaces", sys.executable, private_root.__file__, str(tmp_path / "layer"), str(keep), "mta1", "--"]
+
+    async def life() -> tuple[int, bytes, list[int]]:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, guard.__file__, *words, "sh", "-c", script,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"ready\n"
+        below = list(guard.descendants(process.pid))
+        process.stdin.write(b"T")
+        said, _ = await process.communicate()
+        return await process.wait(), said, below
+
+    code, said, below = asyncio.run(asyncio.wait_for(life(), 30))
+    assert (code, said) == (3, b"told\n")
+    assert below
+    assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
