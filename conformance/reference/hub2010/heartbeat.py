@@ -43,6 +43,9 @@ class Heartbeat(ShadowRedundancyManager):
         self._failed.pop(primary, None)
         self._failures.pop(primary, None)
 
+    def asked_by(self, server: str) -> None:
+        """Note nothing: only a session of our own brings the discard status of what we sent (SR-E10-06)."""
+
     def discard(self, primary: str, database: str, shadow_id: str) -> None:
         """Remove a shadow that its primary has passed on (SR-E10-07)."""
         found = self.host.shadows.find(primary, database, shadow_id)

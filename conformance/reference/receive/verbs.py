@@ -77,7 +77,7 @@ class ShadowVerbs:
         """A shadow server asks which shadows it may let go of (SR-MNT-04, SR-WIR-04)."""
         if refused := self.refusal(words, MOST):
             return [refused]
-        self.host.manager.spoke(words[0])
+        self.host.manager.asked_by(words[0])
         lines, self.telling = await self.host.discard_status.answer(words[0], int(words[1]))
         return lines
 

@@ -71,6 +71,10 @@ class ShadowRedundancyManager(Part):
         self.host.choice.answered(primary)
         self.host.shadows.set_contact(primary, self.host.now())
 
+    def asked_by(self, server: str) -> None:
+        """Note that a server came to ask us: it is there, should we hold shadows for it."""
+        self.spoke(server)
+
     def saw_database(self, primary: str, database: str) -> None:
         """Note a successful session with a primary, and which queue database it named there."""
         self.spoke(primary)
