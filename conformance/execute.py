@@ -56,21 +56,16 @@ def execute(
     servers = tuple(server.name for server in cell.topology.servers)
     with CellWriter(run_dir, header) as writer:
         if (missing := cast.missing(cell.needs, servers)) or (absent := cast.absent(servers)):
-            verdict = Verdict(
-                check="harness.capabilities",
-                outcome=Outcome.NOT_APPLICABLE,
-                requirements=cell.requirements,
-                sentence="not claimed: " + ", ".join(missing) if missing else "cannot be run: " + ", ".join(absent),
-            )
-            writer.verdict(verdict)
-            writer.finish(Outcome.NOT_APPLICABLE, verdict.sentence, wall_seconds=0, cpu_seconds=0, simulated_seconds=0)
-            return CellResult(Outcome.NOT_APPLICABLE, (verdict,), (), writer.path, {})
+            why = "not claimed: " + ", ".join(missing) if missing else "cannot be run: " + ", ".join(absent)
+            return _not_applicable(cell, writer, why)
 
         def seen(event: AnyEvent) -> None:
             writer.event(event)
             watch(event)
 
         ran = run_cell(cell, cast, settings, writer.attachments, seen, Waiting())
+        if ran.inapplicable:
+            return _not_applicable(cell, writer, f"--clock {settings.clock}: {ran.inapplicable}")
         verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
         if ran.problem:
             broken = Verdict(
@@ -95,6 +90,15 @@ def execute(
             known=known(outcome, verdicts),
         )
         return CellResult(outcome, verdicts, ran.events, writer.path, ran.logs, ran.problem)
+
+
+def _not_applicable(cell: Cell, writer: CellWriter, why: str) -> CellResult:
+    verdict = Verdict(
+        check="harness.capabilities", outcome=Outcome.NOT_APPLICABLE, requirements=cell.requirements, sentence=why
+    )
+    writer.verdict(verdict)
+    writer.finish(Outcome.NOT_APPLICABLE, verdict.sentence, wall_seconds=0, cpu_seconds=0, simulated_seconds=0)
+    return CellResult(Outcome.NOT_APPLICABLE, (verdict,), (), writer.path, {})
 
 
 def _astray(cell: Cell, ran: Ran) -> Verdict:

@@ -4,9 +4,9 @@ import asyncio
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from conformance.candidates.description import NODE_COMMANDS, Candidate
 from conformance.candidates.presence import look_for
@@ -17,6 +17,17 @@ from conformance.nodes.disks.choice import NodeDisk
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.workshop import Workshop
 
+
+class MovedClock(Protocol):
+    """What moves the clock of a node's processes (conformance.run.shifted.program)."""
+
+    def prefix(self, program: str, environment: Mapping[str, str]) -> list[str]: ...
+    def began(self, guard: int) -> None: ...
+    def ready(self) -> None: ...
+    def ending(self) -> None: ...
+    def ended(self) -> None: ...
+
+
 _REFUSED = 2
 """Exit code of a node that refuses its configuration (node contract)."""
 
@@ -24,9 +35,21 @@ _PYTHON = (sys.executable, "-S", "-E")
 
 
 class ExecNode:
-    """One node as a process; `directory` holds its data, its files and its log, `disk` is one that may fail."""
+    """One node as a process; `directory` holds its data, its files and its log, `disk` is one that may fail.
 
-    def __init__(self, name: str, candidate: Candidate, directory: Path, *, disk: NodeDisk | None = None) -> None:
+    `clock` moves the clock of its processes; what it raises passes through `start`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        candidate: Candidate,
+        directory: Path,
+        *,
+        disk: NodeDisk | None = None,
+        clock: MovedClock | None = None,
+    ) -> None:
+        self._clock = clock
         self.name = name
         self._disk = disk
         self._candidate = candidate
@@ -63,6 +86,8 @@ class ExecNode:
             self._process = await asyncio.create_subprocess_exec(
                 *self._guarded(), stdin=PIPE, stdout=log, stderr=log, start_new_session=True, env=self._environment()
             )
+        if self._clock is not None:
+            self._clock.began(self._process.pid)
         self._watch = asyncio.create_task(self._wait(self._process), name=f"watch {self.name}")
         listeners = [(door, at["host"], at["port"]) for door, at in configuration["listeners"].items()]
         try:
@@ -76,6 +101,12 @@ class ExecNode:
                 words = self._shop.last_words()
                 raise NodeError(self.name, "start", f"it left with exit code {code}: {words}") from error
             raise
+        if self._clock is not None:
+            try:
+                self._clock.ready()
+            except BaseException:
+                await self._end()
+                raise
         if self._candidate.flush_to_retry:
             every = float(configuration["transport"]["MessageRetryInterval"])
             self._flushing = asyncio.create_task(self._flush_every(every), name=f"flush {self.name}")
@@ -85,6 +116,8 @@ class ExecNode:
         process = self._running("stop")
         await self._flush_no_more()
         self._asked_to_end = True
+        if self._clock is not None:
+            self._clock.ending()
         if template := self._candidate.commands.get("stop"):
             await self._run("stop", template)
         else:
@@ -175,10 +208,14 @@ class ExecNode:
         if self._presence.private_root is not None:
             root = str(self._presence.private_root)
             words += ["--namespaces", *_PYTHON, private_root.__file__, root, str(directory), self.name, "--"]
-        return [*words, *self._shop.filled(candidate.argv), *defect]
+        return [*words, *self._moved(self._shop.filled(candidate.argv)), *defect]
+
+    def _moved(self, argv: list[str]) -> list[str]:
+        """Return a command of the node with its clock moved, where it is."""
+        return argv if self._clock is None else [*self._clock.prefix(argv[0], self._environment()), *argv]
 
     async def _run(self, name: str, template: Sequence[str], arguments: Sequence[str] = ()) -> str:
-        argv = self._shop.filled(template, arguments)
+        argv = self._moved(self._shop.filled(template, arguments))
         if self._presence.private_root is not None:
             argv = ["nsenter", "-t", str(self._init()), "-p", "-m", "-r", "-w", *argv]
         else:
@@ -244,8 +281,12 @@ class ExecNode:
         self._asked_to_end = True
         if process is not None and process.returncode is None:
             self._tell(b"K", process)
+        if self._clock is not None:
+            self._clock.ending()
         if watch is not None:
             await watch
+        if self._clock is not None:
+            self._clock.ended()
         if process is not None and process.stdin is not None:
             process.stdin.close()
 

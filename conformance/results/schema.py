@@ -14,7 +14,7 @@ from conformance.results.identity import dependency_versions, harness_version, p
 SCHEMA = 1
 """The number that this version writes, and the highest that it reads."""
 
-ClockName = Literal["virtual", "scaled", "real"]
+ClockName = Literal["virtual", "scaled", "shifted", "real"]
 
 
 class _Record(BaseModel):

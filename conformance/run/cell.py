@@ -14,6 +14,7 @@ from conformance.run.clock import Clock, run_with_clock
 from conformance.run.drain import drain
 from conformance.run.script import Script, Settled
 from conformance.run.settings import Settings
+from conformance.run.shifted.errors import CannotShift
 from conformance.run.steps.table import HANDLERS
 from conformance.run.virtual.errors import ClockError
 from conformance.run.world import World
@@ -25,7 +26,7 @@ class Ran:
     """What a cell left: its history; `problem` says why it could not be run to its end, for a reader.
 
     `astray` says which step found a node in another state than the scenario meant it to be in; the cell was drained
-    all the same.
+    all the same. `inapplicable` says why the clock that was asked for does not reach the candidate.
     """
 
     events: tuple[AnyEvent, ...]
@@ -33,6 +34,7 @@ class Ran:
     simulated: float
     logs: dict[str, Path]
     astray: str = ""
+    inapplicable: str = ""
 
 
 def run_cell(
@@ -63,6 +65,8 @@ def run_cell(
         )
     except NodeError as error:
         return Ran((), str(error), 0.0, {})
+    except CannotShift as error:
+        return Ran(tuple(events), "", 0.0, {}, inapplicable=str(error))
     except ClockError as error:
         logs = {server.name: directory / server.name / "node.log" for server in cell.topology.servers}
         return Ran(tuple(events), f"time cannot go on: {error}", events[-1].t if events else 0.0, logs)

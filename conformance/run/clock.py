@@ -1,12 +1,15 @@
-"""One interface to time, three clocks behind it, and what runs a cell on one of them."""
+"""One interface to time, four clocks behind it, and what runs a cell on one of them."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
 from conformance.run.settings import ClockName
+from conformance.run.shifted.loop import ShiftedClockEventLoop
+from conformance.run.shifted.program import ShiftedProgram
 from conformance.run.virtual.errors import ClockError, waiting
 from conformance.run.virtual.loop import VirtualClockEventLoop
 from conformance.run.virtual.seams import left_open
@@ -67,6 +70,10 @@ class Clock(Protocol):
         """Say that something happened: a virtual clock that runs on without any says Runaway."""
         ...
 
+    def program(self, directory: Path) -> ShiftedProgram | None:
+        """Return what moves the clock of a node that is a program, None where nothing has to. Raises CannotShift."""
+        ...
+
     def guarded(self) -> AbstractAsyncContextManager[None]:
         """Cancel the body and raise ClockError from the context when time cannot go on; the innermost first."""
         ...
@@ -75,7 +82,7 @@ class Clock(Protocol):
 class VirtualClock:
     """The clock of a VirtualClockEventLoop: as exact as its floats, and never late."""
 
-    name: Literal["virtual"] = "virtual"
+    name: Literal["virtual", "shifted"] = "virtual"
     scale = 1.0
 
     def __init__(self, loop: VirtualClockEventLoop) -> None:
@@ -101,6 +108,10 @@ class VirtualClock:
     def lag(self) -> float:
         """See Clock."""
         return 0.0
+
+    def program(self, directory: Path) -> ShiftedProgram | None:
+        """See Clock."""
+        return None
 
     def progress(self) -> None:
         """See Clock."""
@@ -128,6 +139,28 @@ class VirtualClock:
         if told:  # told, and all the same the body came to its end: the cancellation must not strike what follows
             task.uncancel()
             raise told[0]
+
+
+class ShiftedClock(VirtualClock):
+    """The clock of a ShiftedClockEventLoop: that of the machine, and of its programs, moved on when all is quiet."""
+
+    name = "shifted"
+
+    def __init__(self, loop: ShiftedClockEventLoop) -> None:
+        super().__init__(loop)
+        self._shifted = loop
+
+    def now(self) -> float:
+        """See Clock; the machine's own and the offset, which the nodes see too."""
+        return time.time() + self._shifted.offset
+
+    def lag(self) -> float:
+        """See Clock."""
+        return self._shifted.lateness()
+
+    def program(self, directory: Path) -> ShiftedProgram | None:
+        """See Clock."""
+        return self._shifted.program(directory)
 
 
 class ScaledClock:
@@ -171,6 +204,10 @@ class ScaledClock:
     def progress(self) -> None:
         """See Clock; real time needs none."""
 
+    def program(self, directory: Path) -> ShiftedProgram | None:
+        """See Clock; a scaled node is told so by its configuration."""
+        return None
+
     def guarded(self) -> AbstractAsyncContextManager[None]:
         """See Clock; real time always goes on."""
         return nullcontext()
@@ -208,16 +245,25 @@ def run_with_clock(main: Callable[[Clock], Awaitable[T]], name: ClockName, scale
     async def keep() -> None:  # beside the task: asyncio.Runner takes its repr, and that of a history is seconds long
         results.append(await _run(main, name, scale))
 
-    loop_factory = VirtualClockEventLoop if name == "virtual" else asyncio.SelectorEventLoop
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
+    with asyncio.Runner(loop_factory=_LOOPS[name]) as runner:
         runner.run(keep())
     return results[0]
+
+
+_LOOPS: dict[ClockName, Callable[[], asyncio.AbstractEventLoop]] = {
+    "virtual": VirtualClockEventLoop,
+    "shifted": ShiftedClockEventLoop,
+    "scaled": asyncio.SelectorEventLoop,
+    "real": asyncio.SelectorEventLoop,
+}
 
 
 async def _run(main: Callable[[Clock], Awaitable[T]], name: ClockName, scale: float) -> T:
     loop = asyncio.get_running_loop()
     clock: VirtualClock | ScaledClock
-    if isinstance(loop, VirtualClockEventLoop):
+    if isinstance(loop, ShiftedClockEventLoop):
+        clock = ShiftedClock(loop)
+    elif isinstance(loop, VirtualClockEventLoop):
         clock = VirtualClock(loop)
     else:
         clock = RealClock(loop) if name == "real" else ScaledClock(loop, scale)

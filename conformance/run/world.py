@@ -198,7 +198,7 @@ class World:
                 self._exit.push_async_callback(python.close)
                 return python
             case "exec":
-                program = ExecNode(server.name, candidate, directory)
+                program = ExecNode(server.name, candidate, directory, clock=self.clock.program(directory / "clock"))
                 self._exit.push_async_callback(program.close)
                 return program
             case kind:

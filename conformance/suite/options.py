@@ -26,8 +26,9 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--clock",
-        choices=("virtual", "scaled", "real"),
-        help="which time: virtual (default for candidates in this process), scaled (default for others), real",
+        choices=("virtual", "scaled", "shifted", "real"),
+        help="which time: virtual (default for candidates in this process), scaled (default for others), shifted "
+        "(programs at their own timers, their clocks moved), real",
     )
     group.addoption(
         "--scale",
@@ -72,6 +73,10 @@ def read_options(config: pytest.Config) -> Options:
     )
     if clock == "virtual" and (outside := [c.identity for c in casts if not c.in_process]):
         raise pytest.UsageError(f"--clock virtual: {outside[0]} is a process of its own; use --clock scaled")
+    if clock == "shifted" and (
+        inside := [one.identity for cast in casts for one in cast.candidates if one.kind != "exec"]
+    ):
+        raise pytest.UsageError(f"--clock shifted: {inside[0]} is no program on this machine; use exec:...")
     scale = config.getoption("--scale")
     if scale is not None and (clock != "scaled" or scale <= 0):
         raise pytest.UsageError("--scale: a number above 0, with --clock scaled")

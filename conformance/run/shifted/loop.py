@@ -1,0 +1,131 @@
+"""An event loop whose clock is the machine's plus an offset, which jumps when nobody has anything to do."""
+
+import math
+import time
+from pathlib import Path
+
+from conformance.run.shifted.build import library
+from conformance.run.shifted.page import NEVER
+from conformance.run.shifted.program import ShiftedProgram
+from conformance.run.shifted.tree import calibrated
+from conformance.run.virtual.loop import VirtualClockEventLoop
+from conformance.run.virtual.selector import Ready
+
+_NAPS = (0.0005, 0.005)
+"""Real seconds between two looks at programs that are busy: the first, and the longest."""
+
+_NANOSECONDS = 1_000_000_000
+
+
+class ShiftedClockEventLoop(VirtualClockEventLoop):
+    """Runs with programs that nobody here wrote, whose clocks jump with its own.
+
+    When nothing is ready in the loop, nothing under way, and every program quiet, all clocks jump together: to the next
+    timer of the loop, or to the earliest moment that a program waits for, whichever comes first. In between time passes as
+    it does.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._offset = 0
+        self._programs: list[ShiftedProgram] = []
+        self._moment = calibrated()
+        self._looked_last = self._looks = self._turn_of_look = 0
+        self._late = 0.0
+        self.shifted = 0.0
+        """Seconds that were jumped over so far."""
+
+    def time(self) -> float:
+        """Return the machine's monotonic time plus the offset, seconds."""
+        return time.monotonic() + self._offset / _NANOSECONDS
+
+    @property
+    def offset(self) -> float:
+        """What is added to the machine's clocks, seconds."""
+        return self._offset / _NANOSECONDS
+
+    @property
+    def moment(self) -> float:
+        """How long a thread that the shim does not see must sleep to be believed, real seconds; measured at the start."""
+        return self._moment
+
+    def lateness(self) -> float:
+        """Return how late a timer rang at worst since this was last asked, seconds."""
+        late, self._late = self._late, 0.0
+        return late
+
+    def program(self, directory: Path) -> ShiftedProgram:
+        """Return what moves a program's clock; its page and its copy of the shim are in `directory`.
+
+        Raises CannotShift when the shim cannot be made on this machine.
+        """
+        made = ShiftedProgram(directory, library(), self._moment, stand=self.hold, release=self._release)
+        made.page.set_offset(self._offset)
+        self._programs.append(made)
+        return made
+
+    def close(self) -> None:
+        """See asyncio.loop.close."""
+        super().close()
+        for program in self._programs:
+            program.page.close()
+        self._programs.clear()
+
+    def _release(self, pid: int) -> None:
+        """Let time go on though a child of ours runs: its clock is moved, or it is only a guard."""
+        if stack := self._children.pop(pid, None):
+            stack.close()
+
+    # when to jump
+
+    def _before_poll(self) -> None:
+        super()._before_poll()
+        when = self.next_timer()
+        if when is not None:
+            self._late = max(self._late, self.time() - when)
+
+    def _idle(self) -> Ready:
+        when = self.next_timer()
+        if self._holds:
+            return self.asking.poll(self._until(when))
+        if ready := self._settle(final=True) or self.asking.poll(0):
+            return ready
+        if self._turns != self._turn_of_look + 1:  # the loop has done something since, which they may have noticed
+            self._looks = 0
+            for program in self._programs:
+                program.tree.ask()
+        self._looks += 1
+        self._turn_of_look = self._turns
+        target = self._target(when)
+        if target is not None and target > self.time():
+            self._jump(target)
+            self._turn_of_look = -1
+            return []
+        nap = min(_NAPS[0] * 1.2**self._looks, _NAPS[1])
+        ready = self.asking.poll(min(nap, self._until(when)))
+        if ready:
+            self._turn_of_look = -1
+        return ready
+
+    def _target(self, when: float | None) -> float | None:
+        """Return the moment to jump to, seconds of `time()`; None while a program has something to do."""
+        earliest = math.inf if when is None else when
+        for program in self._programs:
+            deadline = program.tree.deadline()
+            if deadline is None:
+                return None
+            if deadline != NEVER:
+                earliest = min(earliest, deadline / _NANOSECONDS)
+        return earliest if not math.isinf(earliest) else None
+
+    def _jump(self, target: float) -> None:
+        self.jumps += 1
+        self._turns = 0
+        delta = target - self.time()
+        self.shifted += delta
+        self._offset += math.ceil(delta * _NANOSECONDS)
+        for program in self._programs:
+            program.page.set_offset(self._offset)
+
+    def _until(self, when: float | None) -> float:
+        return _NAPS[1] if when is None else min(max(when - self.time(), 0.0), 1.0)

@@ -1,0 +1,66 @@
+"""What the clock of one node needs: its page, its copy of the shim, the words that preload it, and its processes."""
+
+import contextlib
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from conformance.run.shifted.page import Page
+from conformance.run.shifted.programs import look_at
+from conformance.run.shifted.tree import Tree
+
+
+class ShiftedProgram:
+    """Moves the clock of one node's processes. `directory` is seen by them too, whatever root they have.
+
+    Time stands (passes as it does) while the node begins and ends: what it does then is not seen from its page alone.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        library: Path,
+        moment: float,
+        *,
+        stand: Callable[[str], contextlib.AbstractContextManager[None]],
+        release: Callable[[int], None],
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        directory.chmod(0o755)
+        self._library = directory / library.name
+        shutil.copyfile(library, self._library)
+        self._library.chmod(0o755)
+        self.page = Page(directory / "page")
+        self.tree = Tree(self.page, self._library, moment)
+        self._stand = stand
+        self._release = release
+        self._standing = contextlib.ExitStack()
+        self._guard = 0
+
+    def prefix(self, program: str, environment: Mapping[str, str]) -> list[str]:
+        """Return the words before a command that move its clock, beside what its environment preloads already.
+
+        Raises CannotShift when it can be told before its start that the program's clock cannot be moved.
+        """
+        look_at(program)
+        preloaded = ":".join(filter(None, [str(self._library), environment.get("LD_PRELOAD")]))
+        return ["/usr/bin/env", f"LD_PRELOAD={preloaded}", f"CONFORMANCE_CLOCK={self.page.path}"]
+
+    def began(self, guard: int) -> None:
+        """Say that the node's guard has started; it and what is below it is followed from now on."""
+        self._guard = guard
+        self.tree.follow(guard)
+
+    def ready(self) -> None:
+        """Say that the node is ready: time may jump. Raises CannotShift when a process's clock is not moved."""
+        self.tree.check()
+        self._release(self._guard)
+
+    def ending(self) -> None:
+        """Say that the node is being ended."""
+        self._standing.enter_context(self._stand("a node ends"))
+
+    def ended(self) -> None:
+        """Say that the node was ended."""
+        self.tree.leave()
+        self._standing.close()

@@ -1,0 +1,262 @@
+"""The shifted clock: every wait that a program can make ends with the jump, and what cannot be moved is refused."""
+
+import asyncio
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+from asyncio.subprocess import PIPE
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conformance.nodes.guard import descendants
+from conformance.run.clock import Clock, run_with_clock
+from conformance.run.shifted.build import SOURCE, library
+from conformance.run.shifted.errors import CannotShift
+from conformance.run.shifted.loop import ShiftedClockEventLoop
+from conformance.run.shifted.programs import look_at
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="the shifted clock needs a C compiler"),
+]
+
+HOUR = 3600.0
+WAITS = Path(__file__).parent / "programs" / "waits.c"
+
+
+@pytest.fixture(scope="module")
+def waits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program that waits in every way."""
+    program = tmp_path_factory.mktemp("program") / "waits"
+    subprocess.run(["cc", "-O1", "-pthread", "-o", program, WAITS], check=True)
+    return program
+
+
+def running(pid: int) -> Path | None:
+    """Return the program that a process runs; None when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/exe").readlink()
+    except OSError:
+        return None
+
+
+def run_moved(
+    directory: Path, *argv: object, before: Callable[[Clock], None] = lambda clock: None
+) -> tuple[str, float]:
+    """Run a program with its clock moved; return what it printed, and the seconds that passed in the harness."""
+
+    async def main(clock: Clock) -> tuple[str, float]:
+        moved = clock.program(directory / "clock")
+        assert moved is not None
+        words = [str(word) for word in argv]
+        process = await asyncio.create_subprocess_exec(
+            *moved.prefix(words[0], os.environ), *words, stdout=asyncio.subprocess.PIPE
+        )
+        moved.began(process.pid)
+        moved.ready()
+        before(clock)
+        said, _ = await process.communicate()
+        moved.ending()
+        moved.ended()
+        assert process.returncode == 0, said
+        return said.decode(), clock.elapsed()
+
+    return run_with_clock(main, "shifted")
+
+
+WAYS = re.findall(r'IS\("([a-z_-]+)"\)', WAITS.read_text())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_wait_ends_with_the_jump(way: str, waits: Path, tmp_path: Path) -> None:
+    said, elapsed = run_moved(tmp_path, waits, way)
+    mono, wall = map(int, said.split())
+    assert (mono, wall) == (pytest.approx(HOUR, abs=30), pytest.approx(HOUR, abs=30))
+    assert elapsed == pytest.approx(HOUR, abs=60), "the harness's clock has jumped with it"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import time; time.sleep(3600)",
+        "import asyncio; asyncio.run(asyncio.sleep(3600))",
+        "import threading; threading.Event().wait(3600)",
+        "import threading, time; t = threading.Thread(target=time.sleep, args=(3600,)); t.start(); t.join()",
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(3600)'], check=True)",
+        "import os, time; os.fork() or (time.sleep(3600), os._exit(0)); os.wait()",
+        "import queue; q = queue.Queue()\ntry: q.get(timeout=3600)\nexcept queue.Empty: pass",
+    ],
+    ids=["sleep", "asyncio", "event", "thread", "subprocess", "fork", "queue"],
+)
+def test_python_programs_are_moved(program: str, tmp_path: Path) -> None:
+    timed = f"import time; began = time.time()\n{program}\nprint(time.time() - began)"
+    said, _ = run_moved(tmp_path, sys.executable, "-c", timed)
+    assert float(said) == pytest.approx(HOUR, abs=30)
+
+
+def test_programs_and_harness_go_from_timer_to_timer_together(tmp_path: Path) -> None:
+    """Each sees the other's moments in their order: nobody is jumped over."""
+
+    async def main(clock: Clock) -> list[str]:
+        moved = clock.program(tmp_path / "clock")
+        assert moved is not None
+        program = "import time\nfor n in range(24): time.sleep(3600); print('program', n, flush=True)"
+        words = [sys.executable, "-u", "-c", program]
+        process = await asyncio.create_subprocess_exec(
+            *moved.prefix(words[0], os.environ), *words, stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        moved.began(process.pid)
+        order: list[str] = []
+
+        async def listen(stream: asyncio.StreamReader) -> None:
+            while line := await stream.readline():
+                order.append(line.decode().strip())
+
+        async def beat() -> None:
+            await clock.sleep(1800)
+            for number in range(24):
+                order.append(f"harness {number}")
+                await clock.sleep(3600)
+
+        moved.ready()
+        await asyncio.gather(listen(process.stdout), beat())
+        moved.ending()
+        await process.wait()
+        moved.ended()
+        return order
+
+    order = run_with_clock(main, "shifted")
+    assert order == [f"{who} {number}" for number in range(24) for who in ("harness", "program")]
+
+
+def test_a_program_that_computes_is_waited_for(tmp_path: Path) -> None:
+    """No time is jumped over while it works, however long that takes; what it sleeps afterwards is."""
+    program = """
+import hashlib, time
+began = time.monotonic()
+cpu = time.process_time()
+hashlib.pbkdf2_hmac("sha256", b"a", b"b", 400_000)
+worked, cpu = time.monotonic() - began, time.process_time() - cpu
+time.sleep(3600)
+print(worked < 1800, cpu > 0, time.monotonic() - began > 3600)
+"""
+    timer: list[asyncio.TimerHandle] = []
+
+    def tempt(clock: Clock) -> None:  # there is a timer to jump to all the time
+        timer.append(asyncio.get_running_loop().call_later(1800, lambda: None))
+
+    said, _ = run_moved(tmp_path, sys.executable, "-c", program, before=tempt)
+    assert said.split() == ["True", "True", "True"]
+
+
+def test_a_statically_linked_program_is_refused(tmp_path: Path) -> None:
+    program = tmp_path / "waits"
+    subprocess.run(["cc", "-static", "-pthread", "-o", program, WAITS], check=True)
+    with pytest.raises(CannotShift, match=r"waits is linked statically: it reads the clock around the shim"):
+        look_at(str(program))
+
+
+def test_a_program_that_turns_into_a_static_one_is_refused_once_it_runs(tmp_path: Path) -> None:
+    program = tmp_path / "waits"
+    subprocess.run(["cc", "-static", "-pthread", "-o", program, WAITS], check=True)
+    script = tmp_path / "server"
+    script.write_text(f"#!/bin/sh\nexec {program} sleep\n")
+    script.chmod(0o755)
+
+    async def main(clock: Clock) -> None:
+        moved = clock.program(tmp_path / "clock")
+        assert moved is not None
+        words = shlex.join([*moved.prefix(str(script), os.environ), str(script)])
+        guard = await asyncio.create_subprocess_exec("/bin/sh", "-c", f"{words} & echo; read line; kill $!", stdin=PIPE)
+        moved.began(guard.pid)
+        try:
+            while program not in {running(pid) for pid in descendants(guard.pid)}:
+                await asyncio.sleep(0.01)
+            moved.ready()
+        finally:
+            await guard.communicate(b"\n")
+            moved.ended()
+
+    with pytest.raises(CannotShift, match="runs without the shim: it is static, setuid, or cleaned its environment"):
+        run_with_clock(main, "shifted")
+
+
+def test_a_go_program_is_refused(tmp_path: Path) -> None:
+    """Go's own mark of what it builds, in a program that is linked dynamically."""
+    source = tmp_path / "go.c"
+    source.write_text('const char mark[] = "\\xff Go buildinf:"; int main(void) { return mark[0] == 0; }\n')
+    subprocess.run(["cc", "-o", tmp_path / "go", source], check=True)
+    with pytest.raises(CannotShift, match="is a Go program"):
+        look_at(str(tmp_path / "go"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a program to somebody else")
+def test_a_setuid_program_is_refused(waits: Path, tmp_path: Path) -> None:
+    program = tmp_path / "waits"
+    shutil.copy(waits, program)
+    os.chown(program, 65534, 65534)
+    program.chmod(0o4755)
+    with pytest.raises(CannotShift, match="is setuid: the loader drops what would move its clock"):
+        look_at(str(program))
+
+
+def test_without_a_compiler_it_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CannotShift, match=r"needs a C compiler \(cc\), and this machine has none"):
+        library(tmp_path)
+
+
+def test_a_compiler_that_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\necho 'shim.c:1: no such architecture' >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CannotShift, match="refused the shim: shim.c:1: no such architecture"):
+        library(tmp_path)
+
+
+def test_it_is_compiled_once(tmp_path: Path) -> None:
+    made = {library(tmp_path) for _ in range(3)}
+    assert [path.name for path in tmp_path.iterdir()] == [path.name for path in made]
+    threads = [threading.Thread(target=library, args=(tmp_path / "other",)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(list((tmp_path / "other").iterdir())) == 1
+
+
+def test_the_shim_compiles_without_a_warning(tmp_path: Path) -> None:
+    words = [
+        "cc",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-fPIC",
+        "-shared",
+        "-o",
+        str(tmp_path / "shim.so"),
+        str(SOURCE),
+    ]
+    subprocess.run(words, check=True)
+
+
+def test_a_moved_loop_alone_jumps_over_its_own_timers() -> None:
+    async def main(clock: Clock) -> tuple[float, float, str]:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, ShiftedClockEventLoop)
+        before = clock.now()
+        await clock.sleep(5 * 86400)
+        return clock.elapsed(), clock.now() - before, clock.name
+
+    elapsed, stamps, name = run_with_clock(main, "shifted")
+    assert (elapsed, stamps) == (pytest.approx(5 * 86400, abs=5), pytest.approx(5 * 86400, abs=5))
+    assert name == "shifted"
