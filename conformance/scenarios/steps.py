@@ -103,6 +103,7 @@ class Line(BaseModel):
     enhanced: str | None = None
     has: str | None = Field(None, description="the reply contains this text")
     lacks: str | None = Field(None, description="the reply does not contain this text")
+    secure: bool = Field(False, description="begin TLS when the reply has come (RFC 3207); no certificate is asked for")
 
 
 class Talk(Action):

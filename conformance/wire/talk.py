@@ -2,11 +2,13 @@
 
 import asyncio
 import re
+import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from conformance.scenarios.steps import Line
 from conformance.wire.content import stuffed
+from conformance.wire.lines import redacted
 from conformance.wire.link import Address, Origin
 from conformance.wire.replies import Lost, Reply, read_reply
 from conformance.wire.sockets import port_of, why
@@ -71,10 +73,26 @@ async def talk(
             exchanges.append(await _exchange(line, _octets(line, message), reader, writer, duration(PATIENCE)))
             if exchanges[-1].problem:
                 break
+            if line.secure and (problem := await _secure(writer, duration(PATIENCE))):
+                exchanges.append(Exchange("(TLS)", problem=problem))
+                break
     finally:
         writer.transport.abort()
     known = origin(port, address[1])
     return Said(known.session if known is not None else None, tuple(exchanges))
+
+
+async def _secure(writer: asyncio.StreamWriter, limit: float) -> str:
+    """Begin TLS; return in which way it did not come about, or ''. The link sees nothing of what follows."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        async with asyncio.timeout(limit):
+            await writer.start_tls(context)
+    except (OSError, TimeoutError) as error:
+        return f"expected TLS, but {why(error) if isinstance(error, OSError) else 'nothing came'}"
+    return ""
 
 
 def unescaped(text: str) -> bytes:
@@ -93,7 +111,7 @@ def _octets(line: Line, message: Callable[[str], bytes]) -> bytes:
 async def _exchange(
     line: Line, octets: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: float
 ) -> Exchange:
-    said = line.say or line.octets or (f"({line.message})" if line.message else "")
+    said = redacted(line.say or "") or line.octets or (f"({line.message})" if line.message else "")
     try:
         if octets:
             await _write(writer, octets, limit)
