@@ -101,7 +101,7 @@ class RemoteQueue(HopQueue):
         Returns the fork that the session was lost with, and whether the server answered at all.
         """
         outbound = self.host.outbound
-        dialogue = outbound.dialogue(self.hop, dial)
+        dialogue = outbound.dialogue(self.hop, server, dial)
         fork: Fork | None = first
         opened = False
         served = 0

@@ -13,10 +13,11 @@ from conformance.reference.send.open import open_dialogue
 class Outbound(Part):
     """The send connector: opens sessions, transmits messages, and asks for discard status on the way."""
 
-    def dialogue(self, hop: NextHop, dial: Address) -> Dialogue:
-        """Return a session with a next hop, still to be opened."""
+    def dialogue(self, hop: NextHop, server: str, dial: Address) -> Dialogue:
+        """Return a session with a server of a next hop, still to be opened."""
         idle = self.host.transport.SendConnectionInactivityTimeout
-        return open_dialogue(dial, self.host.name, idle, hop.protocol)
+        peer = self.host.config.peer_named.get(server.casefold())
+        return open_dialogue(dial, self.host.name, idle, hop.protocol, secret=peer.secret if peer else None)
 
     async def opened(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
         """Say what is to be said to a server before the first message. Raises SessionLost."""

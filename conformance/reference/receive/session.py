@@ -3,14 +3,15 @@
 import asyncio
 
 from aiosmtpd.lmtp import LMTP
-from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword, Session, syntax
+from aiosmtpd.smtp import SMTP, Session, syntax
 from aiosmtpd.smtp import Envelope as Transaction
 
-from conformance.reference.config import Listener, Peer
+from conformance.reference.config import Listener
 from conformance.reference.host import Host
 from conformance.reference.message import Recipient
 from conformance.reference.receive.acceptance import Origin, envelope_of
-from conformance.reference.receive.verbs import NOT_OFFERED, Conversation, Door
+from conformance.reference.receive.authentication import PeerAuthentication
+from conformance.reference.receive.verbs import Conversation, Door
 from conformance.reference.replies import Reply, with_enhanced
 
 MARGIN = 5.0
@@ -21,7 +22,7 @@ _BROKEN = "451 4.3.0 the server failed"
 _UNSENDABLE = "553 5.1.3 the address has characters that cannot be sent on"
 
 
-class Receiver(SMTP):
+class Receiver(PeerAuthentication):
     """A session; idle for too long or open for too long it ends with 421 4.4.2 (SR-TMO-06, SR-TMO-07)."""
 
     def __init__(self, host: Host, door: Door, limits: Listener, sessions: "set[Receiver]") -> None:
@@ -29,7 +30,7 @@ class Receiver(SMTP):
         self.conversation = Conversation(door)
         self.verbs = host.verbs(host, self.conversation)
         self.at_work: asyncio.Task[list[Reply]] | None = None
-        self._limits = limits
+        self.limits = limits
         self._sessions = sessions
         self._began = 0.0
         self._age: asyncio.TimerHandle | None = None
@@ -44,20 +45,30 @@ class Receiver(SMTP):
             hostname=host.name,
             ident="transport",
             timeout=limits.connection_inactivity_timeout,
-            auth_require_tls=False,
+            tls_context=self.tls(),
             auth_exclude_mechanism=["LOGIN"],
-            authenticator=self._authenticate_peer,
+            authenticator=self.check_secret,
             loop=asyncio.get_running_loop(),
         )
 
     # the connection and its limits
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, with a clock for the session's age."""
+        """Begin, with a clock for the session's age; or begin TLS: then all is forgotten that was said before."""
         super().connection_made(transport)
+        if self._age is not None:
+            self._start_over()
+            return
         self._sessions.add(self)
         self._began = self.loop.time()
         self._age = self.loop.call_at(self._ends, self._timeout_cb)
+
+    def _start_over(self) -> None:
+        """Know nothing of the client any more (RFC 3207 4.2)."""
+        self.verbs.lost()
+        self.conversation = Conversation(self.conversation.door)
+        self.verbs = self.host.verbs(self.host, self.conversation)
+        self.begin()
 
     def connection_lost(self, error: Exception | None) -> None:
         """End."""
@@ -69,7 +80,7 @@ class Receiver(SMTP):
 
     def limit(self, limits: Listener) -> None:
         """Keep to changed limits from now on."""
-        self._limits = limits
+        self.limits = limits
         self._timeout_duration = limits.connection_inactivity_timeout
         if self._age is not None and self.transport is not None:
             self._age.cancel()
@@ -80,12 +91,12 @@ class Receiver(SMTP):
     @property
     def _ends(self) -> float:
         """The loop's time at which the session is too old."""
-        return self._began + self._limits.connection_timeout
+        return self._began + self.limits.connection_timeout
 
     @property
     def _deadline(self) -> float:
         """The loop's time at which a message must have its reply."""
-        return self._ends - min(MARGIN, self._limits.connection_timeout / 20)
+        return self._ends - min(MARGIN, self.limits.connection_timeout / 20)
 
     def data_received(self, data: bytes) -> None:
         """Note that the client is not idle."""
@@ -133,41 +144,18 @@ class Receiver(SMTP):
         self.begin()
         self.session.host_name = name
         self.conversation.greeted = True
-        self.conversation.peer = self._peer()
+        self.conversation.peer = self.peer()
         offered = [line[4:] for line in responses if "HELP" not in line and "AUTH" not in line]
-        offered += ["AUTH PLAIN"] if self._may_authenticate else []
+        offered += self.mechanisms()
         offered += ["PIPELINING", "ENHANCEDSTATUSCODES"]
         offered += [] if self.conversation.door == "delivery" else ["DSN"]
         offered += self.verbs.offered()
         return [f"250-{line}" for line in offered[:-1]] + [f"250 {offered[-1]}"]
 
-    def _peer(self) -> Peer | None:
-        if self.conversation.door != "transport":
-            return None
-        authenticated = self.session.login_data if self.session.authenticated else None
-        name = authenticated.decode("ascii", "replace") if authenticated else None
-        return self.host.rights.peer(self._limits, self.session.host_name or "", name)
-
-    @property
-    def _may_authenticate(self) -> bool:
-        """Whether AUTH is offered: on the transport listener, where a peer has a secret."""
-        return self.conversation.door == "transport" and any(peer.secret is not None for peer in self.host.config.peers)
-
     async def smtp_AUTH(self, arg: str) -> None:
-        """AUTH PLAIN, for servers of the organisation (RFC 4954)."""
+        """AUTH; what was told before has been heard."""
         self.verbs.heard()
-        if not self._may_authenticate:
-            await self.push(NOT_OFFERED)
-            return
         await super().smtp_AUTH(arg)
-        self.conversation.peer = self._peer()
-
-    def _authenticate_peer(
-        self, server: SMTP, session: Session, envelope: Transaction, mechanism: str, login: LoginPassword
-    ) -> AuthResult:
-        secret = self.host.rights.password(login.login.decode("ascii", "replace"))
-        right = secret is not None and login.password == secret.encode()
-        return AuthResult(success=right, handled=False, auth_data=login)
 
     # a mail transaction
 

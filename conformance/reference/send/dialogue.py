@@ -53,15 +53,18 @@ class Dialogue(ABC):
             greeting = await self.connect()
             if not greeting.positive:
                 raise SessionLost(f"it greeted with {greeting}")
-            answer = await self.command(f"{self.greeting} {self.hello}")
-            if not answer.positive:
-                raise SessionLost(f"it answered {self.greeting} with {answer}")
+            await self.greet()
         except BaseException:
             self.abort()
             raise
-        for line in answer.text.split("\n")[1:]:
-            keyword, _, parameters = line.partition(" ")
-            self.keywords[keyword.upper()] = parameters
+
+    async def greet(self) -> None:
+        """Say hello, and note what the server offers. Raises SessionLost."""
+        answer = await self.command(f"{self.greeting} {self.hello}")
+        if not answer.positive:
+            raise SessionLost(f"it answered {self.greeting} with {answer}")
+        offers = (line.partition(" ") for line in answer.text.split("\n")[1:])
+        self.keywords = {keyword.upper(): parameters for keyword, _, parameters in offers}
 
     async def quit(self) -> None:
         """Leave with QUIT. Raises SessionLost."""

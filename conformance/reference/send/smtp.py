@@ -5,10 +5,13 @@ a session was lost, and rewrites line ends; a transport needs the octets as they
 """
 
 import asyncio
+import base64
+import ssl
 
 from aiosmtplib import SMTPException, SMTPReadTimeoutError, SMTPResponse
 from aiosmtplib.protocol import SMTPProtocol
 
+from conformance.reference.config import Address
 from conformance.reference.replies import Reply, parsed
 from conformance.reference.send.dialogue import Dialogue, SessionLost
 
@@ -17,6 +20,11 @@ class SmtpDialogue(Dialogue):
     """A session with an SMTP server."""
 
     greeting = "EHLO"
+
+    def __init__(self, address: Address, hello: str, idle: float, secret: str | None = None) -> None:
+        super().__init__(address, hello, idle)
+        self._secret = secret
+
     _transport: asyncio.Transport | None = None
     _protocol: SMTPProtocol | None = None
 
@@ -31,6 +39,34 @@ class SmtpDialogue(Dialogue):
         except (OSError, TimeoutError) as error:
             raise SessionLost(f"no connection: {error}") from error
         return await self._reply()
+
+    async def greet(self) -> None:
+        """Say hello; where we have a secret with the server, prove who we are: AUTH PLAIN, and only after STARTTLS.
+
+        Some offers are for servers that it knows only, so we say hello once more after each. Raises SessionLost.
+        """
+        await super().greet()
+        if self._secret is None or "STARTTLS" not in self.keywords:
+            return
+        await self._start_tls()
+        await super().greet()
+        if "PLAIN" in self.keywords.get("AUTH", "").split():
+            login = base64.b64encode(f"\0{self.hello}\0{self._secret}".encode()).decode()
+            await self.command(f"AUTH PLAIN {login}")  # refused, we are a stranger like any other
+            await super().greet()
+
+    async def _start_tls(self) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE  # no authority is known that could vouch for the server
+        protocol = self._alive()
+        try:
+            await protocol.start_tls(context, timeout=self.idle)
+        except (SMTPException, OSError) as error:
+            raise SessionLost(f"no TLS: {error!r}") from error
+        transport = protocol.transport
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
 
     async def command(self, line: str) -> Reply:
         """Say a line and return the reply; what cannot be said as one line is refused here. Raises SessionLost."""

@@ -34,7 +34,8 @@ class ShadowCreation(Part):
         """Try one server; return whether it has acknowledged the copy."""
         host = self.host
         assert peer.dial.transport is not None
-        dialogue = open_dialogue(peer.dial.transport, host.name, host.transport.SendConnectionInactivityTimeout)
+        idle = host.transport.SendConnectionInactivityTimeout
+        dialogue = open_dialogue(peer.dial.transport, host.name, idle, secret=peer.secret)
         try:
             await dialogue.open()
             await self.request(peer, dialogue)

@@ -129,7 +129,7 @@ class ShadowRedundancyManager(Part):
         peer = self.host.config.peer_named.get(primary.casefold())
         if peer is None or peer.dial.transport is None or not self.enabled:
             return None
-        dialogue = open_dialogue(peer.dial.transport, self.host.name, self.patience)
+        dialogue = open_dialogue(peer.dial.transport, self.host.name, self.patience, secret=peer.secret)
         try:
             await dialogue.open()
             database = await self.ask(primary, dialogue)
