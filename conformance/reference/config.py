@@ -8,7 +8,7 @@ of the wrong type, and parameters that contradict each other are refused with an
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -18,6 +18,10 @@ Address = tuple[str, Annotated[int, Field(ge=1, le=65535)]]
 
 Seconds = Annotated[float, Field(gt=0, le=100 * 86400, allow_inf_nan=False)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?$")]
+
+
+EDGE_LIMITS = {"connection_timeout": 300, "connection_inactivity_timeout": 60}
+"""The default limits of a receive connector on an Edge server, seconds; Listener has those of all others."""
 
 
 class ConfigurationError(ValueError):
@@ -177,6 +181,21 @@ class NodeConfiguration(_Closed):
     journal: Journal | None = None
     transport: Transport = Transport()
 
+    @model_validator(mode="before")
+    @classmethod
+    def _limits_of_an_edge(cls, document: Any) -> Any:
+        """Give the listeners of an Edge server its own default limits (SR-TMO-06, SR-TMO-07)."""
+        if not isinstance(document, dict) or document.get("role") != "edge":
+            return document
+        listeners = document.get("listeners")
+        if not isinstance(listeners, dict):
+            return document
+        limited = {
+            door: {**EDGE_LIMITS, **listener} if isinstance(listener, dict) else listener
+            for door, listener in listeners.items()
+        }
+        return {**document, "listeners": limited}
+
     @model_validator(mode="after")
     def _names_are_unique(self) -> "NodeConfiguration":
         names = [self.name, *(peer.name for peer in self.peers)]
@@ -223,6 +242,16 @@ def load(path: Path) -> NodeConfiguration:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"the configuration cannot be read: {error}") from error
     return parse(text)
+
+
+def data_dir_in(path: Path) -> Path:
+    """Return the data directory that a configuration file names, whatever else is wrong in it: a node that refused
+    the file goes on, and can be asked. Raises ConfigurationError.
+    """
+    try:
+        return Path(json.loads(path.read_text(encoding="utf-8"))["data_dir"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(f"the configuration names no data_dir: {error}") from error
 
 
 def _problem(place: tuple[int | str, ...], message: str) -> str:

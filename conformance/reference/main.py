@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conformance.reference import control
 from conformance.reference.clock import SystemClock
-from conformance.reference.config import ConfigurationError, load
+from conformance.reference.config import ConfigurationError, data_dir_in
 from conformance.reference.node import Node, create
 from conformance.reference.storage.database import DatabaseError
 
@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
 
 def _ask(config: Path, words: Sequence[str]) -> int:
     try:
-        answer = asyncio.run(control.ask(Path(load(config).data_dir), words[0], words[1:]))
+        answer = asyncio.run(control.ask(data_dir_in(config), words[0], words[1:]))
     except control.CommandFailed as error:
         sys.stderr.write(f"{error}\n")
         return _FAILED

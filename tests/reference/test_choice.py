@@ -1,24 +1,15 @@
 """Which servers are asked to keep a shadow, and how often (SR-PRF)."""
 
-import json
+import asyncio
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from conformance.nodes.configuration import Wiring, render
-from conformance.reference.config import NodeConfiguration, parse
+from conformance.reference.config import NodeConfiguration
 from conformance.reference.shadow.choice import attempts
-from conformance.scenarios.fixtures import load_topology
-
-TOPOLOGIES = Path(__file__).parents[2] / "fixtures" / "topologies"
-
-
-def configured(topology: str, **changes: object) -> NodeConfiguration:
-    read = load_topology(TOPOLOGIES / f"{topology}.yaml")
-    wiring = Wiring(listen=lambda server, door: ("127.0.0.1", 2525), dial=lambda *pair: ("127.0.0.1", 2526))
-    first = read.servers[0]
-    return parse(json.dumps(render(read, first, wiring, data_dir=Path("/nowhere"), seed=1, changes=changes)))
+from tests.reference.furnished import configured, furnished
 
 
 def sites(config: NodeConfiguration, down: frozenset[str] = frozenset()) -> list[str]:
@@ -58,3 +49,29 @@ def test_a_server_known_to_be_down_is_tried_last():
 
 def test_alone_there_is_nobody_to_ask():
     assert attempts(configured("single-server"), frozenset(), random.Random(7)) == []
+
+
+def test_the_load_is_spread_over_the_members_of_the_other_site():
+    chance, config = random.Random(1), configured("cross-site-dag")
+    first = Counter(attempts(config, frozenset(), chance)[0].name for _ in range(400))
+    assert len(first) == 5
+    assert min(first.values()) > 50
+
+
+def test_a_limit_above_the_number_of_servers_asks_them_in_turn():
+    chosen = attempts(configured("two-servers-one-dag", MaxRetriesForLocalSiteShadow=3), frozenset(), random.Random(1))
+    assert [peer.name for peer in chosen] == ["mbx2"] * 3
+
+
+def test_a_server_that_failed_is_tried_last_until_it_answers_or_a_heartbeat_has_passed(tmp_path: Path):
+    async def life() -> None:
+        async with furnished(tmp_path, configured("three-servers-one-dag")) as (host, clock):
+            host.choice.failed("mbx2")
+            assert [host.choice.attempts()[0].name for _ in range(10)] == ["mbx3"] * 10
+            clock.advance(host.transport.ShadowHeartbeatFrequency + 1)
+            assert {host.choice.attempts()[0].name for _ in range(30)} == {"mbx2", "mbx3"}
+            host.choice.failed("mbx2")
+            host.manager.spoke("mbx2")
+            assert host.choice.down() == frozenset()
+
+    asyncio.run(life())

@@ -1,0 +1,104 @@
+"""The parts of one server, without its listeners: on a database in a temporary directory, and a clock that the test sets."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from conformance.nodes.configuration import Wiring, render
+from conformance.reference.config import NodeConfiguration, parse
+from conformance.reference.host import Host
+from conformance.reference.message import Envelope, Message, Recipient, drafted
+from conformance.reference.parts import Parts, furnish
+from conformance.reference.storage.database import Database
+from conformance.reference.storage.identity import Identity
+from conformance.reference.timers import Alarms, Tasks
+from conformance.scenarios.fixtures import load_topology
+
+TOPOLOGIES = Path(__file__).parents[2] / "fixtures" / "topologies"
+NOBODY = ("127.0.0.1", 9)
+"""Where nothing listens: these tests are about what happens before and after a session."""
+
+CONTENT = (
+    b"From: <alice@outside.test>\r\nDate: Sat, 21 Nov 2026 10:00:00 +0000\r\nMessage-ID: <one@test>\r\n\r\nhello\r\n"
+)
+
+
+def configured(topology: str, server: str | None = None, **changes: object) -> NodeConfiguration:
+    """Return the configuration of a topology's first server, or another one, with changed transport parameters."""
+    read = load_topology(TOPOLOGIES / f"{topology}.yaml")
+    wiring = Wiring(listen=lambda server, door: ("127.0.0.1", 2525), dial=lambda *pair: NOBODY)
+    one = next(each for each in read.servers if server in (None, each.name))
+    return parse(json.dumps(render(read, one, wiring, data_dir=Path("/nowhere"), seed=1, changes=changes)))
+
+
+class HandClock:
+    """A wall clock that stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.at = 1_800_000_000.0
+
+    def now(self) -> float:
+        return self.at
+
+    def advance(self, seconds: float) -> None:
+        self.at += seconds
+
+
+@asynccontextmanager
+async def furnished(
+    directory: Path,
+    config: NodeConfiguration | None = None,
+    clock: HandClock | None = None,
+    parts: Parts | None = None,
+) -> AsyncIterator[tuple[Host, HandClock]]:
+    """Give the parts of a server; they are not started. An unexpected exception in a task of theirs is raised here."""
+    failures: list[BaseException] = []
+    clock = clock or HandClock()
+    config = config or configured("two-servers-one-dag")
+    db = Database(directory / "queue.db")
+    new = db.open()
+    identity = Identity(db, new=new, directory=directory, seed=1, name=config.name, now=clock.now())
+    tasks, alarms = Tasks(failures.append), Alarms(clock)
+    host = Host(config, clock, db, tasks, alarms, logging.getLogger("tests.reference"))
+    furnish(host, parts or Parts(), identity)
+    host.choice.start()
+    try:
+        yield host, clock
+        await db.durable()
+    finally:
+        alarms.cancel()
+        await tasks.cancel()
+        db.close()
+    assert failures == []
+
+
+def stored(host: Host, *recipients: str, content: bytes = CONTENT, sender: str = "alice@outside.test") -> Message:
+    """Put a primary message into the database, for victor@outside.test where nobody is named."""
+    to = tuple(Recipient(address) for address in recipients or ("victor@outside.test",))
+    draft = drafted(content, Envelope(sender, to), message_id=host.identity.next(), since=host.now())
+    return host.messages.add(draft, content)
+
+
+def shadow(host: Host, primary: str, shadow_id: str, *recipients: str, database: str = "db-1") -> Message:
+    """Put a shadow of another server's message into the database."""
+    to = tuple(Recipient(address) for address in recipients or ("victor@outside.test",))
+    draft = drafted(
+        CONTENT, Envelope("alice@outside.test", to), message_id=host.identity.next(), since=host.now(), place="shadow",
+        shadow_id=shadow_id, primary=primary, database=database,
+    )  # fmt: skip
+    return host.messages.add(draft, CONTENT)
+
+
+def places(host: Host) -> list[str]:
+    """Return where all messages are, oldest first."""
+    everywhere = ("primary", "shadow", "safety-net", "shadow-safety-net")
+    return [message.place for message in host.messages.in_place(*everywhere)]
+
+
+async def settled() -> None:
+    """Let everything that is ready run."""
+    for _ in range(5):
+        await asyncio.sleep(0)

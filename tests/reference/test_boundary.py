@@ -1,0 +1,38 @@
+"""The transport high-availability boundary: the whole DAG, or the site (SR-BND-01, SR-BND-02)."""
+
+import pytest
+
+from conformance.reference.boundary import can_shadow, inside
+from tests.reference.furnished import configured
+
+
+def members(topology: str, server: str, rule=inside) -> set[str]:
+    config = configured(topology, server)
+    return {peer.name for peer in config.peers if rule(config, peer) and peer.role != "submission"}
+
+
+@pytest.mark.parametrize(
+    ("topology", "server", "expected"),
+    [
+        ("cross-site-dag", "mbx1", {"mbx2", "mbx3", "mbx4", "mbx5", "mbx6", "mbx7", "mbx8"}),
+        ("two-dags", "mbx1", {"mbx2"}),
+        ("two-dags", "mbx3", {"mbx4"}),
+        ("single-server", "mbx1", set()),
+    ],
+)
+def test_the_boundary_is_the_whole_dag(topology: str, server: str, expected: set[str]):
+    assert members(topology, server) == expected
+
+
+def test_outside_a_dag_the_boundary_is_the_site_and_no_dag_member_in_it():
+    config = configured("two-sites-no-dag")
+    inside_it = {peer.name for peer in config.peers if inside(config, peer) and peer.role == "mailbox"}
+    assert inside_it == {peer.name for peer in config.peers if peer.site == config.site and peer.role == "mailbox"}
+    assert inside_it
+
+
+def test_a_2010_hub_of_the_site_is_never_asked_for_a_shadow():
+    config = configured("dag-and-2010-hub")
+    hubs = {peer.name for peer in config.peers if peer.generation == "ex2010"}
+    assert hubs
+    assert not hubs & members("dag-and-2010-hub", config.name, can_shadow)

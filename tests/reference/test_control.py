@@ -1,0 +1,148 @@
+"""The program: exit codes, one line about what is wrong, and the control channel (node contract)."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.candidates.description import REFERENCE
+from conformance.nodes.contract import ConfigurationRefused, NodeError
+from conformance.nodes.exec_node import ExecNode
+from conformance.nodes.ports import PortLeases
+from conformance.reference.control import CommandFailed, ask, serving
+from conformance.reference.redirection import CommandRefused
+
+PROGRAM = REFERENCE.model_copy(update={"kind": "exec", "ready_within": 60.0})
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "conformance.reference", *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+async def echo(name: str, arguments) -> object:
+    if name == "refuse":
+        raise CommandRefused("no, because")
+    if name == "unknown":
+        raise NotImplementedError
+    return {"name": name, "arguments": list(arguments)}
+
+
+def test_commands_and_answers_pass_over_a_socket_however_long_its_path_is(tmp_path: Path):
+    directory = tmp_path / ("deep" * 20) / ("deeper" * 20)
+    directory.mkdir(parents=True)
+
+    async def life() -> None:
+        async with serving(directory, echo):
+            assert await ask(directory, "inspect", ["a", "b"]) == {"name": "inspect", "arguments": ["a", "b"]}
+            with pytest.raises(CommandFailed, match="no, because"):
+                await ask(directory, "refuse", [])
+            with pytest.raises(CommandFailed, match="there is no command 'unknown'"):
+                await ask(directory, "unknown", [])
+        assert list(directory.iterdir()) == []
+        with pytest.raises(CommandFailed, match="no node runs"):
+            await ask(directory, "inspect", [])
+
+    asyncio.run(life())
+
+
+def test_what_is_no_command_is_answered_and_the_next_one_is_served(tmp_path: Path):
+    async def life() -> None:
+        async with serving(tmp_path, echo):
+            reader, writer = await asyncio.open_unix_connection(tmp_path / "control.sock")
+            writer.write(b"[1, 2]\n")
+            assert "no command" in json.loads(await reader.readline())["error"]
+            writer.close()
+            assert await ask(tmp_path, "inspect", [])
+
+    asyncio.run(life())
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("{}", "contract"),
+        ("no JSON", "no JSON document"),
+        (json.dumps({"contract": 2}), "contract"),
+    ],
+)
+def test_a_refused_configuration_ends_the_program_with_2_and_one_line(tmp_path: Path, text: str, named: str):
+    (tmp_path / "node.json").write_text(text)
+    ended = run("--config", str(tmp_path / "node.json"))
+    assert ended.returncode == 2
+    assert named in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.fixture
+def configuration(tmp_path: Path):
+    leases = PortLeases()
+    yield {
+        "contract": 1, "name": "mbx1", "generation": "ex2016", "role": "mailbox", "site": "NewYork",
+        "data_dir": str(tmp_path / "mbx1" / "data"),
+        "listeners": {"frontend": {"host": "127.0.0.1", "port": leases.lease()}},
+        "mailboxes": [{"address": "bob@corp.test", "database": "DB1", "server": "mbx1"}],
+    }  # fmt: skip
+    leases.release()
+
+
+@pytest.mark.integration
+def test_a_running_program_answers_its_administrator_reloads_and_leaves_with_0(tmp_path: Path, configuration: dict):
+    async def life() -> int:
+        node = ExecNode("mbx1", PROGRAM, tmp_path / "mbx1")
+        try:
+            await node.start(configuration)
+            assert (await node.command("inspect"))["queues"] == []
+            assert await node.command("resubmit", ["DB1"]) == {"resubmitted": 0}
+            with pytest.raises(NodeError, match="no server of this boundary"):
+                await node.command("redirect-messages", ["mbx9"])
+            await node.reload({**configuration, "transport": {"ShadowHeartbeatFrequency": 60}})
+            with pytest.raises(ConfigurationRefused, match="ShadowHeartbeatFrequency"):
+                await node.reload({**configuration, "transport": {"ShadowHeartbeatFrequency": -1}})
+            assert (await node.command("inspect"))["queues"] == []
+            return await node.stop()
+        finally:
+            await node.close()
+
+    assert asyncio.run(life()) == 0
+
+
+@pytest.mark.integration
+def test_a_damaged_database_ends_the_program_with_1_and_can_be_wiped(tmp_path: Path, configuration: dict):
+    data = tmp_path / "mbx1" / "data"
+    data.mkdir(parents=True)
+    (data / "queue.db").write_bytes(b"not a database" * 1000)
+    path = tmp_path / "node.json"
+    path.write_text(json.dumps(configuration))
+    ended = run("--config", str(path))
+    assert ended.returncode == 1
+    assert "queue.db cannot be used" in ended.stderr
+
+    async def life() -> int:
+        node = ExecNode("mbx1", PROGRAM, tmp_path / "mbx1")
+        try:
+            await node.wipe()
+            await node.start(configuration)
+            return await node.stop()
+        finally:
+            await node.close()
+
+    assert asyncio.run(life()) == 0
+
+
+def test_an_unknown_defect_is_refused(tmp_path: Path):
+    ended = run("--config", str(tmp_path / "node.json"), "--defect", "none-such")
+    assert ended.returncode == 2
+    assert "none-such" in ended.stderr
+
+
+def test_a_command_to_a_node_that_does_not_run_fails(tmp_path: Path, configuration: dict):
+    Path(configuration["data_dir"]).mkdir(parents=True)
+    path = tmp_path / "node.json"
+    path.write_text(json.dumps(configuration))
+    ended = run("--config", str(path), "inspect")
+    assert ended.returncode == 1
+    assert "no node runs" in ended.stderr

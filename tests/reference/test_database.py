@@ -1,0 +1,161 @@
+"""The queue database: what a reply promises is on disk, and nothing else is believed (SR-CRE-04)."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from conformance.reference.storage.database import Database, DatabaseError
+from conformance.reference.storage.identity import Identity
+from tests.reference.furnished import furnished, places, shadow, stored
+
+
+def opened(path: Path) -> Database:
+    database = Database(path)
+    database.open()
+    return database
+
+
+def test_what_durable_returned_from_survives_a_kill_and_what_was_written_later_does_not(tmp_path: Path):
+    async def life() -> None:
+        async with furnished(tmp_path) as (host, _):
+            first = stored(host)
+            await host.db.durable()
+            stored(host)
+            host.db.close()  # as a kill does: the loop has not come round to commit the second
+            host.db.open()
+            assert [message.id for message in host.messages.in_place("primary")] == [first.id]
+
+    asyncio.run(life())
+
+
+def test_one_commit_serves_all_who_wrote_in_the_same_turn_of_the_loop(tmp_path: Path):
+    async def life() -> int:
+        async with furnished(tmp_path) as (host, _):
+            await host.db.durable()
+            commits = []
+            host.db._connection.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
+
+            async def writer() -> None:
+                stored(host)
+                await host.db.durable()
+
+            await asyncio.gather(*(writer() for _ in range(50)))
+            host.db._connection.set_trace_callback(None)
+            return len(commits)
+
+    assert asyncio.run(life()) == 1
+
+
+def test_statements_without_an_await_between_them_are_committed_together_or_not_at_all(tmp_path: Path):
+    async def life() -> None:
+        async with furnished(tmp_path) as (host, _):
+            message = stored(host)
+            await host.db.durable()
+            host.messages.move(message.id, "safety-net", host.now())
+            host.discards.queue("mbx2", message.shadow_id, host.now())
+            host.db.close()
+            database = opened(tmp_path / "queue.db")
+            assert database.read("SELECT place FROM message")[0][0] == "primary"
+            assert database.read("SELECT COUNT(*) FROM discard")[0][0] == 0
+            database.close()
+            host.db.open()
+
+    asyncio.run(life())
+
+
+def test_a_commit_that_fails_is_told_to_everybody_who_waits_for_it(tmp_path: Path):
+    async def life() -> None:
+        async with furnished(tmp_path) as (host, _):
+            await host.db.durable()
+            other = sqlite3.connect(tmp_path / "queue.db", isolation_level=None)
+            host.db.write("PRAGMA defer_foreign_keys = ON")
+            host.db.write("INSERT INTO content (message, octets) VALUES (4711, x'00')")
+            with pytest.raises(DatabaseError, match="could not commit"):
+                await host.db.durable()
+            other.close()
+
+    asyncio.run(life())
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda path: path.write_bytes(b"this is no database at all" * 100), "cannot be used"),
+        (
+            lambda path: sqlite3.connect(path).execute("CREATE TABLE mine (x)").connection.close(),
+            "not a queue database",
+        ),
+        (lambda path: execute(path, "PRAGMA user_version = 999"), "schema version is 999"),
+        (lambda path: zero_a_page(path), "cannot be used"),
+    ],
+    ids=["no-database", "somebody-else's", "another-version", "damaged"],
+)
+def test_a_database_that_is_not_ours_and_whole_is_refused_with_its_path(tmp_path: Path, spoil, said: str):
+    path = tmp_path / "queue.db"
+    if said.startswith("schema") or spoil.__code__.co_names[:1] == ("zero_a_page",):
+        opened(path).close()
+    spoil(path)
+    with pytest.raises(DatabaseError, match=said) as refused:
+        opened(path)
+    assert str(path) in str(refused.value)
+
+
+def execute(path: Path, statement: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def zero_a_page(path: Path) -> None:
+    execute(path, "PRAGMA wal_checkpoint(TRUNCATE)")
+    octets = bytearray(path.read_bytes())
+    octets[4096:16384] = bytes(12288)
+    path.write_bytes(octets)
+
+
+def test_a_wiped_database_has_another_id_and_a_kept_one_the_same(tmp_path: Path):
+    async def identities(times: int, *, wipe: bool) -> list[str]:
+        found = []
+        for _ in range(times):
+            path = tmp_path / "queue.db"
+            if wipe:
+                for file in tmp_path.glob("queue.db*"):  # noqa: ASYNC240  # the node is down
+                    file.unlink()
+            database = Database(path)
+            new = database.open()
+            found.append(Identity(database, new=new, directory=tmp_path, seed=1, name="mbx1", now=1.0).database)
+            await database.durable()
+            database.close()
+        return found
+
+    assert len(set(asyncio.run(identities(3, wipe=True)))) == 3
+    assert len(set(asyncio.run(identities(3, wipe=False)))) == 1
+
+
+def test_a_message_id_that_was_lost_in_a_kill_is_never_given_again(tmp_path: Path):
+    async def life() -> list[str]:
+        given = []
+        for _ in range(3):
+            async with furnished(tmp_path) as (host, _):
+                given += [host.identity.next(), host.identity.next()]
+        return given
+
+    given = asyncio.run(life())
+    assert len(set(given)) == len(given)
+
+
+def test_content_and_recipients_go_when_their_message_goes(tmp_path: Path):
+    async def life() -> None:
+        async with furnished(tmp_path) as (host, _):
+            stored(host, "bob@corp.test", "eve@corp.test")
+            kept = shadow(host, "mbx2", "s-1")
+            for message in tuple(host.messages.in_place("primary")):
+                host.messages.drop(message.id)
+            assert places(host) == ["shadow"]
+            assert [row[0] for row in host.db.read("SELECT message FROM content")] == [kept.id]
+            assert [row[0] for row in host.db.read("SELECT DISTINCT message FROM recipient")] == [kept.id]
+
+    asyncio.run(life())

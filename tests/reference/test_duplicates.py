@@ -1,0 +1,120 @@
+"""Duplicate detection: both properties, per mailbox, within the window (SR-DUP-01 to SR-DUP-05, SR-DUP-07)."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from conformance.reference.host import Host
+from tests.reference.furnished import CONTENT, HandClock, configured, furnished, settled
+
+BOB = "bob@corp.test"
+DAY = 86400.0
+
+
+def run(tmp_path: Path, life, **changes: object) -> None:
+    async def whole() -> None:
+        async with furnished(tmp_path, configured("two-servers-one-dag", **changes)) as (host, clock):
+            await life(host, clock)
+
+    asyncio.run(whole())
+
+
+async def delivered(host: Host, content: bytes = CONTENT, mailbox: str = BOB) -> bool:
+    key = host.duplicates.key(mailbox, content)
+    if key is None:
+        return True
+    if not await host.duplicates.may_deliver(key):
+        return False
+    host.duplicates.ended(key, delivered=True)
+    return True
+
+
+def test_the_same_message_is_delivered_once_to_each_mailbox(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        assert await delivered(host)
+        assert not await delivered(host)
+        assert not await delivered(host, mailbox="BOB@corp.test")
+        assert await delivered(host, mailbox="eve@corp.test")
+
+    run(tmp_path, life)
+
+
+@pytest.mark.parametrize(
+    ("change", "again"),
+    [
+        ((b"<one@test>", b"<two@test>"), True),
+        ((b"<one@test>", b"<ONE@test>"), True),
+        ((b"10:00:00 +0000", b"10:00:01 +0000"), True),
+        ((b"10:00:00 +0000", b"11:00:00 +0100"), False),
+        ((b"<one@test>", b"one@test"), False),
+        ((b"hello", b"good-bye"), False),
+        ((b"Message-ID: <one@test>\r\n", b""), True),
+        ((b"Sat, 21 Nov 2026 10:00:00 +0000", b"the day before yesterday"), True),
+    ],
+    ids=["id", "id-in-capitals", "time", "zone", "brackets", "body", "no-id", "unreadable-time"],
+)
+def test_what_makes_two_messages_one(tmp_path: Path, change: tuple[bytes, bytes], again: bool):
+    async def life(host: Host, clock: HandClock) -> None:
+        assert await delivered(host)
+        assert await delivered(host, CONTENT.replace(*change)) is again
+
+    run(tmp_path, life)
+
+
+@pytest.mark.parametrize(
+    ("window", "effective"), [(3600, 3600), (60, 60), (49 * DAY, 49 * DAY), (49 * DAY + 1, DAY), (366 * DAY, DAY)]
+)
+def test_after_the_window_it_is_delivered_again(tmp_path: Path, window: float, effective: float):
+    async def life(host: Host, clock: HandClock) -> None:
+        assert await delivered(host)
+        clock.advance(effective - 1)
+        assert not await delivered(host)
+        clock.advance(1)
+        assert await delivered(host)
+
+    run(tmp_path, life, DuplicateTrackingWindow=window)
+
+
+@pytest.mark.parametrize("first_succeeds", [True, False])
+def test_the_second_of_two_at_once_waits_for_the_first(tmp_path: Path, first_succeeds: bool):
+    async def life(host: Host, clock: HandClock) -> None:
+        key = host.duplicates.key(BOB, CONTENT)
+        assert key is not None
+        assert await host.duplicates.may_deliver(key)
+        others = [asyncio.create_task(host.duplicates.may_deliver(key)) for _ in range(3)]
+        await settled()
+        assert not any(other.done() for other in others)
+        host.duplicates.ended(key, delivered=first_succeeds)
+        await settled()
+        if not first_succeeds:  # one takes its place, and the others wait for that one
+            assert sum(other.done() for other in others) == 1
+            host.duplicates.ended(key, delivered=True)
+        assert sorted(await asyncio.gather(*others)) == [False, False, not first_succeeds]
+
+    run(tmp_path, life)
+
+
+def test_clean_up_removes_expired_entries_and_no_others(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        await delivered(host)
+        clock.advance(3000)
+        await delivered(host, CONTENT.replace(b"<one@test>", b"<two@test>"))
+        clock.advance(700)
+        host.duplicates.clean_up()
+        assert host.delivered.rows() == 1
+        clock.advance(3000)
+        host.duplicates.clean_up()
+        assert host.delivered.rows() == 0
+
+    run(tmp_path, life)
+
+
+def test_the_table_survives_a_kill(tmp_path: Path):
+    async def life() -> None:
+        async with furnished(tmp_path) as (host, _):
+            assert await delivered(host)
+        async with furnished(tmp_path) as (host, _):
+            assert not await delivered(host)
+
+    asyncio.run(life())

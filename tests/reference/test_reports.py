@@ -1,0 +1,192 @@
+"""Reports and journal: what they say, whom they go to, and that their cause waits for them (SR-MNT-08, RFC 3461, 3464)."""
+
+import asyncio
+import email
+import email.policy
+from dataclasses import replace
+from email.message import EmailMessage
+from pathlib import Path
+
+import pytest
+
+from conformance.reference.config import Journal
+from conformance.reference.dsn import Status, report
+from conformance.reference.host import Host
+from conformance.reference.message import Envelope, Message, Recipient
+from conformance.reference.queue.routing import NextHop
+from conformance.reference.replies import Reply
+from tests.reference.furnished import CONTENT, HandClock, configured, furnished, stored
+
+HOP = NextHop("outside", "outside", (("127.0.0.1", 9),), ("outside",))
+NEVER = Reply(550, "5.7.1", "never")
+
+
+def written(action: str = "failed", content: bytes = CONTENT, **envelope: str) -> EmailMessage:
+    to = Recipient("wendy@second.test", orcpt="rfc822;w@second.test")
+    octets = report(
+        action, [Status(to, "5.7.1", "550 5.7.1 never", "outside"), Status(Recipient("x@second.test"), "5.1.1")],
+        message_id="id-1", server="mbx1", at=1_800_000_000.0,
+        envelope=Envelope("alice@outside.test", (to,), **envelope), content=content,
+    )  # fmt: skip
+    read = email.message_from_bytes(octets, policy=email.policy.default)
+    assert isinstance(read, EmailMessage)
+    return read
+
+
+def test_a_report_is_what_rfc_3464_says():
+    parsed = written(envid="E-1")
+    assert parsed.get_content_type() == "multipart/report"
+    assert parsed["Auto-Submitted"] == "auto-replied"
+    text, status, returned = parsed.iter_parts()
+    assert "wendy@second.test" in text.get_content()
+    whole, first, second = status.get_payload()
+    assert whole["Reporting-MTA"] == "dns; mbx1"
+    assert whole["Original-Envelope-Id"] == "E-1"
+    assert (first["Action"], first["Status"]) == ("failed", "5.7.1")
+    assert first["Original-Recipient"] == "rfc822;w@second.test"
+    assert first["Remote-MTA"] == "dns; outside"
+    assert second["Final-Recipient"] == "rfc822; x@second.test"
+    assert returned.get_content_type() == "text/rfc822-headers"
+
+
+@pytest.mark.parametrize(
+    ("action", "ret", "whole"),
+    [("failed", "FULL", True), ("failed", "HDRS", False), ("failed", "", False), ("delivered", "FULL", False)],
+)
+def test_the_message_is_returned_whole_only_with_a_failure_and_on_request(action: str, ret: str, whole: bool):
+    *_, returned = written(action, ret=ret).iter_parts()
+    assert (b"hello" in returned.as_bytes()) is whole
+    assert b"one@test" in returned.as_bytes()
+
+
+def test_what_others_wrote_cannot_begin_a_line_of_the_report():
+    to = Recipient("w@second.test", orcpt="rfc822;x\r\nInjected: yes")
+    octets = report(
+        "failed", [Status(to, "5.0.0", "550 a\r\nInjected: yes\r\n\r\nbody")], message_id="id-1", server="mbx1", at=0.0,
+        envelope=Envelope("a@b.test\r\nInjected: yes", (to,)), content=b"Subject: x\r\n\r\n",
+    )  # fmt: skip
+    assert b"\r\nInjected" not in octets
+
+
+def test_an_eight_bit_message_is_returned_as_such():
+    parsed = written(content=CONTENT.replace(b"hello", "grüße".encode()), ret="FULL")
+    assert parsed["Content-Transfer-Encoding"] == "8bit"
+
+
+def run(tmp_path: Path, life, journal: str | None = None) -> None:
+    async def whole() -> None:
+        config = configured("two-servers-one-dag")
+        config = config.model_copy(update={"journal": Journal(recipient=journal) if journal else None})
+        async with furnished(tmp_path, config) as (host, clock):
+            await life(host, clock)
+
+    asyncio.run(whole())
+
+
+def reports(host: Host, cause: Message) -> list[Message]:
+    return [message for message in host.messages.in_place("primary") if message.cause == cause.id]
+
+
+@pytest.mark.parametrize(
+    ("sender", "notify", "expected"),
+    [
+        ("alice@outside.test", "", 1),
+        ("alice@outside.test", "FAILURE,DELAY", 1),
+        ("alice@outside.test", "SUCCESS", 0),
+        ("alice@outside.test", "NEVER", 0),
+        ("", "", 0),
+    ],
+)
+def test_a_failure_is_reported_once_to_whom_it_concerns(tmp_path: Path, sender: str, notify: str, expected: int):
+    async def life(host: Host, clock: HandClock) -> None:
+        message = stored(host, sender=sender)
+        host.reports.failed(message, [(Recipient("victor@outside.test", notify), NEVER)], HOP)
+        found = reports(host, message)
+        assert len(found) == expected
+        assert all(one.envelope.reverse_path == "" and one.redundancy_pending for one in found)
+
+    run(tmp_path, life)
+
+
+def test_a_message_is_released_only_when_its_report_has_been_processed(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        message = stored(host)
+        host.discards.add_holder(message.id, "mbx2", message.shadow_id, acknowledged=True)
+        host.messages.set_fate(message.id, message.envelope.recipients, "failed")
+        host.reports.failed(message, [(message.envelope.recipients[0], NEVER)], HOP)
+        host.completion.check(message.id)
+        assert list(host.discards.everything()) == []
+        (one,) = reports(host, message)
+        host.messages.set_fate(one.id, one.envelope.recipients, "relayed", crossed=True)
+        host.completion.check(one.id)
+        assert [event.shadow_id for event in host.discards.everything()] == [message.shadow_id]
+
+    run(tmp_path, life)
+
+
+def test_a_delay_is_reported_once_and_only_on_request(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        message = stored(host)
+        patient, eager = Recipient("victor@outside.test"), Recipient("victor@outside.test", "DELAY")
+        for waited in (3 * 3600, 3600, 3600):
+            clock.advance(waited)
+            host.reports.delayed(message, [patient, eager])
+        assert len(reports(host, message)) == 1
+
+    run(tmp_path, life)
+
+
+def test_success_is_reported_by_the_server_that_ends_the_way(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        message = stored(host)
+        wanted = [Recipient("victor@outside.test", "SUCCESS")]
+        for fate in ("passed-on", "redirected"):
+            host.reports.succeeded(message, wanted, fate, HOP)
+        assert reports(host, message) == []
+        for fate in ("delivered", "relayed"):
+            host.reports.succeeded(message, wanted, fate, HOP)
+        assert len(reports(host, message)) == 2
+
+    run(tmp_path, life)
+
+
+def test_a_message_is_journaled_once_however_often_it_is_begun(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        message = replace(stored(host), journal_due=True)
+        host.journaling.report(message)
+        assert host.messages.get(message.id).journal_due is False
+        host.journaling.report(host.messages.get(message.id))
+        (one,) = reports(host, message)
+        assert [r.address for r in one.envelope.recipients] == ["audit@archive.test"]
+        parsed = email.message_from_bytes(host.messages.content(one.id), policy=email.policy.default)
+        assert "X-MS-Journal-Report" in parsed
+        envelope, attached = parsed.iter_parts()
+        assert "Recipient: victor@outside.test" in envelope.get_content()
+        assert attached.get_payload()[0]["Message-ID"] == "<one@test>"
+
+    run(tmp_path, life, journal="audit@archive.test")
+
+
+def test_the_reports_of_two_servers_about_one_message_are_duplicates_of_each_other(tmp_path: Path):
+    async def of(directory: Path) -> Message:
+        found: list[Message] = []
+        config = configured("two-servers-one-dag").model_copy(update={"journal": Journal(recipient="a@archive.test")})
+        directory.mkdir()  # noqa: ASYNC240  # nothing else runs
+        async with furnished(directory, config) as (host, clock):
+            clock.advance(len(directory.name))
+            message = replace(stored(host), journal_due=True)
+            host.journaling.report(message)
+            found = reports(host, message)
+        return found[0]
+
+    one, other = asyncio.run(of(tmp_path / "one")), asyncio.run(of(tmp_path / "another"))
+    assert (one.internet_id, one.submitted) == (other.internet_id, other.submitted)
+
+
+def test_without_a_journal_nothing_is_reported(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        message = replace(stored(host), journal_due=True)
+        host.journaling.report(message)
+        assert reports(host, message) == []
+
+    run(tmp_path, life)
