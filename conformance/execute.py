@@ -18,6 +18,7 @@ from conformance.judge.waiting import Waiting
 from conformance.results.schema import CellHeader
 from conformance.results.writer import CellWriter
 from conformance.run.cell import Ran, run_cell
+from conformance.run.disk_troubles import lacking
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 
@@ -55,7 +56,8 @@ def execute(
     wall, cpu = time.monotonic(), time.process_time()
     servers = tuple(server.name for server in cell.topology.servers)
     with CellWriter(run_dir, header) as writer:
-        if (missing := cast.missing(cell.needs, servers)) or (absent := cast.absent(servers)):
+        missing = cast.missing(cell.needs, servers)
+        if missing or (absent := (*cast.absent(servers), *lacking(cell, cast))):
             why = "not claimed: " + ", ".join(missing) if missing else "cannot be run: " + ", ".join(absent)
             return _not_applicable(cell, writer, why)
 

@@ -11,7 +11,7 @@ from conformance.judge.lag import excused
 from conformance.judge.trace import Trace
 from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps import Expect, Fault, Parallel, Repeat, Step
+from conformance.scenarios.steps import Disk, Expect, Fault, NodeAction, Parallel, Repeat, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +179,13 @@ def _occasions(cell: Cell, steps: list[Step], events: Sequence[AnyEvent], settin
     fired = {event.fault for event in events if isinstance(event, FaultFired)}
     for step in steps:
         fault = step.action
-        if setting.complete and isinstance(fault, Fault) and not fault.may_not_fire and fault.name not in fired:
+        if not setting.complete:
+            break
+        if isinstance(fault, Fault | Disk) and not fault.may_not_fire and fault.name not in fired:
             sentence = f"the fault {fault.name!r} never fired: there was no occasion to judge"
+            yield _verdict("harness.fault-fired", Outcome.INCONCLUSIVE, cell.requirements, step, sentence)
+        elif isinstance(fault, NodeAction) and fault.at and not fault.at.may_not_come and fault.occasion not in fired:
+            sentence = f"the moment of {fault.occasion!r} never came: there was no occasion to judge"
             yield _verdict("harness.fault-fired", Outcome.INCONCLUSIVE, cell.requirements, step, sentence)
     for event in events:
         if isinstance(event, NodeEvent) and event.action == "exited":

@@ -149,14 +149,6 @@ class ExecNode:
         if self._disk is not None:
             await self._disk.wipe()
 
-    async def cut_power(self) -> None:
-        """SIGKILL the whole tree, and have its disk forget what was not synced."""
-        self._running("power-cut")
-        if self._disk is None:
-            raise Unsupported(self.name, "power-cut", "it has no disk that can forget")
-        await self._end()
-        await self._disk.cut_power()
-
     async def pause(self) -> None:
         """SIGSTOP the whole tree."""
         self._running("pause")

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from conformance.history.events import AnyEvent, Attempt, Delivered, Digest, Drained, Lag, MessageMade
+from conformance.run.steps.breaking_disks import heal_disks
 from conformance.run.world import World
 
 _GRACE = 2.5
@@ -18,6 +19,7 @@ async def drain(world: World) -> None:
     Then wait a few heartbeats more. Records `Drained`; what is missing is for the judge to say.
     """
     world.heal_all()
+    await heal_disks(world)
     for keeper in world.keepers.values():
         if keeper.frozen:
             await keeper.resume()

@@ -1,5 +1,6 @@
 """The keeper of one node: what it was told last, whether it is up, and its life in the history."""
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,10 +16,13 @@ class Keeper:
     """Starts and ends a node, and records it.
 
     Raises NodeError when the node does not do its part, OutOfPlace when it is not up (or down) as a step needs it.
+    Whoever does something to it that takes time holds `busy` meanwhile: what happens at a moment of the protocol and
+    the steps of the scenario come one after another.
     """
 
     def __init__(self, node: Node, render: Render, recorder: Recorder) -> None:
         self.node = node
+        self.busy = asyncio.Lock()
         self.up = False
         self.frozen = False
         self._render = render
@@ -48,10 +52,10 @@ class Keeper:
         self.up = False
         self._note("stopped", f"exit code {code}")
 
-    async def kill(self) -> None:
+    async def kill(self, detail: str = "") -> None:
         """Kill; recorded first, since what the node sends after its death was sent before it."""
         self._must_be(up=True, stage="kill")
-        self._note("killed")
+        self._note("killed", detail)
         self.up = False
         self.frozen = False
         await self.node.kill()

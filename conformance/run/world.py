@@ -13,16 +13,18 @@ from conformance.history.events import Lag
 from conformance.history.recorder import Recorder
 from conformance.nodes.configuration import TRANSPORT_DEFAULTS, Address, Wiring, listeners_of, render
 from conformance.nodes.contract import Node
+from conformance.nodes.disks.choice import NodeDisk
 from conformance.nodes.exec_node import ExecNode
 from conformance.nodes.ports import PortLeases
 from conformance.nodes.python_node import PythonNode
 from conformance.run.clock import Clock
+from conformance.run.disk_troubles import troubles_of
 from conformance.run.keeper import Keeper
 from conformance.run.memory import make_directory
 from conformance.run.outbox import Outbox
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps import Moment
+from conformance.scenarios.steps import Disk, Moment
 from conformance.topology import Server
 from conformance.wire.links import Links
 from conformance.wire.sinks import Sink, open_sink
@@ -45,6 +47,8 @@ class World:
         self.links = Links(recorder, duration=clock.duration)
         self.sinks: dict[str, Sink] = {}
         self.keepers: dict[str, Keeper] = {}
+        self.disks: dict[str, NodeDisk] = {}
+        self.disk_troubles: dict[str, Disk] = {}
         self.outbox = Outbox()
         self.active_databases: dict[str, str] = {}
         self.random = random.Random(f"{settings.seed} {cell.id}")  # noqa: S311  # choices that repeat, no secrets
@@ -102,9 +106,9 @@ class World:
         except KeyError:
             raise KeyError(f"no sink {name!r}; there are {', '.join(self.sinks)}") from None
 
-    def at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]]) -> None:
-        """Have something done when a moment of the protocol comes."""
-        self.links.at_moment(moment, do)
+    def at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]], name: str) -> None:
+        """Have something done when a moment of the protocol comes; the history calls it by its name then."""
+        self.links.at_moment(moment, do, name=name)
 
     def heal_all(self) -> None:
         """Take every fault, partition and scripted answer away."""
@@ -198,7 +202,10 @@ class World:
                 self._exit.push_async_callback(python.close)
                 return python
             case "exec":
-                program = ExecNode(server.name, candidate, directory, clock=self.clock.program(directory / "clock"))
+                if troubles := troubles_of(self.cell.steps, server.name):
+                    self.disks[server.name] = NodeDisk(server.name, directory, troubles)
+                own_clock = self.clock.program(directory / "clock")
+                program = ExecNode(server.name, candidate, directory, clock=own_clock, disk=self.disks.get(server.name))
                 self._exit.push_async_callback(program.close)
                 return program
             case kind:

@@ -42,8 +42,9 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
     "answer": {"sink": "sink"},
     **{
         verb: {"node": "server or all", "at.from": "party or *", "at.to": "party or *", "at.after": "place or content"}
-        for verb in ("kill", "stop", "start", "wipe", "pause", "resume")
+        for verb in ("kill", "power-cut", "stop", "start", "wipe", "pause", "resume")
     },
+    "disk": {"node": "server"},
     "configure": {"node": "server or all"},
     "activate": {"database": "database", "on": "server"},
     "redirect": {"from": "server", "to": "server"},
@@ -91,6 +92,7 @@ _NAMED_BY: Mapping[str, str] = {
     "talk": "conversation",
     "fault": "fault",
     "partition": "fault",
+    "disk": "fault",
 }
 
 
@@ -198,7 +200,7 @@ def _give_names(read: ReadStep, names: Names, report: Report) -> None:
     if kind is None:
         return
     node = read.node.get("as")
-    name = node.value if node else "partition" if read.verb == "partition" else None
+    name = node.value if node else read.verb if read.verb in ("partition", "disk") else None
     if isinstance(name, str):
         count = read.node.get("count")
         number = count.value if count and isinstance(count.value, int) else 1

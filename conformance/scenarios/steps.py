@@ -201,9 +201,37 @@ class NodeAction(Action):
     node: Names
     at: Moment | None = None
 
+    @property
+    def occasion(self) -> str:
+        """What the history calls the moment at which it is to happen."""
+        at = self.at or Moment(after="")
+        return f"{type(self).__name__.lower()} {'+'.join(self.node)} at {at.sender}>{at.to} {at.after} {at.nth}"
+
 
 class Kill(NodeAction):
     """Kill the whole process tree (SIGKILL); the database stays."""
+
+
+class PowerCut(NodeAction):
+    """Cut the power: it dies as if killed, and what it had written and not synced to its disk is gone."""
+
+
+class Disk(Action):
+    """Have the disk under a server's data full, read-only or slow, until it is healed by its name, or with `all`."""
+
+    name: Label = Field("disk", alias="as")
+    node: str
+    trouble: Literal["full", "read-only", "slow"] = Field(alias="is", description="what is wrong with it")
+    lasting: Duration | None = Field(None, description="slow: how much longer each sync takes")
+    may_not_fire: bool = Field(
+        False, alias="may-not-fire", description="a cell in which it was never met is judged all the same"
+    )
+
+    @model_validator(mode="after")
+    def _slow_by_how_much(self) -> "Disk":
+        if (self.trouble == "slow") != (self.lasting is not None):
+            raise ValueError("`lasting` says by how much a slow disk is slow, and nothing else")
+        return self
 
 
 class Stop(NodeAction):
@@ -308,6 +336,8 @@ ACTIONS: dict[str, type[Action]] = {
     "heal": Heal,
     "answer": Answer,
     "kill": Kill,
+    "power-cut": PowerCut,
+    "disk": Disk,
     "stop": Stop,
     "start": Start,
     "wipe": Wipe,

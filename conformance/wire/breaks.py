@@ -8,7 +8,7 @@ from conformance.history.events import FaultArmed, FaultFired
 from conformance.history.recorder import Recorder
 from conformance.scenarios.steps import Fault, Moment, Partition
 from conformance.wire.fault_plan import Armed, check, passed_points, points
-from conformance.wire.faults import Blow, strike, strike_behind, strike_connection
+from conformance.wire.faults import Blow, strike, strike_behind, strike_connection, told
 from conformance.wire.lane import Lane
 from conformance.wire.link import Link
 from conformance.wire.moments import Watch
@@ -83,9 +83,9 @@ class Breaks:
             self._frozen.discard(party)
             self._let_go(reason)
 
-    def at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]]) -> None:
+    def at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]], name: str) -> None:
         """Wait for a moment."""
-        self._watches.append(Watch(moment, do))
+        self._watches.append(Watch(moment, do, name))
 
     async def close(self) -> None:
         """Forget everything; whatever is still being done at a moment is cancelled. Raises its first failure."""
@@ -136,6 +136,7 @@ class Breaks:
             if watch.moment.arrived and watch.sees(relay.pair, unit):
                 self._watches.remove(watch)
                 lane.put_back(unit, skip, examined=False)
+                self._fire(watch.name, "moment", relay, told(unit))
                 self._do(watch, lane)
                 return None
         if isinstance(unit, Body):
@@ -153,6 +154,7 @@ class Breaks:
         for watch in tuple(self._watches):
             if not watch.moment.arrived and watch.sees(relay.pair, unit):
                 self._watches.remove(watch)
+                self._fire(watch.name, "moment", relay, told(unit))
                 self._do(watch, None)
 
     def _meets(self, armed: Armed, relay: Relay, unit: Unit) -> bool:

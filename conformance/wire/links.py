@@ -84,9 +84,12 @@ class Links:
         """Let nothing through to or from a party that is frozen, until it thaws."""
         self._breaks.freeze(party, frozen=frozen)
 
-    def at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]]) -> None:
-        """Have something done, once, at a moment of the protocol; it begins with the next turn of the loop."""
-        self._breaks.at_moment(moment, do)
+    def at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]], *, name: str = "moment") -> None:
+        """Have something done, once, at a moment of the protocol; it begins with the next turn of the loop.
+
+        `name` is what the history calls it when it comes.
+        """
+        self._breaks.at_moment(moment, do, name)
 
     async def close(self) -> None:
         """Close every link. Raises the first exception of what was done at moments, if there was one."""

@@ -15,6 +15,7 @@ class Watch:
 
     moment: Moment
     do: Callable[[], Awaitable[None]]
+    name: str = ""
     seen: int = 0
 
     @property

@@ -16,6 +16,7 @@ FREE = {
     "talk": {"as", "lines.say", "lines.octets", "lines.enhanced", "lines.has", "lines.lacks"},
     "fault": {"as", "reply"},
     "partition": {"as"},
+    "disk": {"as"},
     "answer": {"reply", "recipient"},
     "configure": {"transport", "listeners", "unknown"},
     "reply": {"enhanced", "text"},

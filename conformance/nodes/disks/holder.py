@@ -43,7 +43,7 @@ def _obey(word: str, directory: Path) -> str:
             (directory / _FILLING).unlink()
             return "ok"
         case "read-only":
-            _run("mount", "-o", "remount,ro,abort", str(directory))
+            _run("mount", "-o", "remount,abort", str(directory))
             return f"ok {_probe(directory / '.probe')}"
         case "let-go":
             _run("umount", str(directory))

@@ -1,5 +1,6 @@
 """Steps that break links, cut them, have sinks answer as told, and heal."""
 
+from conformance.run.steps.breaking_disks import heal_disk, heal_disks
 from conformance.run.world import World
 from conformance.scenarios.steps import Answer, Fault, Heal, Partition
 
@@ -20,6 +21,9 @@ async def heal(world: World, action: Heal) -> str:
     """Take one fault or partition away, or all, and with all what sinks were told to answer."""
     if action.what == "all":
         world.heal_all()
+        await heal_disks(world)
+    elif action.what in world.disk_troubles:
+        await heal_disk(world, world.disk_troubles[action.what])
     else:
         world.links.heal(action.what)
     return ""

@@ -2,6 +2,7 @@
 
 from conformance.history.events import CommandRun, Configured
 from conformance.nodes.contract import ConfigurationRefused, NodeError, Unsupported
+from conformance.run.steps.breaking_disks import cut_power
 from conformance.run.world import World
 from conformance.scenarios.steps import (
     Activate,
@@ -10,6 +11,7 @@ from conformance.scenarios.steps import (
     Kill,
     NodeAction,
     Pause,
+    PowerCut,
     Redirect,
     Resubmit,
     Resume,
@@ -22,7 +24,7 @@ from conformance.scenarios.steps import (
 async def node_action(world: World, action: NodeAction) -> str:
     """Do it to each node now, or (with `at`) when the moment comes."""
     if action.at is not None:
-        world.at_moment(action.at, lambda: do_to_nodes(world, action))
+        world.at_moment(action.at, lambda: do_to_nodes(world, action), action.occasion)
         return "armed"
     await do_to_nodes(world, action)
     return ""
@@ -32,21 +34,24 @@ async def do_to_nodes(world: World, action: NodeAction) -> None:
     """Do a node action to each of its nodes, in the order named."""
     for name in world.named_servers(action.node):
         keeper = world.keepers[name]
-        match action:
-            case Kill():
-                await keeper.kill()
-            case Stop():
-                await keeper.stop()
-            case Start():
-                await keeper.start()
-            case Wipe():
-                await keeper.wipe()
-            case Pause():
-                await keeper.pause()
-            case Resume():
-                await keeper.resume()
-            case _:
-                raise TypeError(f"{type(action).__name__} is no action on nodes")
+        async with keeper.busy:
+            match action:
+                case Kill():
+                    await keeper.kill()
+                case PowerCut():
+                    await cut_power(world, name)
+                case Stop():
+                    await keeper.stop()
+                case Start():
+                    await keeper.start()
+                case Wipe():
+                    await keeper.wipe()
+                case Pause():
+                    await keeper.pause()
+                case Resume():
+                    await keeper.resume()
+                case _:
+                    raise TypeError(f"{type(action).__name__} is no action on nodes")
 
 
 async def configure(world: World, action: Configure) -> str:

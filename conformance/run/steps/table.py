@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from conformance.run.steps import breaking, nodes, sending, talking, timing
+from conformance.run.steps import breaking, breaking_disks, nodes, sending, talking, timing
 from conformance.scenarios import steps
 
 HANDLERS: Mapping[type[steps.Action], Any] = {
@@ -18,6 +18,8 @@ HANDLERS: Mapping[type[steps.Action], Any] = {
     steps.Heal: breaking.heal,
     steps.Answer: breaking.answer,
     steps.Kill: nodes.node_action,
+    steps.PowerCut: nodes.node_action,
+    steps.Disk: breaking_disks.disk,
     steps.Stop: nodes.node_action,
     steps.Start: nodes.node_action,
     steps.Wipe: nodes.node_action,

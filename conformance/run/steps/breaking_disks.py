@@ -1,0 +1,62 @@
+"""Steps that break the disk under a server's data: a power cut, and a disk that is full, read-only or slow."""
+
+from conformance.history.events import FaultArmed, FaultFired
+from conformance.run.world import World
+from conformance.scenarios.steps import Disk
+
+
+async def cut_power(world: World, server: str) -> None:
+    """Kill a server, and have its disk forget what was not synced."""
+    await world.keepers[server].kill("power cut: what it had not synced is gone")
+    await world.disks[server].cut_power()
+
+
+async def disk(world: World, action: Disk) -> str:
+    """Have a server's disk in trouble; full and read-only are proved by a write of the harness's own."""
+    if action.name in world.disk_troubles:
+        raise ValueError(f"the disk trouble {action.name!r} is in force already")
+    world.disk_troubles[action.name] = action
+    _note(world, action, healed=False)
+    proof = await world.disks[action.node].become(action.trouble, world.clock.duration(action.lasting or 0))
+    if proof:
+        _fired(world, action, f"a write failed: {proof}")
+    return "armed"
+
+
+async def heal_disk(world: World, action: Disk) -> None:
+    """Have a disk well again; one that was read-only is mounted anew, which takes the server down."""
+    del world.disk_troubles[action.name]
+    disk, keeper = world.disks[action.node], world.keepers[action.node]
+    if met := disk.met:
+        _fired(world, action, met)
+    _note(world, action, healed=True)
+    async with keeper.busy:
+        restart = disk.needs_restart and keeper.up
+        if restart:
+            await keeper.kill("its disk is mounted anew")
+        await disk.become("well", 0)
+        if restart:
+            await keeper.start()
+
+
+async def heal_disks(world: World) -> None:
+    """Have all disks well again."""
+    for action in tuple(world.disk_troubles.values()):
+        await heal_disk(world, action)
+
+
+def _note(world: World, action: Disk, *, healed: bool) -> None:
+    world.recorder.record(
+        FaultArmed, fault=action.name, action=f"disk-{action.trouble}", links=(f"{action.node} disk",), healed=healed
+    )
+
+
+def _fired(world: World, action: Disk, detail: str) -> None:
+    world.recorder.record(
+        FaultFired,
+        fault=action.name,
+        action=f"disk-{action.trouble}",
+        client=action.node,
+        server=action.node,
+        detail=detail,
+    )
