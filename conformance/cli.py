@@ -127,11 +127,20 @@ def aggregate(
 
 
 @app.command()
-def report(run_dir: RunDir, out: Annotated[Path, typer.Option("--out", help="where the site is written")]) -> None:
+def report(
+    run_dir: RunDir,
+    out: Annotated[Path, typer.Option("--out", help="where the site is written")],
+    earlier: Annotated[
+        Path | None, typer.Option("--earlier", help="folder of the runs before; default: the one RUN_DIR lies in")
+    ] = None,
+    install_allure: Annotated[
+        bool, typer.Option("--install-allure", help="first install the pinned Allure (npm, into the cache)")
+    ] = False,
+) -> None:
     """Build the pages of a run: report, sequence diagrams, statement, and the Allure site where Node is there."""
     from conformance.commands.report import build_report
 
-    raise typer.Exit(build_report(run_dir, out))
+    raise typer.Exit(build_report(run_dir, out, earlier=earlier, install_allure=install_allure))
 
 
 @app.command()

@@ -5,19 +5,27 @@ from pathlib import Path
 import typer
 
 from conformance import paths
+from conformance.report.allure_site import AllureMissing, install
 from conformance.report.book import read_book
 from conformance.report.compare import as_text, diff
-from conformance.report.site import build
+from conformance.report.site import Allure, build
+from conformance.report.trend import runs_before
 from conformance.results.errors import RunDirectoryError
 
 
-def build_report(run_dir: Path, out: Path) -> int:
-    """Build the pages of a run; 2 when it cannot be read."""
-    pinned = paths.corpus().parent / "reports" / "allure"
-    allure = pinned if (pinned / "package.json").is_file() else None
+def build_report(run_dir: Path, out: Path, *, earlier: Path | None = None, install_allure: bool = False) -> int:
+    """Build the pages of a run; 2 when it cannot be read.
+
+    `earlier` is the folder of the runs before, by default the one that the run lies in. The site is whole without
+    Allure's: that it cannot be had is told, and is an error only when its installation was asked for.
+    """
+    allure = Allure(paths.allure(), paths.cache())
     try:
-        built = build(run_dir, out, corpus=paths.corpus(), allure=allure)
-    except (RunDirectoryError, OSError) as error:
+        if install_allure:
+            typer.echo(f"allure     {install(allure.pinned, allure.cache)}")
+        before = runs_before(run_dir, earlier if earlier is not None else run_dir.absolute().parent)
+        built = build(run_dir, out, corpus=paths.corpus(), allure=allure, earlier=before)
+    except (RunDirectoryError, AllureMissing, OSError) as error:
         typer.echo(error, err=True)
         return 2
     for note in built.notes:

@@ -60,7 +60,9 @@ def diff(before: Book, after: Book) -> Difference:
     """Compare two runs cell by cell; a cell is known by its node id (scenario, candidate's name, axis values)."""
     old, new = ({cell.header.nodeid: cell for cell in book.cells} for book in (before, after))
     both = [(old[nodeid], cell) for nodeid, cell in new.items() if nodeid in old]
-    changes = [Change(was, now, _causes(was, now)) for was, now in both if was.outcome is not now.outcome]
+    changes = [
+        Change(was, now, causes_between(was.header, now.header)) for was, now in both if was.outcome is not now.outcome
+    ]
     return Difference(
         before=before.header.run,
         after=after.header.run,
@@ -85,8 +87,9 @@ def as_text(difference: Difference) -> str:
     return "\n".join([*lines, "", f"unchanged: {difference.same}"])
 
 
-def _causes(was: Entry, now: Entry) -> tuple[Cause, ...]:
-    return tuple(cause for cause, part in _PARTS if part(was.header) != part(now.header))
+def causes_between(was: CellHeader, now: CellHeader) -> tuple[Cause, ...]:
+    """Return what is different between two runs of one cell; nothing when nothing that is recorded is."""
+    return tuple(cause for cause, part in _PARTS if part(was) != part(now))
 
 
 def _told(change: Change) -> list[str]:

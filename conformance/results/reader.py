@@ -143,17 +143,23 @@ def read_ends(run_dir: Path) -> Ends:
     ends: list[tuple[CellHeader, CellFooter | None]] = []
     damage: list[Damage] = []
     for path in files:
-        with path.open("rb") as file:
-            first = file.readline()
-            file.seek(max(file.seek(0, 2) - _TAIL, 0))
-            tail = file.read()
         try:
-            header = _cell_header(path, _plain(from_json(first)))
-        except ValueError as error:
-            damage.append(Damage(path, 1, f"the cell's header cannot be read: {_told(error)}"))
-            continue
-        ends.append((header, _footer(tail)))
+            ends.append(read_end(path))
+        except CellUnreadable as error:
+            damage.append(Damage(path, 1, error.why))
     return Ends(len(files), tuple(ends), tuple(damage))
+
+
+def read_end(path: Path) -> tuple[CellHeader, CellFooter | None]:
+    """Read only the first and the last line of a cell's file. Raises CellUnreadable, SchemaTooNew."""
+    with path.open("rb") as file:
+        first = file.readline()
+        file.seek(max(file.seek(0, 2) - _TAIL, 0))
+        tail = file.read()
+    try:
+        return _cell_header(path, _plain(from_json(first))), _footer(tail)
+    except ValueError as error:
+        raise CellUnreadable(path, _told(error)) from error
 
 
 def numbered(path: Path) -> Iterator[tuple[int, dict[str, Any] | Damage]]:

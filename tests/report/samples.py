@@ -282,7 +282,8 @@ def run_header(run: str = "r1", *, cells: int, candidates: tuple[str, ...], **ch
 def write_run(directory: Path, cells: tuple[Material, ...], *, interrupted: bool = False, **changes: Any) -> Path:
     """Write a run directory of these cells through the writer that real runs use, and return it."""
     candidates = tuple(dict.fromkeys(one.header.candidate for one in cells))
-    begin_run(directory, run_header(cells=len(cells), candidates=candidates, **changes))
+    run = changes.pop("run", "r1")
+    begin_run(directory, run_header(run, cells=len(cells), candidates=candidates, **changes))
     for one in cells:
         with CellWriter(directory, one.header) as writer:
             for event in one.events:

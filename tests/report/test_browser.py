@@ -1,111 +1,234 @@
-"""The pages in a real browser: style and script pass the policy, keys move, nothing is wider than a telephone."""
+"""The pages of a real run in a real browser: they say nothing on the console, ask nobody, keys lead to the violation.
 
-import json
-import re
-import shutil
-import subprocess
-from html import unescape
+Screenshots of what a reader sees are kept under `reports/screenshots` (or CONFORMANCE_SCREENSHOTS), for people.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, Page, expect
 
 from conformance.report.diagram.page import cell_page
-from conformance.report.site import build
-from tests.report.samples import material, write_run
+from conformance.requirements.catalogue import catalogue
+from tests.report.conftest import DEFECT
+from tests.report.samples import material
+from tests.suite.helpers import ROOT
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium"),
-]
+pytestmark = pytest.mark.integration
 
-FRAME = """<!doctype html><iframe id="page" src="{page}" width="{width}" height="900"></iframe><pre id="told"></pre>
-<script>
-addEventListener("load", () => {{
-  const view = document.getElementById("page").contentWindow, page = view.document, found = {{}};
-  const press = (key) => (page.activeElement || page.body).dispatchEvent(
-    new view.KeyboardEvent("keydown", {{ key, bubbles: true, cancelable: true }}));
-  {script}
-  document.getElementById("told").textContent = JSON.stringify(found);
-}});
-</script>"""
+SHOTS = Path(os.environ.get("CONFORMANCE_SCREENSHOTS") or ROOT / "reports" / "screenshots")
+WIDTHS = {1280: 900, 390: 844}
+PAPER = {"width": 718, "height": 1047}
+"""An A4 sheet less its margins, in CSS pixels."""
+CLAUSE = "SR-CRE-01"
 
 
-def ask(tmp_path: Path, page: Path, script: str, width: int = 1280) -> dict[str, Any]:
-    """Open `page` in a frame of that width (CSS pixels), run `script`, and return what it put into `found`."""
-    frame = tmp_path / "frame.html"
-    frame.write_text(FRAME.format(page=page.as_uri(), width=width, script=script))
-    ran = subprocess.run(
-        [
-            str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files",
-            f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=10000", "--dump-dom", frame.as_uri(),
-        ],
-        capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    told = re.search(r'<pre id="told">(.+?)</pre>', ran.stdout, re.DOTALL)
-    assert told is not None, ran.stderr[-2000:]
-    return dict(json.loads(unescape(told[1])))
+@dataclass
+class Reader:
+    """A window, what its pages said on the console, and whom they asked."""
+
+    page: Page
+    width: int
+    said: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def open(self, file: Path, anchor: str = "") -> None:
+        self.page.goto(file.as_uri() + anchor)
+        self.page.wait_for_load_state("networkidle")
+
+    def keep(self, name: str, *, whole: bool = False) -> None:
+        """Keep a picture of what is seen, or of the whole page."""
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=SHOTS / f"{name}-{self.width}.png", full_page=whole)
+
+    def at(self) -> str:
+        """The id of the element that has the focus."""
+        return str(self.page.evaluate("document.activeElement.id"))
+
+    def sound(self) -> None:
+        """Hold that nothing went wrong, nobody was asked, and nothing is wider than the window."""
+        assert self.said == []
+        assert [url for url in self.asked if not url.startswith(("file:", "data:", "blob:"))] == []
+        assert self.page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
-@pytest.fixture
-def cell(tmp_path: Path) -> Path:
+@pytest.fixture(params=WIDTHS)
+def reader(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Reader]:
+    """Return a window 1280 or 390 CSS pixels wide."""
+    width: int = request.param
+    context = browser.new_context(viewport={"width": width, "height": WIDTHS[width]}, offline=True)
+    context.set_default_timeout(5_000)
+    made = Reader(context.new_page(), width)
+    made.page.on("console", lambda message: made.said.append(message.text))
+    made.page.on("pageerror", lambda error: made.said.append(str(error)))
+    made.page.on("request", lambda asked: made.asked.append(asked.url))
+    yield made
+    context.close()
+
+
+def failing_cell(site: Path) -> Path:
+    """Return the page of the cell whose violation the tests look for."""
+    return next(page for page in (site / "cells").glob("*waits*.html") if "acknowledges-be" in page.name)
+
+
+def test_from_the_run_to_the_marked_exchange_by_keyboard(site: Path, reader: Reader) -> None:
+    reader.open(site / "index.html")
+    card = reader.page.locator("article.fail", has_text="inbound-acknowledgement-waits-for-the-shadow").first
+    row = catalogue().get(CLAUSE)
+    assert row is not None
+    expect(card).to_contain_text(row.text)
+    reader.keep("run")
+    card.get_by_role("link").first.focus()
+    reader.page.keyboard.press("Enter")
+    reader.page.wait_for_url("**/cells/**")
+    expect(reader.page.locator(".row.marked:focus .middle")).to_be_in_viewport(ratio=0.9)
+    reader.keep("marked-exchange")
+    reader.sound()
+
+
+def test_keys_lead_from_exchange_to_exchange_and_to_the_marked_ones(site: Path, reader: Reader) -> None:
+    reader.open(failing_cell(site))
+    marked = [one.get_attribute("id") for one in reader.page.locator(".row.marked").all()]
+    assert len(marked) > 1
+    seen = []
+    for _ in marked:
+        reader.page.keyboard.press("n")
+        seen.append(reader.at())
+    assert seen == marked
+    reader.page.keyboard.press("k")
+    before = reader.at()
+    reader.page.keyboard.press("ArrowDown")
+    assert (before != marked[-1], reader.at()) == (True, marked[-1])
+    reader.keep("cell", whole=True)
+    reader.sound()
+
+
+def test_the_marked_exchange_is_reached_with_the_tab_key_alone(site: Path, browser: Browser) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(failing_cell(site).as_uri())
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.locator(".row.marked:focus").count():
+            break
+    expect(page.locator(".row.marked").first).to_be_focused()
+    context.close()
+
+
+def test_a_screen_reader_is_told_each_exchange_and_what_is_marked(site: Path, reader: Reader) -> None:
+    reader.open(failing_cell(site))
+    first = reader.page.locator(".row.marked").first
+    told = first.aria_snapshot()
+    assert 'img "marked: #' in told, told
+    assert "outside" in told
+    reader.page.get_by_text("As text").first.click()
+    expect(reader.page.locator(".told .marked").first).to_be_visible()
+    reader.sound()
+
+
+@pytest.mark.parametrize("kind", ["index.html", "statements/*.html", "cells/*waits*.html"])
+def test_every_kind_of_page_is_sound_in_both_themes(site: Path, reader: Reader, kind: str) -> None:
+    pages = sorted(site.glob(kind))
+    assert pages
+    for page in pages:
+        reader.open(page)
+        light = reader.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        reader.page.get_by_role("button", name="Dark / light").click()
+        assert reader.page.evaluate("getComputedStyle(document.body).backgroundColor") != light
+        reader.sound()
+    reader.keep(kind.partition("/")[0].removesuffix(".html") + "-dark")
+
+
+@pytest.mark.parametrize("kind", ["index.html", "statements/*.html", "cells/*waits*.html"])
+def test_every_kind_of_page_fits_on_paper(site: Path, browser: Browser, kind: str) -> None:
+    page = browser.new_page(viewport=PAPER)
+    page.emulate_media(media="print")
+    for file in sorted(site.glob(kind)):
+        page.goto(file.as_uri())
+        expect(page.locator("#theme")).to_be_hidden()
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, file.name
+        assert all(box["width"] <= PAPER["width"] for d in page.locator(".diagram").all() if (box := d.bounding_box()))
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.pdf(path=SHOTS / f"{kind.partition('/')[0].removesuffix('.html')}.pdf", format="A4")
+    page.close()
+
+
+def test_the_statement_leads_to_the_evidence(site: Path, reader: Reader) -> None:
+    reader.open(site / "statements" / f"{DEFECT}.html", f"#{CLAUSE}")
+    row = reader.page.locator(f"tr#{CLAUSE}")
+    expect(row).to_contain_text("fail")
+    expect(row).to_contain_text("Message-ID m-1.")
+    expect(row).to_contain_text("event #")
+    reader.keep("statement")
+    row.get_by_role("link").first.click()
+    expect(reader.page.locator(".row.marked").first).to_be_visible()
+    reader.sound()
+
+
+def test_the_runs_before_are_shown(site: Path, reader: Reader) -> None:
+    reader.open(site / "index.html", "#trend")
+    expect(reader.page.locator("#trend + .trend tbody tr")).to_have_count(2)
+    expect(reader.page.locator(".past").first).to_contain_text("first")
+    reader.keep("trend")
+    reader.sound()
+
+
+def test_filters_leave_what_was_asked_for(site: Path, reader: Reader) -> None:
+    reader.open(site / "index.html")
+    shown = reader.page.locator("[data-words]:not([hidden])")
+    everything = shown.count()
+    reader.page.get_by_role("searchbox").fill("SR-BND-01")
+    assert 0 < shown.count() < everything
+    reader.sound()
+
+
+def test_twenty_thousand_events_stay_usable(tmp_path: Path, reader: Reader) -> None:
+    cell = material(messages=700)
+    assert len(cell.events) >= 20_000
     page = tmp_path / "cell.html"
-    page.write_text(cell_page(material(messages=30)), "utf-8")
-    return page
+    page.write_text(cell_page(cell), "utf-8")
+    reader.open(page)
+    marked = [f"e{number}" for number in sorted(cell.verdicts[0].evidence)]
+    reader.page.keyboard.press("n")
+    assert reader.at() in marked
+    expect(reader.page.locator(".row.marked").first).to_be_in_viewport()
+    reader.page.keyboard.press("j")
+    assert reader.at() not in ("", *marked[:1])
+    reader.keep("twenty-thousand-events")
+    reader.sound()
 
 
-def test_the_keys_move_from_exchange_to_exchange_and_to_the_marked_ones(cell: Path, tmp_path: Path) -> None:
-    marked = [str(number) for number in sorted(material(messages=30).verdicts[0].evidence)]
-    found = ask(
-        tmp_path,
-        cell,
-        """
-        const here = () => page.activeElement.id;
-        press("n"); found.first = here();
-        press("n"); found.second = here();
-        press("k"); found.before = page.activeElement.classList.contains("row") && here() !== found.second;
-        press("j"); found.back = here();
-        found.open = page.activeElement.closest("details").open;
-        """,
-    )
-    assert [found["first"], found["second"]] == [f"e{number}" for number in marked]
-    assert found["before"]
-    assert found["back"] == found["second"]
-    assert found["open"]
+def test_allure_leads_to_the_marked_exchange(allure_page: Path, reader: Reader) -> None:
+    page = reader.page
+    reader.open(allure_page)
+    expect(page.get_by_text(CLAUSE).first).to_be_visible()
+    reader.keep("allure")
+    page.get_by_text("inbound-acknowledgement-waits").first.click()
+    expect(page.get_by_text("VIOLATION").first).to_be_visible()
+    reader.keep("allure-cell")
+    attachment = page.get_by_test_id("test-result-attachment-header").filter(has_text="Sequence diagram").first
+    attachment.get_by_role("button").first.focus()
+    page.keyboard.press("Enter")
+    frame = page.frame_locator("iframe[title='HTML attachment']")
+    link = frame.locator("a.mark").first
+    link.focus()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if frame.locator(".row.marked:focus").count():
+            break
+    expect(frame.locator(".row.marked").first).to_be_focused()
+    reader.keep("allure-diagram")
+    reader.sound()
 
 
-def test_style_and_script_pass_the_policy_and_the_theme_can_be_changed(cell: Path, tmp_path: Path) -> None:
-    found = ask(
-        tmp_path,
-        cell,
-        """
-        const ground = () => view.getComputedStyle(page.body).backgroundColor;
-        const button = page.getElementById("theme");
-        found.shown = !button.hidden; found.one = ground(); button.click(); found.other = ground();
-        """,
-    )
-    assert found["shown"]
-    assert found["one"] != found["other"]
-    assert "rgba(0, 0, 0, 0)" not in (found["one"], found["other"])
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-def test_no_page_is_wider_than_its_window_and_filters_work(tmp_path: Path, width: int) -> None:
-    run = write_run(tmp_path / "r1", (material(), material(verdicts=(), axes={"a-long-axis-name": "x" * 60})))
-    build(run, tmp_path / "site")
-    for page in sorted((tmp_path / "site").rglob("*.html")):
-        found = ask(tmp_path, page, "found.over = page.documentElement.scrollWidth - view.innerWidth;", width)
-        assert found["over"] <= 0, page.name
-    found = ask(
-        tmp_path,
-        tmp_path / "site" / "index.html",
-        """
-        const search = page.querySelector("#filter input[type=search]");
-        const shown = () => [...page.querySelectorAll("[data-words]")].filter((row) => !row.hidden).length;
-        found.all = shown();
-        search.value = "SR-BND-01"; search.dispatchEvent(new view.Event("input", {bubbles: true})); found.few = shown();
-        """,
-        width,
-    )
-    assert 0 < found["few"] < found["all"]
+def test_allure_keeps_the_trend(real_run: Path, allure_page: Path, reader: Reader) -> None:
+    assert (real_run / "allure-history.jsonl").read_text("utf-8").count("\n") == 1
+    reader.open(allure_page)
+    reader.page.get_by_text("inbound-acknowledgement-waits").first.click()
+    reader.page.get_by_test_id("test-result-tab-history").click()
+    expect(reader.page.get_by_test_id("test-result-tab-history").get_by_test_id("counter")).to_have_text("1")
+    reader.keep("allure-history")
+    reader.sound()

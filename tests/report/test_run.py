@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from conformance import paths
 from conformance.judge.verdicts import Outcome, Verdict
+from conformance.report.allure_site import without_analytics
 from conformance.report.book import Book, entry, of_candidate, read_book
 from conformance.report.compare import as_text, diff
 from conformance.report.ledger import Row, ledger
 from conformance.report.material import Material
 from conformance.report.run_page.page import run_page
-from conformance.report.site import build, file_stem, without_analytics
+from conformance.report.site import Allure, build, file_stem
 from conformance.report.statement import BadgeRefused, Statement, as_html, as_json, as_markdown, badge, statement
 from conformance.report.terminal import annotations, step_summary, summary
 from conformance.requirements.catalogue import catalogue
@@ -239,7 +241,17 @@ class TestSite:
         assert not list(out.rglob("*.svg"))
 
     def test_without_allures_results_it_says_so(self, run: Path, tmp_path: Path) -> None:
-        assert any("no Allure site" in note for note in build(run, tmp_path / "site", allure=tmp_path).notes)
+        allure = Allure(paths.allure(), tmp_path / "cache")
+        notes = build(run, tmp_path / "site", allure=allure).notes
+        assert any("no Allure site: the run has no allure-results" in note for note in notes)
+
+    def test_without_the_pinned_allure_it_says_how_to_get_it(self, run: Path, tmp_path: Path) -> None:
+        (run / "allure-results").mkdir()
+        pinned = tmp_path / "pinned"
+        pinned.mkdir()
+        (pinned / "package-lock.json").write_text("{}")
+        notes = build(run, tmp_path / "site", allure=Allure(pinned, tmp_path / "cache")).notes
+        assert any("--install-allure" in note for note in notes)
 
     def test_the_statement_on_the_disk_is_that_of_the_candidate(self, run: Path, tmp_path: Path) -> None:
         build(run, tmp_path / "site")

@@ -17,6 +17,9 @@ _MARGIN = 56
 _WIDTH, _NARROWEST, _WIDEST = 850, 220, 340
 _HEIGHTS = {"arrow": 34, "fold": 34, "note": 34, "band": 30, "gap": 36}
 _ROWS = 80
+"""Rows of a section."""
+_NAMED = 20
+"""After so many rows the parties are named again: nobody scrolls back to see who is who."""
 _DOWN = frozenset({"killed", "stopped", "exited", "failed"})
 _UP = frozenset({"started", "ready"})
 
@@ -55,10 +58,11 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A piece of the diagram that is drawn, and left out by browsers, as one."""
+    """A piece of the diagram that is drawn, and left out by browsers, as one; the parties' names stand at `heads`."""
 
     number: int
     height: float
+    heads: tuple[float, ...]
     placed: tuple[Placed, ...]
     bars: tuple[Bar, ...]
     lives: tuple[Life, ...]
@@ -89,22 +93,27 @@ def laid_out(rows: Sequence[Row], names: Sequence[str], events: Sequence[AnyEven
     down: set[str] = set()
     sections = []
     for number, start in enumerate(range(0, len(rows), _ROWS), start=1):
-        placed, height = _placed(rows[start : start + _ROWS], columns, width)
+        placed, heads, height = _placed(rows[start : start + _ROWS], columns, width)
         lives, down = _lives(placed, height, columns, changes, down)
-        sections.append(Section(number, height, placed, _bars(placed, columns), lives))
+        sections.append(Section(number, height, heads, placed, _bars(placed, columns), lives))
     return Diagram(columns, width, tuple(sections))
 
 
-def _placed(rows: Sequence[Row], columns: Mapping[str, float], width: float) -> tuple[tuple[Placed, ...], float]:
-    y: float = HEAD
-    found = []
-    for row in rows:
+def _placed(
+    rows: Sequence[Row], columns: Mapping[str, float], width: float
+) -> tuple[tuple[Placed, ...], tuple[float, ...], float]:
+    y: float = 0
+    found, heads = [], []
+    for place, row in enumerate(rows):
+        if place % _NAMED == 0 and (place == 0 or place < len(rows) - _NAMED // 2):
+            heads.append(y)
+            y += HEAD
         height = _HEIGHTS[row.kind]
         x1, x2 = _ends(row, columns, width)
         room = abs(x2 - x1) - 24 if row.kind in ("arrow", "fold") else width - GUTTER - 60 if row.left is None else 210
         found.append(Placed(row, y + height / 2, x1, x2, max(int(room / CHARACTER), 8)))
         y += height
-    return tuple(found), y + 16
+    return tuple(found), tuple(heads), y + 16
 
 
 def _ends(row: Row, columns: Mapping[str, float], width: float) -> tuple[float, float]:

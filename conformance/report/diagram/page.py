@@ -1,5 +1,6 @@
 """The page of a cell: findings on top, the diagram in parts, each with its text, and all verdicts."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from conformance.judge.verdicts import Outcome, Verdict
@@ -10,6 +11,7 @@ from conformance.report.failure import clause_of
 from conformance.report.html import rendered
 from conformance.report.material import Material
 from conformance.report.offence import offence_of
+from conformance.report.trend import Earlier, flaky
 from conformance.report.words import moment
 
 _OPEN = 8
@@ -21,8 +23,10 @@ _QUIET = {
 }
 
 
-def cell_page(material: Material, *, home: str = "") -> str:
-    """Return the self-contained HTML page of a cell; `home` is a relative link to the page of its run."""
+def cell_page(material: Material, *, home: str = "", past: Sequence[Earlier] = ()) -> str:
+    """Return the self-contained HTML page of a cell; `home` is a relative link to the page of its run, `past` is how
+    the cell ended in the runs before.
+    """
     rows = rows_of(material)
     topology = material.header.topology.get("servers", [])
     servers = [str(one["name"]) for one in topology if isinstance(one, dict)] if isinstance(topology, list) else []
@@ -33,6 +37,8 @@ def cell_page(material: Material, *, home: str = "") -> str:
         script="cell.js",
         cell=material,
         home=home,
+        past=past,
+        flaky=flaky(material.outcome, past),
         findings=[_finding(verdict, material, anchors) for verdict in material.findings],
         quiet=_QUIET.get(material.outcome, "No check came to a verdict."),
         sections=[_section(section, diagram) for section in diagram.sections],

@@ -10,6 +10,7 @@ from conformance.report.diagram.layout import GUTTER, HEAD, Diagram, Placed, Sec
 from conformance.report.diagram.rows import told
 from conformance.report.safe import visible
 from conformance.report.words import moment
+from conformance.scenarios.values import told as told_time
 
 _TITLE = 600
 
@@ -30,26 +31,26 @@ def drawn(diagram: Diagram, section: Section) -> Markup:
             f"<title>session {escape(visible(bar.session, 20))}</title></rect>"
             for bar in section.bars
         ),
-        *_heads(diagram),
+        *(part for y in section.heads for part in _heads(diagram, y)),
         *(_row(placed, diagram.width) for placed in section.placed),
         "</svg>",
     ]
     return Markup("".join(parts))  # noqa: S704  # every text in it went through escape()
 
 
-def _heads(diagram: Diagram) -> Iterator[str]:
+def _heads(diagram: Diagram, y: float) -> Iterator[str]:
     for name, x in diagram.columns.items():
         shown = _fit(visible(name), 18)
         half = max(len(shown) * 4.2 + 12, 34)
         yield (
-            f'<g class="party"><rect x="{x - half:g}" y="6" width="{2 * half:g}" height="{HEAD - 18}" rx="6"/>'
-            f'<text x="{x:g}" y="{HEAD / 2 + 2:g}">{escape(shown)}</text></g>'
+            f'<g class="party"><rect x="{x - half:g}" y="{y + 6:g}" width="{2 * half:g}" height="{HEAD - 18}" rx="6"/>'
+            f'<text x="{x:g}" y="{y + HEAD / 2 + 2:g}">{escape(shown)}</text></g>'
         )
 
 
 def _row(placed: Placed, width: float) -> str:
     row = placed.row
-    words = escape(_fit(told(row), _TITLE))
+    words = escape(_fit(("marked: " if row.marked else "") + told(row), _TITLE))
     classes = f"row {row.kind} {row.style}" + (" marked" if row.marked else "")
     place = f' id="e{row.numbers[0]}"' if row.numbers else ""
     return "".join(
@@ -75,9 +76,14 @@ def _gutter(placed: Placed) -> str:
         return ""
     sign = "✗ " if row.marked else ""
     return (
-        f'<text class="number" x="58" y="{placed.y + 4:g}">{sign}#{row.numbers[0]}</text>'
-        f'<text class="time" x="{GUTTER - 8}" y="{placed.y + 4:g}">{escape(moment(row.t))}</text>'
+        f'<text class="number" x="64" y="{placed.y + 4:g}">{sign}#{row.numbers[0]}</text>'
+        f'<text class="time" x="{GUTTER - 8}" y="{placed.y + 4:g}">{escape(_clock(row.t))}</text>'
     )
+
+
+def _clock(t: float) -> str:
+    """Return a moment short enough for the gutter: beyond an hour in whole seconds, beyond a day in minutes."""
+    return moment(t) if t < 3600 else told_time(int(t)) if t < 86400 else told_time(int(t) // 60 * 60)
 
 
 def _shape(placed: Placed, width: float) -> str:

@@ -1,6 +1,6 @@
 """Renders the page of a run."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conformance.judge.verdicts import Outcome
@@ -9,19 +9,29 @@ from conformance.report.failure import clause_of
 from conformance.report.html import rendered
 from conformance.report.ledger import Row, ledger
 from conformance.report.run_page.matrix import matrix
+from conformance.report.trend import Earlier, Past, flaky
 from conformance.requirements.catalogue import Catalogue
+from conformance.results.schema import RunHeader
 
 _CARDS = 200
 """So many failures have a card; the matrix has them all."""
 
 
 def run_page(
-    book: Book, catalogue: Catalogue, *, cells: str = "", statements: Mapping[str, str] | None = None, allure: str = ""
+    book: Book,
+    catalogue: Catalogue,
+    *,
+    cells: str = "",
+    statements: Mapping[str, str] | None = None,
+    allure: str = "",
+    earlier: Sequence[Past] = (),
+    pasts: Mapping[str, Sequence[Earlier]] | None = None,
 ) -> str:
     """Return the self-contained page of a run.
 
     `cells` is the prefix of the cells' pages (`cells/`; '' when there are none), `statements` has the page of each
-    candidate's statement, `allure` the Allure site's.
+    candidate's statement, `allure` the Allure site's. `earlier` are the runs before, the oldest first, and `pasts` has
+    for the slug of a cell how it ended in them.
     """
     troubles = [cell for outcome in ORDER[:3] for cell in book.cells if cell.outcome is outcome]
     lines = matrix(book)
@@ -33,7 +43,10 @@ def run_page(
         folders=tuple(dict.fromkeys(line.folder for line in lines)),
         troubles=troubles[:_CARDS],
         more_troubles=max(len(troubles) - _CARDS, 0),
-        bars=_bars(book),
+        bars=_bars(book.outcomes),
+        trend=_trend(book, earlier),
+        pasts=pasts or {},
+        flaky=flaky,
         rows=_joined(book, catalogue),
         groups=catalogue.groups,
         cells=cells,
@@ -44,15 +57,39 @@ def run_page(
     )
 
 
-def _bars(book: Book) -> list[tuple[Outcome, float, float]]:
+def _bars(outcomes: Mapping[Outcome, int]) -> list[tuple[Outcome, float, float]]:
     """Return the strip of outcomes: each with where it begins and how long it is, of a hundred."""
-    whole, begin, bars = max(len(book.cells), 1), 0.0, []
-    for outcome, count in book.outcomes.items():
-        length = 100 * count / whole
-        if count:
+    whole, begin, bars = max(sum(outcomes.values()), 1), 0.0, []
+    for outcome in ORDER:
+        length = 100 * outcomes.get(outcome, 0) / whole
+        if length:
             bars.append((outcome, begin, length))
         begin += length
     return bars
+
+
+def _trend(book: Book, earlier: Sequence[Past]) -> list[dict[str, Any]]:
+    """Return a line for each run before and for this one; nothing when there was none before."""
+    lines = [_line_of(past.header, past.footer.outcomes, book.header) for past in earlier]
+    return [*lines, _line_of(book.header, book.outcomes, book.header)] if lines else []
+
+
+def _line_of(header: RunHeader, outcomes: Mapping[Outcome, int], now: RunHeader) -> dict[str, Any]:
+    then, here = ({one.name: one.sha256 for one in run.candidates} for run in (header, now))
+    parts = {
+        "candidates": then != here,
+        "suite": header.suite_sha256 != now.suite_sha256,
+        "environment": header.environment_sha256 != now.environment_sha256,
+        "seed": header.seed != now.seed,
+        "clock": (header.clock, header.scale) != (now.clock, now.scale),
+    }
+    return {
+        "run": header.run,
+        "when": header.started,
+        "bars": _bars(outcomes),
+        "counts": [(outcome, outcomes[outcome]) for outcome in ORDER if outcomes.get(outcome)],
+        "differs": [name for name, other in parts.items() if other],
+    }
 
 
 def _joined(book: Book, catalogue: Catalogue) -> list[tuple[Row, list[Row], Outcome]]:

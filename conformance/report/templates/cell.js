@@ -1,5 +1,14 @@
 (() => {
   const rows = (marked) => [...document.querySelectorAll(marked ? ".row.marked" : ".row")];
+  const show = (row) => {
+    row.scrollIntoView({ block: "center" });
+    const said = row.querySelector(".middle") || row, frame = row.closest(".scroll");
+    if (!frame) return;
+    const text = said.getBoundingClientRect(), seen = frame.getBoundingClientRect();
+    frame.scrollLeft += text.left + text.width / 2 - (seen.left + seen.width / 2);
+  };
+  document.addEventListener("focusin", (event) => { if (event.target.classList.contains("row")) show(event.target); });
+  if (document.activeElement.classList.contains("row")) show(document.activeElement);
   const go = (marked, way) => {
     const all = rows(marked), here = all.indexOf(document.activeElement);
     let next;
@@ -10,7 +19,6 @@
     if (!next) return;
     for (let at = next; at; at = at.parentElement) if (at.tagName === "DETAILS") at.open = true;
     next.focus({ preventScroll: true });
-    next.scrollIntoView({ block: "nearest", inline: "nearest" });
   };
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;

@@ -1,0 +1,74 @@
+"""The runs before: how many of their cells ended how, how one cell ended in each of them, and whether it is flaky."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from conformance.judge.verdicts import Outcome
+from conformance.report.compare import Cause, causes_between
+from conformance.results.errors import CellUnreadable, RunDirectoryError
+from conformance.results.layout import CELLS, RUN_FILE
+from conformance.results.reader import read_end, read_run
+from conformance.results.schema import CellHeader, RunFooter, RunHeader
+
+MOST = 20
+"""So many earlier runs are looked at, the latest of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """An earlier run that came to its end."""
+
+    path: Path
+    header: RunHeader
+    footer: RunFooter
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """How a cell ended in an earlier run; `causes` is what was different there, nothing when nothing recorded was."""
+
+    run: str
+    outcome: Outcome
+    causes: tuple[Cause, ...]
+
+
+def runs_before(run_dir: Path, folder: Path, *, most: int = MOST) -> tuple[Past, ...]:
+    """Return the runs in `folder` that ended before `run_dir` began and judged one of its candidates, oldest first.
+
+    What is no run directory, or cannot be read, is passed over: it is not what was asked for. Raises RunDirectoryError
+    for `run_dir` itself.
+    """
+    own = read_run(run_dir).header
+    names = {one.name for one in own.candidates}
+    found = []
+    for place in sorted(path.parent for path in folder.glob(f"*/{RUN_FILE}")):
+        try:
+            run = read_run(place)
+        except RunDirectoryError:
+            continue
+        before = run.footer is not None and run.footer.finished <= own.started and run.header.run != own.run
+        if before and run.footer is not None and names & {one.name for one in run.header.candidates}:
+            found.append(Past(place, run.header, run.footer))
+    return tuple(sorted(found, key=lambda past: (past.footer.finished, past.header.run))[-most:])
+
+
+def earlier_outcomes(earlier: Sequence[Past], slug: str, header: CellHeader) -> tuple[Earlier, ...]:
+    """Return how the cell ended in the runs before, as far as it was in them and came to its end."""
+    found = []
+    for past in earlier:
+        file = past.path / CELLS / f"{slug}.jsonl"
+        if not file.is_file():
+            continue
+        try:
+            was, footer = read_end(file)
+        except CellUnreadable:
+            continue
+        if footer is not None:
+            found.append(Earlier(past.header.run, footer.outcome, causes_between(was, header)))
+    return tuple(found)
+
+
+def flaky(outcome: Outcome, past: Sequence[Earlier]) -> Earlier | None:
+    """Return the latest run in which the cell ended otherwise although nothing that is recorded was different."""
+    return next((one for one in reversed(past) if not one.causes and one.outcome is not outcome), None)

@@ -1,0 +1,78 @@
+"""A real run with real violations, its site, and a browser to open it with."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from conformance import paths
+from conformance.report.allure_site import AllureMissing, install
+from tests.suite.helpers import ROOT, conformance_command
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+DEFECT = "reference+acknowledges-before-shadow"
+"""Answers 250 first and makes the shadow after: breaks SR-CRE-01."""
+
+
+def unavailable(what: str) -> None:
+    """Skip what this machine has not the means for; in CI that is a failure, not a gap that nobody sees."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"CI must have it: {what}")
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def allure() -> Path | None:
+    """Install the pinned Allure where it is not yet; None when this machine cannot."""
+    try:
+        return install(paths.allure(), paths.cache())
+    except AllureMissing as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error))
+        return None
+
+
+@pytest.fixture(scope="session")
+def real_run(tmp_path_factory: pytest.TempPathFactory, allure: Path | None) -> Path:
+    """Run a scenario twice, the reference with a defect and without; return the later of the two run directories."""
+    folder = tmp_path_factory.mktemp("runs")
+    words = ["scenarios/creation/inbound.scenario.yaml", "-k", "waits or acknowledged-after"]
+    for name in ("first", "second"):
+        ran = conformance_command(
+            "run", *words, "--candidate", DEFECT, "--candidate", "reference", "--run-dir", str(folder / name),
+            "--junitxml", str(folder / name / "junit.xml"), cwd=ROOT,
+        )  # fmt: skip
+        assert ran.returncode == 1, ran.stdout + ran.stderr
+        (folder / name / "terminal.txt").write_text(ran.stdout, "utf-8")
+        built = conformance_command("report", str(folder / name), "--out", str(folder / name / "site"), cwd=ROOT)
+        assert built.returncode == 0, built.stdout + built.stderr
+    return folder / "second"
+
+
+@pytest.fixture(scope="session")
+def site(real_run: Path) -> Path:
+    """Return the folder of the real run's site."""
+    return real_run / "site"
+
+
+@pytest.fixture(scope="session")
+def allure_page(site: Path, allure: Path | None) -> Path:
+    """Return the page of the real run's Allure site."""
+    if allure is None:
+        unavailable("no Allure: it needs Node 20 or later, and npm")
+    return site / "allure" / "index.html"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Return the system's Chromium; it has no network to ask, whatever a page wants."""
+    if CHROMIUM is None:
+        unavailable("no Chromium: apt-get install chromium")
+    with sync_playwright() as play:
+        started = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()

@@ -1,0 +1,77 @@
+"""How the pinned Allure is found and installed: once, whole or not at all, running nothing that packages bring."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.report.allure_site import AllureMissing, find_node, install, program
+
+NPM = """#!/bin/sh
+echo "$@" >> {log}
+test -f package.json || exit 9
+test "{fails}" = yes && {{ echo "no such registry" >&2; exit 7; }}
+mkdir -p node_modules/allure
+: > node_modules/allure/cli.js
+: > node_modules/.package-lock.json
+"""
+
+
+@pytest.fixture
+def pinned(tmp_path: Path) -> Path:
+    folder = tmp_path / "pinned"
+    folder.mkdir()
+    (folder / "package.json").write_text("{}")
+    (folder / "package-lock.json").write_text('{"lockfileVersion": 3}')
+    return folder
+
+
+def with_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: str = "no") -> Path:
+    """Put a Node and an npm into the path that only do what is needed, and return where npm writes what it was told."""
+    tools, log = tmp_path / "tools", tmp_path / "npm.log"
+    tools.mkdir()
+    for name, text in (("node", "#!/bin/sh\n"), ("npm", NPM.format(log=log, fails=fails))):
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    return log
+
+
+def test_it_is_installed_once_into_the_cache(tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, cache = with_node(tmp_path, monkeypatch), tmp_path / "cache"
+    first = install(pinned, cache)
+    assert first.is_relative_to(cache)
+    assert (install(pinned, cache), program(pinned, cache)) == (first, first)
+    assert log.read_text().splitlines() == ["ci --ignore-scripts --no-audit --no-fund"]
+    assert len(list(cache.iterdir())) == 1, "nothing but the installation is left"
+
+
+def test_another_lock_is_another_installation(tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_node(tmp_path, monkeypatch)
+    first = install(pinned, tmp_path / "cache")
+    (pinned / "package-lock.json").write_text('{"lockfileVersion": 3, "name": "later"}')
+    assert install(pinned, tmp_path / "cache") != first
+
+
+def test_an_installation_that_failed_leaves_nothing(
+    tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_node(tmp_path, monkeypatch, fails="yes")
+    with pytest.raises(AllureMissing, match="npm left with 7: no such registry"):
+        install(pinned, tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_what_stands_beside_the_set_up_comes_first(tmp_path: Path, pinned: Path) -> None:
+    (pinned / "node_modules/allure").mkdir(parents=True)
+    (pinned / "node_modules/allure/cli.js").touch()
+    with pytest.raises(AllureMissing, match="--install-allure"):
+        program(pinned, tmp_path)
+    (pinned / "node_modules/.package-lock.json").touch()
+    assert program(pinned, tmp_path).is_relative_to(pinned)
+
+
+def test_without_node_it_says_where_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(AllureMissing, match=r"smtp-conformance\[allure\]"):
+        find_node()

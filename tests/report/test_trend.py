@@ -1,0 +1,83 @@
+"""The runs before: which count, how a cell ended in them, and when that makes it flaky."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.judge.verdicts import Outcome
+from conformance.report.book import read_book
+from conformance.report.diagram.page import cell_page
+from conformance.report.run_page.page import run_page
+from conformance.report.site import build
+from conformance.report.trend import earlier_outcomes, flaky, runs_before
+from conformance.requirements.catalogue import catalogue
+from conformance.results.layout import cell_files
+from conformance.results.writer import finish_run
+from tests.report.samples import material, passed, write_run
+
+CANDIDATE = material().header.candidate
+
+
+def made(folder: Path, name: str, started: str, *, ended: bool = True, **changes: Any) -> Path:
+    """Write a run of one cell that began at `started`."""
+    cell = changes.pop("cell", None) or material(**changes)
+    path = write_run(folder / name, (cell,), run=name, started=started)
+    if not ended:
+        (path / "footer.json").unlink()
+    return path
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """Two runs, the earlier passed, with nothing else different."""
+    made(tmp_path, "first", "2026-01-02T03:04:05Z", verdicts=(passed(),))
+    return made(tmp_path, "second", "2999-01-01T00:00:00Z")
+
+
+def test_earlier_runs_of_the_same_candidate_count_the_oldest_first(runs: Path) -> None:
+    folder = runs.parent
+    made(folder, "third", "2998-01-01T00:00:00Z")
+    made(folder, "unended", "2026-01-02T03:04:05Z", ended=False)
+    made(folder, "stranger", "2026-01-02T03:04:05Z", candidate="somebody-else")
+    (folder / "broken").mkdir()
+    (folder / "broken" / "run.json").write_text("{")
+    assert [past.header.run for past in runs_before(runs, folder)] == ["first", "third"]
+    assert [past.header.run for past in runs_before(runs, folder, most=1)] == ["third"]
+
+
+def test_a_cell_that_ended_otherwise_with_nothing_changed_is_flaky(runs: Path) -> None:
+    before = runs_before(runs, runs.parent)
+    slug = cell_files(runs)[0].stem
+    past = earlier_outcomes(before, slug, material().header)
+    assert [(one.run, one.outcome, one.causes) for one in past] == [("first", Outcome.PASS, ())]
+    assert flaky(Outcome.FAIL, past) == past[0]
+    assert flaky(Outcome.PASS, past) is None
+    assert "flaky" in cell_page(material(), past=past)
+
+
+def test_a_cell_of_another_candidate_build_is_not_flaky(runs: Path) -> None:
+    slug = cell_files(runs)[0].stem
+    changed = material(candidate_sha256="0" * 64).header
+    past = earlier_outcomes(runs_before(runs, runs.parent), slug, changed)
+    assert past[0].causes == ("candidate",)
+    assert flaky(Outcome.FAIL, past) is None
+
+
+def test_a_cell_that_the_earlier_run_did_not_finish_is_passed_over(runs: Path) -> None:
+    first = runs.parent / "first"
+    file = cell_files(first)[0]
+    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-1]))
+    finish_run(first, wall_seconds=1)
+    before = runs_before(runs, runs.parent)
+    assert earlier_outcomes(before, file.stem, material().header) == ()
+    file.write_text("{}\n")
+    assert earlier_outcomes(before, file.stem, material().header) == ()
+
+
+def test_the_page_of_the_run_shows_them(runs: Path, tmp_path: Path) -> None:
+    build(runs, tmp_path / "site", earlier=runs_before(runs, runs.parent))
+    page = (tmp_path / "site" / "index.html").read_text("utf-8")
+    assert 'id="trend"' in page
+    assert "In run first this cell ended as pass" in page
+    assert 'id="trend"' not in run_page(read_book(runs), catalogue())
