@@ -3,12 +3,14 @@
 This is what the pytest plugin calls for each item, and a cluster's executor for each row: it knows nothing of either.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from types import TracebackType
 
 from conformance.candidates.cast import Cast
 from conformance.history.events import AnyEvent, StepEvent
@@ -17,10 +19,13 @@ from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.judge.waiting import Waiting
 from conformance.results.schema import CellHeader
 from conformance.results.writer import CellWriter
-from conformance.run.cell import Ran, run_cell
+from conformance.run.cell import Ran, run_cell, run_cell_here
 from conformance.run.disk_troubles import lacking
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
+
+Known = Callable[[Outcome, tuple[Verdict, ...]], str]
+"""(outcome, verdicts) -> why a cell that ended so is known to fail; '' when it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,7 @@ def execute(
     run_dir: Path,
     *,
     watch: Callable[[AnyEvent], None] = lambda event: None,
-    known: Callable[[Outcome, tuple[Verdict, ...]], str] = lambda outcome, verdicts: "",
+    known: Known = lambda outcome, verdicts: "",
 ) -> CellResult:
     """Run and judge one cell; everything is written to its file of the run directory as it happens.
 
@@ -53,54 +58,118 @@ def execute(
     the harness itself does wrong: that is a verdict. KeyboardInterrupt passes through, after everything was cleaned
     up.
     """
-    wall, cpu = time.monotonic(), time.process_time()
-    servers = tuple(server.name for server in cell.topology.servers)
-    with CellWriter(run_dir, header) as writer:
-        missing = cast.missing(cell.needs, servers)
-        if missing or (absent := (*cast.absent(servers), *lacking(cell, cast))):
-            why = "not claimed: " + ", ".join(missing) if missing else "cannot be run: " + ", ".join(absent)
-            return _not_applicable(cell, writer, why)
-
-        def seen(event: AnyEvent) -> None:
-            writer.event(event)
-            watch(event)
-
-        ran = run_cell(cell, cast, settings, writer.attachments, seen, Waiting())
+    with _Execution(cell, cast, settings, header, run_dir, watch, known) as execution:
+        if (refused := execution.refuse()) is not None:
+            return refused
+        ran = run_cell(cell, cast, settings, execution.attachments, execution.seen, Waiting())
         if ran.inapplicable:
-            return _not_applicable(cell, writer, f"--clock {settings.clock}: {ran.inapplicable}")
-        verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
+            return execution.not_applicable(f"--clock {settings.clock}: {ran.inapplicable}")
+        return execution.finish(ran, judge(cell, cast, settings, ran.events, complete=ran.problem == ""))
+
+
+async def execute_here(
+    cell: Cell,
+    cast: Cast,
+    settings: Settings,
+    header: CellHeader,
+    run_dir: Path,
+    *,
+    known: Known,
+) -> CellResult:
+    """Run and judge one cell beside others on this loop, in real time; see `execute`. It is judged in a thread."""
+    with _Execution(cell, cast, settings, header, run_dir, lambda event: None, known) as execution:
+        if (refused := execution.refuse()) is not None:
+            return refused
+        ran = await run_cell_here(cell, cast, settings, execution.attachments, execution.seen, Waiting())
+        verdicts = await asyncio.to_thread(judge, cell, cast, settings, ran.events, complete=ran.problem == "")
+        return execution.finish(ran, verdicts)
+
+
+class _Execution:
+    """One cell's file of the run directory, from its header to its footer."""
+
+    def __init__(
+        self,
+        cell: Cell,
+        cast: Cast,
+        settings: Settings,
+        header: CellHeader,
+        run_dir: Path,
+        watch: Callable[[AnyEvent], None],
+        known: Known,
+    ) -> None:
+        self._cell = cell
+        self._cast = cast
+        self._watch = watch
+        self._known = known
+        self._writer = CellWriter(run_dir, header)
+        self._wall, self._cpu = time.monotonic(), time.process_time()
+
+    def __enter__(self) -> "_Execution":
+        self._writer.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._writer.__exit__(kind, error, trace)
+
+    @property
+    def attachments(self) -> Path:
+        """Where nodes have their directories."""
+        return self._writer.attachments
+
+    def seen(self, event: AnyEvent) -> None:
+        """Write an event as it happens."""
+        self._writer.event(event)
+        self._watch(event)
+
+    def refuse(self) -> CellResult | None:
+        """Write why the cell is not applicable, or return None when it is."""
+        servers = tuple(server.name for server in self._cell.topology.servers)
+        if missing := self._cast.missing(self._cell.needs, servers):
+            return self.not_applicable("not claimed: " + ", ".join(missing))
+        if absent := (*self._cast.absent(servers), *lacking(self._cell, self._cast)):
+            return self.not_applicable("cannot be run: " + ", ".join(absent))
+        return None
+
+    def not_applicable(self, why: str) -> CellResult:
+        """Write that the cell is not applicable, and why."""
+        verdict = Verdict(
+            check="harness.capabilities",
+            outcome=Outcome.NOT_APPLICABLE,
+            requirements=self._cell.requirements,
+            sentence=why,
+        )
+        self._writer.verdict(verdict)
+        self._writer.finish(Outcome.NOT_APPLICABLE, why, wall_seconds=0, cpu_seconds=0, simulated_seconds=0)
+        return CellResult(Outcome.NOT_APPLICABLE, (verdict,), (), self._writer.path, {})
+
+    def finish(self, ran: Ran, verdicts: tuple[Verdict, ...]) -> CellResult:
+        """Write the verdicts and the footer."""
         if ran.problem:
             broken = Verdict(
                 check="harness.run",
                 outcome=Outcome.ERROR,
-                requirements=cell.requirements,
+                requirements=self._cell.requirements,
                 sentence=ran.problem,
                 evidence=(ran.events[-1].n,) if ran.events else (),
             )
             verdicts = (broken, *verdicts)
         if ran.astray:
-            verdicts = (*verdicts, _astray(cell, ran))
+            verdicts = (*verdicts, _astray(self._cell, ran))
         for verdict in verdicts:
-            writer.verdict(verdict)
+            self._writer.verdict(verdict)
         outcome = worst(verdict.outcome for verdict in verdicts)
-        writer.finish(
+        self._writer.finish(
             outcome,
             headline(verdicts),
-            wall_seconds=time.monotonic() - wall,
-            cpu_seconds=time.process_time() - cpu,
+            wall_seconds=time.monotonic() - self._wall,
+            cpu_seconds=time.process_time() - self._cpu,
             simulated_seconds=ran.simulated,
-            known=known(outcome, verdicts),
+            known=self._known(outcome, verdicts),
         )
-        return CellResult(outcome, verdicts, ran.events, writer.path, ran.logs, ran.problem)
-
-
-def _not_applicable(cell: Cell, writer: CellWriter, why: str) -> CellResult:
-    verdict = Verdict(
-        check="harness.capabilities", outcome=Outcome.NOT_APPLICABLE, requirements=cell.requirements, sentence=why
-    )
-    writer.verdict(verdict)
-    writer.finish(Outcome.NOT_APPLICABLE, verdict.sentence, wall_seconds=0, cpu_seconds=0, simulated_seconds=0)
-    return CellResult(Outcome.NOT_APPLICABLE, (verdict,), (), writer.path, {})
+        return CellResult(outcome, verdicts, ran.events, self._writer.path, ran.logs, ran.problem)
 
 
 def _astray(cell: Cell, ran: Ran) -> Verdict:

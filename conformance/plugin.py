@@ -10,6 +10,7 @@ import pytest
 from conformance.report import allure_content
 from conformance.results.layout import RUN_FILE
 from conformance.results.writer import finish_run
+from conformance.run.together import SHARED_CLOCKS
 from conformance.suite.collect import OPTIONS, ScenarioFile, collect_file
 from conformance.suite.directory import ARGUMENTS_KEY, DIRECTORY, WORKER_KEY, allure_results, is_worker, prepare, tidy
 from conformance.suite.item import CellItem, outcome_of
@@ -64,6 +65,17 @@ def pytest_configure_node(node: Any) -> None:
     """Tell a worker of xdist where the run is, and what is run."""
     node.workerinput[WORKER_KEY] = str(node.config.stash[DIRECTORY])
     node.workerinput[ARGUMENTS_KEY] = list(node.config.args)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each worker of xdist as many cells at a time as it may have in flight."""
+    options = config.stash[OPTIONS]
+    if options.cells == 1 or options.settings.clock not in SHARED_CLOCKS:
+        return None
+    from conformance.suite.chunks import ChunkScheduling  # xdist need not be installed
+
+    return ChunkScheduling(config, log, options.cells)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

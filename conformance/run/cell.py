@@ -16,6 +16,7 @@ from conformance.run.script import Script, Settled
 from conformance.run.settings import Settings
 from conformance.run.shifted.errors import CannotShift
 from conformance.run.steps.table import HANDLERS
+from conformance.run.together import with_own_clock
 from conformance.run.virtual.errors import ClockError
 from conformance.run.world import World
 from conformance.scenarios.document import Cell
@@ -70,6 +71,21 @@ def run_cell(
     except ClockError as error:
         logs = {server.name: directory / server.name / "node.log" for server in cell.topology.servers}
         return Ran(tuple(events), f"time cannot go on: {error}", events[-1].t if events else 0.0, logs)
+
+
+async def run_cell_here(
+    cell: Cell,
+    cast: Cast,
+    settings: Settings,
+    directory: Path,
+    seen: Callable[[AnyEvent], None],
+    settled: Settled,
+) -> Ran:
+    """Run one cell beside others on this loop, in real time; see run_cell."""
+    return await with_own_clock(
+        lambda clock: _run(cell, cast, settings, directory, seen, settled, clock),
+        settings,
+    )
 
 
 async def _run(

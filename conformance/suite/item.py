@@ -39,7 +39,7 @@ class CellItem(pytest.Item):
 
         Raises ConformanceFailure, InconclusiveCell, BrokenCell; skips what is not applicable.
         """
-        told = self.told = self.config.stash[RUN].execute(self.nodeid, self.cell, self.cast, self.path)
+        told = self.told = self.config.stash[RUN].execute(self)
         self.user_properties.append(("outcome", str(told.reading.outcome)))
         if told.reading.known:
             pytest.xfail(told.reading.text)

@@ -3,7 +3,7 @@
 import os
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ import pytest
 
 from conformance import paths
 from conformance.candidates.cast import Cast
-from conformance.execute import CellResult, execute, stamp
+from conformance.execute import CellResult, Known, execute, execute_here, stamp
 from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report import allure_content
 from conformance.report.book import read_book
@@ -23,9 +23,10 @@ from conformance.results.errors import RunDirectoryError
 from conformance.results.identity import environment_sha256, sha256_of, suite_sha256
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
 from conformance.results.writer import begin_run, finish_run
-from conformance.scenarios.document import Cell
+from conformance.run.together import SHARED_CLOCKS
 from conformance.suite.baseline import Baseline, BaselineError, Reading, hold_against, read_baseline
 from conformance.suite.directory import DIRECTORY, allure_results, is_worker
+from conformance.suite.flight import Flight
 from conformance.suite.options import Options
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Run:
         self._worker = worker
         self._began = time.monotonic()
         self._baseline = _baseline(options)
+        self._flight: Flight[tuple[CellHeader, CellResult]] | None = None
 
     @classmethod
     def begin(cls, config: pytest.Config, options: Options, cells: Sequence["CellItem"]) -> "Run":
@@ -82,15 +84,66 @@ class Run:
             raise pytest.UsageError(str(error)) from error
         if (results := allure_results(config)) is not None:
             allure_content.write_static(results, held, os.environ)
-        return cls(directory, options, held, worker=is_worker(config))
+        run = cls(directory, options, held, worker=is_worker(config))
+        run.plan(cells)
+        return run
 
-    def execute(self, nodeid: str, cell: Cell, cast: Cast, file: Path) -> Told:
-        """Run and judge one cell, and hold it against the baseline."""
+    def plan(self, items: Sequence["CellItem"]) -> None:
+        """Let several cells be in flight at once, where the options say so; time that jumps has one at a time."""
+        most = self._options.cells
+        if most > 1 and self._options.settings.clock in SHARED_CLOCKS:
+            jobs = [(item.nodeid, self._job(item)) for item in items]
+            self._flight = Flight(jobs, most, chunks=self._worker)
+
+    def execute(self, item: "CellItem") -> Told:
+        """Run and judge one cell, or wait for it where it is in flight, and hold it against the baseline."""
+        header = self._cell_header(item)
+        if self._flight is not None:
+            header, result = self._flight.result(item.nodeid)
+        else:
+            result = execute(
+                item.cell, item.cast, self._options.settings, header, self.directory, known=self._known(item)
+            )
+        reading = self._read(item, result.outcome, result.verdicts)
+        material = Material(
+            header=header,
+            events=result.events,
+            verdicts=result.verdicts,
+            file=result.file,
+            source=item.path.read_text("utf-8").splitlines(),
+            logs=result.logs,
+            known=reading.text if reading.known else "",
+        )
+        return Told(result, reading, material)
+
+    def _job(self, item: "CellItem") -> Callable[[], Awaitable[tuple[CellHeader, CellResult]]]:
+        async def job() -> tuple[CellHeader, CellResult]:
+            header = self._cell_header(item)
+            result = await execute_here(
+                item.cell, item.cast, self._options.settings, header, self.directory, known=self._known(item)
+            )
+            return header, result
+
+        return job
+
+    def _read(self, item: "CellItem", outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
+        if self._baseline is None or self._baseline.candidate != item.cast.identity:
+            return Reading(outcome=outcome)
+        return hold_against(self._baseline, item.cell, outcome, verdicts)
+
+    def _known(self, item: "CellItem") -> Known:
+        def known(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> str:
+            return reading.text if (reading := self._read(item, outcome, verdicts)).known else ""
+
+        return known
+
+    def _cell_header(self, item: "CellItem") -> CellHeader:
+        cell, cast = item.cell, item.cast
         servers = [server.name for server in cell.topology.servers]
         claims = frozenset.intersection(*(frozenset(cast.plays(name).claims) for name in servers))
-        header = CellHeader(
+        return CellHeader(
             run=self._header.run,
-            nodeid=nodeid,
+            nodeid=item.nodeid,
             scenario=cell.scenario,
             title=cell.title,
             path=cell.path,
@@ -107,32 +160,11 @@ class Run:
             scale=self._header.scale,
             tolerance=self._options.settings.tolerance,
             started=stamp(),
-            repeat=self.repeat(nodeid, cast, file),
+            repeat=self.repeat(item.nodeid, cast, item.path),
             topology=cell.topology.model_dump(mode="json", by_alias=True),
             waive=cell.waive,
             claims=tuple(sorted(claims)),
         )
-
-        def read(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
-            if self._baseline is None or self._baseline.candidate != cast.identity:
-                return Reading(outcome=outcome)
-            return hold_against(self._baseline, cell, outcome, verdicts)
-
-        def known(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> str:
-            return reading.text if (reading := read(outcome, verdicts)).known else ""
-
-        result = execute(cell, cast, self._options.settings, header, self.directory, known=known)
-        reading = read(result.outcome, result.verdicts)
-        material = Material(
-            header=header,
-            events=result.events,
-            verdicts=result.verdicts,
-            file=result.file,
-            source=file.read_text("utf-8").splitlines(),
-            logs=result.logs,
-            known=reading.text if reading.known else "",
-        )
-        return Told(result, reading, material)
 
     def repeat(self, nodeid: str, cast: Cast, file: Path) -> str:
         """Return the command that runs this one cell again, exactly, from the directory that this one was run in."""
@@ -147,7 +179,9 @@ class Run:
         return shlex.join([*words, "--seed", str(settings.seed)])
 
     def finish(self, *, interrupted: bool) -> None:
-        """Write the footer; of xdist's processes the controller does."""
+        """End what is still in flight and write the footer; of xdist's processes the controller does."""
+        if self._flight is not None:
+            self._flight.close()
         if not self._worker:
             finish_run(self.directory, wall_seconds=time.monotonic() - self._began, interrupted=interrupted)
 

@@ -1,0 +1,90 @@
+"""Many cells in one loop, each on a clock of its own: for candidates that mostly wait. Never where time jumps.
+
+What a cell leaves behind is told as it is for a cell with a loop of its own: every task is of the cell in whose context
+it was made.
+"""
+
+import asyncio
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import ContextVar, copy_context
+from typing import Any, TypeVar
+
+from conformance.run.clock import Clock, Leftovers, RealClock, ScaledClock
+from conformance.run.settings import Settings
+from conformance.run.virtual.errors import waiting
+
+T = TypeVar("T")
+
+SHARED_CLOCKS = ("scaled", "real")
+"""The clocks that many cells may have at once: where time jumps, it jumps for one."""
+
+_FAREWELL = 2.0
+"""Real seconds that the tasks of a cell get to notice that it is over."""
+
+
+class Family:
+    """The tasks of one cell."""
+
+    def __init__(self) -> None:
+        self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
+
+    def add(self, task: asyncio.Task[Any]) -> None:
+        """Count a task in."""
+        self._tasks.add(task)
+
+    @property
+    def others(self) -> set[asyncio.Task[Any]]:
+        """Every task that is not done, but for the one that asks."""
+        return {task for task in self._tasks if not task.done()} - {asyncio.current_task()}
+
+
+_FAMILY: ContextVar[Family | None] = ContextVar("family", default=None)
+
+
+def make_task(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, T], **rest: Any) -> asyncio.Task[T]:
+    """Make a task and count it in: the task factory of a loop that many cells share."""
+    task = asyncio.Task(coro, loop=loop, **rest)
+    if (family := _FAMILY.get()) is not None:
+        family.add(task)
+    return task
+
+
+def in_family(coro: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Begin a cell: a task whose descendants are all counted as its own."""
+    context = copy_context()
+    context.run(_FAMILY.set, Family())
+    return asyncio.get_running_loop().create_task(coro, context=context)
+
+
+async def with_own_clock(main: Callable[[Clock], Awaitable[T]], settings: Settings) -> T:
+    """Run `main(clock)` on this loop, within `in_family`.
+
+    Raises Leftovers when it returned and left tasks behind; they have been cancelled.
+    """
+    loop = asyncio.get_running_loop()
+    clock = RealClock(loop) if settings.clock == "real" else ScaledClock(loop, settings.scale)
+    try:
+        result = await main(clock)
+    except BaseException as error:
+        if left := await _clean_up():
+            error.add_note(left)
+        raise
+    finally:
+        clock.stop()
+    if left := await _clean_up():
+        raise Leftovers(left)
+    return result
+
+
+async def _clean_up() -> str:
+    family = _FAMILY.get()
+    assert family is not None
+    if family.others:
+        await asyncio.wait(family.others, timeout=_FAREWELL)
+    left = family.others
+    words = f"tasks left behind:\n{waiting(left)}" if left else ""
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    return words

@@ -1,0 +1,131 @@
+"""Cells in flight: no more at once than may be, results in the order they are asked for, and nothing left behind."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from conformance.run.clock import Clock, Leftovers
+from conformance.run.settings import Settings
+from conformance.run.together import with_own_clock
+from conformance.suite.chunks import ChunkScheduling
+from conformance.suite.flight import Flight
+
+NAMES = ["a", "b", "c", "d", "e"]
+
+
+class Tower:
+    """Jobs that all wait for each other's company, and note who flew when."""
+
+    def __init__(self, company: int) -> None:
+        self.company = company
+        self.flying: set[str] = set()
+        self.most = 0
+        self.begun: list[str] = []
+        self._met = asyncio.Event()
+
+    def jobs(self) -> list[tuple[str, Callable[[], Awaitable[str]]]]:
+        return [(name, lambda name=name: self._fly(name)) for name in NAMES]
+
+    async def _fly(self, name: str) -> str:
+        self.begun.append(name)
+        self.flying.add(name)
+        self.most = max(self.most, len(self.flying))
+        if len(self.flying) >= self.company:
+            self._met.set()
+        await self._met.wait()
+        self.flying.discard(name)
+        return name.upper()
+
+
+@pytest.mark.parametrize("most", [1, 3, 8])
+def test_as_many_fly_at_once_as_may_and_results_come_as_asked(most: int):
+    tower = Tower(company=min(most, len(NAMES)))
+    flight = Flight(tower.jobs(), most, chunks=False)
+    assert [flight.result(name) for name in NAMES] == ["A", "B", "C", "D", "E"]
+    flight.close()
+    assert tower.most == min(most, len(NAMES))
+    assert tower.begun == NAMES
+
+
+def test_a_worker_begins_only_the_chunk_of_what_it_was_given():
+    tower = Tower(company=2)
+    flight = Flight(tower.jobs(), 2, chunks=True)
+    assert flight.result("c") == "C"
+    flight.close()
+    assert tower.begun == ["c", "d"]
+
+
+def test_a_job_that_is_asked_for_again_is_done_again():
+    tower = Tower(company=1)
+    flight = Flight(tower.jobs(), 2, chunks=False)
+    assert (flight.result("a"), flight.result("a")) == ("A", "A")
+    flight.close()
+    assert tower.begun.count("a") == 2
+
+
+def test_closing_cancels_what_is_in_flight_and_lets_it_clean_up():
+    cleaned: list[str] = []
+
+    async def first() -> str:
+        return "first"
+
+    async def endless() -> str:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append("endless")
+        return ""
+
+    flight = Flight([("first", first), ("endless", endless)], 2, chunks=False)
+    assert flight.result("first") == "first"
+    flight.close()
+    assert cleaned == ["endless"]
+
+
+def test_an_error_of_one_job_is_that_job_s_alone():
+    async def bad() -> str:
+        raise ValueError("mine")
+
+    async def good() -> str:
+        return "good"
+
+    flight = Flight([("bad", bad), ("good", good)], 2, chunks=False)
+    with pytest.raises(ValueError, match="mine"):
+        flight.result("bad")
+    assert flight.result("good") == "good"
+    flight.close()
+
+
+def test_what_a_cell_leaves_behind_is_told_of_that_cell_and_spares_the_others():
+    kept: list[asyncio.Task[bool]] = []
+
+    async def careless(clock: Clock) -> str:
+        kept.append(asyncio.create_task(asyncio.Event().wait(), name="forgotten"))
+        return ""
+
+    async def careful(clock: Clock) -> str:
+        task = asyncio.create_task(clock.sleep(0.01))
+        await task
+        return "well"
+
+    settings = Settings(clock="real")
+    flight = Flight(
+        [
+            ("careless", lambda: with_own_clock(careless, settings)),
+            ("careful", lambda: with_own_clock(careful, settings)),
+        ],
+        2,
+        chunks=False,
+    )
+    with pytest.raises(Leftovers, match="forgotten"):
+        flight.result("careless")
+    assert flight.result("careful") == "well"
+    flight.close()
+
+
+def test_xdist_is_told_to_keep_a_chunk_together():
+    scheduling = ChunkScheduling.__new__(ChunkScheduling)
+    scheduling._cells, scheduling._places = 2, {}
+    scheduling.__dict__["collection"] = NAMES
+    assert [scheduling._split_scope(name) for name in NAMES] == ["cells 0", "cells 0", "cells 1", "cells 1", "cells 2"]
