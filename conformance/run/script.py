@@ -61,12 +61,13 @@ class Script:
         return await self._handlers[type(action)](self._world, action)
 
     async def _expect(self, step: Step, action: Expect) -> None:
-        """Note that the expectation was reached; with `within`, go on until it holds or its bound has passed."""
+        """Note that the expectation was reached; with `within`, go on until it holds or its bound has passed, and with it
+        the tolerance of the clock: what comes a little late shall be seen, and judged."""
         reached = self._note("reached", step)
         within = action.expectation.within
         if within is not None:
             since = self._began.get(action.expectation.since or "", reached.t)
-            await self._wait(step, since + within + _BOUND_ITSELF)
+            await self._wait(step, since + within + self._world.settings.tolerance + _BOUND_ITSELF)
         self._note("ended", step)
         self._world.note_lag()
 
