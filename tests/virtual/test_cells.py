@@ -1,0 +1,83 @@
+"""Whole cells in virtual time: the same history every time, also beside a busy core, and 49 days in seconds."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.cast import read_cast
+from conformance.history.events import Drained
+from conformance.judge.waiting import Waiting
+from conformance.run import memory
+from conformance.run.cell import Ran, run_cell
+from conformance.run.settings import Settings
+from conformance.scenarios.document import Cell
+from conformance.scenarios.loader import read
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_memory(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The process's directory in memory stays, with a descriptor, until it ends: no test leaves it behind."""
+    memory.make_directory("none-", tmp_path_factory.mktemp("none")).rmdir()
+
+
+CREATION = "creation/inbound.scenario.yaml"
+
+
+def cell_of(file: str, scenario: str, **axes: str) -> Cell:
+    """Return one cell of the corpus."""
+    (found,) = (
+        cell
+        for one in read(paths.corpus() / file, paths.fixtures())
+        if one.id == scenario
+        for cell in one.cells("smoke")
+        if axes.items() <= cell.axes.items()
+    )
+    return found
+
+
+def history(cell: Cell, directory: Path, seed: int = 7) -> Ran:
+    """Run a cell with the reference in a directory that is empty again afterwards."""
+    cast = read_cast("reference", paths.fixtures() / "candidates")
+    try:
+        return run_cell(cell, cast, Settings(seed=seed), directory, lambda event: None, Waiting())
+    finally:
+        shutil.rmtree(directory)
+
+
+def words(ran: Ran) -> tuple[str, ...]:
+    """Return every event with its number, its virtual time and all that it says."""
+    assert ran.problem == ""
+    return tuple(event.model_dump_json() for event in ran.events)
+
+
+CELLS = pytest.mark.parametrize(
+    "cell",
+    [
+        cell_of(CREATION, "inbound-acknowledged-after-shadow", messages="20", **{"sender-offers-xshadow": "yes"}),
+        cell_of("outage/mailbox-outage.scenario.yaml", "same-database-after-the-resubmit-time", messages="1"),
+    ],
+    ids=lambda cell: cell.scenario,
+)
+
+
+@CELLS
+def test_a_cell_has_one_history(cell: Cell, tmp_path: Path) -> None:
+    histories = {words(history(cell, tmp_path / "cell")) for _ in range(3)}
+    assert len(histories) == 1
+    assert len(histories.pop()) > 150
+
+
+@CELLS
+@pytest.mark.slow
+def test_two_hundred_of_two_hundred_beside_a_busy_core(cell: Cell, tmp_path: Path, busy: None) -> None:
+    histories = {words(history(cell, tmp_path / "cell")) for _ in range(200)}
+    assert len(histories) == 1
+
+
+def test_another_seed_is_another_history(tmp_path: Path) -> None:
+    cell = cell_of(CREATION, "inbound-acknowledged-after-shadow", messages="1", **{"sender-offers-xshadow": "yes"})
+    one, other = (history(cell, tmp_path / "cell", seed) for seed in (1, 2))
+    assert words(one) != words(other)
+    assert isinstance(one.events[-2], Drained)
