@@ -48,7 +48,7 @@ class Ledger:
         self._ends: dict[Name, End] = {}
         self._moved: dict[Name, End] = {}
         self._dialling: dict[socket.socket, tuple[str, int]] = {}
-        self._listeners: list[socket.socket] = []
+        self._listeners: dict[tuple[str, int], socket.socket] = {}
 
     @property
     def quiet(self) -> bool:
@@ -59,8 +59,8 @@ class Ledger:
 
     def listening(self, sock: socket.socket) -> None:
         """Note a listener of ours."""
-        self._listeners = [known for known in self._listeners if known.fileno() >= 0 and known is not sock]
-        self._listeners.append(sock)
+        host, port = sock.getsockname()[:2]
+        self._listeners[host, port] = sock
 
     @contextlib.contextmanager
     def dialling(self, sock: socket.socket, address: tuple[str, int]) -> Iterator[None]:
@@ -194,11 +194,10 @@ class Ledger:
                 del book[end.name]
 
     def _listener_at(self, address: tuple[str, int]) -> socket.socket | None:
-        for listener in self._listeners:
-            if listener.fileno() >= 0:
-                host, port = listener.getsockname()[:2]
-                if port == address[1] and host in (address[0], "0.0.0.0", "::"):  # noqa: S104  # compared, not bound
-                    return listener
+        for host in (address[0], "0.0.0.0", "::"):  # noqa: S104  # compared, not bound
+            listener = self._listeners.get((host, address[1]))
+            if listener is not None and listener.fileno() >= 0:
+                return listener
         return None
 
 

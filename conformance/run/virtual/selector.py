@@ -1,7 +1,7 @@
 """A selector that asks before it waits, and tells events in the order in which sockets were registered."""
 
 import selectors
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 Ready = list[tuple[selectors.SelectorKey, int]]
@@ -20,12 +20,26 @@ class AskingSelector(selectors.EpollSelector):
         self.idle: Callable[[], Ready] = list
         self._registered = 0
         self._order: dict[int, int] = {}
+        self._interest: dict[int, int] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         """See selectors.BaseSelector."""
         key = super().register(fileobj, events, data)
         self._registered += 1
         self._order[key.fd] = self._registered
+        self._interest[key.fd] = events
+        return key
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        """See selectors.BaseSelector."""
+        key = super().modify(fileobj, events, data)
+        self._interest[key.fd] = events
+        return key
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        """See selectors.BaseSelector."""
+        key = super().unregister(fileobj)
+        del self._interest[key.fd]
         return key
 
     def select(self, timeout: float | None = None) -> Ready:
@@ -36,12 +50,9 @@ class AskingSelector(selectors.EpollSelector):
 
     def poll(self, timeout: float | None) -> Ready:
         """Ask the kernel, waiting up to `timeout` real seconds (None: for ever)."""
-        return sorted(super().select(timeout), key=lambda event: self._order[event[0].fd])
+        ready = super().select(timeout)
+        return sorted(ready, key=lambda event: self._order[event[0].fd]) if len(ready) > 1 else ready
 
     def interest(self, descriptor: int) -> int:
         """Return the events that a descriptor is registered for; 0 when it is not."""
-        if descriptor < 0:
-            return 0
-        mapping: Mapping[Any, selectors.SelectorKey] = self.get_map()
-        key = mapping.get(descriptor)
-        return key.events if key else 0
+        return self._interest.get(descriptor, 0)
