@@ -24,6 +24,8 @@ def visible(text: str, limit: int | None = None) -> str:
     """
     if limit is not None and len(text) > limit:
         return f"{visible(text[:limit])}… (+{len(text) - limit} characters)"
+    if text.isascii() and text.isprintable():  # most of all that is shown; the rest takes a look at each character
+        return text
     return "".join(_shown(character) for character in text)
 
 
