@@ -67,6 +67,7 @@ class Digest(Frozen):
     report: Literal["delivery-status", "journal"] | None = None
     about: str | None = Field(None, description="Message-ID of the message that a report is about")
     action: str | None = Field(None, description="the Action field of a delivery-status report (RFC 3464)")
+    failed: tuple[str, ...] = Field((), description="the recipients of whom such a report says that it failed for them")
 
 
 class Event(Frozen):

@@ -46,6 +46,7 @@ DIGEST = _columns(
     report="text",
     about="text",
     action="text",
+    failed="texts",
 )
 
 EVENT = _columns(

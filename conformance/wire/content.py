@@ -69,7 +69,7 @@ class Digester:
         if self._header is None:
             self._end_header(bytes(self._kept), b"")
         header = self._header or b""
-        report, about, action = _report(header, bytes(self._kept)) if self._is_report else (None, None, None)
+        report, about, status = _report(header, bytes(self._kept)) if self._is_report else (None, None, [])
         return Digest(
             size=self._size,
             sha256=self._whole.hexdigest(),
@@ -79,7 +79,8 @@ class Digester:
             date=_field(header, _DATE),
             report=report,
             about=about,
-            action=action,
+            action=next((action for action, _ in status), None),
+            failed=tuple(who for action, recipients in status if action == "failed" for who in recipients),
         )
 
     def _look_for_body(self) -> None:
@@ -148,8 +149,10 @@ def _identity(value: str | None) -> str | None:
     return match[1] if match else value or None
 
 
-def _report(header: bytes, body: bytes) -> tuple[Literal["delivery-status", "journal"] | None, str | None, str | None]:
-    """Read a report: its kind, the Message-ID of what it is about, and its (first) action (RFC 3464 2.3.3).
+def _report(
+    header: bytes, body: bytes
+) -> tuple[Literal["delivery-status", "journal"] | None, str | None, list[tuple[str, list[str]]]]:
+    """Read a report: its kind, the Message-ID of what it is about, and each action with its recipient (RFC 3464 2.3).
 
     Of one that is nested deeper than can be read, only the kind is known.
     """
@@ -163,19 +166,24 @@ def _report(header: bytes, body: bytes) -> tuple[Literal["delivery-status", "jou
     ):
         kind = "delivery-status"
     else:
-        return None, None, None
+        return None, None, []
     try:
         whole = BytesParser(policy=compat32).parsebytes(header + b"\r\n" + body)
-        return kind, _about(whole), _action(whole) if kind == "delivery-status" else None
+        return kind, _about(whole), _status(whole) if kind == "delivery-status" else []
     except RecursionError:
-        return kind, None, None
+        return kind, None, []
 
 
-def _action(report: Message) -> str | None:
-    """Return the first Action field of a report's status part."""
+def _status(report: Message) -> list[tuple[str, list[str]]]:
+    """Return the action of each recipient that a report's status part tells of, and his addresses: final, original."""
     status = (part for part in report.walk() if part.get_content_type() == "message/delivery-status")
-    blocks = (block for part in status for block in _parts(part))
-    return next((action.lower() for block in blocks if (action := _text(block, "Action"))), None)
+    found = []
+    for block in (block for part in status for block in _parts(part)):
+        if action := _text(block, "Action"):
+            named = [_text(block, name) for name in ("Final-Recipient", "Original-Recipient")]
+            addresses = [value.partition(";")[2].strip() for value in named if value is not None]
+            found.append((action.lower(), list(dict.fromkeys(filter(None, addresses)))))
+    return found
 
 
 def _about(report: Message) -> str | None:

@@ -72,7 +72,15 @@ def test_the_message_id_is_that_of_the_header_without_brackets(header: bytes, me
 def test_a_delivery_status_report_says_what_it_is_about(returned: bytes) -> None:
     found = digest(REPORT % returned)
     assert (found.report, found.about, found.action) == ("delivery-status", "m-1@x", "failed")
+    assert found.failed == ("bob@corp.test",)
     assert found.message_id == "dsn@mbx1"
+
+
+def test_a_report_says_for_which_recipients_it_failed() -> None:
+    other = b"Original-Recipient: rfc822;eve@corp.test\r\nFinal-Recipient: rfc822;eve@here\r\nAction: delayed\r\n"
+    third = b"Final-Recipient: rfc822;dan@here\r\nOriginal-Recipient: rfc822;dan@corp.test\r\nAction: failed\r\n"
+    report = (REPORT % b"").replace(b"Status: 5.1.1\r\n", b"\r\n" + other + b"\r\n" + third)
+    assert digest(report).failed == ("bob@corp.test", "dan@here", "dan@corp.test")
 
 
 def test_a_report_of_another_type_is_none() -> None:
