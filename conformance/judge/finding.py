@@ -1,25 +1,35 @@
-"""What a check found, before it becomes a verdict."""
+"""What a check is asked on, and what it found, before it becomes a verdict."""
 
 from dataclasses import dataclass, field
 
 from conformance.history.events import AnyEvent, Attempt, MessageMade
 from conformance.judge.trace import Trace
+from conformance.scenarios import values
 from conformance.scenarios.document import Cell
 
 
 @dataclass(slots=True)
 class Finding:
-    """`wrong` holds a sentence for each violation, with its evidence; `times` when what was expected came true."""
+    """What one check found.
+
+    `wrong` holds a sentence for each violation, with its evidence, `unclear` one for each thing that could not be
+    told; `times` is when what was expected came true. `occasions` counts how often the check could have failed.
+    """
 
     expected: str
     occasions: int = 0
     wrong: list[tuple[str, tuple[int, ...], str | None]] = field(default_factory=list)
+    unclear: list[tuple[str, tuple[int, ...], str | None]] = field(default_factory=list)
     evidence: list[int] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
 
     def violated(self, sentence: str, *evidence: int, message: str | None = None) -> None:
         """Note a violation."""
         self.wrong.append((sentence, evidence, message))
+
+    def untold(self, sentence: str, *evidence: int, message: str | None = None) -> None:
+        """Note what looks like a violation, and need not be one."""
+        self.unclear.append((sentence, evidence, message))
 
     def met(self, n: int, t: float) -> None:
         """Note an event that shows what was expected."""
@@ -28,13 +38,47 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """What an expectation is judged on: the cell, and the history up to where the scenario had waited for it."""
+class Case:
+    """What an invariant is judged on. `tolerance` is the clock's, documented seconds."""
 
     cell: Cell
     trace: Trace
-    since: float
-    since_n: int
+    tolerance: float = 0.0
+    claims: frozenset[str] = frozenset()
+
+    @property
+    def slack(self) -> float:
+        """By how much a time may be off, documented seconds: the tolerance, and what floating point leaves."""
+        return self.tolerance + 1e-6
+
+    @property
+    def mailboxes(self) -> frozenset[str]:
+        """The addresses of all mailboxes, folded."""
+        return frozenset(mailbox.address.casefold() for mailbox in self.cell.topology.mailboxes)
+
+    def tested(self, party: str) -> bool:
+        """Whether a party is a server under test, and none of the harness's own."""
+        return party in self.cell.topology.by_name
+
+    def acts(self, party: str, session: str) -> bool:
+        """Whether a session was opened by a server under test: the harness can speak under a server's name."""
+        return self.tested(party) and session not in self.trace.spoken
+
+    def of_2010(self, server: str) -> bool:
+        """Whether a server is one of the 2010 generation, to which the rules of shadow copies do not apply."""
+        return self.cell.topology.by_name[server].generation == "ex2010"
+
+    def site(self, server: str) -> str:
+        """Return a server's site."""
+        return self.cell.topology.by_name[server].site
+
+
+@dataclass(frozen=True, slots=True)
+class View(Case):
+    """What an expectation is judged on: the cell, and the history up to where the scenario had waited for it."""
+
+    since: float = 0.0
+    since_n: int = 0
 
     def messages(self, name: str) -> list[MessageMade]:
         """Return the messages of that name."""
@@ -44,16 +88,17 @@ class View:
         """Return the harness's transmissions of a message."""
         return self.trace.attempts_of(message)
 
-    def site(self, server: str) -> str:
-        """Return a server's site."""
-        return self.cell.topology.by_name[server].site
 
-
-def told(made: MessageMade) -> str:
+def named(made: MessageMade) -> str:
     """Name a message for a stranger."""
-    return f"{made.message} (<{made.message_id}>)"
+    return f"{made.message} (<{made.message_id}>)" if made.message_id else f"{made.message} (without Message-ID)"
+
+
+def moment(t: float) -> str:
+    """Write a time of the cell as the documents write durations: `2h0.012s`."""
+    return values.told(round(t, 3))
 
 
 def at(event: AnyEvent) -> str:
     """Say when and where in the history something was."""
-    return f"at {event.t:g} s (event {event.n})"
+    return f"at {moment(event.t)} (event {event.n})"

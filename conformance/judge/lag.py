@@ -15,6 +15,7 @@ UNTIMED = frozenset(
         "invariant.no-discard-before-delivery",
         "invariant.one-final-reply",
         "invariant.content-unchanged",
+        "invariant.shadow-verbs-only-where-offered",
         "invariant.replies-well-formed",
     }
 )

@@ -21,9 +21,11 @@ from conformance.history.events import (
     Delivered,
     Digest,
     Event,
+    FaultFired,
     MessageMade,
     Reply,
     StepEvent,
+    Talked,
 )
 from conformance.judge.sessions import Exchange, Session, Transaction
 
@@ -31,6 +33,10 @@ E = TypeVar("E", bound=Event)
 
 _EMPTY = hashlib.sha256(b"").hexdigest()
 """The hash of a body that is empty: it tells no message from another."""
+
+
+TAMPERS = frozenset({"garble", "cut", "replace", "answer", "mute"})
+"""Faults by which a session has shown what none of its parties said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +60,17 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class ShadowAttempt:
-    """A primary's attempt at a shadow server: a session that asked for it or carried it, or a connection in vain."""
+    """A primary's attempt at a shadow server; `message` and `sent` are None where it did not come to a message.
+
+    Its number and time are those of the connection, or of MAIL when the session had carried another message before.
+    """
 
     client: str
     server: str
     n: int
     t: float
     message: str | None
+    sent: Transaction | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +114,9 @@ class Trace:
         self.copies: list[Copy] = []
         self.discards: list[Discard] = []
         self.queries: list[Query] = []
+        self.tampered: set[str] = set()
+        self.held: set[str] = set()
+        self.spoken: set[str] = set()
         self._kinds: dict[type, list[Any]] = defaultdict(list)
         self._named: dict[str, list[MessageMade]] = defaultdict(list)
         self._by_body: dict[str, str] = {}
@@ -140,6 +153,14 @@ class Trace:
                     self._delivered[message].append(event)
             case Attempt():
                 self._attempts[event.message].append(event)
+                if event.session is not None:
+                    self.spoken.add(event.session)
+            case Talked(session=str(session)):
+                self.spoken.add(session)
+            case FaultFired(session=str(session), action=action) if action in TAMPERS:
+                self.tampered.add(session)
+            case FaultFired(session=str(session), action="stall"):
+                self.held.add(session)
             case StepEvent():
                 self._steps[event.path, event.phase] = event
                 if event.phase == "began" and event.label is not None:
@@ -199,51 +220,26 @@ class Trace:
 
     @property
     def shadow_attempts(self) -> list[ShadowAttempt]:
-        """Every attempt at a shadow server: one for each session that meant to make a shadow, or connection in vain.
+        """Every attempt at a shadow server, in order: each shadow message that was begun, each session that was to make
+        one and never came so far, and each connection in vain.
 
         A session between servers in which the server never answered EHLO is one too: nobody can see what it was for.
         """
-        found = [
-            ShadowAttempt(s.client, s.server, s.n, s.t, next((t.message for t in s.transactions if t.message), None))
-            for s in self.sessions.values()
-            if s.asked_for == "request-shadow" or (s.listener == "transport" and s.keywords is None)
-        ]
+        found = []
+        for one in self.sessions.values():
+            sent = [t for t in one.transactions if t.way == "shadow"]
+            for number, t in enumerate(sent):
+                n, time = (t.n, t.t) if number else (one.n, one.t)
+                found.append(ShadowAttempt(one.client, one.server, n, time, t.message, t))
+            asked = one.asked_for == "request-shadow" or (one.listener == "transport" and one.keywords is None)
+            if not sent and asked:
+                found.append(ShadowAttempt(one.client, one.server, one.n, one.t, None, None))
         found += [
-            ShadowAttempt(event.client, event.server, event.n, event.t, None)
+            ShadowAttempt(event.client, event.server, event.n, event.t, None, None)
             for event in self.of(ConnectFailed)
             if event.listener == "transport"
         ]
         return sorted(found, key=lambda attempt: attempt.n)
-
-    def taken_over(self, message: str) -> list[Transaction]:
-        """Return what holders of a message's shadow transmitted of it as their own, after they had stored the shadow."""
-        held: dict[str, int] = {}
-        for copy in self.copies_of(message):
-            held.setdefault(copy.holder, copy.stored.n)
-        sent = self.transactions_of(message)
-        given = {t.server: t.dot for t in reversed(sent) if t.way != "shadow" and t.dot is not None}
-        return [
-            t
-            for t in sent
-            if t.client in held
-            and t.n > held[t.client]
-            and (self._sent_before(t) or not (t.client in given and given[t.client] < t.n))
-        ]
-
-    def _sent_before(self, t: Transaction) -> bool:
-        """Whether the client of a transaction keeps the message for one of these recipients since it sent it (2010),
-        and has not been given it once more."""
-        assert t.message is not None
-        kept = [
-            copy.stored.n
-            for copy in self.copies_of(t.message)
-            if copy.transaction.way == "tracked"
-            and copy.holder == t.client
-            and copy.stored.n < t.n
-            and set(copy.transaction.recipients) & set(t.recipients)
-        ]
-        dots = [g.dot for g in self.transactions_of(t.message) if g.server == t.client and g.dot is not None]
-        return bool(kept) and not any(kept[0] < dot < t.n for dot in dots)
 
     def _made(self, event: MessageMade) -> None:
         self.messages[event.message] = event

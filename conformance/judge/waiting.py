@@ -25,4 +25,7 @@ class Waiting:
         if isinstance(events[-1], COMPLETES_NOTHING):
             return False
         found = find(cell, step, self._trace)
-        return found is not None and found[0].occasions > 0 and not found[0].wrong
+        if found is None:
+            return False
+        finding, _ = found
+        return finding.occasions > 0 and not finding.wrong and not finding.unclear

@@ -15,7 +15,7 @@ from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read
 
-SETTING = Setting("virtual", 0.0, frozenset(), complete=True)
+SETTING = Setting("virtual", 0.0, frozenset({"relay", "shadow-2013", "duplicate-detection"}), complete=True)
 
 
 def cell(name: str) -> Cell:
@@ -49,7 +49,7 @@ def test_an_acknowledgement_before_the_shadow_is_caught_by_the_requirement_it_br
     verdict = caught["invariant.two-copies-at-acknowledgement"]
     assert verdict.requirements[0] == "SR-CRE-01"
     assert verdict.evidence
-    assert "mbx1 acknowledged it with 250" in verdict.sentence
+    assert "mbx1 acknowledged it to outside with 250" in verdict.sentence
 
 
 def test_the_same_cell_has_the_same_history_every_time(tmp_path: Path):

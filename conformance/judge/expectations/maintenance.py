@@ -1,0 +1,126 @@
+"""What becomes of shadows: discard notifications, queries for them, and takeovers."""
+
+import itertools
+
+from conformance.judge.expectations.numbers import asked, times, within
+from conformance.judge.finding import Finding, View, moment, named
+from conformance.judge.sessions import Session
+from conformance.judge.takeover import takeovers
+from conformance.judge.trace import Query
+from conformance.scenarios.expectations import (
+    Copies,
+    DiscardedExpected,
+    NotDiscardedExpected,
+    NotPromotedExpected,
+    PromotedExpected,
+    QueriedExpected,
+)
+
+
+def discarded(e: DiscardedExpected, view: View) -> Finding:
+    """The shadow server was told to discard each shadow; with `times: 0`, it had one and was told nothing."""
+    finding = Finding(f"discard notifications for {e.of}" + (f" to {e.on}" if e.on else ""))
+    for made in view.messages(e.of):
+        copies = [c for c in view.trace.copies_of(made.message) if e.on is None or c.holder == e.on]
+        told = [d for d in view.trace.discards_of(made.message) if e.on is None or d.holder == e.on]
+        finding.occasions += 1 if e.times != 0 else len(copies)
+        for discard in told[:1]:
+            finding.met(discard.n, discard.t)
+        if e.times is not None and len(told) != e.times:
+            finding.violated(
+                f"{named(made)}: told {times(len(told))}, not {times(e.times)}",
+                *[d.n for d in told],
+                message=made.message,
+            )
+        elif e.times is None and not told:
+            finding.violated(
+                f"{named(made)}: none was given" + ("" if copies else ", and no shadow was stored"),
+                *[c.stored.n for c in copies],
+                message=made.message,
+            )
+    return finding
+
+
+def not_discarded(e: NotDiscardedExpected, view: View) -> Finding:
+    """No discard notification was given up to now, though there was a shadow."""
+    finding = Finding(f"no discard notification for {e.of} yet" + (f" to {e.on}" if e.on else ""))
+    for made in view.messages(e.of):
+        finding.occasions += len(view.trace.copies_of(made.message))
+        for discard in view.trace.discards_of(made.message):
+            if e.on is None or discard.holder == e.on:
+                finding.violated(
+                    f"{named(made)}: {discard.primary} told {discard.holder} at {moment(discard.t)}",
+                    discard.n,
+                    message=made.message,
+                )
+    return finding
+
+
+def queried(e: QueriedExpected, view: View) -> Finding:
+    """One server asked another for its discard status. That it did not is worth something where it had a reason to."""
+    finding = Finding(f"queries of {e.by} at {e.at}")
+    sessions = [s for s in view.trace.sessions.values() if (s.client, s.server) == (e.by, e.at) and s.n >= view.since_n]
+    found = [
+        q for q in view.trace.queries
+        if (q.by, q.at) == (e.by, e.at) and q.n >= view.since_n and (e.answered is None or q.answered is e.answered)
+    ]  # fmt: skip
+    wanted = e.times or Copies(min=1)
+    held = any((copy.holder, copy.primary) == (e.by, e.at) for copy in view.trace.copies)
+    finding.occasions = 1 if wanted.min > 0 or sessions or held else 0
+    finding.evidence += [q.n for q in found]
+    finding.times += [q.t for q in found[:1]]
+    if not within(wanted, len(found)):
+        finding.violated(f"queried {times(len(found))}, not {asked(wanted)}", *[q.n for q in found])
+    if e.every is not None:
+        _gaps(finding, e.every, view, found)
+    if e.before == "quit":
+        _before_quit(finding, sessions, found)
+    return finding
+
+
+def _gaps(finding: Finding, every: float, view: View, found: list[Query]) -> None:
+    at = [view.since, *(q.t for q in found), view.trace.events[-1].t]
+    gap = max((later - earlier for earlier, later in itertools.pairwise(at)), default=0.0)
+    if gap > every + view.slack:
+        finding.violated(f"{moment(gap)} without a query, more than {moment(every)}", *[q.n for q in found])
+
+
+def _before_quit(finding: Finding, sessions: list[Session], found: list[Query]) -> None:
+    """In each ended session with mail the last mail is followed by a query, and that by QUIT."""
+    for session in sessions:
+        dots = [t.dot for t in session.transactions if t.dot is not None]
+        quit_at = next((x.command.n for x in session.exchanges if x.command.verb == "QUIT"), None)
+        if not dots or (quit_at is None and session.closed is None):
+            continue
+        finding.occasions += 1
+        if not any(q.session == session.name and q.n > dots[-1] and (quit_at is None or q.n < quit_at) for q in found):
+            finding.violated(f"session {session.name} ended without a query after its mail", dots[-1])
+
+
+def promoted(e: PromotedExpected, view: View) -> Finding:
+    """Holders took the shadows of each message over and transmitted it as their own."""
+    finding = Finding(f"{' or '.join(e.by)} takes the shadows of {e.of} over")
+    for made in view.messages(e.of):
+        finding.occasions += 1
+        taken = [takeover.sent for takeover in takeovers(view.trace, made.message) if takeover.by in e.by]
+        if not taken:
+            finding.violated(f"{named(made)}: no holder transmitted it", message=made.message)
+        for sent in taken[:1]:
+            finding.met(sent.n, sent.t)
+    return finding
+
+
+def not_promoted(e: NotPromotedExpected, view: View) -> Finding:
+    """No holder of a shadow transmitted it."""
+    finding = Finding(f"no holder of a shadow of {e.of} transmits it")
+    for made in view.messages(e.of):
+        finding.occasions += sum(e.by is None or c.holder in e.by for c in view.trace.copies_of(made.message))
+        for takeover in takeovers(view.trace, made.message):
+            if e.by is None or takeover.by in e.by:
+                sent = takeover.sent
+                finding.violated(
+                    f"{named(made)}: {sent.client} transmitted it to {sent.server} at {moment(sent.t)}",
+                    sent.n,
+                    message=made.message,
+                )
+    return finding

@@ -1,0 +1,130 @@
+"""What was said: the replies that senders got, how long they were withheld, conversations, and how sessions ended."""
+
+from conformance.history.events import Attempt, MessageMade, Talked
+from conformance.judge.finding import Finding, View, moment, named
+from conformance.judge.sessions import Session
+from conformance.scenarios.expectations import ClosedExpected, ConversationExpected, ReplyExpected, WithheldExpected
+
+
+def reply(e: ReplyExpected, view: View) -> Finding:
+    """The final reply to each message."""
+    wanted = " ".join(str(part) for part in (e.code, e.enhanced, e.text) if part)
+    finding = Finding(f"the reply to each message of {e.of}: {wanted}")
+    for made in view.messages(e.of):
+        chosen = _chosen(e, view.attempts(made.message))
+        finding.occasions += max(len(chosen), 1)
+        if not chosen and e.code != "none":
+            finding.violated(f"{named(made)}: no transmission has ended", message=made.message)
+        for attempt in chosen:
+            finding.met(attempt.n, attempt.t)
+            if not _is(e, attempt):
+                _wrong(finding, made, attempt)
+    return finding
+
+
+def _chosen(e: ReplyExpected, attempts: list[Attempt]) -> list[Attempt]:
+    if e.attempt == "each":
+        return attempts
+    return attempts[-1:] if e.attempt == "last" else attempts[e.attempt - 1 : e.attempt]
+
+
+def _is(e: ReplyExpected, attempt: Attempt) -> bool:
+    lost = attempt.outcome == "lost"
+    code = lost if e.code == "lost" else not lost and attempt.code == e.code
+    return (
+        (e.code is None or code)
+        and (e.enhanced is None or attempt.enhanced == e.enhanced)
+        and (e.text is None or e.text in attempt.text)
+    )
+
+
+def _wrong(finding: Finding, made: MessageMade, attempt: Attempt) -> None:
+    seen = f"{attempt.code} {attempt.enhanced or ''} {attempt.text}" if attempt.code else f"none: {attempt.text}"
+    finding.violated(
+        f"{named(made)}: {attempt.server} said {seen} by {moment(attempt.t)}", attempt.n, message=made.message
+    )
+
+
+def withheld(e: WithheldExpected, view: View) -> Finding:
+    """How long the final reply was withheld after the final dot."""
+    finding = Finding(
+        f"the reply to {e.of} withheld"
+        + (f" for at least {moment(e.least)}" if e.least is not None else "")
+        + (f" and at most {moment(e.most)}" if e.most is not None else "")
+    )
+    for made in view.messages(e.of):
+        sessions = {attempt.session for attempt in view.attempts(made.message)}
+        for t in view.trace.transactions_of(made.message):
+            if t.session not in sessions or t.dot_t is None or not t.replies:
+                continue
+            finding.occasions += 1
+            finding.met(t.replies[-1].n, t.replies[-1].t)
+            time = t.replies[-1].t - t.dot_t
+            early = e.least is not None and time < e.least - view.slack
+            if early or (e.most is not None and time > e.most + view.slack):
+                finding.violated(f"{named(made)}: withheld for {moment(time)}", t.replies[-1].n, message=made.message)
+    return finding
+
+
+def conversation(e: ConversationExpected, view: View) -> Finding:
+    """A talk went as it says."""
+    finding = Finding(f"the conversation {e.conversation} goes as written")
+    for event in view.trace.of(Talked):
+        if event.conversation == e.conversation:
+            finding.occasions += len(event.exchanges)
+            finding.met(event.n, event.t)
+            if event.problem:
+                last = event.exchanges[-1].said if event.exchanges else ""
+                finding.violated(f"after {last!r}: {event.problem}", event.n)
+    return finding
+
+
+def closed(e: ClosedExpected, view: View) -> Finding:
+    """The sessions meant were ended by whom it says, and the last reply in them was the one it says.
+
+    Meant are the session of a talk, those of a message, or (by the parties alone) the first that has ended.
+    """
+    who = e.conversation or e.of or f"the session from {e.sender or 'anyone'} to {e.to or 'anyone'}"
+    wanted = " ".join(str(part) for part in (e.code, e.enhanced) if part)
+    finding = Finding(f"{who} closed by the {e.by}" + (f" after {wanted}" if wanted else ""), occasions=1)
+    sessions = _meant(e, view)
+    ended = [session for session in sessions if session.closed is not None]
+    if not ended and any(session.name in view.trace.held for session in sessions):
+        finding.untold("a link holds the session, and with it the sign that either end has left")
+    elif not ended:
+        finding.violated(f"{len(sessions)} sessions, none of which has ended", *[session.n for session in sessions])
+    for session in ended:
+        assert session.closed is not None
+        finding.met(session.closed.n, session.closed.t)
+        last = next((r for r in reversed(session.replies) if r.n < session.closed.n), None)
+        said = f"{last.code} {last.enhanced or ''}".strip() if last is not None else "nothing"
+        if session.closed.by != e.by:
+            finding.violated(
+                f"session {session.name} was closed by the {session.closed.by} at {moment(session.closed.t)}, after {said}",
+                session.closed.n,
+            )
+        elif (e.code is not None and (last is None or last.code != e.code)) or (
+            e.enhanced is not None and (last is None or last.enhanced != e.enhanced)
+        ):
+            finding.violated(f"session {session.name} was closed after {said}", session.closed.n)
+    return finding
+
+
+def _meant(e: ClosedExpected, view: View) -> list[Session]:
+    names: set[str | None] | None = None
+    if e.conversation is not None:
+        names = {event.session for event in view.trace.of(Talked) if event.conversation == e.conversation}
+    elif e.of is not None:
+        names = {attempt.session for made in view.messages(e.of) for attempt in view.attempts(made.message)}
+    found = [
+        session
+        for session in view.trace.sessions.values()
+        if (names is None or session.name in names)
+        and (names is not None or session.n >= view.since_n)
+        and (e.sender is None or session.client == e.sender)
+        and (e.to is None or session.server == e.to)
+    ]
+    if names is None:
+        ended = [session for session in found if session.closed is not None]
+        return sorted(ended, key=lambda session: session.closed.n if session.closed else 0)[:1] or found
+    return found

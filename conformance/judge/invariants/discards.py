@@ -1,0 +1,81 @@
+"""No discard notification before every next hop has accepted the message (SR-MNT-01, SR-MNT-07, SR-MNT-08)."""
+
+from conformance.history.events import Delivered
+from conformance.judge.finding import Case, Finding, moment, named
+from conformance.judge.trace import Copy, Discard
+
+
+def no_discard_before_delivery(case: Case) -> Finding:
+    """A primary tells that a shadow may go when it has passed the message on for every recipient.
+
+    Passed on is what a next hop has acknowledged, what was dropped as a duplicate of a mailbox, and what was refused
+    for good or expired, once the report of that is on its way. A message that the primary refused in the end has no
+    shadow to keep.
+    """
+    finding = Finding("no discard notification before all next hops have accepted the message")
+    for message, made in case.trace.messages.items():
+        for copy in case.trace.copies_of(message):
+            for discard in case.trace.discards_of(message):
+                if (discard.primary, discard.shadow_id) != (copy.primary, copy.shadow_id):
+                    continue
+                if _rejected(case, message, copy, discard):
+                    continue
+                finding.occasions += 1
+                done = _passed_on(case, message, discard)
+                missing = [r for r in copy.transaction.recipients if r.casefold() not in done]
+                if missing and not _reported(case, made.message_id, discard.n):
+                    finding.violated(
+                        f"{named(made)}: {discard.primary} told {discard.holder} to discard it at {moment(discard.t)} "
+                        f"(event {discard.n}), before it had passed it on to {missing[0]}",
+                        discard.n,
+                        message=message,
+                    )
+    return finding
+
+
+def _passed_on(case: Case, message: str, discard: Discard) -> set[str]:
+    """Return the recipients for whom the primary had passed a message on, folded."""
+    done: set[str] = set()
+    for t in case.trace.transactions_of(message):
+        if t.way != "shadow" and t.client == discard.primary and t.accepted is not None and t.accepted.n < discard.n:
+            done.update(map(str.casefold, t.taken_for))
+    made = case.trace.messages[message]
+    if not made.sender:
+        done |= _refused_for_good(case, message, discard)
+    key = (made.message_id, made.digest.date)
+    for event in case.trace.of(Delivered):
+        same = case.trace.message_of(event.digest) == message
+        twin = None not in key and (event.digest.message_id, event.digest.date) == key
+        if event.n < discard.n and (same or twin) and event.recipient.casefold() in case.mailboxes:
+            done.add(event.recipient.casefold())
+    return done
+
+
+def _refused_for_good(case: Case, message: str, discard: Discard) -> set[str]:
+    """Return whom a next hop refused with 5yz: of a null reverse-path no report may be made (RL-DSN-02)."""
+    found: set[str] = set()
+    for t in case.trace.transactions:
+        if t.client != discard.primary or t.sender or t.n > discard.n:
+            continue
+        replies = case.trace.sessions[t.session].replies
+        if any(reply.code // 100 == 5 and t.n < reply.n < discard.n for reply in replies):
+            found.update(map(str.casefold, (*t.refused, *t.recipients)))
+    return found
+
+
+def _reported(case: Case, message_id: str | None, before: int) -> bool:
+    """Whether a report about a message had been passed on."""
+    return message_id is not None and any(
+        t.digest is not None and t.digest.report == "delivery-status" and t.digest.about == message_id
+        and t.accepted is not None and t.accepted.n < before
+        for t in case.trace.transactions
+    )  # fmt: skip
+
+
+def _rejected(case: Case, message: str, copy: Copy, discard: Discard) -> bool:
+    """Whether the primary has refused every transmission of a message up to a notification."""
+    given = [
+        t for t in case.trace.transactions_of(message)
+        if t.server == copy.primary and t.way != "shadow" and t.dot is not None and t.dot < discard.n
+    ]  # fmt: skip
+    return bool(given) and all(t.replies and t.accepted is None for t in given)

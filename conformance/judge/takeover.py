@@ -1,0 +1,64 @@
+"""Seeing from outside that a shadow was taken over: its holder transmits it as its own."""
+
+from dataclasses import dataclass
+
+from conformance.judge.sessions import Transaction
+from conformance.judge.trace import Copy, Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """A holder's transmission of a message of which it held only the shadow copies `held`."""
+
+    sent: Transaction
+    held: tuple[Copy, ...]
+
+    @property
+    def by(self) -> str:
+        """The holder."""
+        return self.sent.client
+
+
+def takeovers(trace: Trace, message: str) -> list[Takeover]:
+    """Return every takeover of a message's shadows, in the order of the transmissions.
+
+    Into its own mailbox store, to a next hop, or to a shadow server of its own, it is all one. A server of 2010 keeps
+    what it once sent: only what it sends to the same recipients again is a takeover. Whoever was handed the message in
+    an ordinary transaction sends it on because of that; one of 2010 once for each time that it was handed it.
+    """
+    found = []
+    for sent in trace.transactions_of(message):
+        held = tuple(
+            copy
+            for copy in trace.copies_of(message)
+            if copy.holder == sent.client and copy.stored.n < sent.n and _again(copy, sent)
+        )
+        handed = sum(_handed(trace, given, sent) for given in trace.transactions_of(message) if given is not sent)
+        tracked = sum(copy.transaction.way == "tracked" for copy in held)
+        if held and (tracked >= handed if tracked else not handed):
+            found.append(Takeover(sent, held))
+    return found
+
+
+def _again(copy: Copy, sent: Transaction) -> bool:
+    if copy.transaction.way == "shadow":
+        return True
+    kept = {recipient.casefold() for recipient in copy.transaction.recipients}
+    return copy.transaction is not sent and any(recipient.casefold() in kept for recipient in sent.recipients)
+
+
+def _handed(trace: Trace, given: Transaction, sent: Transaction) -> bool:
+    """Whether the sender of a transaction had been handed the message in another one, or is being handed it.
+
+    What was refused was not handed over. A mailbox server passes on what is delivered through it while that session
+    waits for its reply.
+    """
+    if given.server != sent.client or given.way == "shadow" or given.dot is None or sent.dot is None:
+        return False
+    if given.dot > sent.dot:
+        return False
+    before = [reply for reply in given.replies if reply.n < sent.dot]
+    if before:
+        return any(reply.code // 100 == 2 for reply in before)
+    closed = trace.sessions[given.session].closed
+    return closed is None or closed.n > sent.n or given.listener != "delivery"

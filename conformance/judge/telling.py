@@ -1,0 +1,72 @@
+"""From what a check found to a verdict, with a sentence for a stranger."""
+
+from conformance.judge.finding import Finding
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.scenarios.steps import Step
+
+CUT_SHORT = "nothing wrong as far as the history goes, but it was cut short"
+
+
+def verdict_of(
+    check: str, requirements: tuple[str, ...], finding: Finding, step: Step | None = None, *, complete: bool = True
+) -> Verdict:
+    """Return the verdict of a finding.
+
+    A violation that was seen stays one, however the history ends. Without occasion an expectation is inconclusive, an
+    invariant (without `step`) has nothing to say. What passed in a history that was cut short might yet have failed.
+    """
+    told = finding.wrong or finding.unclear
+    if told:
+        sentence, evidence, message = told[0]
+        more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+        return Verdict(
+            check=check,
+            outcome=Outcome.FAIL if finding.wrong else Outcome.INCONCLUSIVE,
+            requirements=requirements,
+            sentence=f"{requirements[0]}: expected {finding.expected}; seen: {sentence}{more}",
+            expected=finding.expected,
+            seen=sentence + more,
+            evidence=evidence,
+            occasions=max(finding.occasions, 1),
+            step=step.path if step else None,
+            line=step.line if step else None,
+            message=message,
+        )
+    if finding.occasions == 0 and step is not None:
+        return plain(check, Outcome.INCONCLUSIVE, requirements, f"vacuous: no occasion for {finding.expected}", step)
+    outcome, sentence = Outcome.PASS, ""
+    if finding.occasions == 0:
+        outcome, sentence = Outcome.NOT_APPLICABLE, "no occasion in this cell"
+    elif not complete and step is None:
+        outcome, sentence = Outcome.INCONCLUSIVE, CUT_SHORT
+    return Verdict(
+        check=check,
+        outcome=outcome,
+        requirements=requirements,
+        sentence=sentence,
+        expected=finding.expected,
+        evidence=tuple(finding.evidence[:20]),
+        occasions=finding.occasions,
+        step=step.path if step else None,
+        line=step.line if step else None,
+    )
+
+
+def plain(
+    check: str,
+    outcome: Outcome,
+    requirements: tuple[str, ...],
+    sentence: str,
+    step: Step | None = None,
+    evidence: tuple[int, ...] = (),
+) -> Verdict:
+    """Return a verdict that needs no finding."""
+    return Verdict(
+        check=check,
+        outcome=outcome,
+        requirements=requirements,
+        sentence=sentence,
+        evidence=evidence,
+        step=step.path if step else None,
+        line=step.line if step else None,
+    )
