@@ -2,12 +2,15 @@
 
 import importlib
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps import Expect, Parallel, Repeat, Step
+
+FEW = 6
+"""In so many cells of one scenario a defect is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,28 @@ def judged_by(cell: Cell) -> frozenset[str]:
 
 
 def plan(defects: Iterable[Defect], cells: Sequence[Cell]) -> tuple[Planned, ...]:
-    """Return all trials: the unbroken reference in every cell, then each defect wherever it may be seen."""
+    """Return all trials: the unbroken reference in every cell, then each defect wherever it may be seen.
+
+    Of a scenario with a large matrix a defect is tried in a few cells, spread evenly over it.
+    """
     judged = [(cell, judged_by(cell)) for cell in cells]
     unbroken = [Planned(None, cell) for cell in cells]
-    broken = [Planned(defect.name, cell) for defect in defects for cell, ids in judged if defect.breaks in ids]
+    broken = [
+        Planned(defect.name, cell)
+        for defect in defects
+        for cell in spread([cell for cell, ids in judged if defect.breaks in ids])
+    ]
     return (*unbroken, *broken)
+
+
+def spread(cells: Iterable[Cell]) -> Iterator[Cell]:
+    """Yield at most `FEW` cells of each scenario, the first and the last among them."""
+    by_scenario: dict[str, list[Cell]] = {}
+    for cell in cells:
+        by_scenario.setdefault(cell.scenario, []).append(cell)
+    for group in by_scenario.values():
+        last = len(group) - 1
+        yield from (group[index] for index in sorted({round(last * part / (FEW - 1)) for part in range(FEW)}))
 
 
 def _of_steps(steps: Iterable[Step]) -> Iterable[str]:

@@ -1,20 +1,85 @@
-"""Defects between the final dot and the reply."""
+"""Defects of acceptance: what is promised with a 250, and who keeps it."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+
+from conformance.reference.config import Address
 from conformance.reference.defects.defect import defect
-from conformance.reference.message import Envelope
-from conformance.reference.receive.acceptance import Acceptance, Origin, unfit
+from conformance.reference.message import Envelope, Message, Recipient
+from conformance.reference.queue.mailbox_store import MailboxStore
+from conformance.reference.receive.acceptance import Acceptance, Origin
+from conformance.reference.redirection import Redirection
 from conformance.reference.replies import Reply
+from conformance.reference.shadow.queues import QueuedShadow, ShadowQueues
 
 
-@defect("acknowledges-before-shadow", breaks="SR-CRE-01", part="acceptance")
-class AcknowledgesBeforeShadow(Acceptance):
-    """Acknowledges the sender first, and makes the shadow afterwards."""
+@defect("forgets-its-queue-on-restart", breaks="RL-ACK-01", part="acceptance")
+class ForgetsItsQueue(Acceptance):
+    """Clears its delivery queues when it starts: what it acknowledged before is gone."""
+
+    def start(self) -> None:
+        """Drop what was acknowledged."""
+        for message in list(self.host.messages.in_place("primary")):
+            self.host.messages.drop(message.id)
+
+
+@defect("takes-no-second-transmission", breaks="SR-TMO-04", part="acceptance")
+class TakesNoSecondTransmission(Acceptance):
+    """Refuses a message that it has had before."""
+
+    def start(self) -> None:
+        """Nothing was seen yet."""
+        self.seen: set[str] = set()
 
     async def take(self, envelope: Envelope, content: bytes, origin: Origin) -> Reply:
-        """Store, start a task for the shadow, and answer."""
-        if (refusal := unfit(content)) is not None:
-            return refusal
-        key, traced = self.traced(content, origin, "ESMTP")
-        message = self.store(envelope, traced, key, origin)
-        self.host.tasks.start(self.host.creation.make(message, traced, None), f"late shadow of {key}")
-        return await self.acknowledge(message)
+        """Refuse what was seen."""
+        key = f"{envelope.reverse_path} {content!r}"
+        if key in self.seen:
+            return Reply(554, "5.6.0", "the message was transmitted before")
+        reply = await super().take(envelope, content, origin)
+        if reply.positive:
+            self.seen.add(key)
+        return reply
+
+
+@defect("delivers-everything-twice", breaks="RL-ACK-04", part="acceptance")
+class DeliversEverythingTwice(Acceptance):
+    """Puts every message into its queue twice."""
+
+    async def acknowledge(self, message: Message) -> Reply:
+        """Queue a twin."""
+        host = self.host
+        name = host.identity.next()
+        twin = replace(message, id=0, message_id=name, shadow_id=name, redundancy_pending=False)
+        host.delivery.take(host.messages.add(twin, host.messages.content(message.id)))
+        return await super().acknowledge(message)
+
+
+@defect("one-shadow-queue-for-all", breaks="SR-BND-07", part="shadow_queues")
+class OneShadowQueueForAll(ShadowQueues):
+    """Holds a shadow message in one queue, however many next hops its primary needs."""
+
+    def queued(self, message: Message) -> Iterator[QueuedShadow]:
+        """Yield it once, in the queue of whoever comes first."""
+        first = next(super().queued(message))
+        yield replace(first, recipients=message.envelope.recipients)
+
+
+@defect("redirects-nothing", breaks="SR-CRE-10", part="redirection")
+class RedirectsNothing(Redirection):
+    """Says that it has redirected its queues, and leaves them where they are."""
+
+    async def redirect(self, target: str) -> dict[str, int]:
+        """Do nothing."""
+        return {"redirected": 0, "kept": 0}
+
+
+@defect("delivers-one-of-many", breaks="RL-RCP-01", part="store")
+class DeliversOneOfMany(MailboxStore):
+    """Gives the store one copy for the first recipient, and calls the others delivered."""
+
+    async def deliver(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
+        """Skip everybody but the first."""
+        if recipient != envelope.recipients[0]:
+            return Reply(250, "2.1.5", "delivered with the first")
+        return await super().deliver(sink, envelope, recipient, content)

@@ -1,10 +1,34 @@
 """All defects by name: importing the modules that declare them fills `DEFECTS`."""
 
-from conformance.reference.defects import acceptance
+from conformance.reference.defects import (
+    acceptance,
+    choice,
+    creation,
+    discard_status,
+    duplicates,
+    keeping,
+    manager,
+    redundancy,
+    safety_net,
+    sending,
+    session,
+)
 from conformance.reference.defects.defect import DEFECTS, Defect
 from conformance.reference.parts import Parts
 
-MODULES = (acceptance,)
+MODULES = (
+    acceptance,
+    choice,
+    creation,
+    discard_status,
+    duplicates,
+    keeping,
+    manager,
+    redundancy,
+    safety_net,
+    sending,
+    session,
+)
 """Where defects are declared, a module for each part of the node that they replace."""
 
 

@@ -1,8 +1,8 @@
 """What a defect is, and how one is written: a class that takes the place of a right part."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from conformance.reference.parts import Parts
 
@@ -23,17 +23,21 @@ DEFECTS: dict[str, Defect] = {}
 """Name -> defect; `conformance.reference.defects.catalogue` has read all modules that declare one."""
 
 
-def defect(name: str, *, breaks: str, part: str) -> Callable[[P], P]:
+def defect(name: str, *, breaks: str, part: str, also: Mapping[str, type] | None = None) -> Callable[[P], P]:
     """Declare the class below a defect: it takes the place of the part of that name in `Parts`.
 
-    What the defect does is the class's docstring. Raises ValueError for a name that is taken or a part there is not.
+    `also` names further parts, for a mistake that more than one part must make before it shows. What the defect does
+    is the class's docstring. Raises ValueError for a name that is taken or a part that there is not.
     """
+    others = dict(also or {})
 
     def declare(wrong: P) -> P:
-        if name in DEFECTS or part not in Parts.__dataclass_fields__:
-            raise ValueError(f"defect {name}: the name is taken, or there is no part {part!r}")
-        says = (wrong.__doc__ or "").strip()
-        DEFECTS[name] = Defect(name, breaks, says, lambda parts: replace(parts, **{part: wrong}))
+        unknown = {part, *others} - Parts.__dataclass_fields__.keys()
+        if name in DEFECTS or unknown:
+            raise ValueError(f"defect {name}: the name is taken, or there is no part {', '.join(unknown)}")
+        says = " ".join((wrong.__doc__ or "").split())
+        spoiled: dict[str, Any] = {part: wrong, **others}
+        DEFECTS[name] = Defect(name, breaks, says, lambda parts: replace(parts, **spoiled))
         return wrong
 
     return declare

@@ -33,9 +33,7 @@ class ShadowCreation(Part):
     async def attempt(self, peer: Peer, message: Message, content: bytes) -> bool:
         """Try one server; return whether it has acknowledged the copy."""
         host = self.host
-        assert peer.dial.transport is not None
-        idle = host.transport.SendConnectionInactivityTimeout
-        dialogue = open_dialogue(peer.dial.transport, host.name, idle, secret=peer.secret)
+        dialogue = self.dialogue(peer)
         try:
             await dialogue.open()
             await self.request(peer, dialogue)
@@ -52,6 +50,13 @@ class ShadowCreation(Part):
         host.log.info("%s shadow: stored by %s", message.message_id, peer.name)
         host.tasks.start(self._leave(peer, dialogue), f"{host.name}: leave {peer.name}")
         return True
+
+    def dialogue(self, peer: Peer) -> Dialogue:
+        """Return a session with a server, still to be opened."""
+        assert peer.dial.transport is not None
+        host = self.host
+        idle = host.transport.SendConnectionInactivityTimeout
+        return open_dialogue(peer.dial.transport, host.name, idle, secret=peer.secret)
 
     async def request(self, peer: Peer, dialogue: Dialogue) -> None:
         """Name ourselves and our queue database to the shadow server (wire.md). Raises SessionLost."""

@@ -1,0 +1,135 @@
+"""Defects in making the shadow copy."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import replace
+
+from conformance.reference.config import Peer
+from conformance.reference.defects.defect import defect
+from conformance.reference.message import Message
+from conformance.reference.send.dialogue import Dialogue, SessionLost
+from conformance.reference.shadow.creation import ShadowCreation
+
+
+@defect("never-shadows", breaks="SR-ENA-01", part="creation")
+class NeverShadows(ShadowCreation):
+    """Takes ShadowRedundancyEnabled to be false unless somebody says otherwise."""
+
+    async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
+        """Do nothing, as if redundancy were switched off."""
+        return not self.host.transport.RejectMessageOnShadowFailure
+
+
+@defect("shadows-though-disabled", breaks="SR-ENA-02", part="creation")
+class ShadowsThoughDisabled(ShadowCreation):
+    """Opens shadow sessions with ShadowRedundancyEnabled false."""
+
+    async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
+        """Try the servers whatever the switch says."""
+        if self.host.transport.ShadowRedundancyEnabled:
+            return await super().make(message, content, deadline)
+        return any([await self.attempt(peer, message, content) for peer in self.host.choice.attempts()[:1]])
+
+
+async def _done() -> None:
+    """Do nothing: it is done."""
+
+
+@defect("opens-shadow-session-early", breaks="SR-CRE-02", part="creation")
+class OpensEarly(ShadowCreation):
+    """Keeps a session with each possible shadow server open from the start, and uses that for the first message."""
+
+    def start(self) -> None:
+        """Open a session with everybody who might keep a shadow."""
+        self.kept: dict[str, Dialogue] = {}
+        for peer in {peer.name: peer for peer in self.host.choice.attempts()}.values():
+            self.host.tasks.start(self._open(peer), f"{self.host.name}: session with {peer.name}")
+
+    async def _open(self, peer: Peer) -> None:
+        dialogue = super().dialogue(peer)
+        with suppress(SessionLost):
+            await dialogue.open()
+            self.kept[peer.name] = dialogue
+
+    def dialogue(self, peer: Peer) -> Dialogue:
+        """Return the session that is open; opening it again does nothing."""
+        kept = self.kept.pop(peer.name, None)
+        if kept is None:
+            return super().dialogue(peer)
+        kept.open = _done  # type: ignore[method-assign]
+        return kept
+
+
+@defect("shadows-twice", breaks="SR-CRE-09", part="creation")
+class ShadowsTwice(ShadowCreation):
+    """Makes a shadow on every server that it may ask."""
+
+    async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
+        """Try all servers, each once."""
+        peers = {peer.name: peer for peer in self.host.choice.attempts()}.values()
+        return any([await self.attempt(peer, message, content) for peer in peers])
+
+
+@defect("takes-refusal-for-a-shadow", breaks="SR-PRF-07", part="creation")
+class TakesRefusalForAShadow(ShadowCreation):
+    """Counts the last permitted attempt as a success, however it ended."""
+
+    async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
+        """Try, and be content."""
+        await super().make(message, content, deadline)
+        return True
+
+
+@defect("timeout-counts-as-shadow", breaks="SR-TMO-02", part="creation")
+class TimeoutCountsAsShadow(ShadowCreation):
+    """When a shadow session takes too long, takes the copy for made."""
+
+    async def attempt(self, peer: Peer, message: Message, content: bytes) -> bool:
+        """Wait a little less than a session may be idle, then believe."""
+        patience = self.host.transport.SendConnectionInactivityTimeout * 0.9
+        try:
+            async with asyncio.timeout(patience):
+                return await super().attempt(peer, message, content)
+        except TimeoutError:
+            return True
+
+
+class Alters(ShadowCreation):
+    """What the defects below share: the copy is not the message."""
+
+    def altered(self, message: Message, content: bytes) -> tuple[Message, bytes]:
+        """Return what is sent in the message's place."""
+        raise NotImplementedError
+
+    async def transmit(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
+        """Hand over something else."""
+        await super().transmit(peer, *self.altered(message, content), dialogue)
+
+
+@defect("shadow-loses-a-recipient", breaks="SR-CRE-06", part="creation")
+class ShadowLosesARecipient(Alters):
+    """Leaves the last of several recipients out of the shadow's envelope."""
+
+    def altered(self, message: Message, content: bytes) -> tuple[Message, bytes]:
+        """Return the message for fewer."""
+        recipients = message.envelope.recipients
+        return replace(message, envelope=message.envelope.to(recipients[:-1] or recipients)), content
+
+
+@defect("shadow-has-another-sender", breaks="SR-CRE-06", part="creation")
+class ShadowHasAnotherSender(Alters):
+    """Gives the shadow a null reverse-path."""
+
+    def altered(self, message: Message, content: bytes) -> tuple[Message, bytes]:
+        """Return the message of nobody."""
+        return replace(message, envelope=replace(message.envelope, reverse_path="")), content
+
+
+@defect("shadow-alters-an-octet", breaks="SR-CRE-06", part="creation")
+class ShadowAltersAnOctet(Alters):
+    """Changes one octet of the shadow's body."""
+
+    def altered(self, message: Message, content: bytes) -> tuple[Message, bytes]:
+        """Return the message with another letter near its end."""
+        place = max(len(content.rstrip(b"\r\n.")) - 1, 0)
+        return message, content[:place] + (b"x" if content[place : place + 1] != b"x" else b"y") + content[place + 1 :]

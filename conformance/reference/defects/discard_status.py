@@ -1,0 +1,163 @@
+"""Defects in the primary's side of discard status: when a notification is due, and to whom it is told."""
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.message import Message
+from conformance.reference.queue.completion import Completion
+from conformance.reference.shadow.discard import DiscardStatus
+from conformance.reference.storage.discards import DiscardEvent
+
+
+@defect("never-tells-discards", breaks="SR-MNT-01", part="discard_status")
+class NeverTells(DiscardStatus):
+    """Never offers a discard notification."""
+
+    def queue(self, message: Message) -> None:
+        """Queue nothing."""
+
+
+@defect("tells-discards-to-anybody", breaks="SR-MNT-04", part="discard_status")
+class TellsAnybody(DiscardStatus):
+    """Tells every notification to whoever asks first."""
+
+    async def answer(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
+        """Tell also what is queued for others."""
+        lines, events = await super().answer(server, most)
+        others = [peer.name for peer in self.host.config.peers if peer.name != server]
+        for other in others:
+            more, _ = self.host.discards.waiting(other, max(most - len(events), 0), set())
+            events += more
+        told = [f"250-2.0.0 discard {event.shadow_id}" for event in events]
+        return [lines[0], *told, lines[-1]], events
+
+
+@defect("forgets-discards-on-restart", breaks="SR-MNT-05", part="discard_status")
+class ForgetsOnRestart(DiscardStatus):
+    """Clears its discard notifications when it starts."""
+
+    def start(self) -> None:
+        """Drop what is queued."""
+        for event in self.host.discards.older(self.host.now() + 1):
+            self.host.discards.forget(event.id)
+        super().start()
+
+
+@defect("keeps-discards-for-ever", breaks="SR-MNT-12", part="discard_status")
+class KeepsForEver(DiscardStatus):
+    """Never deletes notifications that nobody asks for."""
+
+    def expire(self) -> None:
+        """Delete nothing."""
+
+
+@defect("expires-discards-at-half", breaks="SR-MNT-12", part="discard_status")
+class ExpiresAtHalf(DiscardStatus):
+    """Deletes notifications after half of ShadowMessageAutoDiscardInterval."""
+
+    def expire(self) -> None:
+        """Delete what is half as old as it may be."""
+        half = self.host.transport.ShadowMessageAutoDiscardInterval / 2
+        for event in self.host.discards.older(self.host.now() + 0.001 - half):
+            self.host.discards.forget(event.id)
+        oldest = self.host.discards.oldest()
+        self._alarm.set(None if oldest is None else oldest + half)
+
+
+@defect("tells-more-than-asked", breaks="SR-WIR-04", part="discard_status")
+class TellsMoreThanAsked(DiscardStatus):
+    """Tells all notifications at once, however many were asked for."""
+
+    async def answer(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
+        """Answer as if a million had been asked for."""
+        return await super().answer(server, 1_000_000)
+
+
+@defect("says-that-nothing-is-left", breaks="SR-WIR-04", part="discard_status")
+class SaysThatNothingIsLeft(DiscardStatus):
+    """Says that no notification is left when there are more."""
+
+    async def answer(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
+        """Answer, and leave the number out."""
+        lines, events = await super().answer(server, most)
+        return [*lines[:-1], "250 2.0.0 end 0"], events
+
+
+@defect("tells-discards-twice", breaks="SR-WIR-04", part="discard_status")
+class TellsTwice(DiscardStatus):
+    """Tells each notification twice."""
+
+    def start(self) -> None:
+        """Remember what was told once."""
+        self.once: set[int] = set()
+        super().start()
+
+    def told(self, events: list[DiscardEvent]) -> None:
+        """Forget only what was told before."""
+        again = [event for event in events if event.id in self.once]
+        self.once.update(event.id for event in events)
+        self.untold(events)
+        super().told(again)
+
+
+@defect("forgets-discards-when-told", breaks="SR-WIR-05", part="discard_status")
+class ForgetsWhenTold(DiscardStatus):
+    """Forgets a notification with the reply that tells it, whether that arrives or not."""
+
+    async def answer(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
+        """Answer, and forget."""
+        lines, events = await super().answer(server, most)
+        self.told(events)
+        return lines, []
+
+
+@defect("releases-after-the-first-fork", breaks="SR-MNT-07", part="completion")
+class ReleasesAfterTheFirstFork(Completion):
+    """Offers the discard notification when the first of several next hops has the message."""
+
+    def check(self, key: int) -> None:
+        """Queue the notification whenever something was reached."""
+        message = self.host.messages.get(key)
+        if message is not None and message.place == "primary":
+            self.host.discard_status.queue(message)
+        super().check(key)
+
+
+@defect("releases-before-the-report", breaks="SR-MNT-08", part="completion")
+class ReleasesBeforeTheReport(Completion):
+    """Releases a message before the reports that it caused are processed."""
+
+    def is_processed(self, message: Message) -> bool:
+        """Look at the recipients alone."""
+        return not self.host.messages.pending(message.id)
+
+
+@defect("keeps-shadows-of-outside-mail", breaks="SR-CRE-08", part="completion")
+class KeepsShadowsOfOutsideMail(Completion):
+    """Tells nobody that a message was acknowledged by a server outside the boundary."""
+
+    def release(self, message: Message) -> None:
+        """Say nothing of what crossed the boundary."""
+        if self.host.messages.with_fate(message.id, ("relayed", "passed-on"), crossed=True):
+            self.host.safety_net.hold(message.id, "safety-net")
+        else:
+            super().release(message)
+
+
+@defect("shadows-again-after-delivery", breaks="SR-BND-04", part="completion")
+class ShadowsAgainAfterDelivery(Completion):
+    """Makes another redundant copy of a message that has left the boundary."""
+
+    def release(self, message: Message) -> None:
+        """Release it, and have it shadowed once more."""
+        content = self.host.messages.content(message.id)
+        super().release(message)
+        self.host.tasks.start(self.host.creation.make(message, content, None), f"{self.host.name}: one more shadow")
+
+
+@defect("no-safety-net", breaks="SR-SFN-01", part="completion")
+class NoSafetyNet(Completion):
+    """Deletes a message that was processed, in place of keeping it in Safety Net."""
+
+    def release(self, message: Message) -> None:
+        """Tell the shadow server, and forget."""
+        self.host.discard_status.queue(message)
+        self.host.messages.drop(message.id)

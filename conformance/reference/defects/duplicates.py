@@ -1,0 +1,90 @@
+"""Defects in duplicate detection."""
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.duplicates import DuplicateDetection, Key
+
+
+@defect("never-deduplicates", breaks="SR-DUP-01", part="duplicates")
+class NeverDeduplicates(DuplicateDetection):
+    """Delivers every copy."""
+
+    def known(self, key: Key) -> bool:
+        """Nothing was ever delivered before."""
+        return False
+
+
+@defect("deduplicates-by-message-id-only", breaks="SR-DUP-02", part="duplicates")
+class ByMessageIdOnly(DuplicateDetection):
+    """Takes messages with one Message-ID for duplicates though their client submit times differ."""
+
+    def key(self, mailbox: str, content: bytes) -> Key | None:
+        """Leave the time out."""
+        key = super().key(mailbox, content)
+        return None if key is None else key._replace(submitted=0.0)
+
+
+@defect("deduplicates-by-submit-time-only", breaks="SR-DUP-02", part="duplicates")
+class BySubmitTimeOnly(DuplicateDetection):
+    """Takes messages with one client submit time for duplicates though their Message-IDs differ."""
+
+    def key(self, mailbox: str, content: bytes) -> Key | None:
+        """Leave the Message-ID out."""
+        key = super().key(mailbox, content)
+        return None if key is None else key._replace(internet_id="any")
+
+
+@defect("deduplicates-across-mailboxes", breaks="SR-DUP-05", part="duplicates")
+class AcrossMailboxes(DuplicateDetection):
+    """Delivers a message to one mailbox of a server and drops it for the others."""
+
+    def key(self, mailbox: str, content: bytes) -> Key | None:
+        """Leave the mailbox out."""
+        return super().key("any", content)
+
+
+@defect("deduplicates-for-ever", breaks="SR-DUP-03", part="duplicates")
+class ForEver(DuplicateDetection):
+    """Drops duplicates long after the tracking window."""
+
+    @property
+    def window(self) -> float:
+        """Return a hundred years."""
+        return 36_525 * 86400.0
+
+
+@defect("deduplicates-for-half-the-window", breaks="SR-DUP-03", part="duplicates")
+class ForHalfTheWindow(DuplicateDetection):
+    """Forgets a delivery after half of the tracking window."""
+
+    @property
+    def window(self) -> float:
+        """Return half of it."""
+        return super().window / 2
+
+
+@defect("honours-any-window", breaks="SR-DUP-04", part="duplicates")
+class HonoursAnyWindow(DuplicateDetection):
+    """Honours a tracking window of more than 49 days."""
+
+    @property
+    def window(self) -> float:
+        """Return what was configured."""
+        return self.host.transport.DuplicateTrackingWindow
+
+
+@defect("never-cleans-up", breaks="SR-DUP-07", part="duplicates")
+class NeverCleansUp(DuplicateDetection):
+    """Keeps expired entries in the delivered-to table for ever."""
+
+    def clean_up(self) -> None:
+        """Remove nothing."""
+
+
+@defect("forgets-deliveries-on-restart", breaks="SR-OUT-03", part="duplicates")
+class ForgetsOnRestart(DuplicateDetection):
+    """Clears its delivered-to table when it starts."""
+
+    def start(self) -> None:
+        """Begin anew."""
+        self.host.delivered.remove_before(self.host.now() + 1)
+        super().start()

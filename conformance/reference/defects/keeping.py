@@ -1,0 +1,71 @@
+"""Defects in keeping shadow copies for others."""
+
+import asyncio
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.message import Envelope
+from conformance.reference.replies import Reply
+from conformance.reference.shadow.keeping import ShadowKeeping
+from conformance.reference.shadow.manager import ShadowRedundancyManager
+
+
+@defect("shadow-in-memory", breaks="SR-CRE-04", part="keeping")
+class ShadowInMemory(ShadowKeeping):
+    """Acknowledges a shadow copy that it writes to disk only a minute later."""
+
+    async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
+        """Acknowledge, and write when there is time."""
+        late = super().keep
+        asyncio.get_running_loop().call_later(
+            60,
+            lambda: self.host.tasks.start(
+                late(envelope, content, primary, database, shadow_id), f"{self.host.name}: write {shadow_id}"
+            ),
+        )
+        return Reply(250, "2.6.0", f"<{shadow_id}> Queued mail for redundancy")
+
+
+@defect("forgets-shadows-on-restart", breaks="SR-CRE-04", part="manager")
+class ForgetsShadowsOnRestart(ShadowRedundancyManager):
+    """Clears its shadow queue when it starts."""
+
+    def start(self) -> None:
+        """Drop what was kept."""
+        for message in list(self.host.messages.in_place("shadow")):
+            self.host.messages.drop(message.id)
+        super().start()
+
+
+@defect("delivers-its-shadows", breaks="SR-CRE-11", part="keeping")
+class DeliversItsShadows(ShadowKeeping):
+    """Delivers a shadow copy as soon as it has it, while the primary lives."""
+
+    async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
+        """Keep it, and promote it."""
+        reply = await super().keep(envelope, content, primary, database, shadow_id)
+        if (found := self.host.shadows.find(primary, database, shadow_id)) is not None:
+            self.host.promotion.take_over([found[0]])
+        return reply
+
+
+@defect("keeps-a-shadow-for-some", breaks="SR-OUT-01", part="keeping")
+class KeepsAShadowForSome(ShadowKeeping):
+    """Keeps the shadow for the first of several recipients only."""
+
+    def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
+        """Put a poorer copy into the shadow queue."""
+        super().store(envelope.to(envelope.recipients[:1]), content, primary, database, shadow_id)
+
+
+@defect("one-shadow-for-equal-messages", breaks="SR-TMO-05", part="keeping")
+class OneShadowForEqualMessages(ShadowKeeping):
+    """Keeps one copy of messages with the same Message-ID, and lets it go with the first notification."""
+
+    def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
+        """Let the new copy take the place of the old one."""
+        before = {message.id for message in self.host.messages.in_place("shadow")}
+        super().store(envelope, content, primary, database, shadow_id)
+        new = [message for message in self.host.messages.in_place("shadow") if message.id not in before]
+        for message in list(self.host.messages.in_place("shadow")):
+            if new and message.id in before and message.internet_id == new[0].internet_id:
+                self.host.messages.drop(message.id)

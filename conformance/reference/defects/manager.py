@@ -1,0 +1,190 @@
+"""Defects of the Shadow Redundancy Manager: asking, letting go, and taking over."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.message import Message
+from conformance.reference.send.dialogue import Dialogue, SessionLost
+from conformance.reference.shadow.manager import ShadowRedundancyManager
+from conformance.reference.shadow.promotion import Promotion
+from conformance.reference.storage.database import Database
+from conformance.reference.storage.identity import Identity
+
+
+@defect("asks-in-no-other-session", breaks="SR-MNT-02", part="manager")
+class AsksInNoOtherSession(ShadowRedundancyManager):
+    """Asks for discard status by heartbeat only, and in no session that is open anyway."""
+
+    async def query_in(self, primary: str, dialogue: Dialogue) -> None:
+        """Ask nothing."""
+
+
+@defect("heartbeat-too-slow", breaks="SR-MNT-03", part="manager")
+class HeartbeatTooSlow(ShadowRedundancyManager):
+    """Sends its heartbeat at one and a half times ShadowHeartbeatFrequency."""
+
+    def next_heartbeat(self, primary: str) -> float:
+        """Return a later moment."""
+        right = super().next_heartbeat(primary)
+        return right + self.host.transport.ShadowHeartbeatFrequency / 2
+
+
+@defect("keeps-what-is-discarded", breaks="SR-MNT-06", part="manager")
+class KeepsWhatIsDiscarded(ShadowRedundancyManager):
+    """Leaves a message in the shadow queue when its discard notification comes."""
+
+    def discard(self, primary: str, database: str, shadow_id: str) -> None:
+        """Do nothing."""
+
+
+@defect("drops-what-is-discarded", breaks="SR-MNT-06", part="manager")
+class DropsWhatIsDiscarded(ShadowRedundancyManager):
+    """Deletes a discarded shadow in place of moving it to its Safety Net."""
+
+    def discard(self, primary: str, database: str, shadow_id: str) -> None:
+        """Forget the copy."""
+        if (found := self.host.shadows.find(primary, database, shadow_id)) is not None:
+            self.host.messages.drop(found[0])
+
+
+@defect("unknown-discard-ends-the-heartbeat", breaks="SR-WIR-06", part="manager")
+class UnknownDiscardEndsTheHeartbeat(ShadowRedundancyManager):
+    """Breaks a session off when it is told to discard what it does not know."""
+
+    def discard(self, primary: str, database: str, shadow_id: str) -> None:
+        """Insist on knowing."""
+        if self.host.shadows.find(primary, database, shadow_id) is None:
+            raise SessionLost(f"unknown shadow {shadow_id}")
+        super().discard(primary, database, shadow_id)
+
+
+@defect("unknown-discard-discards-all", breaks="SR-WIR-06", part="manager")
+class UnknownDiscardDiscardsAll(ShadowRedundancyManager):
+    """Lets go of all shadows of a primary when it is told to discard one that it does not know."""
+
+    def discard(self, primary: str, database: str, shadow_id: str) -> None:
+        """Take it to mean everything."""
+        if self.host.shadows.find(primary, database, shadow_id) is not None:
+            super().discard(primary, database, shadow_id)
+            return
+        for row in self.host.shadows.held_for(primary):
+            self.host.safety_net.hold(row, "shadow-safety-net")
+
+
+@defect("promotes-at-double-the-time", breaks="SR-MNT-09", part="manager")
+class PromotesAtDouble(ShadowRedundancyManager):
+    """Promotes itself after twice ShadowResubmitTimeSpan."""
+
+    def promote_at(self, primary: str) -> float:
+        """Return a later moment."""
+        return super().promote_at(primary) + self.host.transport.ShadowResubmitTimeSpan
+
+
+@defect("never-promotes", breaks="SR-OUT-05", part="manager")
+class NeverPromotes(ShadowRedundancyManager):
+    """Never promotes itself because of time."""
+
+    def promote_at(self, primary: str) -> float:
+        """Return a moment that does not come."""
+        return super().promote_at(primary) + 10 * 365 * 86400
+
+
+@defect("promotes-at-half-the-time", breaks="SR-MNT-10", part="manager")
+class PromotesAtHalf(ShadowRedundancyManager):
+    """Promotes itself after half of ShadowResubmitTimeSpan."""
+
+    def promote_at(self, primary: str) -> float:
+        """Return an earlier moment."""
+        return super().promote_at(primary) - self.host.transport.ShadowResubmitTimeSpan / 2
+
+
+@defect("interval-never-starts-again", breaks="SR-MNT-10", part="manager")
+class IntervalNeverStartsAgain(ShadowRedundancyManager):
+    """Counts ShadowResubmitTimeSpan from the first session with a primary, not from the last."""
+
+    def spoke(self, primary: str) -> None:
+        """Note nothing but the first time."""
+        if self.host.shadows.contact(primary) is None:
+            super().spoke(primary)
+
+
+@defect("ignores-a-new-database", breaks="SR-MNT-11", part="manager")
+class IgnoresANewDatabase(ShadowRedundancyManager):
+    """Does not notice that a primary's queue database is another one."""
+
+    def noticed(self, primary: str, database: str) -> None:
+        """Note nothing."""
+
+
+@defect("takes-its-time-over-a-new-database", breaks="SR-OUT-02", part="manager")
+class TakesItsTime(ShadowRedundancyManager):
+    """Takes over for a new database only half an hour after it has seen it."""
+
+    def noticed(self, primary: str, database: str) -> None:
+        """Wait with what is to be done."""
+        late = super().noticed
+        if database and self.host.shadows.of_other_databases(primary, database):
+            self.host.alarms.new(lambda: late(primary, database)).set(self.host.now() + 1800)
+
+
+@defect("new-database-under-the-old-name", breaks="SR-OUT-07", part="identity")
+class NewDatabaseUnderTheOldName(Identity):
+    """Gives a new queue database the id that the server's old one had."""
+
+    def __init__(self, db: Database, *, new: bool, directory: Path, seed: int, name: str, now: float) -> None:
+        super().__init__(db, new=new, directory=directory, seed=seed, name=name, now=now)
+        self.database = f"database-of-{name}"
+
+
+@defect("any-failed-heartbeat-promotes", breaks="SR-OUT-06", part="manager")
+class AnyFailedHeartbeatPromotes(ShadowRedundancyManager):
+    """Takes over at the first heartbeat that a primary does not answer."""
+
+    def promote_at(self, primary: str) -> float:
+        """Return the time of the next heartbeat."""
+        return self.next_heartbeat(primary)
+
+
+@defect("one-loss-counts-for-all", breaks="SR-MNT-13", part="promotion")
+class OneLossCountsForAll(Promotion):
+    """Takes all shadows over when one primary is lost."""
+
+    def take_over(self, rows: Sequence[int]) -> None:
+        """Take the others' too."""
+        super().take_over([message.id for message in self.host.messages.in_place("shadow")])
+
+
+@defect("takes-over-the-first-only", breaks="SR-OUT-08", part="promotion")
+class TakesOverTheFirstOnly(Promotion):
+    """Takes one message of a lost primary over, and drops the others."""
+
+    def take_over(self, rows: Sequence[int]) -> None:
+        """Leave out all but one."""
+        super().take_over(rows[:1])
+        for row in rows[1:]:
+            self.host.messages.drop(row)
+
+
+@defect("takes-over-twice", breaks="SR-OUT-08", part="promotion")
+class TakesOverTwice(Promotion):
+    """Sends every message that it takes over a second time."""
+
+    def resubmit(self, message: Message) -> None:
+        """Send a twin after it."""
+        host = self.host
+        twin = replace(message, id=0, message_id=host.identity.next(), shadow_id=host.identity.next())
+        again = host.messages.add(twin, host.messages.content(message.id))
+        super().resubmit(message)
+        host.delivery.take(again)
+
+
+@defect("resubmits-what-was-discarded", breaks="SR-MNT-15", part="manager")
+class ResubmitsWhatWasDiscarded(ShadowRedundancyManager):
+    """After a restart takes discarded shadows for shadows of a lost primary."""
+
+    def start(self) -> None:
+        """Take over what is in the shadow Safety Net."""
+        super().start()
+        self.host.promotion.take_over([message.id for message in self.host.messages.in_place("shadow-safety-net")])

@@ -1,0 +1,213 @@
+"""Defects in what follows when a shadow was made, or was not."""
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.message import Message, drafted
+from conformance.reference.replies import Reply
+from conformance.reference.shadow.redundancy import NOT_REDUNDANT, Redundancy
+
+
+@defect("acknowledges-before-shadow", breaks="SR-CRE-01", part="redundancy")
+class AcknowledgesBeforeShadow(Redundancy):
+    """Acknowledges the sender first, and makes the shadow afterwards."""
+
+    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Begin to make the shadow, and wait for nothing."""
+        self.host.tasks.start(self.host.creation.make(message, content, None), f"{self.host.name}: late shadow")
+        return None
+
+
+@defect("rejects-by-default", breaks="SR-ENA-03", part="redundancy")
+class RejectsByDefault(Redundancy):
+    """Takes RejectMessageOnShadowFailure to be true where it is false."""
+
+    @property
+    def mandatory(self) -> bool:
+        """Whether redundancy is switched on."""
+        return self.host.transport.ShadowRedundancyEnabled
+
+
+@defect("ignores-reject-on-shadow-failure", breaks="SR-ENA-04", part="redundancy")
+class NeverRejects(Redundancy):
+    """Accepts a message without a shadow whatever RejectMessageOnShadowFailure says."""
+
+    @property
+    def mandatory(self) -> bool:
+        """Never."""
+        return False
+
+
+class RejectsOtherwise(Redundancy):
+    """What the defects below share: another reply than the one that is due."""
+
+    reply = NOT_REDUNDANT
+
+    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Refuse in other words."""
+        refusal = await super().before_acknowledgement(message, content, deadline)
+        return None if refusal is None else self.reply
+
+
+@defect("rejects-with-450", breaks="SR-ENA-04", part="redundancy")
+class RejectsWith450(RejectsOtherwise):
+    """Rejects with 450 4.4.0 in place of 451 4.4.0."""
+
+    reply = Reply(450, "4.4.0", NOT_REDUNDANT.text)
+
+
+@defect("rejects-with-another-status", breaks="SR-ENA-04", part="redundancy")
+class RejectsWithAnotherStatus(RejectsOtherwise):
+    """Rejects with 451 4.3.0 in place of 451 4.4.0."""
+
+    reply = Reply(451, "4.3.0", NOT_REDUNDANT.text)
+
+
+@defect("rejects-for-good", breaks="SR-ENA-05", part="redundancy")
+class RejectsForGood(RejectsOtherwise):
+    """Rejects with 550, so that no sender tries again."""
+
+    reply = Reply(550, "5.4.0", NOT_REDUNDANT.text)
+
+
+@defect("rejects-again", breaks="SR-ENA-05", part="redundancy")
+class RejectsAgain(Redundancy):
+    """Remembers what it rejected once, and rejects it for ever."""
+
+    def start(self) -> None:
+        """Remember nothing yet."""
+        self.rejected: set[str | None] = set()
+
+    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Refuse what was refused before."""
+        if message.internet_id in self.rejected:
+            return NOT_REDUNDANT
+        refusal = await super().before_acknowledgement(message, content, deadline)
+        if refusal is not None:
+            self.rejected.add(message.internet_id)
+        return refusal
+
+
+@defect("delivers-what-it-rejected", breaks="SR-ENA-04", part="redundancy")
+class DeliversWhatItRejected(Redundancy):
+    """Rejects a message with 451 4.4.0 and delivers it all the same."""
+
+    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Keep what is refused."""
+        refusal = await super().before_acknowledgement(message, content, deadline)
+        if refusal is not None:
+            host = self.host
+            copy = drafted(content, message.envelope, message_id=host.identity.next(), since=host.now())
+            host.delivery.take(host.messages.add(copy, content))
+        return refusal
+
+
+@defect("rejects-though-disabled", breaks="SR-ENA-06", part="redundancy")
+class RejectsThoughDisabled(Redundancy):
+    """Obeys RejectMessageOnShadowFailure while ShadowRedundancyEnabled is false."""
+
+    @property
+    def mandatory(self) -> bool:
+        """Whether the parameter says so, and nothing else."""
+        return self.host.transport.RejectMessageOnShadowFailure
+
+
+@defect("alone-it-accepts", breaks="SR-BND-08", part="redundancy")
+class AloneItAccepts(Redundancy):
+    """Alone in its boundary, accepts without a shadow whatever RejectMessageOnShadowFailure says."""
+
+    @property
+    def mandatory(self) -> bool:
+        """Whether there is anybody to ask."""
+        return super().mandatory and bool(self.host.choice.attempts())
+
+
+@defect("timeout-rejects", breaks="SR-TMO-01", part="redundancy")
+class TimeoutRejects(Redundancy):
+    """Rejects a message whose shadow session timed out though a shadow is not mandatory."""
+
+    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Refuse when it took long."""
+        began = self.host.now()
+        refusal = await super().before_acknowledgement(message, content, deadline)
+        slow = self.host.now() - began > 60 and not self.host.discards.holders(message.id)
+        return NOT_REDUNDANT if slow else refusal
+
+
+@defect("shadows-outside-mail-only", breaks="SR-CRE-07", part="redundancy")
+class ShadowsOutsideMailOnly(Redundancy):
+    """Makes no shadow of what a mailbox of the organisation submitted."""
+
+    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Skip what comes from our own domains."""
+        domains = self.host.config.mailbox_domains
+        if message.envelope.reverse_path.rpartition("@")[2].casefold() in domains:
+            return None
+        return await super().before_acknowledgement(message, content, deadline)
+
+
+@defect("shadow-redundancy-needs-a-partner", breaks="SR-CRE-03", part="redundancy")
+class NeedsAPartner(Redundancy):
+    """Makes shadows only of what other servers of the organisation hand over."""
+
+    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Skip what nobody of ours had in hand before."""
+        if content.count(b"\r\nReceived:", 0, content.find(b"\r\n\r\n")) == 0:
+            return None
+        return await super().before_acknowledgement(message, content, deadline)
+
+
+@defect("forgets-to-be-redundant-again", breaks="SR-BND-03", part="redundancy")
+class ForgetsToBeRedundantAgain(Redundancy):
+    """Makes no new shadow of a message that it took over from a lost primary, or sends again."""
+
+    async def before_delivery(self, message: Message, content: bytes) -> None:
+        """Hold the only copy."""
+        self.host.messages.made_redundant(message.id)
+
+
+@defect("one-role-at-a-time", breaks="SR-BND-06", part="redundancy")
+class OneRoleAtATime(Redundancy):
+    """Makes no shadows of its own messages while it holds shadows for others."""
+
+    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Skip while we are somebody's shadow."""
+        if next(iter(self.host.messages.in_place("shadow")), None) is not None:
+            return None
+        return await super().before_acknowledgement(message, content, deadline)
+
+
+@defect("tells-discard-at-once", breaks="SR-MNT-01", part="redundancy")
+class TellsDiscardAtOnce(Redundancy):
+    """Offers the discard notification as soon as the shadow is made, before the next hop has the message."""
+
+    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Queue the notification with the acknowledgement."""
+        refusal = await super().before_acknowledgement(message, content, deadline)
+        if refusal is None:
+            self.host.discard_status.queue(message)
+        return refusal
+
+
+@defect("trusts-another-boundary", breaks="SR-BND-05", part="redundancy")
+class TrustsAnotherBoundary(Redundancy):
+    """Makes no shadow of what another server of the organisation hands over: that one had one."""
+
+    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Skip what a server of ours had in hand before."""
+        fields = content[: content.find(b"\r\n\r\n")]
+        if any(f"by {peer.name} with".encode() in fields for peer in self.host.config.peers):
+            return None
+        return await super().before_acknowledgement(message, content, deadline)
+
+
+@defect("leaves-it-to-the-hub", breaks="SR-IOP-02", part="redundancy")
+class LeavesItToTheHub(Redundancy):
+    """Makes no shadow of a message whose next hop is a server of Exchange 2010."""
+
+    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+        """Skip what goes to a hub."""
+        config = self.host.config
+        boxes = (config.mailbox_at.get(each.address.casefold()) for each in message.envelope.recipients)
+        hosts = (config.peer_named.get(box.server.casefold()) for box in boxes if box is not None)
+        if any(host is not None and host.generation == "ex2010" for host in hosts):
+            return None
+        return await super().before_acknowledgement(message, content, deadline)

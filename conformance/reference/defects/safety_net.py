@@ -1,0 +1,88 @@
+"""Defects of Safety Net."""
+
+from collections.abc import Sequence
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.message import Message, Place, Recipient
+from conformance.reference.safety_net import SafetyNet
+
+
+@defect("safety-net-holds-half-the-time", breaks="SR-SFN-02", part="safety_net")
+class HoldsHalfTheTime(SafetyNet):
+    """Drops processed messages after half of SafetyNetHoldTime."""
+
+    def hold_time(self, place: Place) -> float:
+        """Return less."""
+        half = self.host.transport.SafetyNetHoldTime / 2 if place != "shadow" else 0.0
+        return super().hold_time(place) - half
+
+
+@defect("safety-net-holds-for-ever", breaks="SR-SFN-02", part="safety_net")
+class HoldsForEver(SafetyNet):
+    """Never drops a processed message."""
+
+    def hold_time(self, place: Place) -> float:
+        """Return a hundred years for what was processed."""
+        return super().hold_time(place) if place == "shadow" else 36_525 * 86400.0
+
+
+@defect("unacknowledged-shadows-stay", breaks="SR-SFN-03", part="safety_net")
+class UnacknowledgedShadowsStay(SafetyNet):
+    """Never drops a shadow that is not acknowledged."""
+
+    def hold_time(self, place: Place) -> float:
+        """Return a hundred years for shadows."""
+        return super().hold_time(place) if place != "shadow" else 36_525 * 86400.0
+
+
+@defect("unacknowledged-shadows-leave-early", breaks="SR-SFN-03", part="safety_net")
+class UnacknowledgedShadowsLeaveEarly(SafetyNet):
+    """Drops a shadow that is not acknowledged after SafetyNetHoldTime alone."""
+
+    def hold_time(self, place: Place) -> float:
+        """Leave MessageExpirationTimeout out."""
+        return self.host.transport.SafetyNetHoldTime
+
+
+@defect("resubmits-across-the-boundary", breaks="SR-SFN-04", part="safety_net")
+class ResubmitsAcrossTheBoundary(SafetyNet):
+    """Sends from Safety Net again also to recipients outside the boundary."""
+
+    def resubmittable(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
+        """Return everybody."""
+        right = super().resubmittable(message, boxes)
+        return right and message.envelope.recipients
+
+
+@defect("resubmits-nothing", breaks="SR-SFN-05", part="safety_net")
+class ResubmitsNothing(SafetyNet):
+    """Ignores the request to resubmit a mailbox database."""
+
+    def resubmit(self, database: str) -> int:
+        """Do nothing."""
+        return 0
+
+
+@defect("resubmits-one-message", breaks="SR-SFN-05", part="safety_net")
+class ResubmitsOneMessage(SafetyNet):
+    """Sends only the first of the held messages again."""
+
+    def start(self) -> None:
+        """Nothing was sent yet."""
+        self.sent = False
+        super().start()
+
+    def resubmittable(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
+        """Return nobody but the first time."""
+        right = () if self.sent else super().resubmittable(message, boxes)
+        self.sent = self.sent or bool(right)
+        return right
+
+
+@defect("resubmits-to-hubs", breaks="SR-IOP-03", part="safety_net")
+class ResubmitsToHubs(SafetyNet):
+    """Sends what Safety Net holds again also where a server of Exchange 2010 is the next hop."""
+
+    def resubmittable(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
+        """Return all recipients with a mailbox in the database."""
+        return tuple(one for one in message.envelope.recipients if one.address.casefold() in boxes)
