@@ -36,7 +36,7 @@ class NeverEndsAnOldSession(Receiver):
     @property
     def _ends(self) -> float:
         """A moment that does not come."""
-        return self._began + 365 * 86400.0
+        return float(self._began + 365 * 86400.0)
 
 
 @defect("ends-an-old-session-early", breaks="SR-TMO-07", part="receiver")
@@ -46,7 +46,7 @@ class EndsAnOldSessionEarly(Receiver):
     @property
     def _ends(self) -> float:
         """A moment that comes too soon."""
-        return self._began + self._limits.connection_timeout / 2
+        return float(self._began + self._limits.connection_timeout / 2)
 
 
 @defect("drops-the-session-for-an-answer", breaks="SR-CRE-05", part="receiver")
