@@ -1,13 +1,12 @@
 """A file system of a node's own: ext4 on a loop device, in a mount namespace that only its holder and the node see."""
 
 import asyncio
-import contextlib
 import os
 import shutil
 import subprocess
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 
 from conformance.nodes.contract import NodeError
 from conformance.nodes.disks import holder
@@ -29,14 +28,18 @@ def missing() -> str:
 
 
 class LoopDisk:
-    """The disk of a node: `directory` is where it is mounted, `image` the file that it is. Raises NodeError."""
+    """The disk of a node: `directory` is where it is mounted, `image` the file that it is. Raises NodeError.
+
+    The holder is no child that an event loop waits for: a clock that moves on when nothing is under way must not wait
+    for what stays as long as the node.
+    """
 
     def __init__(self, node: str, directory: Path, image: Path, *, size: int = SIZE) -> None:
         self._node = node
         self._directory = directory
         self._image = image
         self._size = size
-        self._holder: Process | None = None
+        self._holder: subprocess.Popen[str] | None = None
 
     @property
     def prefix(self) -> list[str]:
@@ -51,19 +54,20 @@ class LoopDisk:
             return
         if not self._image.exists():
             await self._make()
-        self._holder = await asyncio.create_subprocess_exec(
-            *("unshare", "-m", "--propagation", "private"),
-            *(sys.executable, "-S", "-E", holder.__file__, str(self._image), str(self._directory)),
+        words = ["unshare", "-m", "--propagation", "private", sys.executable, "-S", "-E", holder.__file__]
+        self._holder = subprocess.Popen(  # noqa: S603, ASYNC220  # started at once; what it says is read in a thread
+            [*words, str(self._image), str(self._directory)],
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
             start_new_session=True,
+            text=True,
         )
         if await self._line() != "ready":
             assert self._holder.stderr is not None
-            words = (await self._holder.stderr.read()).decode(errors="replace").strip().splitlines()
+            said = (await asyncio.to_thread(self._holder.stderr.read)).strip().splitlines()
             await self.close()
-            raise NodeError(self._node, "mount", words[-1] if words else "the disk's holder ended")
+            raise NodeError(self._node, "mount", said[-1] if said else "the disk's holder ended")
 
     async def fill(self) -> str:
         """Leave no room for one octet more; return the words of the error that a writer gets."""
@@ -98,29 +102,24 @@ class LoopDisk:
     async def close(self) -> None:
         """End the holder; with it and the node the mount is gone."""
         process, self._holder = self._holder, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        process.stdin.close()
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            await process.stdin.wait_closed()
-        await process.wait()
+        if process is not None:
+            await asyncio.to_thread(process.communicate)
 
     async def _make(self) -> None:
         with self._image.open("wb") as image:
             image.truncate(self._size)
         words = ["mkfs.ext4", "-q", "-F", "-m", "0", "-d", str(self._directory), str(self._image)]
-        process = await asyncio.create_subprocess_exec(*words, stdin=DEVNULL, stdout=DEVNULL, stderr=subprocess.PIPE)
-        _, err = await process.communicate()
-        if process.returncode:
+        made = await asyncio.to_thread(subprocess.run, words, stdin=DEVNULL, capture_output=True, text=True)
+        if made.returncode:
             self._image.unlink()
-            raise NodeError(self._node, "mount", f"mkfs.ext4: {err.decode(errors='replace').strip()[-300:]}")
+            raise NodeError(self._node, "mount", f"mkfs.ext4: {made.stderr.strip()[-300:]}")
 
     async def _tell(self, word: str) -> str:
         if self._holder is None:
             raise NodeError(self._node, word, "its disk is not mounted")
         assert self._holder.stdin is not None
-        self._holder.stdin.write(f"{word}\n".encode())
+        self._holder.stdin.write(f"{word}\n")
+        self._holder.stdin.flush()
         answer = await self._line()
         if not answer.startswith("ok"):
             raise NodeError(self._node, word, f"its disk: {answer or 'the holder ended'}")
@@ -129,4 +128,4 @@ class LoopDisk:
     async def _line(self) -> str:
         assert self._holder is not None
         assert self._holder.stdout is not None
-        return (await self._holder.stdout.readline()).decode(errors="replace").strip()
+        return (await asyncio.to_thread(self._holder.stdout.readline)).strip()
