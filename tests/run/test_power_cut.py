@@ -1,0 +1,60 @@
+"""A power cut in a scenario: who syncs what it acknowledges passes, who does not is caught, with root and without."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.cast import Cast
+from conformance.candidates.grammar import find
+from conformance.execute import judge
+from conformance.history.events import NodeEvent
+from conformance.judge.verdicts import Outcome
+from conformance.judge.waiting import Waiting
+from conformance.nodes.disks import layer, loop
+from conformance.run.cell import run_cell
+from conformance.run.settings import Settings
+from conformance.scenarios.loader import read
+
+UNSYNCED = """
+import sys
+from conformance.reference.node import Node
+start = Node.start
+async def start_without_sync(node):
+    await start(node)
+    await node._db.durable()
+    node._db._connection.execute("PRAGMA synchronous = OFF")
+Node.start = start_without_sync
+from conformance.reference.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+"""The reference, but that it acknowledges what it has written and not synced."""
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(bool(layer.missing()), reason=layer.missing() or "-"),  # the moved clock needs it as well
+]
+
+
+@pytest.fixture(params=["layer", pytest.param("loop", marks=pytest.mark.skipif(bool(loop.missing()), reason="root"))])
+def _kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "layer":
+        monkeypatch.setattr(loop, "missing", lambda: "needs root")
+
+
+@pytest.mark.usefixtures("_kind")
+@pytest.mark.parametrize("syncs", [True, False])
+def test_only_who_syncs_keeps_what_it_acknowledged(tmp_path: Path, syncs: bool) -> None:
+    corpus = read(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
+    cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id.endswith("synced[messages=1]"))
+    candidate = find("exec:reference", Path())
+    if not syncs:
+        program = tmp_path / "unsynced.py"
+        program.write_text(UNSYNCED)
+        candidate = candidate.model_copy(update={"argv": ("{python}", str(program), "--config", "{config}")})
+    cast, settings = Cast(candidate), Settings(clock="shifted")
+    ran = run_cell(cell, cast, settings, tmp_path, lambda event: None, Waiting())
+    assert ran.problem == ""
+    assert any(isinstance(e, NodeEvent) and e.detail.startswith("power cut") for e in ran.events)
+    failed = {v.check for v in judge(cell, cast, settings, ran.events, complete=True) if v.outcome is Outcome.FAIL}
+    assert failed == (set() if syncs else {"expect.delivered", "invariant.nothing-acknowledged-is-lost"})
