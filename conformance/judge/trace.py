@@ -163,7 +163,8 @@ class Trace:
                 self.held.add(session)
             case StepEvent():
                 self._steps[event.path, event.phase] = event
-                if event.phase == "began" and event.label is not None:
+                # A node that starts is there when it is ready: how long a program takes to start is not its protocol.
+                if event.phase == ("ended" if event.verb == "start" else "began") and event.label is not None:
                     self._labels[event.label] = event
             case _:
                 pass

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.run.world import World
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps import Action, Expect, Parallel, Repeat, Step
+from conformance.scenarios.steps import Action, Expect, Parallel, Repeat, Start, Step
 
 Handler = Callable[[World, Action], Awaitable[str]]
 """Does what a step says; returns what is worth noting about it."""
@@ -45,7 +45,9 @@ class Script:
         except Exception as error:
             self._note("failed", step, str(error))
             raise
-        self._note("ended", step, detail)
+        ended = self._note("ended", step, detail)
+        if step.label and isinstance(step.action, Start):
+            self._began[step.label] = ended.t
         self._world.note_lag()
 
     async def _do(self, action: Action) -> str:

@@ -23,7 +23,10 @@ class Expectation(BaseModel):
 
     within: Duration | None = Field(None, description="it must have come true by then, counted from `since`")
     after: Duration | None = Field(None, description="it must not have come true before then, counted from `since`")
-    since: Label | None = Field(None, description="label of the step from whose beginning the bounds are counted")
+    since: Label | None = Field(
+        None,
+        description="label of the step from whose beginning the bounds are counted; of a `start`, from when the node is ready",
+    )
     requirements: tuple[str, ...] = Field((), description="which requirements it judges; default: the scenario's")
 
 
