@@ -113,4 +113,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Print the matrix and where everything is."""
     directory = config.stash[DIRECTORY]
     if not config.option.collectonly and (directory / RUN_FILE).exists():
-        summarise(directory, terminalreporter, allure_results(config))
+        summarise(directory, terminalreporter, allure_results(config), config.stash[OPTIONS].baselines)

@@ -4,14 +4,21 @@ A known failure must fail, and for the reason that is written there; one that do
 too. A cell that could not be judged never counts as the failure that was expected.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from conformance.judge.verdicts import Outcome, Verdict
 from conformance.scenarios.document import Cell
+
+UNEXPLAINED = "say why:"
+"""How the comment of a drafted entry begins; nobody may leave it so."""
+
+WRITE = "write"
+"""The word in place of a file that has a draft written."""
 
 
 class BaselineError(ValueError):
@@ -30,6 +37,13 @@ class Known(_Closed):
     check: str = Field(description="the check that fails: `expect.mailbox`, `invariant.content-unchanged`")
     requirement: str = Field(description="the requirement that it blames first")
     comment: str = Field(min_length=10, description="why it fails, and where that is known from")
+
+    @field_validator("comment")
+    @classmethod
+    def _explained(cls, comment: str) -> str:
+        if comment.startswith(UNEXPLAINED):
+            raise ValueError("a draft's comment: say why it fails, and whence you know")
+        return comment
 
     def binds(self, cell: Cell) -> bool:
         """Whether the entry speaks of a cell."""
@@ -64,6 +78,21 @@ def read_baseline(path: Path) -> Baseline:
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise BaselineError(f"--baseline {path}: {problems}") from error
+
+
+def read_baselines(words: Iterable[str]) -> dict[str, Baseline]:
+    """Read what `--baseline` names, by candidate: files, and folders of them. Raises BaselineError."""
+    found: dict[str, Baseline] = {}
+    for word in words:
+        if word == WRITE:
+            continue
+        path = Path(word)
+        for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
+            baseline = read_baseline(file)
+            if baseline.candidate in found:
+                raise BaselineError(f"--baseline {file}: there is another for {baseline.candidate}")
+            found[baseline.candidate] = baseline
+    return found
 
 
 def hold_against(baseline: Baseline, cell: Cell, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:

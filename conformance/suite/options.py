@@ -42,7 +42,13 @@ def add_options(parser: pytest.Parser) -> None:
         "--run-dir", type=Path, metavar="DIR", help="where this run is written (default: a new folder under reports/)"
     )
     group.addoption("--fresh", action="store_true", help="delete an earlier run in --run-dir first")
-    group.addoption("--baseline", type=Path, metavar="FILE", help="what is known to fail, with the reason")
+    group.addoption(
+        "--baseline",
+        action="append",
+        metavar="FILE",
+        help="what is known to fail, with the reason: a file, or a folder with one for each candidate; `write` drafts "
+        "one in the run's directory; repeatable",
+    )
     group.addoption("--seed", type=int, default=1, metavar="N", help="seed of everything that is chosen (default 1)")
 
 
@@ -56,7 +62,7 @@ class Options:
     cells: int
     run_dir: Path | None
     fresh: bool
-    baseline: Path | None
+    baselines: tuple[str, ...]
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -96,5 +102,5 @@ def read_options(config: pytest.Config) -> Options:
         cells=cells,
         run_dir=config.getoption("--run-dir"),
         fresh=config.getoption("--fresh"),
-        baseline=config.getoption("--baseline"),
+        baselines=tuple(config.getoption("--baseline") or ()),
     )

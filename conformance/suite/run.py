@@ -24,8 +24,9 @@ from conformance.results.identity import environment_sha256, sha256_of, suite_sh
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
 from conformance.results.writer import begin_run, finish_run
 from conformance.run.together import SHARED_CLOCKS
-from conformance.suite.baseline import Baseline, BaselineError, Reading, hold_against, read_baseline
+from conformance.suite.baseline import WRITE, Baseline, BaselineError, Reading, hold_against, read_baselines
 from conformance.suite.directory import DIRECTORY, allure_results, is_worker
+from conformance.suite.draft import write_drafts
 from conformance.suite.flight import Flight
 from conformance.suite.options import Options
 
@@ -57,7 +58,7 @@ class Run:
         self._header = header
         self._worker = worker
         self._began = time.monotonic()
-        self._baseline = _baseline(options)
+        self._baselines = _baselines(options)
         self._flight: Flight[tuple[CellHeader, CellResult]] | None = None
 
     @classmethod
@@ -127,9 +128,8 @@ class Run:
         return job
 
     def _read(self, item: "CellItem", outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
-        if self._baseline is None or self._baseline.candidate != item.cast.identity:
-            return Reading(outcome=outcome)
-        return hold_against(self._baseline, item.cell, outcome, verdicts)
+        baseline = self._baselines.get(item.cast.identity)
+        return Reading(outcome=outcome) if baseline is None else hold_against(baseline, item.cell, outcome, verdicts)
 
     def _known(self, item: "CellItem") -> Known:
         def known(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> str:
@@ -186,8 +186,10 @@ class Run:
             finish_run(self.directory, wall_seconds=time.monotonic() - self._began, interrupted=interrupted)
 
 
-def summarise(directory: Path, terminal: pytest.TerminalReporter, results: Path | None) -> None:
-    """Print what could not be judged, the matrix, and where everything is."""
+def summarise(
+    directory: Path, terminal: pytest.TerminalReporter, results: Path | None, baselines: Sequence[str] = ()
+) -> None:
+    """Print what could not be judged, the matrix, and where everything is; draft baselines where they are to be."""
     for report in terminal.getreports("inconclusive"):
         terminal.write_sep("_", "inconclusive")
         terminal.write_line(report.longreprtext)
@@ -197,14 +199,16 @@ def summarise(directory: Path, terminal: pytest.TerminalReporter, results: Path 
     for line in tell_github(book, os.environ):
         terminal.write_line(line)
     terminal.write_line(f"run        {directory}")
+    for draft in write_drafts(directory) if WRITE in baselines else ():
+        terminal.write_line(f"baseline   {draft}")
     if results is not None:
         terminal.write_line(f"allure     {results}")
     terminal.write_line(f"pages      conformance report {directory} --out {directory / 'site'}")
 
 
-def _baseline(options: Options) -> Baseline | None:
+def _baselines(options: Options) -> dict[str, Baseline]:
     try:
-        return read_baseline(options.baseline) if options.baseline is not None else None
+        return read_baselines(options.baselines)
     except BaselineError as error:
         raise pytest.UsageError(str(error)) from error
 

@@ -1,0 +1,129 @@
+"""Baselines: a draft that must be explained, a known failure that ends as xfail, a stale entry that fails."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import conformance
+from conformance import paths
+from conformance.commands.run import plugin_arguments
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.suite.baseline import Baseline, BaselineError, hold_against, read_baselines
+from conformance.suite.draft import Seen, draft
+
+pytest_plugins = ["pytester"]
+
+DEFECT = "reference+acknowledges-before-shadow"
+SCENARIO = "creation/inbound.scenario.yaml"
+
+KNOWN = """
+candidate: {candidate}
+known:
+  - scenario: {scenario}
+    check: expect.delivered
+    requirement: RL-ACK-01
+    comment: it is only a test, and made up
+"""
+
+
+def failed(check: str, requirement: str) -> Verdict:
+    return Verdict(check=check, outcome=Outcome.FAIL, requirements=(requirement,), sentence="seen: nothing")
+
+
+def seen(axes: dict[str, str], *verdicts: Verdict, outcome: Outcome | None = None) -> Seen:
+    return Seen("mine", "sends", axes, outcome or (Outcome.FAIL if verdicts else Outcome.PASS), verdicts)
+
+
+def test_what_all_cells_of_a_scenario_fail_alike_is_one_entry():
+    wrong = failed("expect.delivered", "RL-ACK-01")
+    (entry,) = draft([seen({"at": "RCPT"}, wrong), seen({"at": "DATA"}, wrong)])["mine"]
+    assert "axes" not in entry
+    assert (entry["check"], entry["requirement"]) == ("expect.delivered", "RL-ACK-01")
+
+
+def test_what_some_cells_fail_is_an_entry_for_each_of_them():
+    wrong = failed("expect.delivered", "RL-ACK-01")
+    entries = draft([seen({"at": "RCPT"}, wrong), seen({"at": "DATA"}), seen({"at": "dot"}, wrong)])["mine"]
+    assert [entry["axes"] for entry in entries] == [{"at": "RCPT"}, {"at": "dot"}]
+
+
+def test_a_cell_that_could_not_be_judged_is_no_known_failure():
+    wrong = failed("expect.delivered", "RL-ACK-01")
+    assert draft([seen({}, wrong, outcome=Outcome.ERROR), seen({"at": "x"}, outcome=Outcome.INCONCLUSIVE)]) == {}
+
+
+class _Cell:
+    scenario = "sends"
+    axes = {"at": "RCPT"}  # noqa: RUF012
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "outcome", "known", "told"),
+    [
+        ([failed("expect.delivered", "RL-ACK-01")], Outcome.FAIL, True, "only a test"),
+        ([failed("expect.delivered", "RL-ACK-02")], Outcome.FAIL, False, "stale baseline"),
+        ([failed("expect.mailbox", "RL-ACK-01")], Outcome.FAIL, False, "stale baseline"),
+        ([failed("expect.delivered", "RL-ACK-01"), failed("expect.mailbox", "RL-X")], Outcome.FAIL, False, ""),
+        ([], Outcome.PASS, False, "stale baseline"),
+        ([failed("expect.delivered", "RL-ACK-01")], Outcome.INCONCLUSIVE, False, ""),
+        ([], Outcome.NOT_APPLICABLE, False, ""),
+    ],
+)
+def test_only_the_pinned_reason_is_known(
+    tmp_path: Path, verdicts: list[Verdict], outcome: Outcome, known: bool, told: str
+):
+    (tmp_path / "mine.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends"), "utf-8")
+    baseline: Baseline = read_baselines([str(tmp_path)])["mine"]
+    reading = hold_against(baseline, _Cell(), outcome, tuple(verdicts))  # type: ignore[arg-type]
+    assert reading.known is known
+    assert told in reading.text
+    assert reading.outcome is (Outcome.FAIL if told == "stale baseline" else outcome)
+
+
+def test_two_baselines_of_one_candidate_are_refused(tmp_path: Path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends"), "utf-8")
+    with pytest.raises(BaselineError, match="there is another for mine"):
+        read_baselines([str(tmp_path)])
+
+
+def test_the_shipped_baselines_name_candidates_and_scenarios_that_there_are():
+    scenarios = "\n".join(path.read_text("utf-8") for path in paths.corpus().rglob("*.scenario.yaml"))
+    ids = set(re.findall(r"^id: (\S+)$", scenarios, re.MULTILINE))
+    for name, baseline in read_baselines([str(paths.fixtures() / "baselines")]).items():
+        assert (paths.fixtures() / "candidates" / f"{name}.yaml").is_file()
+        assert {entry.scenario for entry in baseline.known} <= ids
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(conformance.__file__).parents[1]))
+
+    def run(candidate: str, *more: str) -> pytest.RunResult:
+        where = [str(paths.corpus() / SCENARIO), "-k", "acknowledgement-waits", "-p", "no:cacheprovider"]
+        directory = ["--run-dir", str(pytester.path / "run"), "--fresh"]
+        return pytester.runpytest_subprocess(*plugin_arguments(), *where, "--candidate", candidate, *directory, *more)
+
+    return run
+
+
+@pytest.mark.integration
+def test_from_the_draft_to_a_run_that_is_as_expected(pytester: pytest.Pytester, run):
+    assert run(DEFECT, "--baseline", "write").ret == pytest.ExitCode.TESTS_FAILED
+    path = pytester.path / "run" / "baselines" / f"{DEFECT}.yaml"
+    kept = path.rename(pytester.path / "mine.yaml")
+
+    refused = run(DEFECT, "--baseline", str(kept))
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines(["*a draft's comment: say why it fails*"])
+
+    kept.write_text(kept.read_text("utf-8").replace("say why:", "it acknowledges first:"), "utf-8")
+    known = run(DEFECT, "--baseline", str(kept))
+    assert known.ret == pytest.ExitCode.OK
+    known.assert_outcomes(xfailed=1)
+
+    kept.write_text(kept.read_text("utf-8").replace(f"candidate: {DEFECT}", "candidate: reference"), "utf-8")
+    stale = run("reference", "--baseline", str(kept))
+    assert stale.ret == pytest.ExitCode.TESTS_FAILED
+    stale.stdout.fnmatch_lines(["*stale baseline: known to fail, and did not*"])
