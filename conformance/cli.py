@@ -103,13 +103,16 @@ def defects(
         bool, typer.Option("--gate", help="exit 1 when a defect, scenario or check proves nothing")
     ] = False,
     write: Annotated[Path | None, typer.Option(help="write the table as a page (Markdown)")] = None,
+    check: Annotated[Path | None, typer.Option(help="exit 1 when that page is not the table's", exists=True)] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="cells at the same time; default: a core each")] = None,
     seed: Annotated[int, typer.Option(help="seed of everything that is chosen")] = 1,
 ) -> None:
     """Make the reference wrong in one named way after another, and say which checks notice."""
     from conformance.commands.defects import print_defects
 
-    raise typer.Exit(print_defects(names or [], as_json=as_json, gate=gate, write=write, jobs=jobs, seed=seed))
+    raise typer.Exit(
+        print_defects(names or [], as_json=as_json, gate=gate, write=write, check=check, jobs=jobs, seed=seed)
+    )
 
 
 @app.command()

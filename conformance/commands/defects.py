@@ -22,9 +22,12 @@ from conformance.scenarios.loader import read_corpus
 
 
 def print_defects(
-    names: list[str], *, as_json: bool, gate: bool, write: Path | None, jobs: int | None, seed: int
+    names: list[str], *, as_json: bool, gate: bool, write: Path | None, check: Path | None, jobs: int | None, seed: int
 ) -> int:
-    """Try the defects, all or those named, print who caught them; with `gate`, 1 when anything is missing."""
+    """Try the defects, all or those named, and print who caught them.
+
+    Returns 1 with `gate` when anything is missing, and with `check` when that page says anything else.
+    """
     known = known_defects()
     if unknown := sorted(set(names) - {defect.name for defect in known}):
         typer.echo(f"no defect {unknown[0]!r}; `conformance requirements` names them all", err=True)
@@ -45,16 +48,21 @@ def print_defects(
         typer.echo(json.dumps(_json(found), indent=2))
     else:
         _print(found)
+    text = page(found, catalogue())
     if write is not None:
-        write.write_text(page(found, catalogue()), "utf-8")
-    if not gate:
-        return 0
-    checks = [*(f"expect.{verb}" for verb in CHECKS), *(f"invariant.{name}" for name in INVARIANTS)]
-    missing = gaps(found, catalogue(), sorted(checks))
+        write.write_text(text, "utf-8")
+    missing = list(gaps(found, catalogue(), _checks())) if gate else []
+    if check is not None and check.read_text("utf-8") != text:
+        missing.append(f"{check} is another table's: conformance defects --write {check}")
     for line in missing:
         typer.echo(line, err=True)
-    typer.echo(f"{len(missing)} gaps" if missing else "no gap", err=True)
+    if gate or check is not None:
+        typer.echo(f"{len(missing)} gaps" if missing else "no gap", err=True)
     return 1 if missing else 0
+
+
+def _checks() -> list[str]:
+    return sorted([*(f"expect.{verb}" for verb in CHECKS), *(f"invariant.{name}" for name in INVARIANTS)])
 
 
 def _tried(trials: Sequence[Planned], seed: int, jobs: int) -> list[Trial]:

@@ -1,0 +1,275 @@
+"""Defects of Exchange 2010's shadow redundancy: the sender's shadow queue, its heartbeat, delayed acknowledgement."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from conformance.reference.defects.defect import defect
+from conformance.reference.hub2010.completion import HubCompletion
+from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowledgement
+from conformance.reference.hub2010.heartbeat import Heartbeat
+from conformance.reference.hub2010.outbound import HubOutbound, HubRouting
+from conformance.reference.hub2010.shadow_queue import HubPromotion
+from conformance.reference.hub2010.verbs import HubVerbs
+from conformance.reference.message import Envelope, Message, Recipient
+from conformance.reference.queue.fork import Fork
+from conformance.reference.queue.routing import NextHop
+from conformance.reference.receive.acceptance import Origin
+from conformance.reference.replies import Reply
+from conformance.reference.routing.router import Routing
+from conformance.reference.send.dialogue import Dialogue
+
+
+@defect("hub-forgets-after-the-first-next-hop", breaks="SR-E10-01", part="hub_completion")
+class ForgetsAfterTheFirst(HubCompletion):
+    """Deletes a message when the first of several next hops has it."""
+
+    def is_processed(self, message: Message) -> bool:
+        """Look for anybody who was reached."""
+        reached = self.host.messages.with_fate(message.id, ("delivered", "relayed", "passed-on"))
+        return bool(reached) or super().is_processed(message)
+
+
+@defect("hub-never-offers-xshadow", breaks="SR-E10-02", part="hub_verbs")
+class NeverOffers(HubVerbs):
+    """Does not advertise XSHADOW."""
+
+    def offered(self) -> list[str]:
+        """Offer nothing."""
+        return []
+
+
+@defect("hub-keeps-no-shadow", breaks="SR-E10-03", part="hub_outbound")
+class KeepsNoShadow(HubOutbound):
+    """Sends with XSHADOW, and keeps no shadow of what was taken."""
+
+    async def transmit(self, fork: Fork, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
+        """Hand over, and forget."""
+        if not self.tracks(dialogue, server):
+            return await super().transmit(fork, server, dialogue)
+        content = self.host.messages.content(fork.message.id)
+        envelope = fork.message.envelope.to(fork.recipients)
+        return await dialogue.transmit(envelope, content, f" XSHADOW={self.host.identity.next()}")
+
+
+@defect("hub-withholds-from-a-shadow-keeper", breaks="SR-E10-03", part="hub_acceptance")
+class WithholdsFromAKeeper(DelayedAcknowledgement):
+    """Withholds the acknowledgement also from a sender that keeps a shadow."""
+
+    async def take_tracked(
+        self, envelope: Envelope, content: bytes, origin: Origin, sender: str, shadow_id: str
+    ) -> Reply:
+        """Wait for delivery."""
+        reply = await super().take_tracked(envelope, content, origin, sender, shadow_id)
+        found = self.host.shadows.find("", "", shadow_id)
+        if found is not None and (message := self.host.messages.get(found[0])) is not None:
+            await self.withhold(message, origin.deadline)
+        return reply
+
+
+@defect("hub-never-marks-delivery-complete", breaks="SR-E10-04", part="hub_completion")
+class NeverMarksComplete(HubCompletion):
+    """Tells nobody that a message was passed on."""
+
+    def release(self, message: Message) -> None:
+        """Forget the message, and its sender."""
+        self.host.messages.drop(message.id)
+
+
+@defect("hub-asks-by-heartbeat-only", breaks="SR-E10-05", part="hub_outbound")
+class AsksByHeartbeatOnly(HubOutbound):
+    """Does not ask for discard status at the end of a session."""
+
+    async def closing(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
+        """Ask nothing."""
+
+
+@defect("hub-heartbeat-too-slow", breaks="SR-E10-06", part="hub_manager")
+class HeartbeatTooSlow(Heartbeat):
+    """Lets twice ShadowHeartbeatTimeoutInterval pass before it asks."""
+
+    def due(self, primary: str) -> float:
+        """Return a later moment."""
+        return super().due(primary) + self.host.transport.ShadowHeartbeatTimeoutInterval
+
+
+@defect("hub-keeps-what-is-discarded", breaks="SR-E10-07", part="hub_manager")
+class KeepsWhatIsDiscarded(Heartbeat):
+    """Leaves a message in its shadow queue when the primary has passed it on."""
+
+    def discard(self, primary: str, database: str, shadow_id: str) -> None:
+        """Do nothing."""
+
+
+@defect("hub-gives-up-after-one-interval", breaks="SR-E10-08", part="hub_manager")
+class GivesUpAfterOne(Heartbeat):
+    """Declares a primary failed after one interval without a session."""
+
+    def unreached(self, primary: str) -> None:
+        """Count to one."""
+        self._failures[primary] = self.host.transport.ShadowHeartbeatRetryCount
+        super().unreached(primary)
+
+
+@defect("hub-never-gives-up", breaks="SR-E10-20", part="hub_manager")
+class NeverGivesUp(Heartbeat):
+    """Never declares a primary failed."""
+
+    def unreached(self, primary: str) -> None:
+        """Count nothing."""
+        self._failures[primary] = min(self._failures.get(primary, 0) + 1, 2)
+
+
+@defect("hub-count-never-starts-again", breaks="SR-E10-09", part="hub_manager")
+class CountNeverStartsAgain(Heartbeat):
+    """Does not forget failed intervals when a session succeeds."""
+
+    def spoke(self, primary: str) -> None:
+        """Keep the count."""
+        failures = self._failures.get(primary)
+        super().spoke(primary)
+        if failures is not None:
+            self._failures[primary] = failures
+
+
+@defect("hub-resubmits-to-the-failed", breaks="SR-E10-10", part="hub_routing")
+class ResubmitsToTheFailed(HubRouting):
+    """Sends what it took over to the primary that failed."""
+
+    def forks(self, recipients: Any) -> dict[NextHop, list[Recipient]]:
+        """Route as if nobody had failed, and to one server only."""
+        return Routing.forks(self, recipients)
+
+
+@defect("hub-takes-over-without-a-route", breaks="SR-E10-11", part="hub_manager")
+class TakesOverWithoutARoute(Heartbeat):
+    """Takes shadows over though there is no other way for them."""
+
+    def _has_alternative(self, message: Message) -> bool:
+        """There always is."""
+        return True
+
+
+@defect("hub-waits-for-the-end-of-the-chain", breaks="SR-E10-13", part="hub_completion")
+class WaitsForTheEnd(HubCompletion):
+    """Tells its sender only when the next hop has passed the message on in turn."""
+
+    def release(self, message: Message) -> None:
+        """Wait until nothing of it is in a shadow queue."""
+        held = [one for one in self.host.messages.in_place("shadow") if one.internet_id == message.internet_id]
+        if held:
+            asyncio.get_running_loop().call_later(60, self.release, message)
+        else:
+            super().release(message)
+
+
+@defect("hub-keeps-shadows-for-anybody", breaks="SR-E10-14", part="hub_outbound")
+class KeepsShadowsForAnybody(HubOutbound):
+    """Keeps a message for a next hop that does not offer XSHADOW, and sends it again when nothing is heard of it."""
+
+    async def transmit(self, fork: Fork, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
+        """Hand over, and send it again an hour later."""
+        replies = await super().transmit(fork, server, dialogue)
+        if not self.tracks(dialogue, server) and not fork.message.resubmitted:
+            host = self.host
+            content = host.messages.content(fork.message.id)
+            name = host.identity.next()
+            twin = replace(fork.message, id=0, message_id=name, shadow_id=name, resubmitted=True)
+            alarm = host.alarms.new(lambda: host.delivery.take(host.messages.add(twin, content)))
+            alarm.set(host.now() + 3600)
+        return replies
+
+
+@defect("hub-acknowledges-at-once", breaks="SR-E10-15", part="hub_acceptance")
+class AcknowledgesAtOnce(DelayedAcknowledgement):
+    """Withholds nothing from a sender without XSHADOW."""
+
+    async def withhold(self, message: Message, deadline: float) -> None:
+        """Return at once."""
+
+
+@defect("hub-withholds-too-long", breaks="SR-E10-16", part="hub_acceptance")
+class WithholdsTooLong(DelayedAcknowledgement):
+    """Withholds the acknowledgement until delivery, however long that takes."""
+
+    async def withhold(self, message: Message, deadline: float) -> None:
+        """Wait for twenty times as long."""
+        for _ in range(20):
+            await super().withhold(message, deadline)
+            if not self.host.messages.pending(message.id):
+                return
+
+
+@defect("hub-withholds-half-the-time", breaks="SR-E10-16", part="hub_acceptance")
+class WithholdsHalfTheTime(DelayedAcknowledgement):
+    """Withholds the acknowledgement for half of MaxAcknowledgementDelay."""
+
+    async def withhold(self, message: Message, deadline: float) -> None:
+        """Leave early."""
+        half = asyncio.get_running_loop().time() + self.host.transport.MaxAcknowledgementDelay / 2
+        await super().withhold(message, min(half, deadline))
+
+
+@defect("hub-promises-what-it-has-not", breaks="SR-E10-17", part="hub_acceptance")
+class PromisesWhatItHasNot(DelayedAcknowledgement):
+    """Acknowledges at once what it has in memory only: dying, it has acknowledged and lost it."""
+
+    def start(self) -> None:
+        """Have nothing of what was promised before."""
+        for message in list(self.host.messages.in_place("primary")):
+            self.host.messages.drop(message.id)
+
+    async def withhold(self, message: Message, deadline: float) -> None:
+        """Return at once."""
+
+
+@defect("hub-offers-xshadow-to-strangers", breaks="SR-E10-18", part="hub_verbs")
+class OffersToStrangers(HubVerbs):
+    """Advertises XSHADOW whatever the session was granted."""
+
+    @property
+    def may_shadow(self) -> bool:
+        """Whether it is the transport listener."""
+        return self.conversation.door == "transport"
+
+
+@defect("hub-issues-xshadow-without-the-right", breaks="SR-E10-19", part="hub_outbound")
+class IssuesWithoutTheRight(HubOutbound):
+    """Issues XSHADOW wherever it is advertised."""
+
+    def tracks(self, dialogue: Dialogue, server: str) -> bool:
+        """Whether the server offers it."""
+        return "XSHADOW" in dialogue.keywords
+
+
+@defect("hub-ignores-a-new-database", breaks="SR-E10-21", part="hub_manager")
+class IgnoresANewDatabase(Heartbeat):
+    """Does not notice that a next hop came back with a new queue database."""
+
+    def noticed(self, primary: str, database: str) -> None:
+        """Note nothing."""
+
+
+@defect("hub-takes-over-nothing", breaks="SR-E10-22", part="hub_promotion")
+class TakesOverNothing(HubPromotion):
+    """Leaves the messages of a failed primary where they are."""
+
+    def take_over(self, rows: Sequence[int]) -> None:
+        """Do nothing."""
+
+
+@defect("hub-resubmits-when-it-is-back", breaks="SR-E10-23", part="hub_manager")
+class ResubmitsWhenItIsBack(Heartbeat):
+    """Takes over for a primary that comes back with the database that it had."""
+
+    def noticed(self, primary: str, database: str) -> None:
+        """Take every return after a failed interval for a new database."""
+        if self._failures.get(primary):
+            self.host.promotion.take_over(self.host.shadows.held_for(primary))
+        super().noticed(primary, database)
+
+    def saw_database(self, primary: str, database: str) -> None:
+        """Look before the count starts again."""
+        self.noticed(primary, database)
+        self.spoke(primary)

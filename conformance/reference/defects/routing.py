@@ -1,0 +1,112 @@
+"""Defects in routing between sites: the dearer route, too many stops, fan-out in the wrong place."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from conformance.reference.config import NodeConfiguration
+from conformance.reference.defects.defect import defect
+from conformance.reference.hub2010.outbound import HubRouting
+from conformance.reference.message import Recipient
+from conformance.reference.queue.routing import NextHop
+from conformance.reference.routing.forks import forks
+from conformance.reference.routing.router import Routing
+
+Forks = dict[NextHop, list[Recipient]]
+
+
+def changed(config: NodeConfiguration, **fields: object) -> NodeConfiguration:
+    """Return the configuration with some fields changed, and nothing remembered of the old ones."""
+    kept = {name: getattr(config, name) for name in NodeConfiguration.model_fields}
+    return NodeConfiguration.model_construct(**{**kept, **fields})
+
+
+class Misroutes(Routing):
+    """What the defects below share: another look at the configuration."""
+
+    def seen(self, config: NodeConfiguration) -> NodeConfiguration:
+        """Return what this server takes the configuration for."""
+        return config
+
+    def forks(self, recipients: Iterable[Recipient]) -> Forks:
+        """Return the next hops by that look."""
+        return forks(self.seen(self.host.config), recipients)
+
+
+class TakesTheDearer(Misroutes):
+    """Takes the route of highest cost."""
+
+    def seen(self, config: NodeConfiguration) -> NodeConfiguration:
+        """Turn the costs round."""
+        most = max((link.cost for link in config.site_links), default=0)
+        links = tuple(link.model_copy(update={"cost": most + 1 - link.cost}) for link in config.site_links)
+        return changed(config, site_links=links)
+
+
+@defect("takes-the-dearer-route", breaks="SR-BIF-01", part="hub_routing", also={"routing": TakesTheDearer})
+class HubTakesTheDearer(TakesTheDearer, HubRouting):
+    """Takes the route of highest cost."""
+
+
+class IgnoresCost(Misroutes):
+    """Takes the route of fewest hops, whatever it costs."""
+
+    def seen(self, config: NodeConfiguration) -> NodeConfiguration:
+        """Let all links cost the same."""
+        return changed(config, site_links=tuple(link.model_copy(update={"cost": 1}) for link in config.site_links))
+
+
+@defect("ignores-the-cost-of-a-route", breaks="SR-BIF-01", part="hub_routing", also={"routing": IgnoresCost})
+class HubIgnoresCost(IgnoresCost, HubRouting):
+    """Takes the route of fewest hops, whatever it costs."""
+
+
+class StopsEverywhere(Routing):
+    """Hands a message to the next site on the route, though the last one can be reached."""
+
+    def forks(self, recipients: Iterable[Recipient]) -> Forks:
+        """Turn the order of servers round."""
+        return {_backwards(hop): members for hop, members in super().forks(recipients).items()}
+
+
+def _backwards(hop: NextHop) -> NextHop:
+    if hop.way != "transport":
+        return hop
+    return replace(hop, servers=tuple(reversed(hop.servers)), dials=tuple(reversed(hop.dials)))
+
+
+@defect("stops-at-every-site", breaks="SR-BIF-02", part="hub_routing", also={"routing": StopsEverywhere})
+class HubStopsEverywhere(StopsEverywhere, HubRouting):
+    """Hands a message to the next site on the route, though the last one can be reached."""
+
+
+class FansOutAtOnce(Routing):
+    """Splits a message at its source, and sends a copy for each site."""
+
+    def forks(self, recipients: Iterable[Recipient]) -> Forks:
+        """Route each recipient for itself."""
+        found: Forks = {}
+        for recipient in recipients:
+            for hop, members in super().forks([recipient]).items():
+                found.setdefault(hop, []).extend(members)
+        return found
+
+
+@defect("fans-out-at-once", breaks="SR-BIF-03", part="hub_routing", also={"routing": FansOutAtOnce})
+class HubFansOutAtOnce(FansOutAtOnce, HubRouting):
+    """Splits a message at its source, and sends a copy for each site."""
+
+
+class TakesDagsForSites(Misroutes):
+    """Delays fan-out also towards servers whose delivery group is a DAG."""
+
+    def seen(self, config: NodeConfiguration) -> NodeConfiguration:
+        """See no DAG but our own."""
+        peers = tuple(
+            peer if peer.dag == config.dag else peer.model_copy(update={"dag": None}) for peer in config.peers
+        )
+        return changed(config, peers=peers)
+
+
+@defect("delays-fan-out-for-dags", breaks="SR-BIF-04", part="hub_routing", also={"routing": TakesDagsForSites})
+class HubTakesDagsForSites(TakesDagsForSites, HubRouting):
+    """Delays fan-out also towards servers whose delivery group is a DAG."""
