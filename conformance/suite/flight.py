@@ -1,12 +1,13 @@
 """Cells in flight: up to N at once in one loop, begun in the order of collection, and asked for in it.
 
-The loop runs while a result is waited for, and stands still while pytest reports one: what that costs the other cells
-is measured by their clocks as the harness's own lag.
+The loop has a thread of its own, so that it goes on while pytest reports a result.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, TypeVar
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
 
 from conformance.run.together import in_family, make_task
 
@@ -24,21 +25,41 @@ class Flight(Generic[T]):
         self._chunks = chunks
         self._tasks: dict[str, asyncio.Task[list[T]]] = {}
         self._begun: set[str] = set()
-        self._room: asyncio.Semaphore | None = None
-        self._runner = asyncio.Runner(loop_factory=asyncio.SelectorEventLoop)
+        self._room = asyncio.Semaphore(most)
+        self._loop = asyncio.SelectorEventLoop()
+        self._loop.set_task_factory(make_task)  # type: ignore[arg-type]  # typeshed wants less than asyncio gives
+        self._thread = threading.Thread(target=self._loop.run_forever, name="cells", daemon=True)
 
     def result(self, name: str) -> T:
         """Return a job's result, as soon as it is there. Raises what it raised, and KeyboardInterrupt."""
-        self._runner.get_loop().set_task_factory(make_task)  # type: ignore[arg-type]  # typeshed wants less than asyncio gives
-        return self._runner.run(self._wait(name)).pop()
+        if not self._thread.ident:
+            self._thread.start()
+        return self._call(self._wait(name)).pop()
+
+    def close(self) -> None:
+        """Cancel what is still in flight, and wait until it has cleaned up."""
+        if self._thread.ident:
+            self._call(self._end())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+        self._loop.close()
+
+    def _call(self, coro: Coroutine[Any, Any, list[T]]) -> list[T]:
+        future: Future[list[T]] = asyncio.run_coroutine_threadsafe(coro, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
 
     async def _wait(self, name: str) -> list[T]:
-        if self._room is None:
-            self._room = asyncio.Semaphore(self._most)
         if name not in self._tasks:
             for one in self._due(name):
-                self._tasks[one] = in_family(self._run(self._jobs[one], self._room))
-        return await self._tasks.pop(name)
+                self._tasks[one] = in_family(self._run(self._jobs[one]))
+        try:
+            return await self._tasks[name]
+        finally:
+            del self._tasks[name]
 
     def _due(self, name: str) -> list[str]:
         """Return what may begin when a job is asked for: all, or the rest of its chunk; later, only itself."""
@@ -48,17 +69,14 @@ class Flight(Generic[T]):
         self._begun = begun | set(due)
         return [one for one in due if one not in begun] or [name]
 
-    async def _run(self, job: Job[T], room: asyncio.Semaphore) -> list[T]:
-        async with room:
+    async def _run(self, job: Job[T]) -> list[T]:
+        async with self._room:
             return [await job()]  # in a list: asyncio takes the repr of a result, and that of a history is seconds long
 
-    def close(self) -> None:
-        """Cancel what is still in flight, and wait until it has cleaned up."""
-        self._runner.run(self._end())
-        self._runner.close()
-
-    async def _end(self) -> None:
+    async def _end(self) -> list[T]:
         left = list(self._tasks.values())
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        await self._loop.shutdown_default_executor()
+        return []

@@ -125,7 +125,9 @@ class Sender:
 
     async def _transmit(self, transmission: Transmission, progress: _Progress) -> Outcome:
         self._sent += 1
-        ready = await (self._pipelined if transmission.pipelining else self._one_by_one)(transmission, progress)
+        # Only a server that offers it may be sent commands in groups (RFC 2920 3.1).
+        pipelined = transmission.pipelining and "PIPELINING" in self._client.keywords
+        ready = await (self._pipelined if pipelined else self._one_by_one)(transmission, progress)
         if ready is not None:
             return self._outcome("answered", progress, ready)
         await self._client.write(stuffed(transmission.content), BLOCK)

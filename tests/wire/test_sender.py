@@ -12,6 +12,7 @@ from tests.wire.servers import scripted
 
 ONE = Transmission("a@x", (Recipient("b@x"),), b"A: b\r\n\r\n.dot\r\n")
 EHLO = (b"220 x\r\n", b"250-x\r\n250 SIZE 1000\r\n")
+GROUPS = (b"220 x\r\n", b"250-x\r\n250-PIPELINING\r\n250 SIZE 1000\r\n")
 ACCEPTED = (*EHLO, b"250 ok\r\n", b"250 ok\r\n", b"354 go\r\n", b"", b"", b"", b"250 2.6.0 stored\r\n")
 
 
@@ -143,7 +144,7 @@ def test_after_the_reply_it_leaves_without_quit() -> None:
 
 
 def test_pipelined_the_envelope_is_one_group() -> None:
-    turns = (*EHLO, b"250 ok\r\n250 ok\r\n550 no\r\n354 go\r\n", b"", b"", b"", b"", b"", b"", b"250 stored\r\n")
+    turns = (*GROUPS, b"250 ok\r\n250 ok\r\n550 no\r\n354 go\r\n", b"", b"", b"", b"", b"", b"", b"250 stored\r\n")
     transmission = Transmission("a@x", (Recipient("b@x"), Recipient("c@x")), ONE.content, pipelining=True)
     outcome, heard = run(turns, transmission)
     assert (outcome.code, outcome.accepted, outcome.refused) == (250, ("b@x",), ("c@x",))
@@ -151,9 +152,17 @@ def test_pipelined_the_envelope_is_one_group() -> None:
 
 
 def test_pipelined_and_refused_the_first_refusal_counts() -> None:
-    turns = (*EHLO, b"451 4.3.0 no\r\n503 no\r\n503 no\r\n", b"", b"", b"250 ok\r\n", b"221 bye\r\n")
-    outcome, _ = run(turns, Transmission("a@x", (Recipient("b@x"),), ONE.content, pipelining=True))
+    turns = (*GROUPS, b"451 4.3.0 no\r\n503 no\r\n503 no\r\n", b"", b"", b"250 ok\r\n", b"221 bye\r\n")
+    outcome, heard = run(turns, Transmission("a@x", (Recipient("b@x"),), ONE.content, pipelining=True))
     assert outcome.code == 451
+    assert heard[2:4] == [b"RCPT TO:<b@x>\r\n", b"DATA\r\n"]
+
+
+def test_a_server_that_does_not_offer_it_is_sent_one_command_at_a_time() -> None:
+    turns = (*EHLO, b"451 4.3.0 no\r\n", b"250 ok\r\n", b"221 bye\r\n")
+    outcome, heard = run(turns, Transmission("a@x", (Recipient("b@x"),), ONE.content, pipelining=True))
+    assert outcome.code == 451
+    assert heard[1:3] == [b"MAIL FROM:<a@x> SIZE=14\r\n", b"RSET\r\n"]
 
 
 def test_parameters_stand_in_the_lines() -> None:
