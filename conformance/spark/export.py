@@ -35,5 +35,16 @@ def _csv(names: list[str], rows: list[dict[str, Any]]) -> str:
 
 
 def _harmless(value: Any) -> Any:
-    """Return a value for a CSV field: addresses and ids came over the wire, and must be no formulas."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+    """Return a value for a CSV field: what came over the wire must be no formula, and nothing that a terminal obeys.
+
+    Parquet and JSON have it as it was.
+    """
+    if not isinstance(value, str):
+        return value
+    text = printable(value)
+    return f"'{text}" if value.startswith(_FORMULA) else text
+
+
+def printable(text: str) -> str:
+    """Return a text with everything written out that is not printable; its lines stay."""
+    return "".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in text)

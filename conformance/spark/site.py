@@ -11,6 +11,7 @@ import pyarrow as pa
 from jinja2 import Environment, StrictUndefined
 
 from conformance.results.writer import write_whole
+from conformance.spark.export import printable
 from conformance.spark.tables.table import Table
 
 ROWS = 200
@@ -69,7 +70,7 @@ def shown(value: object) -> str:
         value = ", ".join(map(str, value))
     text = str(value)
     text = text if len(text) <= _TEXT else text[: _TEXT - 1] + "…"
-    return "".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in text)
+    return printable(text)
 
 
 def figure(value: float) -> str:
