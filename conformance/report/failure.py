@@ -99,10 +99,11 @@ def _step(material: Material, verdict: Verdict) -> Iterator[str]:
 
 
 def _exchange(material: Material, verdict: Verdict, width: int) -> Iterator[str]:
-    chosen = around(material.events, verdict.evidence)
+    evidence = material.evidence(verdict)
+    chosen = around(material.events, evidence)
     if not chosen:
         return
-    marked = frozenset(verdict.evidence)
+    marked = frozenset(evidence)
     lines = [
         f"{_INDENT}{_INDENT}..."
         if event is None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from conformance.history.events import AnyEvent, Connected, NodeEvent
+from conformance.history.events import AnyEvent, Attempt, Connected, NodeEvent
 from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.results.reader import StoredCell
 from conformance.results.schema import CellHeader
@@ -69,9 +69,19 @@ class Material:
         found: dict[int, Verdict] = {}
         for verdict in self.findings:
             if verdict.outcome in (Outcome.FAIL, Outcome.ERROR):
-                for number in verdict.evidence:
+                for number in self.evidence(verdict):
                     found.setdefault(number, verdict)
         return found
+
+    def evidence(self, verdict: Verdict) -> tuple[int, ...]:
+        """The events that a verdict points at, the offending one first.
+
+        What never happened has no event of its own: then it is the last transmission of the message that it is about.
+        """
+        if verdict.evidence or verdict.message is None or verdict.outcome is Outcome.PASS:
+            return verdict.evidence
+        attempts = [e.n for e in self.events if isinstance(e, Attempt) and e.message == verdict.message]
+        return tuple(attempts[-1:])
 
     @cached_property
     def by_number(self) -> Mapping[int, AnyEvent]:

@@ -25,7 +25,7 @@ class Offence:
 
 def offence_of(verdict: Verdict, material: Material) -> Offence | None:
     """Return what the first of the verdict's events was, or None when it names none that the history has."""
-    event = next((material.by_number[n] for n in verdict.evidence if n in material.by_number), None)
+    event = next((material.by_number[n] for n in material.evidence(verdict) if n in material.by_number), None)
     if event is None:
         return None
     session, parties = whereabouts(event, material.sessions)

@@ -2,6 +2,7 @@
 and HTML; and the badge, which only a whole run without a violation can have.
 """
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 
@@ -59,8 +60,8 @@ def statement(book: Book, candidate: str, catalogue: Catalogue) -> Statement:
 
 
 def as_json(made: Statement) -> str:
-    """Return the statement as JSON, for programs."""
-    return made.model_dump_json(indent=2, by_alias=True) + "\n"
+    """Return the statement as JSON, for programs; in ASCII, so that a terminal that shows it obeys nothing in it."""
+    return json.dumps(made.model_dump(mode="json", by_alias=True), indent=2, ensure_ascii=True) + "\n"
 
 
 def as_markdown(made: Statement) -> str:

@@ -22,12 +22,17 @@ def environment() -> dict[str, str]:
     return {**kept, **plain}
 
 
-def conformance_command(*arguments: str, cwd: Path, timeout: float = 240) -> subprocess.CompletedProcess[str]:
-    """Run `conformance ARGUMENTS` to its end; `timeout` (seconds) only bounds a test that has failed already."""
+def conformance_command(
+    *arguments: str, cwd: Path, timeout: float = 240, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run `conformance ARGUMENTS` to its end, with these environment variables added to its own.
+
+    `timeout` (seconds) only bounds a test that has failed already.
+    """
     return subprocess.run(
         command(*arguments),
         cwd=cwd,
-        env=environment(),
+        env={**environment(), **variables},
         capture_output=True,
         text=True,
         encoding="utf-8",

@@ -52,7 +52,7 @@ def _finding(verdict: Verdict, material: Material, anchors: dict[int, int]) -> d
         "also": [(one, clause_of(one)) for one in verdict.requirements[1:]],
         "source": (material.source_line(verdict.line) or "").strip(),
         "offence": offence_of(verdict, material),
-        "places": [(number, anchors[number]) for number in verdict.evidence if number in anchors],
+        "places": [(number, anchors[number]) for number in material.evidence(verdict) if number in anchors],
     }
 
 

@@ -104,9 +104,10 @@ def _joined(book: Book, catalogue: Catalogue) -> list[tuple[Row, list[Row], Outc
 
 
 def _first_evidence(cell: Entry) -> str:
-    """Return the anchor of the first offending event on a cell's page, with its `#`, or ''."""
-    wanted = (verdict.evidence for verdict in cell.verdicts if verdict.outcome is cell.outcome and verdict.evidence)
-    return next((f"#e{numbers[0]}" for numbers in wanted), "")
+    """Return the anchor of the offending event on a cell's page, with its `#`, or ''."""
+    pairs = zip(cell.verdicts, cell.offences, strict=True)
+    wanted = (one.event for verdict, one in pairs if one is not None and verdict.outcome is cell.outcome)
+    return next((f"#e{number}" for number in wanted), "")
 
 
 def _decisive(cell: Entry) -> list[dict[str, Any]]:

@@ -1,0 +1,235 @@
+"""One node that replies with markup, terminal escapes, bidi marks and octets that are no UTF-8, on the wire: what it
+said is seen in every output, and does nothing in any.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from playwright.sync_api import Browser
+
+from conformance.report.safe import visible
+from tests.report.hostile import EVIL, MARK, SCENARIO, SERVER
+from tests.suite.helpers import conformance_command
+
+pytestmark = pytest.mark.integration
+
+TOLD = visible(EVIL.decode("utf-8", "surrogateescape"))
+"""What a reader must see of it."""
+PARTS = ('<script>alert("1")</script>', "\\x1b[2J\\x1b]0;pwned\\x07", "\\u202eevil\\u2066", "\\xff\\xfe\\xc0\\xaf")
+"""Pieces of that which any output shows, wherever it cuts."""
+
+
+@dataclass
+class Text:
+    """A page as a browser reads it: what is text, what is code, what could start code."""
+
+    shown: str = ""
+    scripts: list[str] = field(default_factory=list)
+    handlers: list[str] = field(default_factory=list)
+    tags: set[str] = field(default_factory=set)
+
+
+def read(page: str) -> Text:
+    """Parse a page."""
+    found = Text()
+
+    class Reader(HTMLParser):
+        inside = ""
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            found.tags.add(tag)
+            self.inside = tag
+            for name, value in attrs:
+                if name.startswith("on") or (value or "").strip().lower().startswith("javascript:"):
+                    found.handlers.append(f"{tag} {name}={value}")
+                found.shown += f" {value}" if name in ("aria-label", "title") else ""
+
+        def handle_endtag(self, tag: str) -> None:
+            self.inside = ""
+
+        def handle_data(self, data: str) -> None:
+            if self.inside == "script":
+                found.scripts.append(data)
+            elif self.inside != "style":
+                found.shown += data
+
+    Reader().feed(page)
+    return found
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, allure: Path | None) -> Path:
+    """Let the hostile node play, with everything that can be written about it; return the folder of it all."""
+    folder = tmp_path_factory.mktemp("hostile")
+    (folder / "node.py").write_text(SERVER, "utf-8")
+    (folder / "taken.scenario.yaml").write_text(SCENARIO, "utf-8")
+    description = {
+        "name": "foul",
+        "kind": "exec",
+        "claims": ["relay"],
+        "argv": ["{python}", str(folder / "node.py"), "{config}"],
+    }
+    (folder / "foul.yaml").write_text(json.dumps(description), "utf-8")
+    commands = {
+        "terminal": (
+            "run",
+            "taken.scenario.yaml",
+            "--candidate",
+            "foul.yaml",
+            "--run-dir",
+            "run",
+            "--junitxml",
+            "j.xml",
+        ),
+        "report": ("report", "run", "--out", "site"),
+        "judge": ("judge", "run", "--scenarios", "taken.scenario.yaml"),
+        "diff": ("diff", "run", "run"),
+    }
+    for name, words in commands.items():
+        ran = conformance_command(
+            *words, cwd=folder, GITHUB_ACTIONS="true", GITHUB_STEP_SUMMARY=str(folder / "step.md")
+        )
+        (folder / f"{name}.txt").write_bytes((ran.stdout + ran.stderr).encode("utf-8", "surrogateescape"))
+    return folder
+
+
+def outputs(run: Path) -> Iterator[tuple[str, str]]:
+    """Yield every output that a person or a program reads as text, with its name; strict UTF-8 all of them."""
+    for pattern in (
+        "*.txt", "j.xml", "step.md", "run/run.json", "run/footer.json", "run/cells/*.jsonl", "run/allure-results/*",
+        "site/index.html", "site/cells/*.html", "site/statements/*",
+    ):  # fmt: skip
+        files = sorted(run.glob(pattern))
+        assert files, pattern
+        yield from ((str(file.relative_to(run)), file.read_text("utf-8")) for file in files)
+
+
+def test_nothing_in_any_output_is_a_control_or_turns_the_line(run: Path) -> None:
+    harmless = "\n\t"
+    for name, text in outputs(run):
+        if name.endswith(".jsonl"):  # the record itself: JSON, and lossless
+            continue
+        bad = {
+            character
+            for character in set(text) - set(harmless)
+            if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        }
+        assert bad == set(), (name, sorted(map(ascii, bad)))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "how"),
+    [
+        ("terminal.txt", "text"),
+        ("j.xml", "xml"),
+        ("step.md", "markdown"),
+        ("run/allure-results/*-attachment.txt", "text"),
+        ("run/allure-results/*-attachment.html", "html"),
+        ("run/allure-results/*-attachment.json", "json"),
+        ("run/allure-results/*-result.json", "json"),
+        ("run/cells/*.jsonl", "json"),
+        ("site/index.html", "html"),
+        ("site/cells/*.html", "html"),
+        ("site/statements/foul.html", "html"),
+        ("site/statements/foul.md", "markdown"),
+        ("site/statements/foul.json", "json"),
+    ],
+)
+def test_what_was_said_is_seen(run: Path, pattern: str, how: str) -> None:
+    texts = [text for name, text in outputs(run) if Path(name).match(pattern) and MARK.removeprefix("Grüße") in text]
+    assert texts, "nothing of it is told at all"
+    for text in texts:
+        match how:
+            case "html":
+                seen = read(text).shown
+            case "xml":
+                seen = "".join(ElementTree.fromstring(text).itertext())
+            case "markdown":
+                seen = re.sub(
+                    r"\\(?=[^\w\s])", "", text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+                )
+                seen = seen.replace("\\\\", "\\")
+            case "json":
+                strings = re.findall(r'"(?:[^"\\]|\\.)*"', text)
+                seen = visible(" ".join(json.loads(one) for one in strings))
+            case _:
+                seen = text
+        flat = " ".join(seen.split())
+        for part in PARTS:
+            assert part in flat, (part, flat[flat.find("HOSTILE") :][:400])
+
+
+def test_no_page_has_code_but_its_own(run: Path) -> None:
+    for name, text in outputs(run):
+        if name.endswith(".html"):
+            page = read(text)
+            assert page.handlers == [], name
+            assert len(page.scripts) == 1, name
+            assert "pwned" not in page.scripts[0]
+            assert "img" not in page.tags, name
+            assert "'unsafe" not in text
+            assert re.search(r"Content-Security-Policy\" content=\"default-src 'none'", text), name
+
+
+def test_no_line_of_the_terminal_is_a_command_but_the_annotations(run: Path) -> None:
+    lines = [line for line in (run / "terminal.txt").read_text("utf-8").splitlines() if line.startswith("::")]
+    assert len(lines) == 1
+    assert lines[0].startswith("::error file=taken.scenario.yaml,line=8,")
+    assert "HOSTILE<script>" in lines[0]
+
+
+def test_markdown_has_no_live_markup(run: Path) -> None:
+    for file in (run / "step.md", run / "site/statements/foul.md"):
+        told = [line for line in file.read_text("utf-8").splitlines() if "HOSTILE" in line]
+        assert told
+        for line in told:
+            assert "<" not in line
+            assert not re.search(r"(?<!\\)\]\(javascript", line)
+            if line.startswith("|"):
+                assert len(re.findall(r"(?<!\\)\|", line)) == 5, line
+
+
+def test_a_browser_shows_it_and_starts_nothing(run: Path, browser: Browser, allure: Path | None) -> None:
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    alarms: list[str] = []
+    page.on("dialog", lambda dialog: (alarms.append(dialog.message), dialog.dismiss()))
+    page.on("console", lambda message: alarms.append(message.text))
+    page.on("pageerror", lambda error: alarms.append(str(error)))
+    page.on("request", lambda asked: alarms.append(asked.url) if asked.url.startswith("http") else None)
+    for file in sorted((run / "site").rglob("*.html")):
+        page.goto(file.as_uri())
+        page.wait_for_load_state("networkidle")
+        if file.parent.name == "allure":
+            page.get_by_text("taken", exact=False).first.click()
+            page.get_by_test_id("test-result-error").first.wait_for()
+        assert "HOSTILE<script>alert" in page.inner_text("body"), file.name
+    assert alarms == []
+    assert allure is None or (run / "site/allure/index.html").is_file()
+    context.close()
+
+
+@pytest.mark.spark
+def test_tables_and_their_page_show_it_and_obey_none_of_it(run: Path) -> None:
+    ran = conformance_command("aggregate", "run", "--out", "tables", cwd=run, timeout=500)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    told = 0
+    for file in sorted(
+        path for path in (run / "tables").rglob("*") if path.suffix in (".csv", ".json", ".html", ".md")
+    ):
+        text = file.read_text("utf-8")
+        told += "HOSTILE" in text
+        assert not {
+            c for c in set(text) - set("\r\n\t") if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        }, file
+        if file.suffix == ".html":
+            assert read(text).handlers == []
+            assert all("pwned" not in script for script in read(text).scripts)
+    assert told
