@@ -86,12 +86,13 @@ def closed(e: ClosedExpected, view: View) -> Finding:
     """
     who = e.conversation or e.of or f"the session from {e.sender or 'anyone'} to {e.to or 'anyone'}"
     wanted = " ".join(str(part) for part in (e.code, e.enhanced) if part)
-    finding = Finding(f"{who} closed by the {e.by}" + (f" after {wanted}" if wanted else ""), occasions=1)
+    finding = Finding(f"{who} closed by the {e.by}" + (f" after {wanted}" if wanted else ""))
     sessions = _meant(e, view)
+    finding.occasions = len(sessions)
     ended = [session for session in sessions if session.closed is not None]
     if not ended and any(session.name in view.trace.held for session in sessions):
         finding.untold("a link holds the session, and with it the sign that either end has left")
-    elif not ended:
+    elif sessions and not ended:
         finding.violated(f"{len(sessions)} sessions, none of which has ended", *[session.n for session in sessions])
     for session in ended:
         assert session.closed is not None

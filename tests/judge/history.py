@@ -1,0 +1,218 @@
+"""Makes histories by hand: parties that talk, mail that passes, servers that die. One call, all the events of it."""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from conformance.history import events as ev
+from conformance.topology import Topology
+from conformance.wire.dialects import PROFILE_1
+
+SENDERS = ("outside", "submission")
+KEYWORDS = {
+    "frontend": ("PIPELINING", "ENHANCEDSTATUSCODES"),
+    "transport": ("PIPELINING", "ENHANCEDSTATUSCODES", "XSHADOWREQUEST", "XSHADOW"),
+    "delivery": ("PIPELINING", "ENHANCEDSTATUSCODES"),
+    "smtp": ("PIPELINING",),
+    "lmtp": ("PIPELINING",),
+}
+
+
+def sha(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+@dataclass(slots=True)
+class Mail:
+    """A message of the history: its name in the scenario, `m`, and what is known of it."""
+
+    name: str
+    to: tuple[str, ...] = ("bob@corp.test",)
+    sender: str = "alice@outside.test"
+    message_id: str | None = ""
+    date: str | None = "Tue, 1 Jan 2030 00:00:00 +0000"
+
+    def digest(self, *, altered: bool = False) -> ev.Digest:
+        return ev.Digest(
+            size=300, sha256=sha(self.name), body_sha256=sha(self.name), stable_sha256=sha(self.name, altered),
+            message_id=f"{self.name}@x" if self.message_id == "" else self.message_id, date=self.date,
+        )  # fmt: skip
+
+
+@dataclass(slots=True)
+class Open:
+    """A session that is open, and the transaction in it that waits for its final reply."""
+
+    name: str
+    client: str
+    server: str
+    listener: str
+    mail: str | None = None
+    recipients: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    sender: str = ""
+    digest: ev.Digest | None = None
+    mail_operation: ev.Operation | None = None
+
+
+@dataclass(slots=True)
+class History:
+    """The events so far. Times are documented seconds; `t` is the time of what is told next."""
+
+    topology: Topology
+    t: float = 0.0
+    events: list[ev.AnyEvent] = field(default_factory=list)
+    mails: dict[str, Mail] = field(default_factory=dict)
+    databases: dict[str, str] = field(default_factory=dict)
+    keywords: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+    harness: set[str] = field(default_factory=set)
+    _open: dict[tuple[str, str], Open] = field(default_factory=dict)
+    _sessions: int = 0
+    _attempts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, kind: type[ev.Event], **fields: Any) -> ev.Event:
+        event = kind(n=len(self.events), t=self.t, **fields)
+        self.events.append(event)  # type: ignore[arg-type]
+        return event
+
+    def made(self, mail: Mail) -> None:
+        self.mails[mail.name] = mail
+        digest = mail.digest()
+        self.add(ev.MessageMade, message=f"{mail.name}#1", message_id=digest.message_id, sender=mail.sender,
+                 recipients=mail.to, digest=digest)  # fmt: skip
+
+    def database(self, server: str) -> str:
+        return self.databases.get(server, f"db-{server}")
+
+    def is_sink(self, party: str) -> bool:
+        return party not in self.topology.by_name
+
+    def listener(self, client: str, server: str) -> str:
+        if self.is_sink(server):
+            return "lmtp" if server.endswith("-store") else "smtp"
+        return "frontend" if client == "outside" else "transport"
+
+    def connect(self, client: str, server: str, listener: str | None = None, *, greet: bool = True) -> Open:
+        """Open a session, and greet as far as EHLO."""
+        door = listener or self.listener(client, server)
+        self._sessions += 1
+        one = Open(f"s{self._sessions}", client, server, door)
+        self._open[client, server] = one
+        self.add(ev.Connected, session=one.name, client=client, server=server, listener=door)
+        if greet:
+            self.reply_to(one, "GREETING", 220, "ready")
+            keywords = self.keywords.get((server, door), KEYWORDS[door])
+            self.say(one, f"{'LHLO' if door in ('lmtp', 'delivery') else 'EHLO'} {client}", 250, server, *keywords)
+        return one
+
+    def session(self, client: str, server: str, listener: str | None = None) -> Open:
+        """Return the open session between two, or open one."""
+        return self._open.get((client, server)) or self.connect(client, server, listener)
+
+    def say(self, one: Open, line: str, code: int | None = None, *lines: str) -> None:
+        """One command and, with a code, its reply; both mean what the built-in dialect says."""
+        verb = line.split(" ")[0].upper()
+        asked = PROFILE_1.command(line)
+        self.add(ev.Command, session=one.name, verb=verb, line=line, operation=asked)
+        if verb == "MAIL":
+            one.mail_operation = asked
+        if code is not None:
+            self.reply_to(one, verb, code, *lines, operation=PROFILE_1.reply(asked, code, lines, content=False))
+
+    def reply_to(
+        self, one: Open, to: str, code: int, *lines: str, recipient: str | None = None,
+        operation: ev.Operation | None = None,
+    ) -> None:  # fmt: skip
+        texts = lines or ("",)
+        enhanced = texts[0].split(" ")[0]
+        known = enhanced if enhanced.count(".") == 2 and enhanced.replace(".", "").isdigit() else None
+        self.add(ev.Reply, session=one.name, to=to, code=code, enhanced=known, lines=texts, recipient=recipient,
+                 operation=operation)  # fmt: skip
+
+    def transmit(
+        self, client: str, server: str, name: str, *, listener: str | None = None, to: Sequence[str] = (),
+        refused: Iterable[str] = (), shadow: str = "", sender: str | None = None, digest: ev.Digest | None = None,
+        new: bool = True,
+    ) -> None:  # fmt: skip
+        """A whole transaction up to the final dot."""
+        mail = self.mails.get(name)
+        assert mail is not None or digest is not None, name
+        one = self.connect(client, server, listener) if new else self.session(client, server, listener)
+        tracked = bool(shadow) and self._of_2010(client, server)
+        if shadow:
+            verb = "XSHADOW" if tracked else "XSHADOWREQUEST"
+            self.say(one, f"{verb} {client} {self.database(client)}", 250, f"2.0.0 {server} {self.database(server)}")
+        one.sender = sender if sender is not None else mail.sender if mail else ""
+        one.mail, one.digest = name, digest or (mail.digest() if mail else None)
+        one.recipients, one.refused = tuple(to or (mail.to if mail else ())), tuple(refused)
+        self.say(one, f"MAIL FROM:<{one.sender}>" + (f" XSHADOW={shadow}" if shadow else ""), 250, "2.1.0 ok")
+        for recipient in one.recipients:
+            self.say(one, f"RCPT TO:<{recipient}>", 250, "2.1.5 ok")
+        for recipient in one.refused:
+            self.say(one, f"RCPT TO:<{recipient}>", 550, "5.1.1 no")
+        self.say(one, "DATA", 354, "go")
+        self.add(ev.Content, session=one.name, digest=one.digest)
+
+    def _of_2010(self, *servers: str) -> bool:
+        known = [self.topology.by_name[s] for s in servers if s in self.topology.by_name]
+        return any(server.generation == "ex2010" for server in known)
+
+    def final(self, client: str, server: str, code: int | None, text: str = "", *, taken: bool | None = None) -> None:
+        """The final reply, or none; a sink takes the mail, a sender notes its attempt, and the session ends."""
+        one = self._open.pop((client, server))
+        assert one.digest is not None
+        accepted = code is not None and code // 100 == 2
+        if self.is_sink(server) and (accepted if taken is None else taken):
+            for recipient in one.recipients:
+                self.add(ev.Delivered, sink=server, giver=client, recipient=recipient, sender=one.sender,
+                         digest=one.digest, session=one.name)  # fmt: skip
+        words = text or {2: "2.6.0 queued", 4: "4.3.0 later", 5: "5.7.1 no"}.get((code or 0) // 100, "")
+        if code is not None:
+            stored = PROFILE_1.reply(one.mail_operation, code, (words,), content=True) if one.mail_operation else None
+            each = one.recipients if one.listener in ("lmtp", "delivery") else (None,)
+            for recipient in each:
+                self.reply_to(one, "CONTENT", code, words, recipient=recipient, operation=stored)
+        if client in SENDERS or one.name in self.harness:
+            self._attempt(one, code, words)
+        self.close(one, by="client" if code is not None else "server", polite=code is not None)
+
+    def _attempt(self, one: Open, code: int | None, text: str) -> None:
+        message = f"{one.mail}#1"
+        self._attempts[message] = self._attempts.get(message, 0) + 1
+        enhanced = text.split(" ")[0] if text[1:2] == "." else None
+        self.add(ev.Attempt, message=message, attempt=self._attempts[message], client=one.client, server=one.server,
+                 listener=one.listener, session=one.name, outcome="answered" if code else "lost", code=code,
+                 enhanced=enhanced, text=text, accepted=one.recipients, refused=one.refused, dot_sent=True)  # fmt: skip
+
+    def close(self, one: Open, by: str = "client", *, polite: bool = True, how: str = "fin") -> None:
+        if polite:
+            self.say(one, "QUIT", 221, "2.0.0 bye")
+        self.add(ev.Closed, session=one.name, by=by, how=how)
+        self._open.pop((one.client, one.server), None)
+
+    def query(self, by: str, at: str, answer: Sequence[str] | str, *, in_session: bool = False) -> None:
+        """XQDISCARD: answered with shadow ids, refused with a reply, or (`silence`) not at all."""
+        one = self.session(by, at) if in_session else self.connect(by, at, greet=answer != "silence")
+        line = f"XQDISCARD {by} 100"
+        if answer == "silence":
+            self.say(one, line)
+        elif isinstance(answer, str):
+            code, _, text = answer.partition(" ")
+            self.say(one, line, int(code), text)
+        else:
+            told = [f"2.0.0 discard {shadow_id}" for shadow_id in answer]
+            self.say(one, line, 250, f"2.0.0 database {self.database(at)}", *told, "2.0.0 end 0")
+        if not in_session:
+            self.close(one, polite=answer != "silence")
+
+    def step(self, phase: str, path: str, verb: str, label: str | None = None) -> None:
+        self.add(ev.StepEvent, phase=phase, path=path, verb=verb, line=1, label=label)
+
+    def inspected(self, node: str, queues: Sequence[Mapping[str, Any]], delivered_to: int = 0) -> None:
+        """What `inspect` prints: queues of `{kind, next_hop, items: [m, ...]}`."""
+        rows = []
+        for queue in queues:
+            items = [{"message_id": f"<{self.mails[name].digest().message_id}>"} for name in queue["items"]]
+            rows.append({"kind": queue["kind"], "next_hop": queue.get("next-hop", ""), "items": items})
+        self.add(ev.Inspected, node=node, state={"queues": rows, "delivered_to": delivered_to})

@@ -1,0 +1,232 @@
+"""The lines of a miniature: one happening each, read in order.
+
+    outside > mbx1  m                            a transaction of message m, up to its final dot
+    outside < mbx1  250                          its final reply; `nothing`: the session was lost first
+    mbx1 > mbx2  m as shadow s1: 250             both in one line; a shadow copy with its shadow id
+    mbx1 > outside  m for a@x, b@x: 250          for these recipients (else those of the message)
+    mbx1 > mbx1-store  m: taken, unheard         the sink took it, and its reply got lost
+    mbx1 > outside  report on m, failed for victor@outside.test, to alice@outside.test: 250
+    mbx1 > outside  journal of m, to audit@archive.test: 250
+    mbx2 ? mbx1: s1, s2                          XQDISCARD and the ids told; `nothing`, `silence`, or a refusal
+    mbx1 >< mbx2                                 a connection in vain
+    outside > mbx1  says NOOP: 250 2.0.0 ok      one command and its reply, in the session that is open
+    outside > mbx1  hears 250 2.0.0 again        a reply that answers nothing
+    outside x mbx1  by server, reset             the session ends
+    mbx1 killed                                  the life of a node; behind it, what is recorded with it
+    mbx1 takes ShadowRedundancyEnabled=no        configuration offered; `refuses A=1: why`
+    mbx1 shows shadow to mbx2: m, n              one queue of `inspect`; `shows nothing`
+    mbx1 does resubmit DB1                       an administrative command; `fails at resubmit DB1: why`
+    mbx1 offers XSHADOW at frontend              what its EHLO replies hold from now on
+    mbx1 has database db-new                     the name of its queue database from now on
+    fault f: garble in mbx1 > mbx2               a fault fired in the last session of the two
+    talk t outside > mbx1: expected 502          a talk ended; `as written` when all was
+    step failed                                  the step with that label begins
+    expected                                     the expectation is reached (else at the end)
+    drained                                      `drained after 6h, busy` when it never was quiet
+    lag 20s                                      the harness ran late
+
+A duration in front is the time from which the lines are told. `also` behind the parties keeps to the session that is
+open; `by the harness` says that it speaks under a server's name; `at delivery` names the listener.
+"""
+
+import re
+from collections.abc import Callable
+
+from conformance.history import events as ev
+from conformance.scenarios import values
+from tests.judge.history import History, Open, sha
+
+_TIME = re.compile(r"((?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+)\s+(.*)")
+_RESULT = r"(?:: (?P<result>.+))?"
+_WHAT = (
+    r"(?P<name>[a-z][a-z0-9]*)(?: as shadow (?P<shadow>\S+))?(?: for (?P<to>.+?))?(?: refusing (?P<refused>.+?))?"
+    r"(?: from <(?P<sender>[^>]*)>)?(?: at (?P<listener>[a-z]+))?(?P<altered> altered)?(?P<harness> by the harness)?"
+)
+_REPORT = (
+    r"report on (?P<name>[a-z]\w*), (?P<action>[a-z]+)(?: for (?P<who>\S+))?, to (?P<to>\S+)(?P<loud> with a sender)?"
+)
+_JOURNAL = r"journal of (?P<name>[a-z]\w*), to (?P<to>\S+)"
+_PAIR = r"(?P<client>\S+) > (?P<server>\S+)\s+(?P<also>also )?"
+
+
+def tell(history: History, text: str) -> None:
+    """Add what the lines tell to a history. Raises ValueError for a line that says nothing."""
+    for line in filter(None, (line.partition("#! ")[0].strip() for line in text.splitlines())):
+        timed = _TIME.fullmatch(line)
+        if timed:
+            history.t, line = values.seconds(timed[1]), timed[2]
+        for pattern, happening in _HAPPENINGS:
+            if match := re.fullmatch(pattern, line):
+                happening(history, match)
+                break
+        else:
+            raise ValueError(f"nobody understands the line {line!r}")
+
+
+def _several(text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+
+
+def _finish(history: History, client: str, server: str, result: str | None) -> None:
+    if result is None:
+        return
+    if result == "taken, unheard":
+        history.final(client, server, None, taken=True)
+    elif result == "nothing":
+        history.final(client, server, None, taken=False)
+    else:
+        code, _, text = result.partition(" ")
+        history.final(client, server, int(code), text)
+
+
+def _sent(history: History, m: re.Match[str]) -> None:
+    digest = history.mails[m["name"]].digest(altered=True) if m["altered"] else None
+    history.transmit(
+        m["client"], m["server"], m["name"], listener=m["listener"], to=_several(m["to"]), refused=_several(m["refused"]),
+        shadow=m["shadow"] or "", sender=m["sender"], digest=digest, new=not m["also"],
+    )  # fmt: skip
+    if m["harness"]:
+        history.harness.add(history.session(m["client"], m["server"]).name)
+    _finish(history, m["client"], m["server"], m["result"])
+
+
+def _reported(history: History, m: re.Match[str]) -> None:
+    about, status = history.mails[m["name"]].digest().message_id, "action" in m.re.groupindex
+    who = (m["who"],) if status and m["who"] else ()
+    digest = ev.Digest(
+        size=900, sha256=sha(m[0]), body_sha256=sha(m[0]), stable_sha256=sha(m[0]), message_id=f"{sha(m[0])[:8]}@mta",
+        report="delivery-status" if status else "journal", about=about, action=m["action"] if status else None,
+        failed=who if status and m["action"] == "failed" else (),
+    )  # fmt: skip
+    loud = status and m["loud"]
+    history.transmit(m["client"], m["server"], "", to=(m["to"],), digest=digest, sender="mta@x" if loud else "")
+    _finish(history, m["client"], m["server"], m["result"])
+
+
+def _queried(history: History, m: re.Match[str]) -> None:
+    answer = m["answer"]
+    told = answer if answer == "silence" or answer[:1].isdigit() else () if answer == "nothing" else _several(answer)
+    history.query(m["by"], m["at"], told, in_session=bool(m["also"]))
+
+
+def _said(history: History, m: re.Match[str]) -> None:
+    one = history.session(m["client"], m["server"], m["listener"])
+    code, _, text = (m["result"] or "").partition(" ")
+    history.say(one, m["line"], int(code) if code else None, *([text] if code else []))
+
+
+def _heard(history: History, m: re.Match[str]) -> None:
+    history.reply_to(_last(history, m["client"], m["server"]), "", int(m["code"]), m["text"])
+
+
+def _last(history: History, client: str, server: str) -> Open:
+    session = next(
+        e for e in reversed(history.events)
+        if isinstance(e, ev.Connected) and (e.client, e.server) == (client, server)
+    )  # fmt: skip
+    return Open(session.session, client, server, session.listener)
+
+
+def _ended(history: History, m: re.Match[str]) -> None:
+    one = history.session(m["client"], m["server"])
+    history.close(one, m["by"], polite=False, how="reset" if m["reset"] else "fin")
+
+
+def _lived(history: History, m: re.Match[str]) -> None:
+    history.add(ev.NodeEvent, node=m["node"], action=m["action"], detail=m["detail"] or "")
+
+
+def _configured(history: History, m: re.Match[str]) -> None:
+    name, _, value = m["change"].partition("=")
+    changes = {name: values.parameter(int(value) if value.isdigit() else value)}
+    history.add(ev.Configured, node=m["node"], changes=changes, refused=m["why"])
+
+
+def _shown(history: History, m: re.Match[str]) -> None:
+    parts = [part.partition(": ") for part in _several_queues(m["queues"])]
+    queues = []
+    for head, _, items in parts:
+        kind, _, hop = head.partition(" to ")
+        queues.append({"kind": kind, "next-hop": hop, "items": _several(items)})
+    history.inspected(m["node"], queues)
+
+
+def _several_queues(text: str) -> tuple[str, ...]:
+    return () if text == "nothing" else tuple(part.strip() for part in text.split(";"))
+
+
+def _commanded(history: History, m: re.Match[str]) -> None:
+    command, *arguments = m["command"].split(" ")
+    history.add(ev.CommandRun, node=m["node"], command=command, arguments=tuple(arguments), failed=m["why"])
+
+
+def _offered(history: History, m: re.Match[str]) -> None:
+    words = () if m["keyword"] == "nothing" else ("ENHANCEDSTATUSCODES", *_several(m["keyword"]))
+    history.keywords[m["node"], m["listener"]] = ("PIPELINING", *words)
+
+
+def _renamed(history: History, m: re.Match[str]) -> None:
+    history.databases[m["node"]] = m["database"]
+
+
+def _fired(history: History, m: re.Match[str]) -> None:
+    session = _last(history, m["client"], m["server"]).name
+    history.add(ev.FaultFired, fault=m["fault"], action=m["action"], session=session, client=m["client"],
+                server=m["server"])  # fmt: skip
+
+
+def _talked(history: History, m: re.Match[str]) -> None:
+    history.add(ev.Talked, conversation=m["talk"], client=m["client"], server=m["server"], listener="frontend",
+                session=_last(history, m["client"], m["server"]).name,
+                exchanges=(ev.Exchange(said="EHLO x", code=250),),
+                problem="" if m["problem"] == "as written" else m["problem"])  # fmt: skip
+
+
+def _began(history: History, m: re.Match[str]) -> None:
+    history.step("began", "0", "advance", m["label"])
+
+
+def _reached(history: History, m: re.Match[str]) -> None:
+    history.step("reached", "1", "expect")
+
+
+def _drained(history: History, m: re.Match[str]) -> None:
+    waited = values.seconds(m["waited"]) if m["waited"] else 300.0
+    history.add(ev.Drained, quiet=not m["busy"], waited=waited)
+
+
+def _lagged(history: History, m: re.Match[str]) -> None:
+    history.add(ev.Lag, seconds=values.seconds(m["lag"]))
+
+
+_HAPPENINGS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
+    (r"step (?P<label>\S+)", _began),
+    (r"expected", _reached),
+    (r"drained(?: after (?P<waited>\S+?))?(?P<busy>, busy)?", _drained),
+    (r"lag (?P<lag>\S+)", _lagged),
+    (r"fault (?P<fault>\S+): (?P<action>\S+) in (?P<client>\S+) > (?P<server>\S+)", _fired),
+    (r"talk (?P<talk>\S+) (?P<client>\S+) > (?P<server>\S+): (?P<problem>.+)", _talked),
+    (_PAIR + r"says (?P<line>.+?)(?: at (?P<listener>[a-z]+))?" + _RESULT, _said),
+    (_PAIR + r"hears (?P<code>\d+) (?P<text>.+)", _heard),
+    (r"(?P<client>\S+) x (?P<server>\S+)\s+by (?P<by>client|server|link)(?P<reset>, reset)?", _ended),
+    (r"(?P<client>\S+) >< (?P<server>\S+)", lambda h, m: _in_vain(h, m["client"], m["server"])),
+    (r"(?P<client>\S+) < (?P<server>\S+)\s+(?P<result>.+)", lambda h, m: _finish(h, m["client"], m["server"], m["result"])),
+    (_PAIR + _REPORT + _RESULT, _reported),
+    (_PAIR + _JOURNAL + _RESULT, _reported),
+    (_PAIR + _WHAT + _RESULT, _sent),
+    (r"(?P<by>\S+) \? (?P<at>\S+?)(?P<also> also)?: (?P<answer>.+)", _queried),
+    (r"(?P<node>\S+) has database (?P<database>\S+)", _renamed),
+    (r"(?P<node>\S+) offers (?P<keyword>.+) at (?P<listener>\S+)", _offered),
+    (r"(?P<node>\S+) takes (?P<change>\S+)(?P<why>(?!))?", _configured),
+    (r"(?P<node>\S+) refuses (?P<change>\S+): (?P<why>.+)", _configured),
+    (r"(?P<node>\S+) shows (?P<queues>.+)", _shown),
+    (r"(?P<node>\S+) does (?P<command>.+?)(?P<why>(?!))?", _commanded),
+    (r"(?P<node>\S+) fails at (?P<command>.+): (?P<why>.+)", _commanded),
+    (r"(?P<node>\S+) (?P<action>started|ready|stopped|killed|wiped|paused|resumed|reloaded|refused|exited|failed)"
+     r"(?: (?P<detail>.+))?", _lived),
+)  # fmt: skip
+
+
+def _in_vain(history: History, client: str, server: str) -> None:
+    door = history.listener(client, server)
+    history.add(ev.ConnectFailed, client=client, server=server, listener=door, reason="refused")

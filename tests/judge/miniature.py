@@ -1,0 +1,137 @@
+"""Miniatures: histories written by hand, each with the verdict that it must get. `tests/judge/lines.py` is their
+language; the files are in `miniatures/`, a document for each check."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from conformance import paths
+from conformance.judge.cell import Setting, judge_cell
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.scenarios.document import Cell
+from conformance.scenarios.expectations import VERBS
+from conformance.scenarios.fixtures import load_topology
+from conformance.scenarios.steps import Expect, Step
+from conformance.topology import Topology
+from tests.judge.history import History, Mail
+from tests.judge.lines import tell
+
+HERE = Path(__file__).parent / "miniatures"
+CLAIMS = frozenset({"relay", "shadow-2013", "shadow-2010", "duplicate-detection", "lmtp-delivery"})
+Kind = Literal["good", "bad", "vacuous", "inconclusive"]
+KINDS: tuple[Kind, ...] = ("good", "bad", "vacuous", "inconclusive")
+ELSEWHERE = "RL-ACK-02"
+"""The requirement of the scenario, which no check blames by itself."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as the scenario language has it: `on`, `yes` and `no` are words."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:bool" or first in "tf"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Miniature:
+    """One history and what is to be found in it. `says` is a part of the verdict's sentence."""
+
+    file: str
+    check: str
+    kind: Kind
+    title: str
+    requirement: str
+    says: str
+    cell: Cell
+    history: History
+    setting: Setting
+
+    def judge(self) -> Verdict:
+        """Return the verdict of the check that it is about."""
+        return next(v for v in self.all_verdicts() if v.check == self.check)
+
+    def all_verdicts(self) -> tuple[Verdict, ...]:
+        """Return the verdicts of all checks."""
+        return judge_cell(self.cell, self.history.events, self.setting)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The verdict that it must get."""
+        if self.kind == "vacuous" and self.check.startswith("invariant."):
+            return Outcome.NOT_APPLICABLE
+        return {"good": Outcome.PASS, "bad": Outcome.FAIL}.get(self.kind, Outcome.INCONCLUSIVE)
+
+
+@cache
+def miniatures() -> tuple[Miniature, ...]:
+    """Return every miniature of every file. Raises ValueError where one makes no sense."""
+    return tuple(one for path in sorted(HERE.glob("*.yaml")) for one in _read(path))
+
+
+def _read(path: Path) -> Iterator[Miniature]:
+    for document in yaml.load_all(path.read_text("utf-8"), _Loader):  # noqa: S506  # a SafeLoader
+        for case in document["cases"]:
+            yield _miniature(path.stem, {**document, **case})
+
+
+def _miniature(file: str, what: Mapping[str, Any]) -> Miniature:
+    kind = next(kind for kind in KINDS if kind in what)
+    if kind == "bad" and "says" not in what:
+        raise ValueError(f"{what['check']}: {what['bad']!r} does not say what is said")
+    topology = _topology(what.get("topology", "two-servers-one-dag"), what.get("configure", {}))
+    history = History(topology)
+    for name, mail in what.get("messages", {"m": "bob@corp.test"}).items():
+        history.made(_mail(name, mail))
+    tell(history, what["history"])
+    expect = what.get("expect")
+    if expect is not None:
+        if not any(getattr(event, "phase", "") == "reached" for event in history.events):
+            history.step("reached", "1", "expect")
+        history.step("ended", "1", "expect")
+    complete = what.get("complete", True)
+    return Miniature(
+        file=file,
+        check=what["check"],
+        kind=kind,
+        title=what[kind],
+        requirement=what.get("requirement", ELSEWHERE),
+        says=what.get("says", ""),
+        cell=_cell(topology, what, expect),
+        history=history,
+        setting=Setting("virtual", what.get("tolerance", 0.0), CLAIMS - set(what.get("unclaimed", ())), complete),
+    )
+
+
+def _mail(name: str, written: Any) -> Mail:
+    fields = written if isinstance(written, dict) else {"to": written}
+    to = fields.get("to", "bob@corp.test")
+    given = {key.replace("-", "_"): value for key, value in fields.items() if key not in ("to", "from")}
+    return Mail(
+        name, (to,) if isinstance(to, str) else tuple(to), sender=fields.get("from", "alice@outside.test"), **given
+    )
+
+
+def _topology(written: str | Mapping[str, Any], configure: Mapping[str, Any]) -> Topology:
+    if isinstance(written, str):
+        topology = load_topology(paths.fixtures() / "topologies" / f"{written}.yaml")
+    else:
+        topology = Topology.model_validate(written)
+    return topology.model_copy(update={"transport": {**topology.transport, **configure}})
+
+
+def _cell(topology: Topology, what: Mapping[str, Any], expect: Mapping[str, Any] | None) -> Cell:
+    steps = ()
+    if expect is not None:
+        verb = str(what["check"]).removeprefix("expect.")
+        expectation = VERBS[verb].model_validate(expect)
+        steps = (Step(path="1", line=7, verb="expect", action=Expect(verb=verb, expectation=expectation)),)
+    return Cell(
+        scenario="miniature", title=str(what["check"]), path="miniature.yaml", line=1, axes={},
+        requirements=(ELSEWHERE,), needs=(), topology=topology, drain=3600.0, steps=steps, sha256="0" * 64,
+    )  # fmt: skip

@@ -1,0 +1,88 @@
+"""Every check against histories written by hand: what it must find, what it must leave alone, and in whose name."""
+
+from collections import Counter
+
+import pytest
+
+from conformance.judge import cell
+from conformance.judge.expectations.table import CHECKS
+from conformance.judge.finding import Finding
+from conformance.judge.invariants.table import INVARIANTS
+from conformance.scenarios.expectations import VERBS
+from conformance.scenarios.names import INVARIANTS as NAMES
+from tests.judge.miniature import ELSEWHERE, Miniature, miniatures
+
+ALL = [*(f"expect.{verb}" for verb in VERBS), *(f"invariant.{name}" for name in NAMES)]
+
+
+def identify(one: Miniature) -> str:
+    return f"{one.check}: {one.title}"
+
+
+@pytest.mark.parametrize("one", miniatures(), ids=identify)
+def test_it_is_judged_as_it_says(one: Miniature) -> None:
+    verdict = one.judge()
+    assert verdict.outcome is one.outcome, verdict.sentence
+    assert one.says in verdict.sentence
+    if one.kind == "bad":
+        assert verdict.requirements[0] == one.requirement
+        assert verdict.sentence.startswith(f"{one.requirement}: expected {verdict.expected}; seen: ")
+        assert set(verdict.evidence) <= {event.n for event in one.history.events}
+
+
+@pytest.mark.parametrize("check", ALL)
+def test_every_check_has_a_good_one_two_bad_ones_and_one_without_occasion(check: str) -> None:
+    kinds = Counter(one.kind for one in miniatures() if one.check == check)
+    assert kinds["good"] >= 1
+    assert kinds["bad"] >= 2
+    assert kinds["vacuous"] >= 1
+
+
+def test_every_verb_and_every_invariant_has_a_check_and_no_other_has() -> None:
+    assert set(CHECKS) == set(VERBS)
+    assert set(INVARIANTS) == set(NAMES)
+    assert {one.check for one in miniatures()} == set(ALL)
+
+
+def test_titles_are_told_apart() -> None:
+    assert max(Counter(map(identify, miniatures())).values()) == 1
+
+
+@pytest.mark.parametrize("check", ALL)
+def test_without_the_check_a_miniature_fails(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take one check away: the bad miniatures of that check, and no others, are judged otherwise."""
+    kind, _, name = check.partition(".")
+    if kind == "expect":
+        monkeypatch.setattr(cell, "CHECKS", {verb: one for verb, one in CHECKS.items() if verb != name})
+    else:
+        monkeypatch.setattr(cell, "INVARIANTS", {key: one for key, one in INVARIANTS.items() if key != name})
+    for one in miniatures():
+        if one.kind == "bad":
+            assert (one.judge().outcome is one.outcome) is (one.check != check)
+
+
+@pytest.mark.parametrize("check", ALL)
+def test_a_check_that_finds_nothing_is_caught(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blind one check: each of its bad miniatures is missed, however many other checks there are."""
+    kind, _, name = check.partition(".")
+    if kind == "expect":
+        monkeypatch.setattr(cell, "CHECKS", {**CHECKS, name: lambda expectation, view: Finding("nothing", 1)})
+    else:
+        blind = (INVARIANTS[name][0], lambda case: Finding("nothing", 1))
+        monkeypatch.setattr(cell, "INVARIANTS", {**INVARIANTS, name: blind})
+    bad = [one for one in miniatures() if one.check == check and one.kind == "bad"]
+    assert not any(one.judge().outcome is one.outcome for one in bad)
+
+
+def test_no_good_miniature_of_an_invariant_is_bad_for_another() -> None:
+    """What is right is right altogether, but for what its scenario would have waived."""
+    wrong = {
+        identify(one): [v.sentence for v in one.all_verdicts() if v.outcome.value in ("fail", "error")]
+        for one in miniatures()
+        if one.kind == "good" and one.check.startswith("invariant.")
+    }
+    assert {title: sentences for title, sentences in wrong.items() if sentences} == {}
+
+
+def test_the_scenario_s_own_requirement_is_blamed_where_a_check_has_none() -> None:
+    assert all(one.requirement == ELSEWHERE for one in miniatures() if one.check.startswith("expect."))
