@@ -1,0 +1,57 @@
+"""docs/reading-reports.md: every command in it is run, in its order, and what it says of the results is there."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.suite.helpers import ROOT, conformance_command
+
+PAGE = ROOT / "docs" / "reading-reports.md"
+COMMANDS = re.findall(r"^    (conformance .+)$", PAGE.read_text("utf-8"), re.MULTILINE)
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run all commands of the page in a folder that has the scenarios; return it."""
+    folder = tmp_path_factory.mktemp("reading")
+    (folder / "scenarios").symlink_to(ROOT / "scenarios")
+    for number, command in enumerate(COMMANDS):
+        words = shlex.split(command)[1:]
+        if "--install-allure" in words and shutil.which("npm") is None:
+            continue
+        ran = conformance_command(*words, cwd=folder)
+        violated = words[0] in ("run", "judge")
+        assert ran.returncode == int(violated), (command, ran.stdout + ran.stderr)
+        (folder / f"{number}.txt").write_text(ran.stdout, "utf-8")
+    return folder
+
+
+def test_the_page_has_the_commands_that_it_is_about() -> None:
+    assert {command.split()[1] for command in COMMANDS} == {"run", "report", "diff", "judge"}
+
+
+def test_the_failure_text_has_what_the_table_says(place: Path) -> None:
+    text = (place / "0.txt").read_text("utf-8")
+    table = PAGE.read_text("utf-8").partition("| it says |")[2].partition("\n\n")[0]
+    words = {word for row in table.splitlines() for word in re.findall(r"`([^`]+)`", row.split("|")[1])} - {"file:line"}
+    assert {"✗ VIOLATION", "violates", "message", "by", "repeat", "history"} <= words
+    assert [word for word in words if word not in text] == []
+    assert re.search(r"step 3  \S+\.scenario\.yaml:\d+", text)
+
+
+def test_the_pages_are_where_the_text_says(place: Path) -> None:
+    site = place / "reports/reading/site"
+    assert (site / "index.html").is_file()
+    assert list((site / "cells").glob("*.html"))
+    assert {path.suffix for path in (site / "statements").iterdir()} == {".html", ".md", ".json"}, "and no badge"
+    assert (place / "reports/reading-in-ci.xml").read_text("utf-8").count("VIOLATION") >= 1
+
+
+def test_the_comparison_finds_two_equal_runs_equal(place: Path) -> None:
+    number = next(number for number, command in enumerate(COMMANDS) if command.split()[1] == "diff")
+    assert "unchanged: 1" in (place / f"{number}.txt").read_text("utf-8")
