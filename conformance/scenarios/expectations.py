@@ -150,6 +150,9 @@ class DeliveredExpected(Expectation):
     to: Names | None = None
     at: str | None = None
     copies: Copies = ONE
+    repeats: int | None = Field(
+        None, ge=0, description="no more copies than this beyond the first, of all messages together: what was in flight"
+    )
     by: str | None = Field(None, description="the server that handed it over")
 
 

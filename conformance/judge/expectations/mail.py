@@ -39,7 +39,9 @@ def mailbox(e: MailboxExpected, view: View) -> Finding:
 
 def delivered(e: DeliveredExpected, view: View) -> Finding:
     """So many copies at recipients outside."""
-    finding = Finding(f"{asked(e.copies)} of each message of {e.of} at {e.at or 'its sink'}")
+    bound = "" if e.repeats is None else f", and no more than {e.repeats} too many of them all together"
+    finding = Finding(f"{asked(e.copies)} of each message of {e.of} at {e.at or 'its sink'}{bound}")
+    repeats: list[int] = []
     for made in view.messages(e.of):
         outside = tuple(r for r in made.recipients if r.casefold() not in view.mailboxes)
         for who in dict.fromkeys(e.to or outside or made.recipients):
@@ -49,6 +51,9 @@ def delivered(e: DeliveredExpected, view: View) -> Finding:
                 if (e.at is None or event.sink == e.at) and (e.by is None or event.giver == e.by)
             ]
             _copies(finding, made, found, e.copies, who)
+            repeats += [event.n for event in found[1:]]
+    if e.repeats is not None and len(repeats) > e.repeats:
+        finding.violated(f"{len(repeats)} copies beyond the first of each message", *repeats[:20])
     return finding
 
 
