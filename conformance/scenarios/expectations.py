@@ -151,7 +151,9 @@ class DeliveredExpected(Expectation):
     at: str | None = None
     copies: Copies = ONE
     repeats: int | None = Field(
-        None, ge=0, description="no more copies than this beyond the first, of all messages together: what was in flight"
+        None,
+        ge=0,
+        description="no more copies than this beyond the first, of all messages together: what was in flight",
     )
     by: str | None = Field(None, description="the server that handed it over")
 
