@@ -16,6 +16,7 @@ from conformance.suite.directory import ARGUMENTS_KEY, DIRECTORY, WORKER_KEY, al
 from conformance.suite.item import CellItem, outcome_of
 from conformance.suite.options import add_options, read_options
 from conformance.suite.outcomes import LETTERS
+from conformance.suite.progress import show_progress
 from conformance.suite.run import RUN, Run, summarise
 
 STARTED = pytest.StashKey[float]()
@@ -40,6 +41,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[OPTIONS] = options = read_options(config)
     config.stash[STARTED] = time.monotonic()
     prepare(config, options)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Show what runs and what waits, at a terminal."""
+    show_progress(session.config, lambda: run.flying if (run := session.config.stash.get(RUN, None)) else ())
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -17,9 +17,13 @@ Job = Callable[[], Awaitable[T]]
 
 
 class Flight(Generic[T]):
-    """Runs jobs, at most `most` of them at a time; `chunks` begins no job before one of its own chunk is asked for."""
+    """Runs jobs, at most `most` of them at a time; `chunks` begins no job before one of its own chunk is asked for.
+
+    `running` has the names of those that have begun and not ended.
+    """
 
     def __init__(self, jobs: Sequence[tuple[str, Job[T]]], most: int, *, chunks: bool) -> None:
+        self.running: set[str] = set()
         self._jobs = dict(jobs)
         self._most = most
         self._chunks = chunks
@@ -55,7 +59,7 @@ class Flight(Generic[T]):
     async def _wait(self, name: str) -> list[T]:
         if name not in self._tasks:
             for one in self._due(name):
-                self._tasks[one] = in_family(self._run(self._jobs[one]))
+                self._tasks[one] = in_family(self._run(one))
         try:
             return await self._tasks[name]
         finally:
@@ -69,9 +73,15 @@ class Flight(Generic[T]):
         self._begun = begun | set(due)
         return [one for one in due if one not in begun] or [name]
 
-    async def _run(self, job: Job[T]) -> list[T]:
+    async def _run(self, name: str) -> list[T]:
         async with self._room:
-            return [await job()]  # in a list: asyncio takes the repr of a result, and that of a history is seconds long
+            self.running.add(name)
+            try:
+                return [
+                    await self._jobs[name]()
+                ]  # in a list: asyncio takes the repr of a result, and that of a history is seconds long
+            finally:
+                self.running.discard(name)
 
     async def _end(self) -> list[T]:
         left = list(self._tasks.values())

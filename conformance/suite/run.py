@@ -96,6 +96,11 @@ class Run:
             jobs = [(item.nodeid, self._job(item)) for item in items]
             self._flight = Flight(jobs, most, chunks=self._worker)
 
+    @property
+    def flying(self) -> tuple[str, ...]:
+        """The node ids of the cells that are in flight beside each other."""
+        return tuple(self._flight.running) if self._flight is not None else ()
+
     def execute(self, item: "CellItem") -> Told:
         """Run and judge one cell, or wait for it where it is in flight, and hold it against the baseline."""
         header = self._cell_header(item)

@@ -1,0 +1,137 @@
+"""Keeps the status line below pytest's own lines, at a terminal only: taken away before pytest writes, drawn after."""
+
+import os
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from conformance.judge.verdicts import Outcome
+from conformance.report.progress import State, status_line
+from conformance.suite.directory import is_worker
+from conformance.suite.item import outcome_of
+
+_TICK = 1.0
+"""Seconds (real time) after which the line is drawn again when nothing has happened."""
+
+
+class Progress:
+    """A plugin of pytest's: knows from its hooks what runs, and draws through a file of its own, beside all capture."""
+
+    def __init__(self, terminal: pytest.TerminalReporter, flying: Callable[[], Collection[str]]) -> None:
+        self._terminal = terminal
+        self._flying = flying
+        self._stream = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", errors="replace")
+        self._planned = 0
+        self._ended: Counter[Outcome] = Counter()
+        self._since: dict[str, float] = {}
+        self._reached: set[str] = set()
+        self._drawn = False
+        self._lock = threading.RLock()
+        self._over = threading.Event()
+        self._ticker = threading.Thread(target=self._tick, name="progress", daemon=True)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Learn how many cells there are; xdist's controller has none of its own."""
+        self._planned = max(self._planned, len(session.items))
+        self._ticker.start()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
+        """Learn from a worker of xdist how many cells there are."""
+        self._planned = len(ids)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logstart(self, nodeid: str) -> Generator[None, None, None]:
+        """A cell begins."""
+        self._reached.add(nodeid)
+        self._since.setdefault(nodeid, time.monotonic())
+        with self._aside():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> Generator[None, None, None]:
+        """A phase of a cell ended; the call's is its outcome, and another's when it failed."""
+        outcome = outcome_of(report)
+        if outcome is not None or report.failed:
+            self._ended[outcome or Outcome.ERROR] += 1
+            self._since.pop(report.nodeid, None)
+        with self._aside():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_logfinish(self, nodeid: str) -> Generator[None, None, None]:
+        """A cell ended."""
+        self._since.pop(nodeid, None)
+        with self._aside():
+            return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Take the line away for good."""
+        self._over.set()
+        if self._ticker.is_alive():
+            self._ticker.join()
+        with self._lock:
+            self._clear()
+            self._stream.close()
+
+    def _tick(self) -> None:
+        while not self._over.wait(_TICK):
+            with self._aside():
+                pass
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        with self._lock:
+            self._clear()
+            yield
+            self._draw()
+
+    def _clear(self) -> None:
+        if self._drawn:
+            self._write(f"\x1b[1B\r\x1b[2K\x1b[1A{self._back()}")
+            self._drawn = False
+
+    def _draw(self) -> None:
+        if not self._over.is_set():
+            self._write(f"\n\r\x1b[2K{self._line()}\x1b[1A{self._back()}")
+            self._drawn = True
+
+    def _line(self) -> str:
+        now, flying = time.monotonic(), self._flying()
+        for name in flying:
+            if name not in self._reached:
+                self._since.setdefault(name, now)
+        for name in [name for name in self._since if name not in self._reached and name not in flying]:
+            del self._since[name]  # it has ended, and pytest has not come to it yet
+        running = [(name.partition("::")[2] or name, now - since) for name, since in list(self._since.items())]
+        return status_line(State(self._planned, self._ended, running), self._terminal._tw.fullwidth - 1)
+
+    def _back(self) -> str:
+        """Return what brings the cursor back to where pytest left it in its line."""
+        column = self._terminal._tw.width_of_current_line
+        return f"\r\x1b[{column}C" if column else "\r"
+
+    def _write(self, text: str) -> None:
+        sys.stdout.flush()
+        self._stream.write(text)
+        self._stream.flush()
+
+
+def show_progress(config: pytest.Config, flying: Callable[[], Collection[str]]) -> None:
+    """Register the status line where it can be drawn: at a terminal, with pytest's reporter, and nobody else writing.
+
+    `flying` returns the node ids of cells that run although pytest has not come to them yet.
+    """
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is None or is_worker(config) or config.option.collectonly or config.option.capture == "no":
+        return
+    if terminal.isatty and terminal.verbosity >= 0 and os.environ.get("TERM", "dumb") != "dumb":
+        config.pluginmanager.register(Progress(terminal, flying), "conformance-progress")

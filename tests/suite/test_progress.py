@@ -1,0 +1,95 @@
+"""The status line: what it says, and that it is there at a terminal and nowhere else."""
+
+import os
+import pty
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from conformance.judge.verdicts import Outcome
+from conformance.report.progress import State, status_line
+from tests.suite.helpers import ROOT, command, conformance_command, environment
+
+WORDS = ("run", "scenarios/creation/inbound.scenario.yaml", "-k", "waits", "--candidate", "reference",
+         "--candidate", "reference+acknowledges-before-shadow", "--show-capture=no")  # fmt: skip
+
+
+def test_it_says_how_cells_ended_what_runs_and_what_waits() -> None:
+    state = State(10, {Outcome.PASS: 3, Outcome.FAIL: 1}, [("a::b", 2.5), ("c", 70.0)])
+    assert status_line(state, 200) == "✗ 1 ✓ 3  4 waiting  2 running: a::b 2 s, c 1 m 10 s"
+
+
+@given(st.text(), st.integers(1, 300))
+def test_it_is_one_printable_line_that_fits(name: str, width: int) -> None:
+    line = status_line(State(3, {Outcome.PASS: 1}, [(name, 1.0)]), width)
+    assert len(line) <= width
+    assert line.isprintable()
+
+
+def at_a_terminal(*words: str) -> str:
+    """Run the command at a terminal of its own, and return all that it wrote there."""
+    outer, inner = pty.openpty()
+    variables = {**environment(), "TERM": "xterm", "COLUMNS": "150"}
+    with subprocess.Popen(command(*words), cwd=ROOT, env=variables, stdin=inner, stdout=inner, stderr=inner) as run:
+        os.close(inner)
+        written = b""
+        while True:
+            try:
+                written += (piece := os.read(outer, 65536))
+            except OSError:  # Linux says so when nobody holds the other end any more
+                break
+            if not piece:
+                break
+    os.close(outer)
+    assert run.returncode == 1, written.decode()
+    return written.decode("utf-8")
+
+
+def screen(written: str) -> list[str]:
+    """Return what a terminal shows of it: lines, the cursor's moves, and erased lines; nothing else is expected."""
+    lines, row, column = [""], 0, 0
+    for token in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", written):
+        move = re.fullmatch(r"\x1b\[(\d*)([ABCKm])", token)
+        if token == "\r":
+            column = 0
+        elif token == "\n":
+            row += 1
+        elif move is None:
+            lines[row] = lines[row].ljust(column)[:column] + token + lines[row][column + len(token) :]
+            column += len(token)
+        else:
+            count = int(move[1] or 1)
+            match move[2]:
+                case "A":
+                    row -= count
+                case "B":
+                    row += count
+                case "C":
+                    column += count
+                case "K":
+                    lines[row] = ""
+        lines += [""] * (row + 1 - len(lines))
+    return lines
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("more", [[], ["-v"], ["-n", "2"]])
+def test_a_terminal_shows_it_and_is_left_clean(tmp_path: Path, more: list[str]) -> None:
+    written = at_a_terminal(*WORDS, "--run-dir", str(tmp_path / "run"), *more)
+    assert re.search(r"(1|0) waiting  [12] running: inbound-acknowledgement-waits", written)
+    shown = screen(written)
+    assert [line for line in shown if "running:" in line] == []
+    if "-v" in more:
+        assert sum("PASSED" in line for line in shown) == 1
+    assert any(line.startswith("✗ inbound-acknowledgement-waits-for-the-shadow") for line in shown)
+
+
+@pytest.mark.integration
+def test_where_there_is_no_terminal_the_output_is_plain(tmp_path: Path) -> None:
+    ran = conformance_command(*WORDS, "--run-dir", str(tmp_path / "run"), cwd=ROOT, TERM="xterm")
+    assert "waiting" not in ran.stdout
+    assert "\x1b" not in ran.stdout + ran.stderr
