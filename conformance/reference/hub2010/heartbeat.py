@@ -1,7 +1,7 @@
 """The Shadow Redundancy Manager of a 2010 server: heartbeat, discard status, and taking over from a failed primary."""
 
 from conformance.reference.host import Host
-from conformance.reference.hub2010.shadow_queue import ShadowQueue
+from conformance.reference.hub2010.shadow_queue import shadow_queues_of
 from conformance.reference.message import Message
 from conformance.reference.routing.forks import forks
 from conformance.reference.send.dialogue import Dialogue
@@ -16,9 +16,8 @@ class Heartbeat(ShadowRedundancyManager):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._queue = ShadowQueue(host)
         self._failed: dict[str, float] = {}
-        self._failures: dict[str, int] = {}
+        self.failures: dict[str, int] = {}
 
     @property
     def failed(self) -> frozenset[str]:
@@ -41,7 +40,7 @@ class Heartbeat(ShadowRedundancyManager):
         """Note a successful session: the count starts again (SR-E10-09)."""
         super().spoke(primary)
         self._failed.pop(primary, None)
-        self._failures.pop(primary, None)
+        self.failures.pop(primary, None)
 
     def asked_by(self, server: str) -> None:
         """Note nothing: only a session of our own brings the discard status of what we sent (SR-E10-06)."""
@@ -62,7 +61,7 @@ class Heartbeat(ShadowRedundancyManager):
         """Return when to ask: after each ShadowHeartbeatTimeoutInterval without a session (SR-E10-06)."""
         began = self.watched[primary].began
         contact = max(began, self.host.shadows.contact(primary) or began)
-        missed = self._failures.get(primary, 0)
+        missed = self.failures.get(primary, 0)
         return contact + (missed + 1) * self.host.transport.ShadowHeartbeatTimeoutInterval
 
     def unreached(self, primary: str) -> None:
@@ -70,23 +69,24 @@ class Heartbeat(ShadowRedundancyManager):
 
         From then on it is asked once in each interval.
         """
-        self._failures[primary] = self._failures.get(primary, 0) + 1
-        if self._failures[primary] >= self.host.transport.ShadowHeartbeatRetryCount:
-            self._declare_failed(primary)
+        self.failures[primary] = self.failures.get(primary, 0) + 1
+        if self.failures[primary] >= self.host.transport.ShadowHeartbeatRetryCount:
+            self.declare_failed(primary)
 
-    def _declare_failed(self, primary: str) -> None:
+    def declare_failed(self, primary: str) -> None:
         """Take over what has an alternative route (SR-E10-08, SR-E10-10); the rest stays (SR-E10-11)."""
         host, transport = self.host, self.host.transport
+        queues = shadow_queues_of(host)
         wait = transport.ShadowHeartbeatTimeoutInterval * transport.ShadowHeartbeatRetryCount
         self._failed[primary] = host.now() + wait
-        movable = [message for message in self._queue.held_for(primary) if self._has_alternative(message)]
+        movable = [message for message in queues.held_for(primary) if self.has_alternative(message)]
         host.log.warning("%s has failed: taking over %d", primary, len(movable))
         for message in movable:
-            self._queue.notify(message, primary)
+            queues.notify(message, primary)
         host.promotion.take_over([message.id for message in movable])
-        self._queue.expire(primary, host.now() - transport.MessageExpirationTimeout)
+        queues.expire(primary, host.now() - transport.MessageExpirationTimeout)
 
-    def _has_alternative(self, message: Message) -> bool:
+    def has_alternative(self, message: Message) -> bool:
         """Whether another server than those that failed can be the next hop for all recipients."""
         hops = forks(self.host.config, message.envelope.recipients)
         return all(set(hop.servers) - self.failed for hop in hops)

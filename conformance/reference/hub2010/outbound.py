@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 from conformance.reference.host import Host
 from conformance.reference.hub2010.heartbeat import heartbeat_of
 from conformance.reference.hub2010.rights import sends_xshadow
-from conformance.reference.hub2010.shadow_queue import ShadowQueue
+from conformance.reference.hub2010.shadow_queue import shadow_queues_of
 from conformance.reference.message import Recipient
 from conformance.reference.queue.fork import Fork
 from conformance.reference.queue.outbound import Outbound
@@ -22,7 +22,6 @@ class HubOutbound(Outbound):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
-        self._queue = ShadowQueue(host)
         self._databases: WeakKeyDictionary[Dialogue, str] = WeakKeyDictionary()
 
     async def opened(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
@@ -47,7 +46,7 @@ class HubOutbound(Outbound):
         envelope = fork.message.envelope.to(fork.recipients)
         replies = await dialogue.transmit(envelope, content, f" XSHADOW={key}")
         if taken := [recipient for recipient, reply in replies.items() if reply.positive]:
-            self._queue.keep(fork.message, content, taken, server, database, key)
+            shadow_queues_of(self.host).keep(fork.message, content, taken, server, database, key)
             self.host.manager.watch(server)
         return replies
 

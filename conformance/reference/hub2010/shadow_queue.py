@@ -5,6 +5,7 @@ There is a queue for each next hop; each message in it stands for the recipients
 
 from collections.abc import Iterator, Sequence
 
+from conformance.reference.host import Host
 from conformance.reference.message import Message, Recipient, drafted
 from conformance.reference.shadow.promotion import Promotion
 from conformance.reference.shadow.queues import QueuedShadow, ShadowQueues
@@ -48,6 +49,12 @@ class ShadowQueue(ShadowQueues):
             if message.since <= before:
                 self.host.messages.drop(message.id)
                 self.host.log.warning("%s shadow for %s expired", message.shadow_id, primary)
+
+
+def shadow_queues_of(host: Host) -> ShadowQueue:
+    """Return the shadow queues of a 2010 server."""
+    assert isinstance(host.shadow_queues, ShadowQueue)
+    return host.shadow_queues
 
 
 class HubPromotion(Promotion):

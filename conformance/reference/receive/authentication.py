@@ -36,7 +36,7 @@ class PeerAuthentication(SMTP):
         """Return the server of the organisation that the client is known to be, or None."""
         if self.conversation.door != "transport":
             return None
-        authenticated = self.session.login_data if self.session.authenticated else None
+        authenticated = self.session.auth_data.login if self.session.authenticated else None
         name = authenticated.decode("ascii", "replace") if authenticated else None
         return self.host.rights.peer(self.limits, self.session.host_name or "", name)
 
