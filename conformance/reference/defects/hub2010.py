@@ -108,7 +108,7 @@ class GivesUpAfterOne(Heartbeat):
 
     def unreached(self, primary: str) -> None:
         """Count to one."""
-        self._failures[primary] = self.host.transport.ShadowHeartbeatRetryCount
+        self.failures[primary] = self.host.transport.ShadowHeartbeatRetryCount
         super().unreached(primary)
 
 
@@ -116,9 +116,8 @@ class GivesUpAfterOne(Heartbeat):
 class NeverGivesUp(Heartbeat):
     """Never declares a primary failed."""
 
-    def unreached(self, primary: str) -> None:
-        """Count nothing."""
-        self._failures[primary] = min(self._failures.get(primary, 0) + 1, 2)
+    def declare_failed(self, primary: str) -> None:
+        """Declare nothing, and go on asking."""
 
 
 @defect("hub-count-never-starts-again", breaks="SR-E10-09", part="hub_manager")
@@ -127,10 +126,10 @@ class CountNeverStartsAgain(Heartbeat):
 
     def spoke(self, primary: str) -> None:
         """Keep the count."""
-        failures = self._failures.get(primary)
+        failures = self.failures.get(primary)
         super().spoke(primary)
         if failures is not None:
-            self._failures[primary] = failures
+            self.failures[primary] = failures
 
 
 @defect("hub-resubmits-to-the-failed", breaks="SR-E10-10", part="hub_routing")
@@ -146,7 +145,7 @@ class ResubmitsToTheFailed(HubRouting):
 class TakesOverWithoutARoute(Heartbeat):
     """Takes shadows over though there is no other way for them."""
 
-    def _has_alternative(self, message: Message) -> bool:
+    def has_alternative(self, message: Message) -> bool:
         """There always is."""
         return True
 
@@ -265,7 +264,7 @@ class ResubmitsWhenItIsBack(Heartbeat):
 
     def noticed(self, primary: str, database: str) -> None:
         """Take every return after a failed interval for a new database."""
-        if self._failures.get(primary):
+        if self.failures.get(primary):
             self.host.promotion.take_over(self.host.shadows.held_for(primary))
         super().noticed(primary, database)
 

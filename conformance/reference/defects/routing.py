@@ -60,6 +60,54 @@ class HubIgnoresCost(IgnoresCost, HubRouting):
     """Takes the route of fewest hops, whatever it costs."""
 
 
+class TakesManyHops(Misroutes):
+    """Takes the route of most hops of those that cost the same."""
+
+    def seen(self, config: NodeConfiguration) -> NodeConfiguration:
+        """Let every hop make a route a little cheaper."""
+        links = tuple(link.model_copy(update={"cost": link.cost * 100 - 1}) for link in config.site_links)
+        return changed(config, site_links=links)
+
+
+@defect("takes-the-route-of-most-hops", breaks="SR-BIF-01", part="hub_routing", also={"routing": TakesManyHops})
+class HubTakesManyHops(TakesManyHops, HubRouting):
+    """Takes the route of most hops of those that cost the same."""
+
+
+class TakesTheHigherName(Misroutes):
+    """Takes the alphanumerically higher of two routes that are equal in cost and hops."""
+
+    def seen(self, config: NodeConfiguration) -> NodeConfiguration:
+        """Let the links of lower names be a little dearer."""
+        names = sorted({site for link in config.site_links for site in link.between}, reverse=True)
+        links = tuple(
+            link.model_copy(update={"cost": link.cost * 10000 + sum(map(names.index, link.between))})
+            for link in config.site_links
+        )
+        return changed(config, site_links=links)
+
+
+@defect("takes-the-higher-name", breaks="SR-BIF-01", part="hub_routing", also={"routing": TakesTheHigherName})
+class HubTakesTheHigherName(TakesTheHigherName, HubRouting):
+    """Takes the alphanumerically higher of two routes that are equal in cost and hops."""
+
+
+class DirectlyOrNotAtAll(Misroutes):
+    """Tries the server that is closest to the mailbox only, and waits until that can be reached."""
+
+    def forks(self, recipients: Iterable[Recipient]) -> Forks:
+        """Know no server but the closest."""
+        return {
+            replace(hop, servers=hop.servers[:1], dials=hop.dials[:1]) if hop.way == "transport" else hop: members
+            for hop, members in super().forks(recipients).items()
+        }
+
+
+@defect("goes-directly-or-not-at-all", breaks="SR-BIF-02", part="hub_routing", also={"routing": DirectlyOrNotAtAll})
+class HubDirectlyOrNotAtAll(DirectlyOrNotAtAll, HubRouting):
+    """Tries the server that is closest to the mailbox only, and waits until that can be reached."""
+
+
 class StopsEverywhere(Routing):
     """Hands a message to the next site on the route, though the last one can be reached."""
 

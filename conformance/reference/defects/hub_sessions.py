@@ -1,0 +1,83 @@
+"""Defects of Exchange 2010 servers at the ends of a session: to whom XSHADOW is offered, and when it is said what was
+delivered."""
+
+from conformance.reference.config import Listener, Peer
+from conformance.reference.defects.defect import defect
+from conformance.reference.hub2010.absent import NoSafetyNet
+from conformance.reference.hub2010.completion import HubCompletion
+from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowledgement
+from conformance.reference.hub2010.verbs import HubVerbs
+from conformance.reference.message import Envelope
+from conformance.reference.receive.acceptance import Origin
+from conformance.reference.receive.rights import Rights
+from conformance.reference.replies import Reply
+
+
+@defect("hub-accepts-without-the-right", breaks="SR-E10-18", part="hub_verbs")
+class AcceptsWithoutTheRight(HubVerbs):
+    """Advertises XSHADOW to every server of the organisation, with the right or without."""
+
+    @property
+    def may_shadow(self) -> bool:
+        """Look at nothing but who it is."""
+        conversation = self.conversation
+        return (
+            conversation.door == "transport"
+            and conversation.peer is not None
+            and self.host.transport.ShadowRedundancyEnabled
+        )
+
+
+@defect("hub-accepts-though-switched-off", breaks="SR-ENA-02", part="hub_verbs")
+class AcceptsThoughSwitchedOff(HubVerbs):
+    """Advertises XSHADOW by the rights alone, whatever ShadowRedundancyEnabled says."""
+
+    @property
+    def may_shadow(self) -> bool:
+        """Look at the rights."""
+        peer = self.conversation.peer
+        return self.conversation.door == "transport" and peer is not None and peer.accept_xshadow
+
+
+@defect("believes-the-greeting", breaks="SR-E10-18", part="rights")
+class BelievesTheGreeting(Rights):
+    """Takes a client for the server that it says to be, though the connector is not externally secured."""
+
+    def peer(self, listener: Listener, hello: str, authenticated: str | None) -> Peer | None:
+        """Ask for no proof."""
+        return self.host.config.peer_named.get((authenticated or hello).casefold())
+
+
+@defect("hub-reports-at-receipt", breaks="SR-E10-04", part="hub_acceptance")
+class ReportsAtReceipt(DelayedAcknowledgement):
+    """Offers the discard notification as soon as it has the message itself."""
+
+    async def take_tracked(
+        self, envelope: Envelope, content: bytes, origin: Origin, sender: str, shadow_id: str
+    ) -> Reply:
+        """Take it, and report it."""
+        reply = await super().take_tracked(envelope, content, origin, sender, shadow_id)
+        self.host.discards.queue(sender, shadow_id, self.host.now())
+        return reply
+
+
+@defect("hub-reports-the-first-fork", breaks="SR-MNT-07", part="hub_completion")
+class ReportsTheFirstFork(HubCompletion):
+    """Offers the discard notification when the first of a message's forks is delivered."""
+
+    def check(self, key: int) -> None:
+        """Report as soon as a recipient has it."""
+        message = self.host.messages.get(key)
+        if message is not None and self.host.messages.with_fate(key, ("delivered", "relayed", "passed-on")):
+            self.host.discard_status.queue(message)
+        super().check(key)
+
+
+@defect("hub-drops-shadows-at-start", breaks="SR-E10-01", part="hub_safety_net")
+class DropsShadowsAtStart(NoSafetyNet):
+    """Forgets at a restart what it keeps for its next hops."""
+
+    def start(self) -> None:
+        """Begin with empty shadow queues."""
+        for message in list(self.host.messages.in_place("shadow")):
+            self.host.messages.drop(message.id)
