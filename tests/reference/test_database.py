@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.reference.storage.database import Database, DatabaseError
+from conformance.reference.storage.database import LINGER, Database, DatabaseError
 from conformance.reference.storage.identity import Identity
 from tests.reference.furnished import furnished, places, shadow, stored
 
@@ -75,6 +75,10 @@ def test_a_commit_that_fails_is_told_to_everybody_who_waits_for_it(tmp_path: Pat
             with pytest.raises(DatabaseError, match="could not commit"):
                 await host.db.durable()
             other.close()
+            with pytest.raises(DatabaseError, match="could not commit"):  # nothing is promised any more
+                stored(host)
+            host.db.close()
+            host.db = opened(tmp_path / "queue.db")
 
     asyncio.run(life())
 
@@ -157,5 +161,18 @@ def test_content_and_recipients_go_when_their_message_goes(tmp_path: Path):
             assert places(host) == ["shadow"]
             assert [row[0] for row in host.db.read("SELECT message FROM content")] == [kept.id]
             assert [row[0] for row in host.db.read("SELECT DISTINCT message FROM recipient")] == [kept.id]
+
+    asyncio.run(life())
+
+
+def test_what_nobody_waits_for_is_committed_a_moment_later(tmp_path: Path):
+    async def life() -> None:
+        async with furnished(tmp_path) as (host, _):
+            await host.db.durable()
+            stored(host)
+            await asyncio.sleep(LINGER * 2)  # the moment is what is tried
+            host.db.close()
+            host.db.open()
+            assert places(host) == ["primary"]
 
     asyncio.run(life())

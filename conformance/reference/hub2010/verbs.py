@@ -39,7 +39,6 @@ class HubVerbs(ShadowVerbs):
             return [OUT_OF_ORDER]
         self.named = (words[0], words[1])
         self.host.manager.noticed(*self.named)
-        await self.host.db.durable()
         return [f"250 2.0.0 {self.host.name} {self.host.identity.database}"]
 
     async def take(self, shadow_id: str, envelope: Envelope, content: bytes, origin: Origin) -> Reply:

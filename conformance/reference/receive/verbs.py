@@ -70,7 +70,6 @@ class ShadowVerbs:
             return [OUT_OF_ORDER]
         self.named = (words[0], words[1])
         self.host.manager.saw_database(*self.named)
-        await self.host.db.durable()
         return [f"250 2.0.0 {self.host.name} {self.host.identity.database}"]
 
     async def query(self, words: list[str]) -> list[str]:

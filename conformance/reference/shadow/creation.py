@@ -4,15 +4,25 @@ message (SR-CRE-01, SR-CRE-02)."""
 import asyncio
 
 from conformance.reference.config import Peer
+from conformance.reference.host import Host
 from conformance.reference.message import Message
 from conformance.reference.part import Part
 from conformance.reference.replies import Reply
 from conformance.reference.send.dialogue import Dialogue, SessionLost
 from conformance.reference.send.open import open_dialogue
 
+LEAVING = 16
+"""Sessions that may be about their discard status and their end while others are opened."""
+PATIENCE = 1.0
+"""Seconds that a message waits at most for one of them to end, where there are more."""
+
 
 class ShadowCreation(Part):
     """Tries one server after another until one has stored the copy (SR-PRF-01, SR-PRF-07)."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._leaving: set[asyncio.Task[None]] = set()
 
     async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Have a shadow made; return whether a server has acknowledged one.
@@ -25,10 +35,15 @@ class ShadowCreation(Part):
             async with asyncio.timeout_at(deadline):
                 for peer in self.host.choice.attempts():
                     if await self.attempt(peer, message, content):
-                        return True
+                        break
+                else:
+                    return False
         except TimeoutError:
             self.host.log.warning("%s shadow: the time for making one is over", message.message_id)
-        return False
+            return False
+        if len(self._leaving) > LEAVING:  # or sessions would pile up under a load that never ends
+            await asyncio.wait(self._leaving, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        return True
 
     async def attempt(self, peer: Peer, message: Message, content: bytes) -> bool:
         """Try one server; return whether it has acknowledged the copy."""
@@ -48,7 +63,9 @@ class ShadowCreation(Part):
             raise
         host.choice.answered(peer.name)
         host.log.info("%s shadow: stored by %s", message.message_id, peer.name)
-        host.tasks.start(self._leave(peer, dialogue), f"{host.name}: leave {peer.name}")
+        leaving = host.tasks.start(self._leave(peer, dialogue), f"{host.name}: leave {peer.name}")
+        self._leaving.add(leaving)
+        leaving.add_done_callback(self._leaving.discard)
         return True
 
     def dialogue(self, peer: Peer) -> Dialogue:

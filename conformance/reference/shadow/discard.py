@@ -37,9 +37,10 @@ class DiscardStatus(Part):
 
         What is being told to the same server in another session at this moment is left out (SR-WIR-04).
         """
-        await self.host.db.durable()
         events, total = self.host.discards.waiting(server, most, self._being_told)
         self._being_told.update(event.id for event in events)
+        if events:
+            await self.host.db.durable()
         lines = [
             f"250-2.0.0 database {self.host.identity.database}",
             *(f"250-2.0.0 discard {event.shadow_id}" for event in events),

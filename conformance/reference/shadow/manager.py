@@ -110,7 +110,8 @@ class ShadowRedundancyManager(Part):
             for shadow_id in told.discards:
                 self.discard(primary, told.database, shadow_id)
             self.saw_database(primary, told.database)
-            await self.host.db.durable()
+            if told.discards:
+                await self.host.db.durable()  # our next command says that we have read this
             if not told.left or not told.discards:
                 return told.database
 

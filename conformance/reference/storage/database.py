@@ -1,8 +1,9 @@
 """The queue database: transactions and group commit.
 
-Statements run at once, inline on the loop, in one open transaction that is committed in the loop's next turn, once
-for everybody who wrote or waits. So a group of statements without an `await` in between is atomic, many messages
-share one commit, and what `durable()` returned from survives a kill.
+Statements run at once, inline on the loop, in one open transaction. Whoever has promised something waits for
+`durable()`: the loop's next turn commits, once for everybody who waits then. What nobody waits for is committed along
+with it, or a moment later. So a group of statements without an `await` in between is atomic, many messages share one
+commit, and what `durable()` returned from survives a kill.
 """
 
 import asyncio
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from conformance.reference.storage import schema
+
+LINGER = 0.05
+"""Seconds after which at the latest what nobody waits for is committed."""
 
 
 class DatabaseError(Exception):
@@ -24,7 +28,9 @@ class Database:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._connection: sqlite3.Connection | None = None
+        self._lingering: asyncio.TimerHandle | None = None
         self._committed: asyncio.Future[None] | None = None
+        self._broken: DatabaseError | None = None
 
     def open(self) -> bool:
         """Open the file, and make it where there is none; return whether it is new.
@@ -42,13 +48,11 @@ class Database:
         return new
 
     def write(self, statement: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        """Execute a statement in the open transaction; the loop's next turn commits it."""
+        """Execute a statement in the open transaction, and begin one where there is none."""
         connection = self._usable()
-        if self._committed is None:
+        if self._lingering is None:
             connection.execute("BEGIN IMMEDIATE")
-            loop = asyncio.get_running_loop()
-            self._committed = loop.create_future()
-            loop.call_soon(self._commit, self._committed)
+            self._lingering = asyncio.get_running_loop().call_later(LINGER, self._commit)
         return connection.execute(statement, parameters)
 
     def read(self, statement: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
@@ -57,31 +61,49 @@ class Database:
 
     async def durable(self) -> None:
         """Return when all that was written so far is on disk. Raises DatabaseError when it could not be."""
-        if self._committed is not None:
+        if self._lingering is not None:
+            if self._committed is None:
+                loop = asyncio.get_running_loop()
+                self._committed = loop.create_future()
+                loop.call_soon(self._commit)
             await asyncio.shield(self._committed)
 
     def close(self) -> None:
         """Close at once: what is not committed is rolled back, as a kill would."""
         connection, self._connection = self._connection, None
-        committed, self._committed = self._committed, None
+        committed = self._ended()
         if committed is not None and not committed.done():
             committed.cancel()
         if connection is not None:
             connection.close()
 
     def _usable(self) -> sqlite3.Connection:
+        if self._broken is not None:
+            raise self._broken
         if self._connection is None:
             raise DatabaseError(f"the queue database {self._path} is closed")
         return self._connection
 
-    def _commit(self, committed: asyncio.Future[None]) -> None:
-        if committed.cancelled() or self._connection is None:
+    def _ended(self) -> asyncio.Future[None] | None:
+        """Have no transaction open any more; return what those who wait for it wait for."""
+        if self._lingering is not None:
+            self._lingering.cancel()
+            self._lingering = None
+        committed, self._committed = self._committed, None
+        return committed
+
+    def _commit(self) -> None:
+        if self._connection is None or self._lingering is None:
             return
-        self._committed = None
+        committed = self._ended()
         try:
             self._connection.execute("COMMIT")
-        except sqlite3.DatabaseError as error:
+        except sqlite3.Error as error:
+            # what is in memory is now ahead of what is on disk: nothing may be promised any more
+            self._broken = DatabaseError(f"the queue database {self._path} could not commit: {error}")
             self._connection.rollback()
-            committed.set_exception(DatabaseError(f"the queue database could not commit: {error}"))
-        else:
+            if committed is not None:
+                committed.set_exception(self._broken)
+            return
+        if committed is not None:
             committed.set_result(None)
