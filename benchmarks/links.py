@@ -1,17 +1,17 @@
 """What a link costs: messages a second straight to a server, and through a link that records and hashes all of it.
 
-Four arrangements, each with 2 KB and 1 MB messages over 1 and over 10 sessions:
+Five arrangements, each with 2 KB and 1 MB messages over 1 and over 10 sessions:
 
 - `server`: the sender and the sink of the harness in one process, and between them a real server, the reference as a
-  program of its own that stores what it acknowledges: what links cost a candidate. Linked, there is a link on the way
-  in and one on the way out; direct, there is none;
+  program of its own that stores what it acknowledges. Linked, there is a link on the way in: what one link costs;
+- `both`: the same with a link on the way in and another on the way out: what links cost a candidate in a cell;
 - `harness`: sender and sink of the harness (aiosmtpd), everything in one process and loop;
 - `one`: a sender and a receiver of the fewest instructions, everything in one process and loop: the harshest;
 - `three`: the same sender, receiver and the link in a process each.
 
 `bare` is a relay that neither parses nor records: what any detour through asyncio costs here. Direct, bare and linked
 rounds take turns, so that all meet the same machine; what is told is the median of the rounds. In all arrangements
-but the first a message costs the server next to nothing, so that the ratio is that of one hop over loopback to two.
+but the first two a message costs the server next to nothing, so that the ratio is that of one hop over loopback to two.
 `by CPU` is the same ratio in CPU seconds of all processes a message: what it would be on a machine with nothing else to
 do and no disk to wait for.
 
@@ -32,8 +32,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import psutil
-from conformance.nodes.candidate import REFERENCE
 
+from conformance.candidates.grammar import find
 from conformance.history.events import AnyEvent, Delivered
 from conformance.history.recorder import Recorder
 from conformance.nodes.configuration import Wiring, listeners_of, render
@@ -248,8 +248,8 @@ async def compare(traffic: Traffic, ways: tuple[Address, Address, Address], roun
 
 def _cpu() -> float:
     """Return the CPU seconds of this process and of all that it has started."""
-    times = [psutil.Process().cpu_times(), *(child.cpu_times() for child in psutil.Process().children(recursive=True))]
-    return float(sum(one.user + one.system for one in times))
+    times = [child.cpu_times() for child in psutil.Process().children(recursive=True)]
+    return time.process_time() + float(sum(one.user + one.system for one in times))
 
 
 async def harness(rounds: int, seconds: float) -> list[Row]:
@@ -266,6 +266,14 @@ async def harness(rounds: int, seconds: float) -> list[Row]:
 
 
 async def server(rounds: int, seconds: float) -> list[Row]:
+    return await _through_a_server(rounds, seconds, both=False)
+
+
+async def both(rounds: int, seconds: float) -> list[Row]:
+    return await _through_a_server(rounds, seconds, both=True)
+
+
+async def _through_a_server(rounds: int, seconds: float, *, both: bool) -> list[Row]:
     topology = Topology.model_validate(
         {
             "name": "one-relay",
@@ -286,11 +294,17 @@ async def server(rounds: int, seconds: float) -> list[Row]:
         stack.callback(bare_out.close)
         await links.open("mta", "sink", "smtp", sink.address)
         ways = []
-        for way, onward in (("direct", sink.address), ("bare", out), ("linked", links.address("mta", "sink", "smtp"))):
+        link_out = links.address("mta", "sink", "smtp")
+        onwards = {
+            "direct": sink.address,
+            "bare": out if both else sink.address,
+            "linked": link_out if both else sink.address,
+        }
+        for way, onward in onwards.items():
             doors = {door: ("127.0.0.1", leases.lease()) for door in listeners_of("mailbox")}
             directory = Path(stack.enter_context(TemporaryDirectory()))
             wiring = Wiring(listen=lambda _, door, doors=doors: doors[door], dial=lambda *_, to=onward: to)  # type: ignore[misc]
-            node = ExecNode("mta", REFERENCE.model_copy(update={"kind": "exec"}), directory)
+            node = ExecNode("mta", find("exec:reference", Path()), directory)
             stack.push_async_callback(node.close)
             await node.start(render(topology, topology.servers[0], wiring, data_dir=directory / "data", seed=1))
             match way:
@@ -369,13 +383,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5)
-    parser.add_argument("--only", choices=["server", "harness", "three", "one"], help="one arrangement instead of all")
+    parser.add_argument(
+        "--only", choices=["server", "both", "harness", "three", "one"], help="one arrangement instead of all"
+    )
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     print(f"Python {platform.python_version()}, {multiprocessing.cpu_count()} cores, messages a second")
     print(" " * 10 + "".join(f"{name:>{width}}" for name, width in COLUMNS.items()))
     result: dict[str, list[Row]] = {}
-    for arrangement in (server, harness, three, one):
+    for arrangement in (server, both, harness, three, one):
         name = arrangement.__name__
         if options.only not in (None, name):
             continue
