@@ -143,7 +143,7 @@ class Giver(asyncio.Protocol):
             self._transport.write(self._content)
             return
         self.sent += not data.startswith(b"220")
-        if self.enough:
+        if self.enough and self.sent:
             self._transport.close()
         else:
             self._transport.write(ENVELOPE)
@@ -178,7 +178,7 @@ async def _send(address: Address, size: int, sessions: int, seconds: float) -> i
 
     async def one() -> int:
         sender, count = Sender(address), 0
-        while time.perf_counter() < until:
+        while not count or time.perf_counter() < until:
             outcome = await sender.send(transmission)
             assert outcome.code == 250, outcome
             count += 1
