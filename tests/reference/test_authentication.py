@@ -1,0 +1,138 @@
+"""How a server of the organisation proves who it is: AUTH with the pair's secret, after STARTTLS (SR-E10-18)."""
+
+import asyncio
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance.nodes.configuration import Wiring, render
+from conformance.nodes.ports import PortLeases
+from conformance.reference.clock import SystemClock
+from conformance.reference.node import create
+from conformance.reference.send.smtp import SmtpDialogue
+from conformance.scenarios.steps import Line
+from conformance.topology import Topology
+from conformance.wire.talk import Said, talk
+
+SECRET = "between-one-and-two"
+
+
+def two_hubs(secret: str | None) -> Topology:
+    return Topology.model_validate(
+        {
+            "name": "two-hubs",
+            "externally-secured": False,
+            "servers": [
+                {"name": name, "generation": "ex2010", "role": "hub", "site": "A"} for name in ("hub1", "hub2")
+            ],
+            "rights": [{"server": "hub2", "peer": "hub1", "secret": secret}],
+        }
+    )
+
+
+def with_hub2(tmp_path: Path, secret: str | None, life) -> None:
+    """Run the hub that is to be convinced, and give its address to a test."""
+
+    async def whole() -> None:
+        leases = PortLeases()
+        ports = {door: ("127.0.0.1", leases.lease()) for door in ("frontend", "transport")}
+        topology = two_hubs(secret)
+        wiring = Wiring(listen=lambda server, door: ports[door], dial=lambda *pair: ("127.0.0.1", 9))
+        told = render(topology, topology.by_name["hub2"], wiring, data_dir=tmp_path / "data", seed=1)
+        path = tmp_path / "node.json"
+        path.write_text(json.dumps(told))
+        node = create(path, SystemClock())
+        await node.start()
+        try:
+            await life(ports["transport"])
+        finally:
+            await node.kill()
+            leases.release()
+        assert node.failure is None
+
+    asyncio.run(whole())
+
+
+async def say(address: tuple[str, int], *lines: dict[str, object]) -> Said:
+    return await talk(address, [Line.model_validate(line) for line in lines], message=lambda name: b"")
+
+
+def plain(user: str, secret: str) -> str:
+    return "AUTH PLAIN " + base64.b64encode(f"\0{user}\0{secret}".encode()).decode()
+
+
+def test_a_talk_over_tls_keeps_its_secret_out_of_the_history(tmp_path: Path):
+    async def life(address: tuple[str, int]) -> None:
+        said = await say(
+            address,
+            {"code": 220},
+            {"say": "EHLO hub1", "code": 250, "has": "STARTTLS", "lacks": "AUTH"},
+            {"say": "STARTTLS", "code": 220, "secure": True},
+            {"say": "EHLO hub1", "code": 250, "has": "AUTH PLAIN", "lacks": "STARTTLS"},
+            {"say": plain("hub1", SECRET), "code": 235},
+            {"say": "EHLO hub1", "code": 250, "has": "XSHADOW"},
+        )
+        assert said.problem == ""
+        assert [exchange.said for exchange in said.exchanges][4] == "AUTH PLAIN (redacted)"
+
+    with_hub2(tmp_path, SECRET, life)
+
+
+@pytest.mark.parametrize("line", ["hub1:a guess", "hub2:between-one-and-two", "nobody:between-one-and-two", "hub1:"])
+def test_who_does_not_know_the_secret_stays_a_stranger(tmp_path: Path, line: str):
+    async def life(address: tuple[str, int]) -> None:
+        user, _, secret = line.partition(":")
+        said = await say(
+            address,
+            {"code": 220},
+            {"say": "EHLO hub1", "code": 250},
+            {"say": "STARTTLS", "code": 220, "secure": True},
+            {"say": "EHLO hub1", "code": 250},
+            {"say": plain(user, secret), "code": 535, "enhanced": "5.7.8"},
+            {"say": "EHLO hub1", "code": 250, "lacks": "XSHADOW"},
+        )
+        assert said.problem == ""
+
+    with_hub2(tmp_path, SECRET, life)
+
+
+def test_what_was_said_before_tls_is_forgotten(tmp_path: Path):
+    async def life(address: tuple[str, int]) -> None:
+        said = await say(
+            address,
+            {"code": 220},
+            {"say": "EHLO hub1", "code": 250},
+            {"say": "MAIL FROM:<alice@outside.test>", "code": 250},
+            {"say": "STARTTLS", "code": 220, "secure": True},
+            {"say": "RCPT TO:<bob@outside.test>", "code": 503},
+            {"say": "XSHADOW hub1 a-database", "code": 503},
+        )
+        assert said.problem == ""
+
+    with_hub2(tmp_path, SECRET, life)
+
+
+def test_without_a_secret_there_is_nothing_to_prove(tmp_path: Path):
+    async def life(address: tuple[str, int]) -> None:
+        said = await say(
+            address,
+            {"code": 220},
+            {"say": "EHLO hub1", "code": 250, "lacks": "STARTTLS"},
+            {"say": plain("hub1", ""), "code": 502, "enhanced": "5.5.1"},
+        )
+        assert said.problem == ""
+
+    with_hub2(tmp_path, None, life)
+
+
+@pytest.mark.parametrize(("secret", "known"), [(SECRET, True), ("a guess", False), (None, False)])
+def test_our_own_client_proves_who_we_are(tmp_path: Path, secret: str | None, known: bool):
+    async def life(address: tuple[str, int]) -> None:
+        dialogue = SmtpDialogue(address, "hub1", 5.0, secret)
+        await dialogue.open()
+        assert ("XSHADOW" in dialogue.keywords) is known
+        await dialogue.quit()
+
+    with_hub2(tmp_path, SECRET, life)
