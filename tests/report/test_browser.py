@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 from conformance.report.diagram.page import cell_page
 from conformance.requirements.catalogue import catalogue
 from tests.report.conftest import DEFECT
+from tests.report.picture import PICTURE, take
 from tests.report.samples import material
 from tests.suite.helpers import ROOT
 
@@ -232,3 +233,10 @@ def test_allure_keeps_the_trend(real_run: Path, allure_page: Path, reader: Reade
     expect(reader.page.get_by_test_id("test-result-tab-history").get_by_test_id("counter")).to_have_text("1")
     reader.keep("allure-history")
     reader.sound()
+
+
+def test_the_picture_of_the_readme_can_be_taken_again(tmp_path: Path, browser: Browser) -> None:
+    take(browser, tmp_path, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    assert str(PICTURE.relative_to(ROOT)) in (ROOT / "README.md").read_text("utf-8")
+    assert PICTURE.is_file()
