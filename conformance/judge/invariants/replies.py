@@ -4,8 +4,8 @@ from conformance.history.events import Reply
 from conformance.judge.finding import Case, Finding
 from conformance.judge.sessions import Session
 
-WITHOUT_ENHANCED = frozenset({"GREETING", "EHLO", "HELO", "LHLO", "QUIT"})
-"""Replies that need no enhanced status code (RFC 2034 3), and the one that is often left without."""
+WITHOUT_ENHANCED = frozenset({"GREETING", "EHLO", "HELO", "LHLO", "QUIT", "STARTTLS"})
+"""Replies that need no enhanced status code (RFC 2034 3), and those that RFC 5321 and RFC 3207 show without one."""
 
 CODES = {501: "5.5.4", 503: "5.5.1"}
 """Refusals of shadow verbs, and the enhanced status code that each has (wire.md)."""

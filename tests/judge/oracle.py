@@ -1,0 +1,313 @@
+"""A second opinion: the rules of seven invariants once more, slow and plain, written from the catalogue alone.
+
+Nothing of `conformance.judge` is used here. Every question is answered by going through all events again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from conformance.history.events import AnyEvent, Digest
+from conformance.topology import Topology
+
+
+@dataclass
+class World:
+    """What happened, and where."""
+
+    events: Sequence[AnyEvent]
+    topology: Topology
+    parameters: dict[str, Any]
+
+    def kind(self, word: str) -> list[Any]:
+        return [event for event in self.events if event.kind == word]
+
+    def session(self, name: str) -> Any:
+        return next(event for event in self.kind("connected") if event.session == name)
+
+    def is_server(self, party: str) -> bool:
+        return any(server.name == party for server in self.topology.servers)
+
+    def by_harness(self, session: str) -> bool:
+        return any(event.session == session for event in self.kind("attempt"))
+
+    def broken(self, session: str) -> bool:
+        return any(
+            event.session == session and event.action in ("garble", "cut", "replace", "answer", "mute")
+            for event in self.kind("fault-fired")
+        )
+
+    def boundary(self, server: str) -> set[str]:
+        one = next(s for s in self.topology.servers if s.name == server)
+        if one.dag is None:
+            return {s.name for s in self.topology.servers if s.dag is None and s.site == one.site}
+        return {s.name for s in self.topology.servers if s.dag == one.dag}
+
+    def message(self, digest: Digest) -> Any:
+        """The message that a content is; no two in these histories have the same body."""
+        if digest.report is not None:
+            return None
+        for made in self.kind("message"):
+            if made.digest.body_sha256 == digest.body_sha256:
+                return made
+        return None
+
+
+@dataclass
+class Passage:
+    """One message on its way from one party to another, to wherever it came."""
+
+    session: str
+    client: str
+    server: str
+    door: str
+    mail: int
+    sender: str
+    shadow: str | None
+    accepted: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    dot: Any = None
+    finals: list[Any] = field(default_factory=list)
+
+    @property
+    def yes(self) -> Any:
+        return next((reply for reply in self.finals if 200 <= reply.code <= 299), None)
+
+    def yes_for(self, recipient: str) -> bool:
+        return any(
+            200 <= reply.code <= 299 and (reply.recipient is None or reply.recipient == recipient)
+            for reply in self.finals
+        )
+
+
+def passages(world: World) -> list[Passage]:
+    """Read every session from its beginning, once for each MAIL in it."""
+    found = []
+    for start in world.kind("command"):
+        if start.verb != "MAIL":
+            continue
+        where = world.session(start.session)
+        one = Passage(
+            start.session, where.client, where.server, where.listener, start.n,
+            start.line.split("<")[1].split(">")[0], start.operation.shadow_id if start.operation else None,
+        )  # fmt: skip
+        asked = None
+        for event in world.events[start.n + 1 :]:
+            if getattr(event, "session", None) != start.session:
+                continue
+            if event.kind == "command" and event.verb in ("MAIL", "RSET", "QUIT"):
+                break
+            if event.kind == "command" and event.verb == "RCPT":
+                asked = event.line.split("<")[1].split(">")[0]
+            elif event.kind == "reply" and event.to == "RCPT" and asked is not None:
+                (one.accepted if event.code < 300 else one.refused).append(asked)
+                asked = None
+            elif event.kind == "content":
+                one.dot = event
+            elif event.kind == "reply" and event.to == "CONTENT":
+                one.finals.append(event)
+        if one.dot is not None:
+            found.append(one)
+    return found
+
+
+def of(world: World, made: Any) -> list[Passage]:
+    return [p for p in passages(world) if world.message(p.dot.digest) is made]
+
+
+def lost(world: World) -> bool:
+    """RL-ACK-01: acknowledged, and neither delivered, reported, dropped as a duplicate, nor destroyed with all that had
+    it (SR-BND-09)."""
+    for attempt in world.kind("attempt"):
+        if attempt.code is None or not 200 <= attempt.code <= 299:
+            continue
+        made = next(m for m in world.kind("message") if m.message == attempt.message)
+        for recipient in attempt.accepted:
+            arrived = any(d.recipient == recipient and world.message(d.digest) is made for d in world.kind("delivered"))
+            told = any(
+                d.digest.report == "delivery-status" and d.digest.about == made.message_id
+                and recipient in d.digest.failed and d.recipient == made.sender
+                for d in world.kind("delivered")
+            )  # fmt: skip
+            twin = any(
+                d.recipient == recipient and recipient in [box.address for box in world.topology.mailboxes]
+                and d.digest.message_id == made.message_id and d.digest.date == made.digest.date
+                for d in world.kind("delivered")
+            )  # fmt: skip
+            if not (arrived or told or twin or _gone(world, attempt, made)) and world.kind("drained"):
+                return True
+    return False
+
+
+def _gone(world: World, attempt: Any, made: Any) -> bool:
+    had = [(attempt.server, attempt.n)]
+    had += [(p.server, p.yes.n) for p in of(world, made) if p.yes is not None and world.is_server(p.server)]
+    return all(
+        any(e.node == server and e.action == "wiped" and e.n > n for e in world.kind("node")) for server, n in had
+    )
+
+
+def alone(world: World) -> bool:
+    """SR-CRE-01, SR-PRF-07: acknowledged before another server of the boundary had the shadow, and not every permitted
+    attempt had failed."""
+    for made in world.kind("message"):
+        for p in of(world, made):
+            if p.yes is None or p.shadow is not None or not world.is_server(p.server) or world.broken(p.session):
+                continue
+            if p.door == "delivery" or p.client in world.boundary(p.server):
+                continue
+            others = world.boundary(p.server) - {p.server}
+            stored = any(
+                q.shadow is not None and q.client == p.server and q.server in others and q.yes is not None
+                and p.mail < q.yes.n < p.yes.n
+                for q in of(world, made)
+            )  # fmt: skip
+            if others and not stored and not _in_vain(world, p, made, others):
+                return True
+    return False
+
+
+def _in_vain(world: World, p: Passage, made: Any, others: set[str]) -> bool:
+    if world.parameters["RejectMessageOnShadowFailure"]:
+        return False
+    tries = 0
+    for event in world.events[p.mail : p.yes.n]:
+        if event.kind == "connect-failed" and event.client == p.server and event.server in others:
+            tries += event.listener == "transport"
+        if event.kind != "connected" or event.client != p.server or event.server not in others:
+            continue
+        shadows = [q for q in passages(world) if q.session == event.session and q.shadow is not None]
+        for_it = [q for q in shadows if world.message(q.dot.digest) in (None, made)]
+        tries += len(for_it)
+    patience = p.yes.t - p.dot.t >= 600 or p.yes.t - world.session(p.session).t >= 570
+    return tries >= world.parameters["MaxRetriesForLocalSiteShadow"] or (tries > 0 and patience)
+
+
+def outside(world: World) -> bool:
+    """SR-BND-01: a shadow asked for, sent or queried where no shadow may be."""
+    for command in world.kind("command"):
+        where = world.session(command.session)
+        if command.operation is None or not (world.is_server(where.client) and world.is_server(where.server)):
+            continue
+        if where.server not in world.boundary(where.client) and not world.by_harness(command.session):
+            return True
+    return False
+
+
+def too_early(world: World) -> bool:
+    """SR-MNT-01: a discard notification before all recipients of the shadow were served."""
+    everything = passages(world)
+    for reply in world.kind("reply"):
+        if reply.operation is None or reply.operation.name != "discard-list":
+            continue
+        primary = world.session(reply.session).server
+        for shadow in everything:
+            if shadow.shadow not in reply.operation.shadow_ids or shadow.client != primary or shadow.yes is None:
+                continue
+            made = world.message(shadow.dot.digest)
+            if made is None:
+                continue
+            given = [q for q in of(world, made) if q.server == primary and q.shadow is None and q.dot.n < reply.n]
+            if given and all(q.finals and q.yes is None for q in given):
+                continue
+            reported = any(
+                q.dot.digest.report == "delivery-status" and q.dot.digest.about == made.message_id
+                and q.yes is not None and q.yes.n < reply.n
+                for q in everything
+            )  # fmt: skip
+            served = all(_served(world, made, primary, recipient, reply.n) for recipient in shadow.accepted)
+            if not served and not reported:
+                return True
+    return False
+
+
+def _served(world: World, made: Any, primary: str, recipient: str, before: int) -> bool:
+    passed = any(
+        q.client == primary
+        and q.shadow is None
+        and recipient in q.accepted
+        and q.yes_for(recipient)
+        and q.yes.n < before
+        for q in of(world, made)
+    )
+    boxes = [box.address for box in world.topology.mailboxes]
+    in_box = any(
+        d.n < before and d.recipient == recipient and recipient in boxes
+        and (d.digest.message_id, d.digest.date) == (made.message_id, made.digest.date)
+        for d in world.kind("delivered")
+    )  # fmt: skip
+    return passed or in_box
+
+
+def twice(world: World) -> bool:
+    """SR-DUP-01: the same Message-ID and Date twice in one mailbox of one store, within the window."""
+    window = world.parameters["DuplicateTrackingWindow"]
+    window = 24 * 3600 if window > 49 * 24 * 3600 else window
+    taken = [
+        d for d in world.kind("delivered")
+        if d.sink.endswith("-store") and d.recipient in [box.address for box in world.topology.mailboxes]
+    ]  # fmt: skip
+    for first in taken:
+        for second in taken:
+            same = (first.sink, first.recipient, first.digest.message_id, first.digest.date) == (
+                second.sink, second.recipient, second.digest.message_id, second.digest.date
+            )  # fmt: skip
+            if second.n <= first.n or not same or second.t - first.t >= window:
+                continue
+            heard = any(
+                r.session == first.session and r.to == "CONTENT" and r.n > first.n and 200 <= r.code <= 299
+                and r.recipient == first.recipient
+                for r in world.kind("reply")
+            )  # fmt: skip
+            wiped = any(
+                e.action == "wiped" and e.node + "-store" == first.sink and first.n < e.n < second.n
+                for e in world.kind("node")
+            )
+            if heard and not wiped:
+                return True
+    return False
+
+
+def told_twice(world: World) -> bool:
+    """SR-CRE-05: more than one final reply, or one that answers nothing behind it."""
+    for p in passages(world):
+        if not p.finals or not world.is_server(p.server) or world.broken(p.session):
+            continue
+        surplus = [
+            r for r in world.kind("reply")
+            if r.session == p.session and r.n > p.finals[-1].n and r.to == "" and r.code != 421
+        ]  # fmt: skip
+        if len(p.finals) + len(surplus) > (len(p.accepted) if p.door in ("lmtp", "delivery") else 1):
+            return True
+    return False
+
+
+def altered(world: World) -> bool:
+    """SR-CRE-06, RL-CNT-01: content or envelope is not what the server was given."""
+    for made in world.kind("message"):
+        ways = of(world, made)
+        for p in ways:
+            if not world.is_server(p.client) or world.broken(p.session) or world.by_harness(p.session):
+                continue
+            given = [q for q in ways if q.server == p.client and q.mail < p.dot.n]
+            contents = [q.dot.digest.stable_sha256 for q in given] or [made.digest.stable_sha256]
+            if p.dot.digest.stable_sha256 not in contents or p.sender != made.sender:
+                return True
+            if not set(p.accepted) <= set(made.recipients):
+                return True
+            waiting = [q for q in given if q.mail < p.mail and not any(r.n < p.mail for r in q.finals)]
+            if p.shadow is not None and waiting and not set(waiting[-1].accepted) <= set(p.accepted):
+                return True
+    return False
+
+
+ORACLE: dict[str, Callable[[World], bool]] = {
+    "nothing-acknowledged-is-lost": lost,
+    "two-copies-at-acknowledgement": alone,
+    "shadow-inside-boundary": outside,
+    "no-discard-before-delivery": too_early,
+    "no-duplicate-in-mailbox": twice,
+    "one-final-reply": told_twice,
+    "content-unchanged": altered,
+}
+"""Invariant -> whether a world violates it."""

@@ -1,0 +1,181 @@
+"""The judge against a second opinion: on histories that hypothesis makes up, both find the same."""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, find, given, settings
+from hypothesis import strategies as st
+
+from conformance.history import events as ev
+from conformance.judge.finding import Case
+from conformance.judge.invariants.table import INVARIANTS
+from conformance.judge.trace import Trace
+from conformance.scenarios.document import Cell
+from conformance.topology import Topology
+from tests.judge.history import History, Mail, sha
+from tests.judge.lines import tell
+from tests.judge.oracle import ORACLE, World
+
+CLAIMS = frozenset({"shadow-2013", "duplicate-detection"})
+TOPOLOGY = Topology.model_validate(
+    {
+        "name": "two-boundaries",
+        "servers": [
+            {"name": "mbx1", "site": "Here", "dag": "DAG1"},
+            {"name": "mbx2", "site": "Here", "dag": "DAG1"},
+            {"name": "mbx3", "site": "Here", "dag": "DAG2"},
+            {"name": "mbx4", "site": "Here", "dag": "DAG2"},
+        ],
+        "mailboxes": [
+            {"address": "bob@corp.test", "database": "DB1", "server": "mbx1"},
+            {"address": "dave@corp.test", "database": "DB2", "server": "mbx2"},
+        ],
+        "sinks": [{"name": "outside", "domains": ["*"]}],
+        "routes": [{"domain": "*", "next-hops": ["outside"]}],
+    }
+)
+SERVERS = ("mbx1", "mbx2", "mbx3", "mbx4")
+RECIPIENTS = ("bob@corp.test", "dave@corp.test", "victor@outside.test")
+Action = tuple[Any, ...]
+
+servers = st.sampled_from(SERVERS)
+mails = st.sampled_from(("m", "n"))
+some = st.lists(st.sampled_from(RECIPIENTS), min_size=1, max_size=3, unique=True).map(tuple)
+codes = st.sampled_from(("250", "250", "250", "451 4.3.0 later", "nothing"))
+rarely = st.sampled_from((False, False, False, True))
+ids = st.sampled_from(("s1", "s2", "s3"))
+
+ACTIONS: st.SearchStrategy[Action] = st.one_of(
+    st.tuples(st.just("give"), servers, mails),
+    st.tuples(st.just("answer"), servers, codes),
+    st.tuples(st.just("shadow"), servers, servers, mails, ids, codes, rarely, st.one_of(st.just(()), some)),
+    st.tuples(st.just("vain"), servers, servers),
+    st.tuples(
+        st.just("pass"), servers, st.sampled_from(("mbx1-store", "mbx2-store", "outside", *SERVERS)), mails, some,
+        st.sampled_from(("250", "250", "451 4.3.0 later", "taken, unheard")), rarely,
+    ),
+    st.tuples(st.just("query"), servers, servers, st.lists(ids, max_size=2, unique=True).map(tuple)),
+    st.tuples(st.just("report"), servers, mails, st.sampled_from(RECIPIENTS), st.sampled_from(("failed", "delayed"))),
+    st.tuples(st.just("wipe"), servers),
+    st.tuples(st.just("wait"), st.sampled_from((10, 700, 4000, 90000))),
+    st.tuples(st.just("again"), servers),
+)  # fmt: skip
+
+LIFE: tuple[Action, ...] = (
+    ("give", "mbx1", "m"),
+    ("shadow", "mbx1", "mbx2", "m", "s1", "250", False, ()),
+    ("answer", "mbx1", "250"),
+    ("pass", "mbx1", "mbx1-store", "m", ("bob@corp.test",), "250", False),
+    ("pass", "mbx1", "outside", "m", ("victor@outside.test",), "250", False),
+    ("query", "mbx2", "mbx1", ("s1",)),
+)
+"""A life as it should be; histories are made of it by leaving out, putting in and exchanging."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """A history and the parameters under which it is judged."""
+
+    actions: tuple[Action, ...]
+    mandatory: bool
+    attempts: int
+    window: int
+    twins: bool
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> Made:
+    left_out = draw(st.sets(st.integers(0, len(LIFE) - 1), max_size=3))
+    actions = [action for number, action in enumerate(LIFE) if number not in left_out]
+    for action in draw(st.lists(ACTIONS, max_size=6)):
+        actions.insert(draw(st.integers(0, len(actions))), action)
+    return Made(
+        tuple(actions), draw(st.booleans()), draw(st.integers(0, 3)), draw(st.sampled_from((60, 3600, 50 * 86400))),
+        draw(st.booleans()),
+    )  # fmt: skip
+
+
+def play(made: Made) -> History:
+    """Let a story happen; an answer without a question, and a server that talks to itself, say nothing."""
+    history = History(TOPOLOGY)
+    twin = "m@x" if made.twins else ""
+    history.made(Mail("m", ("bob@corp.test", "victor@outside.test")))
+    history.made(Mail("n", ("bob@corp.test", "dave@corp.test"), message_id=twin))
+    waiting: set[str] = set()
+    for number, action in enumerate(made.actions):
+        match action:
+            case ("give", via, name) if via not in waiting:
+                waiting.add(via)
+                tell(history, f"outside > {via}  {name}")
+            case ("answer", via, code) if via in waiting:
+                waiting.remove(via)
+                tell(history, f"outside < {via}  {code}")
+            case ("shadow", primary, holder, name, shadow_id, code, altered, to) if primary != holder:
+                words = f" for {', '.join(to)}" if to else ""
+                tell(
+                    history, f"{primary} > {holder}  {name} as shadow {shadow_id}{words}{' altered' * altered}: {code}"
+                )
+            case ("vain", client, server) if client != server:
+                tell(history, f"{client} >< {server}")
+            case ("pass", client, server, name, to, code, altered) if client != server:
+                text = "nothing" if code == "taken, unheard" and server in SERVERS else code
+                tell(history, f"{client} > {server}  {name} for {', '.join(to)}{' altered' * altered}: {text}")
+            case ("query", by, at, told) if by != at:
+                tell(history, f"{by} ? {at}: {', '.join(told) or 'nothing'}")
+            case ("report", server, name, who, action):
+                tell(history, f"{server} > outside  report on {name}, {action} for {who}, to alice@outside.test: 250")
+            case ("wipe", server):
+                tell(history, f"{server} killed\n{server} wiped")
+            case ("wait", seconds):
+                history.t += seconds
+            case ("again", server) if any(
+                isinstance(e, ev.Connected) and (e.client, e.server) == ("outside", server) for e in history.events
+            ):
+                tell(history, f"outside > {server}  hears 250 2.6.0 queued {number}")
+            case _:
+                continue
+    tell(history, "drained")
+    return history
+
+
+def opinions(made: Made, name: str) -> tuple[bool, bool]:
+    """Return whether the judge, and whether the oracle, finds an invariant violated."""
+    parameters = {
+        "RejectMessageOnShadowFailure": made.mandatory,
+        "MaxRetriesForLocalSiteShadow": made.attempts,
+        "DuplicateTrackingWindow": made.window,
+    }
+    history = play(made)
+    topology = TOPOLOGY.model_copy(update={"transport": parameters})
+    cell = Cell(
+        scenario="story", title="a story", path="", line=1, axes={}, requirements=("RL-ACK-01",), needs=(),
+        topology=topology, drain=1, steps=(), sha256=sha("story"),
+    )  # fmt: skip
+    finding = INVARIANTS[name][1](Case(cell, Trace(history.events), 0.0, CLAIMS))
+    return bool(finding.wrong), ORACLE[name](World(history.events, topology, parameters))
+
+
+@pytest.mark.parametrize("name", sorted(ORACLE))
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(made=stories())
+def test_the_judge_and_the_oracle_agree(name: str, made: Made) -> None:
+    judged, second = opinions(made, name)
+    assert judged is second
+
+
+@pytest.mark.parametrize("name", sorted(ORACLE))
+@pytest.mark.parametrize("violated", [True, False])
+def test_the_stories_hold_both(name: str, violated: bool) -> None:
+    """Agreement is worth something only where both verdicts come up."""
+    wanted: Callable[[Made], bool] = lambda made: opinions(made, name)[1] is violated  # noqa: E731
+    options = settings(max_examples=500, derandomize=True, phases=[Phase.generate], database=None)
+    assert find(stories(), wanted, settings=options)
+
+
+@pytest.mark.parametrize("name", sorted(ORACLE))
+def test_the_life_as_it_should_be_is_right_for_both(name: str) -> None:
+    for mandatory, attempts in itertools.product((True, False), range(3)):
+        assert opinions(Made(LIFE, mandatory, attempts, 3600, twins=False), name) == (False, False)
