@@ -1,0 +1,186 @@
+"""How a history is read: what ends a transaction, who is refused, whose content it is; each event once."""
+
+import pytest
+
+from conformance import paths
+from conformance.history.events import AnyEvent, Delivered, FaultFired, Reply
+from conformance.judge import cell as judging
+from conformance.judge.cell import Setting, judge_cell
+from conformance.judge.invariants.table import INVARIANTS
+from conformance.judge.trace import Trace
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.judge.waiting import Waiting
+from conformance.scenarios.document import Cell
+from conformance.scenarios.expectations import VERBS
+from conformance.scenarios.fixtures import load_topology
+from conformance.scenarios.steps import ACTIONS, Expect, Step
+from tests.judge.history import History, Mail
+from tests.judge.lines import tell
+
+TOPOLOGY = load_topology(paths.fixtures() / "topologies" / "two-servers-one-dag.yaml")
+
+
+def history(text: str, *mails: Mail) -> History:
+    made = History(TOPOLOGY)
+    for mail in mails or (Mail("m"),):
+        made.made(mail)
+    tell(made, text)
+    return made
+
+
+def cell(*steps: Step) -> Cell:
+    return Cell(
+        scenario="s", title="t", path="", line=1, axes={}, requirements=("SR-CRE-01",), needs=(), topology=TOPOLOGY,
+        drain=1, steps=steps, sha256="0",
+    )  # fmt: skip
+
+
+def step(verb: str, path: str = "1", **fields: object) -> Step:
+    return Step(path=path, line=3, verb=verb, action=ACTIONS[verb].model_validate(fields))
+
+
+def expect(verb: str, **fields: object) -> Step:
+    action = Expect(verb=verb, expectation=VERBS[verb].model_validate(fields))
+    return Step(path="1", line=3, verb="expect", action=action)
+
+
+def verdicts(one: Cell, made: History, *, complete: bool = True) -> dict[str, Verdict]:
+    setting = Setting("virtual", 0.0, frozenset({"shadow-2013"}), complete)
+    return {verdict.check: verdict for verdict in judge_cell(one, made.events, setting)}
+
+
+def test_a_refused_recipient_has_no_part_in_the_transaction() -> None:
+    (sent,) = Trace(history("mbx1 > outside  m for a@x, b@x refusing c@x: 250").events).transactions_of("m#1")
+    assert (sent.recipients, sent.refused, sent.taken_for) == (["a@x", "b@x"], ["c@x"], ["a@x", "b@x"])
+
+
+def test_rset_ends_a_transaction() -> None:
+    made = history("mbx1 > outside  says MAIL FROM:<a@x>: 250 ok\nmbx1 > outside  says RCPT TO:<b@x>: 250 ok")
+    tell(made, "mbx1 > outside  says RSET: 250 ok\nmbx1 > outside  also m for c@x: 250")
+    (sent,) = Trace(made.events).transactions_of("m#1")
+    assert sent.recipients == ["c@x"]
+
+
+def test_a_refused_mail_begins_nothing() -> None:
+    made = history("mbx1 > outside  says MAIL FROM:<a@x>: 550 5.7.1 no\nmbx1 > outside  says RCPT TO:<b@x>: 503 no")
+    trace = Trace(made.events)
+    assert all(transaction.dot is None for transaction in trace.transactions)
+    assert trace.transactions[0].recipients == []
+
+
+def test_pipelined_replies_go_to_their_commands() -> None:
+    """All commands first, then all replies: the second recipient is the refused one."""
+    made = history("mbx1 > outside  says MAIL FROM:<a@x>")
+    tell(made, "mbx1 > outside  says RCPT TO:<b@x>\nmbx1 > outside  says RCPT TO:<c@x>")
+    one = made.session("mbx1", "outside")
+    for to, code in (("MAIL", 250), ("RCPT", 250), ("RCPT", 550)):
+        made.reply_to(one, to, code, "x")
+    assert Trace(made.events).transactions[0].recipients == ["b@x"]
+
+
+def test_lmtp_takes_the_message_for_some() -> None:
+    made = history("mbx1 > mbx1-store  m for a@x, b@x")
+    one = made.session("mbx1", "mbx1-store")
+    made.reply_to(one, "CONTENT", 250, "2.1.5 ok", recipient="a@x")
+    made.reply_to(one, "CONTENT", 451, "4.3.0 later", recipient="b@x")
+    (sent,) = Trace(made.events).transactions_of("m#1")
+    assert sent.taken_for == ["a@x"]
+
+
+def test_a_message_is_known_by_its_body_before_its_message_id() -> None:
+    first, second = Mail("m", message_id="one@x"), Mail("n", message_id="one@x")
+    trace = Trace(history("mbx1 > outside  n: 250", first, second).events)
+    assert [len(trace.deliveries_of(name)) for name in ("m#1", "n#1")] == [0, 1]
+    strange = second.digest().model_copy(update={"body_sha256": "another"})
+    assert trace.message_of(strange) == "m#1"
+
+
+def test_a_shadow_is_kept_by_the_server_and_in_2010_by_the_client() -> None:
+    (copy,) = Trace(history("mbx1 > mbx2  m as shadow s1: 250").events).copies
+    assert (copy.primary, copy.holder, copy.shadow_id) == ("mbx1", "mbx2", "s1")
+    hubs = History(load_topology(paths.fixtures() / "topologies" / "hubs-one-site.yaml"))
+    hubs.made(Mail("m"))
+    tell(hubs, "hub1 > hub2  m as shadow s1: 250")
+    (copy,) = Trace(hubs.events).copies
+    assert (copy.primary, copy.holder) == ("hub2", "hub1")
+
+
+def test_while_waiting_each_event_is_taken_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = history("mbx1 > outside  m: 250")
+    made.step("reached", "1", "expect")
+    taken: list[int] = []
+    add = Trace.add
+    monkeypatch.setattr(Trace, "add", lambda self, event: (taken.append(event.n), add(self, event))[1])
+    waiting, wanted = Waiting(), expect("delivered", of="m", copies=1)
+    asked = [waiting(cell(wanted), wanted, made.events[: n + 1]) for n in range(len(made.events))]
+    assert taken == list(range(len(made.events)))
+    assert asked[-1]
+    assert not any(asked[:-1])
+
+
+def test_an_invariant_without_a_check_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "INVARIANTS", {key: one for key, one in INVARIANTS.items() if "lost" not in key})
+    found = verdicts(cell(), history("drained"))["invariant.nothing-acknowledged-is-lost"]
+    assert (found.outcome, found.sentence) == (
+        Outcome.ERROR, "invariant.nothing-acknowledged-is-lost is not judged yet"
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("line", "check", "words"),
+    [
+        ("mbx1 exited signal 11", "harness.node-alive", "mbx1 died unasked: signal 11; see its log"),
+        ("mbx1 failed no port", "harness.node-alive", "mbx1 could not be started: no port; see its log"),
+        ("mbx1 fails at resubmit DB1: no", "harness.node-did", "mbx1 did not do resubmit DB1: no"),
+    ],
+)
+def test_what_a_node_did_not_do_is_told(line: str, check: str, words: str) -> None:
+    found = verdicts(cell(), history(line))[check]
+    assert (found.outcome, found.sentence) == (Outcome.INCONCLUSIVE, words)
+
+
+ARMED = (
+    step("fault", **{"as": "f", "from": "mbx1", "to": "mbx2", "does": "drop"}),
+    step("kill", node="mbx1", at={"after": "dot"}),
+)
+
+
+@pytest.mark.parametrize("armed", ARMED, ids=["fault", "moment"])
+def test_what_never_happened_leaves_nothing_to_judge(armed: Step) -> None:
+    made = history("drained")
+    found = verdicts(cell(armed), made)["harness.fault-fired"]
+    assert found.outcome is Outcome.INCONCLUSIVE
+    assert "never" in found.sentence
+    assert "harness.fault-fired" not in verdicts(cell(armed), made, complete=False)
+    name = armed.action.name if armed.verb == "fault" else armed.action.occasion
+    made.add(FaultFired, fault=name, action="drop", client="mbx1", server="mbx2")
+    assert "harness.fault-fired" not in verdicts(cell(armed), made)
+
+
+def test_inside_a_repeat_the_worst_is_told() -> None:
+    made = history("outside > mbx1  m: 250")
+    for n in range(3):
+        made.step("reached", "1", "expect")
+        made.step("ended", "1", "expect")
+        if n < 2:
+            tell(made, "mbx1 > mbx1-store  m: 250")
+    found = verdicts(cell(expect("mailbox", of="m", who="bob@corp.test")), made)["expect.mailbox"]
+    assert found.outcome is Outcome.FAIL
+    assert "0 copies reached" in found.sentence
+
+
+def test_an_expectation_is_judged_on_what_had_happened_by_its_end() -> None:
+    made = history("outside > mbx1  m: 250")
+    made.step("reached", "1", "expect")
+    made.step("ended", "1", "expect")
+    tell(made, "mbx1 > mbx1-store  m: 250")
+    assert any(isinstance(event, Delivered) for event in made.events)
+    found = verdicts(cell(expect("mailbox", of="m", who="bob@corp.test", copies=0)), made)["expect.mailbox"]
+    assert found.outcome is Outcome.PASS
+
+
+def test_nothing_is_found_where_nothing_happened() -> None:
+    events: list[AnyEvent] = []
+    found = judge_cell(cell(), events, Setting("virtual", 0.0, frozenset(), complete=True))
+    assert {verdict.outcome for verdict in found} == {Outcome.NOT_APPLICABLE}
+    assert not Trace(events).of(Reply)
