@@ -225,11 +225,18 @@ def test_a_slow_sync_takes_no_less_than_it_was_told(tmp_path: Path) -> None:
 HOLDS = """
 import asyncio, sys
 from pathlib import Path
-from conformance.nodes.disks.loop import LoopDisk
+from conformance.candidates.description import Candidate
+from conformance.nodes.disks.choice import NodeDisk
+from conformance.nodes.exec_node import ExecNode
+from conformance.nodes.ports import PortLeases
+from tests.nodes.programs import GREETS
 async def main():
-    disk = LoopDisk("n", Path(sys.argv[1]) / "data", Path(sys.argv[1]) / "image")
-    await disk.mount()
-    print(disk._holder.pid, flush=True)
+    directory = Path(sys.argv[1])
+    disk = NodeDisk("n", directory, ["power-cut"])
+    candidate = Candidate(name="n", kind="exec", claims=("relay",), argv=("{python}", "-c", GREETS, "{config}"))
+    node = ExecNode("n", candidate, directory, disk=disk)
+    await node.start({"listeners": {"frontend": {"host": "127.0.0.1", "port": PortLeases().lease()}}})
+    print(disk._loop._holder.pid, node._process.pid, flush=True)
     await asyncio.Event().wait()
 asyncio.run(main())
 """
@@ -237,19 +244,20 @@ asyncio.run(main())
 
 @on_loop
 def test_no_mount_and_no_loop_device_outlives_a_run_that_is_killed(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
     harness = subprocess.Popen([sys.executable, "-c", HOLDS, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert harness.stdout is not None
-    holder = int(harness.stdout.readline())
+    holder, node = (int(word) for word in harness.stdout.readline().split())
     assert str(tmp_path) in Path(f"/proc/{holder}/mounts").read_text()
+    assert Path(f"/proc/{holder}/ns/mnt").readlink() == Path(f"/proc/{node}/ns/mnt").readlink()
     assert str(tmp_path) not in Path("/proc/self/mounts").read_text()
-    assert str(tmp_path / "image") in devices()
-    ended = os.pidfd_open(holder)
+    assert str(tmp_path / "disk" / "image") in devices()
+    ended = [os.pidfd_open(pid) for pid in (holder, node)]
     os.kill(harness.pid, signal.SIGKILL)
     harness.communicate()
-    assert select.select([ended], [], [], 20)[0]
-    os.close(ended)
-    assert str(tmp_path / "image") not in devices()
+    for handle in ended:
+        assert select.select([handle], [], [], 20)[0]
+        os.close(handle)
+    assert str(tmp_path / "disk" / "image") not in devices()
 
 
 def devices() -> str:
