@@ -174,6 +174,14 @@ def node(context: typer.Context) -> None:
 
 
 @app.command()
+def queues(config: Annotated[Path, typer.Argument(help="the configuration file of a node that runs")]) -> None:
+    """Print the queues of a running node of the reference: delivery, shadow, Safety Net, discard events."""
+    from conformance.commands.node import print_queues
+
+    raise typer.Exit(print_queues(config))
+
+
+@app.command()
 def doctor() -> None:
     """Say what is there (Java, Docker, Allure, mail servers) and what is missing for what."""
     from conformance.commands.doctor import print_findings

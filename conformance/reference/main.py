@@ -13,6 +13,7 @@ from conformance.reference import control
 from conformance.reference.clock import SystemClock
 from conformance.reference.config import ConfigurationError, data_dir_in
 from conformance.reference.node import Node, create
+from conformance.reference.queue_table import table
 from conformance.reference.storage.database import DatabaseError
 
 _REFUSED = 2
@@ -44,6 +45,20 @@ def main(argv: Sequence[str]) -> int:
     except (DatabaseError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return _FAILED
+
+
+def show_queues(config: Path) -> int:
+    """Print the queues of the running node that a configuration file is of, as a table; return the exit code."""
+    try:
+        state = asyncio.run(control.ask(data_dir_in(config), "inspect", []))
+    except ConfigurationError as error:
+        sys.stderr.write(f"{error}\n")
+        return _REFUSED
+    except control.CommandFailed as error:
+        sys.stderr.write(f"{error}\n")
+        return _FAILED
+    sys.stdout.write(table(state) + "\n")
+    return 0
 
 
 def _ask(config: Path, words: Sequence[str]) -> int:

@@ -13,6 +13,7 @@ from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.nodes.exec_node import ExecNode
 from conformance.nodes.ports import PortLeases
 from conformance.reference.control import CommandFailed, ask, serving
+from conformance.reference.queue_table import table
 from conformance.reference.redirection import CommandRefused
 
 PROGRAM = REFERENCE.model_copy(update={"kind": "exec", "ready_within": 60.0})
@@ -20,6 +21,11 @@ PROGRAM = REFERENCE.model_copy(update={"kind": "exec", "ready_within": 60.0})
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "conformance.reference", *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+
+
+def conformance(*words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "conformance", *words]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -96,6 +102,9 @@ def test_a_running_program_answers_its_administrator_reloads_and_leaves_with_0(t
         try:
             await node.start(configuration)
             assert (await node.command("inspect"))["queues"] == []
+            shown = await asyncio.to_thread(conformance, "queues", str(tmp_path / "mbx1" / "node.json"))
+            assert shown.stdout.splitlines()[1].split() == ["queue", "next", "hop", "messages", "oldest", "since"]
+            assert shown.stdout.splitlines()[-1] == "delivered-to: 0 rows"
             assert await node.command("resubmit", ["DB1"]) == {"resubmitted": 0}
             with pytest.raises(NodeError, match="no server of this boundary"):
                 await node.command("redirect-messages", ["mbx9"])
@@ -131,6 +140,30 @@ def test_a_damaged_database_ends_the_program_with_1_and_can_be_wiped(tmp_path: P
             await node.close()
 
     assert asyncio.run(life()) == 0
+
+
+def test_the_queues_as_a_table():
+    item = {"message_id": "m", "shadow_id": "s", "primary": None, "recipients": ["bob@corp.test"], "since": 0.0}
+    state = {
+        "database": "db-1",
+        "queues": [
+            {
+                "queue": "delivery outside",
+                "kind": "delivery",
+                "next_hop": "outside",
+                "items": [item, {**item, "since": 9}],
+            },
+            {"queue": "shadow mbx2 to mbx1", "kind": "shadow", "next_hop": "mbx1", "items": []},
+        ],
+        "delivered_to": 3,
+    }
+    assert table(state).splitlines() == [
+        "database db-1",
+        "queue                next hop  messages  oldest since",
+        "delivery outside     outside   2         1970-01-01 00:00:00Z",
+        "shadow mbx2 to mbx1  mbx1      0",
+        "delivered-to: 3 rows",
+    ]
 
 
 def test_an_unknown_defect_is_refused(tmp_path: Path):
