@@ -36,10 +36,8 @@ def parameter(case: Case, server: str, name: str, n: int) -> JsonValue:
 
 
 def seconds(case: Case, server: str, name: str, n: int) -> float:
-    """Return a parameter that is a time or a number."""
-    value = parameter(case, server, name, n)
-    assert isinstance(value, int | float), f"{name} of {server} is {value!r}"
-    return float(value)
+    """Return a parameter that is a time (in seconds) or a number."""
+    return _number(parameter(case, server, name, n), DEFAULTS[name])
 
 
 def connection_timeout(case: Case, server: str, listener: str, n: int) -> float:
@@ -50,5 +48,11 @@ def connection_timeout(case: Case, server: str, listener: str, n: int) -> float:
         changed = event.changes.get(f"listeners.{listener}")
         if event.n < n and event.node == server and event.refused is None and isinstance(changed, dict):
             value = changed.get("connection_timeout", value)
-    assert isinstance(value, int | float)
-    return float(value)
+    return _number(value, 600.0)
+
+
+def _number(value: object, default: object) -> float:
+    """Return a number; of what is none (and which a server should have refused) the default is in force."""
+    chosen = value if isinstance(value, int | float) else default
+    assert isinstance(chosen, int | float)
+    return float(chosen)

@@ -195,6 +195,14 @@ class Trace:
         same = self._by_id.get(digest.message_id or "", [])
         return same[0] if same else None
 
+    def twins(self, made: MessageMade) -> list[str]:
+        """Return the names of all messages, itself first, that no mailbox can tell from one: same Message-ID and Date."""
+        if made.message_id is None or made.digest.date is None:
+            return [made.message]
+        same = (self.messages[name] for name in self._by_id[made.message_id])
+        others = [one.message for one in same if one.digest.date == made.digest.date and one is not made]
+        return [made.message, *others]
+
     def transactions_of(self, message: str) -> list[Transaction]:
         """Return the transactions in which the whole content of a message was sent, in the order of their dots."""
         return self._sent.get(message, [])

@@ -1,6 +1,5 @@
 """No discard notification before every next hop has accepted the message (SR-MNT-01, SR-MNT-07, SR-MNT-08)."""
 
-from conformance.history.events import Delivered
 from conformance.judge.finding import Case, Finding, moment, named
 from conformance.judge.trace import Copy, Discard
 
@@ -42,12 +41,10 @@ def _passed_on(case: Case, message: str, discard: Discard) -> set[str]:
     made = case.trace.messages[message]
     if not made.sender:
         done |= _refused_for_good(case, message, discard)
-    key = (made.message_id, made.digest.date)
-    for event in case.trace.of(Delivered):
-        same = case.trace.message_of(event.digest) == message
-        twin = None not in key and (event.digest.message_id, event.digest.date) == key
-        if event.n < discard.n and (same or twin) and event.recipient.casefold() in case.mailboxes:
-            done.add(event.recipient.casefold())
+    for name in case.trace.twins(made):
+        for event in case.trace.deliveries_of(name):
+            if event.n < discard.n and event.recipient.casefold() in case.mailboxes:
+                done.add(event.recipient.casefold())
     return done
 
 

@@ -68,15 +68,7 @@ def _unreportable(case: Case, made: MessageMade, who: str) -> bool:
 
 def _duplicate(case: Case, made: MessageMade, who: str) -> bool:
     """Whether the mailbox holds another message with the same Message-ID and Date: this one is dropped (SR-DUP-01)."""
-    key = (made.message_id, made.digest.date)
-    return (
-        who in case.mailboxes
-        and None not in key
-        and any(
-            (event.digest.message_id, event.digest.date) == key and event.recipient.casefold() == who
-            for event in case.trace.of(Delivered)
-        )
-    )
+    return who in case.mailboxes and any(case.trace.deliveries_of(name, who) for name in case.trace.twins(made))
 
 
 def _destroyed(case: Case, attempt: Attempt) -> bool:

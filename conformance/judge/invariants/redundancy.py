@@ -3,7 +3,7 @@
 from conformance.history.events import Reply
 from conformance.judge.finding import Case, Finding, at, named
 from conformance.judge.parameters import connection_timeout, parameter, seconds
-from conformance.judge.sessions import Transaction
+from conformance.judge.sessions import Session, Transaction
 
 MARGIN = 30.0
 """Seconds before the end of the receiving session at which a server may give up making a shadow: the sender must still
@@ -78,6 +78,10 @@ def _impossible(case: Case, t: Transaction, told: Reply, others: frozenset[str])
         and attempt.message in (None, t.message)
         for attempt in case.trace.shadow_attempts
     )  # fmt: skip
+    failed += sum(
+        session.client == t.server and session.server in others and t.n < session.n < told.n and _turned_away(session)
+        for session in case.trace.sessions.values()
+    )
     if failed >= permitted(case, t.server, others, told.n):
         return True
     begun = t.dot_t if t.dot_t is not None else t.t
@@ -85,6 +89,13 @@ def _impossible(case: Case, t: Transaction, told: Reply, others: frozenset[str])
     session = case.trace.sessions[t.session]
     until = session.t + connection_timeout(case, t.server, t.listener, told.n) - MARGIN
     return failed > 0 and (silent or told.t >= until - case.slack)
+
+
+def _turned_away(session: Session) -> bool:
+    """Whether a server found in the EHLO reply that it may not ask for a shadow there, and did nothing else."""
+    used = {exchange.command.verb for exchange in session.exchanges}
+    offered = session.keywords is None or "XSHADOWREQUEST" in session.keywords
+    return session.listener == "transport" and not offered and used <= {"EHLO", "STARTTLS", "AUTH", "QUIT"}
 
 
 def permitted(case: Case, server: str, others: frozenset[str], n: int) -> int:
