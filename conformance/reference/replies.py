@@ -58,6 +58,6 @@ def parsed(code: int, message: str) -> Reply:
 def with_enhanced(line: str) -> str:
     """Give a reply line of the library an enhanced status code where RFC 2034 wants one and it has none."""
     code, separator, text = line[:3], line[3:4], line[4:]
-    if code[:1] not in _GENERIC or code == "220" or separator == "-" or _ENHANCED.match(text):
+    if code[:1] not in _GENERIC or separator == "-" or _ENHANCED.match(text):
         return line
     return f"{code} {_BY_CODE.get(code, _GENERIC[code[0]])} {text}"

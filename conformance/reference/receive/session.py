@@ -35,6 +35,7 @@ class Receiver(PeerAuthentication):
         self._began = 0.0
         self._age: asyncio.TimerHandle | None = None
         self._greeting = False
+        self._welcomed = False
         self._leaving = False
         self._shadow_id: str | None = None
         self._mail: dict[str, str] = {}
@@ -124,9 +125,10 @@ class Receiver(PeerAuthentication):
             self.transport.abort()
 
     async def push(self, status: str | bytes) -> None:
-        """Send a reply line, with an enhanced status code."""
+        """Send a reply line, with an enhanced status code; the very first line, which welcomes the client, has none."""
         text = status.decode("ascii") if isinstance(status, bytes) else status
-        await super().push(text if self._greeting or text[:4] == "220 " else with_enhanced(text))
+        bare, self._welcomed = self._greeting or not self._welcomed, True
+        await super().push(text if bare else with_enhanced(text))
 
     # who it is
 
