@@ -16,6 +16,7 @@ import pytest
 
 from conformance.nodes.guard import descendants
 from conformance.run.clock import Clock, run_with_clock
+from conformance.run.shifted import loop as loop_module
 from conformance.run.shifted.build import SOURCE, library
 from conformance.run.shifted.errors import CannotShift
 from conformance.run.shifted.loop import ShiftedClockEventLoop
@@ -106,7 +107,7 @@ def test_programs_and_harness_go_from_timer_to_timer_together(tmp_path: Path) ->
     async def main(clock: Clock) -> list[str]:
         moved = clock.program(tmp_path / "clock")
         assert moved is not None
-        program = "import time\nfor n in range(24): time.sleep(3600); print('program', n, flush=True)"
+        program = "import time\nfor n in range(6): time.sleep(3600); print('program', n, flush=True)"
         words = [sys.executable, "-u", "-c", program]
         process = await asyncio.create_subprocess_exec(
             *moved.prefix(words[0], os.environ), *words, stdout=asyncio.subprocess.PIPE
@@ -121,7 +122,7 @@ def test_programs_and_harness_go_from_timer_to_timer_together(tmp_path: Path) ->
 
         async def beat() -> None:
             await clock.sleep(1800)
-            for number in range(24):
+            for number in range(6):
                 order.append(f"harness {number}")
                 await clock.sleep(3600)
 
@@ -133,7 +134,7 @@ def test_programs_and_harness_go_from_timer_to_timer_together(tmp_path: Path) ->
         return order
 
     order = run_with_clock(main, "shifted")
-    assert order == [f"{who} {number}" for number in range(24) for who in ("harness", "program")]
+    assert order == [f"{who} {number}" for number in range(6) for who in ("harness", "program")]
 
 
 def test_a_program_that_computes_is_waited_for(tmp_path: Path) -> None:
@@ -154,6 +155,37 @@ print(worked < 1800, cpu > 0, time.monotonic() - began > 3600)
 
     said, _ = run_moved(tmp_path, sys.executable, "-c", program, before=tempt)
     assert said.split() == ["True", "True", "True"]
+
+
+def test_timers_that_are_too_many_are_met_a_little_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that ticks all the time does not make a day last for hours; how late it was woken is told."""
+    monkeypatch.setattr(loop_module, "PATIENCE", 0.0)
+    monkeypatch.setattr(loop_module, "COARSE", 0.01)
+    program = "import time\nend = time.time() + 86400\nwhile time.time() < end: time.sleep(1)"
+    late: list[float] = []
+    jumps: list[int] = []
+
+    async def main(clock: Clock) -> float:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, ShiftedClockEventLoop)
+        moved = clock.program(tmp_path / "clock")
+        assert moved is not None
+        process = await asyncio.create_subprocess_exec(
+            *moved.prefix(sys.executable, os.environ), sys.executable, "-c", program
+        )
+        moved.began(process.pid)
+        moved.ready()
+        await clock.sleep(86500)
+        late.append(clock.lag())
+        jumps.append(loop.jumps)
+        moved.ending()
+        assert await process.wait() == 0
+        moved.ended()
+        return clock.elapsed()
+
+    assert run_with_clock(main, "shifted") == pytest.approx(86500, abs=1000)
+    assert jumps[0] < 1000, "not one for each tick"
+    assert 1 < late[0] < 1000, "the day's hundredth part, and told"
 
 
 def test_a_statically_linked_program_is_refused(tmp_path: Path) -> None:

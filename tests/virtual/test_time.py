@@ -8,6 +8,7 @@ import pytest
 
 from conformance.run.clock import EPOCH, Clock, run_with_clock
 from conformance.run.virtual.loop import VirtualClockEventLoop
+from tests.virtual.heartbeats import beat
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,6 +76,12 @@ def test_cancelled_timers_are_not_jumped_to() -> None:
         return clock.elapsed()
 
     assert run_with_clock(many, "virtual") == 1000
+
+
+@pytest.mark.parametrize("days", [1, pytest.param(49, marks=pytest.mark.slow)])
+def test_weeks_of_heartbeats_each_answered_at_its_own_moment(days: int) -> None:
+    with asyncio.Runner(loop_factory=VirtualClockEventLoop) as runner:
+        assert runner.run(beat(days)) == (days * 720, days * 86400.0)
 
 
 async def race(clock: Clock) -> list[tuple[int, float]]:

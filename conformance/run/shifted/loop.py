@@ -16,6 +16,12 @@ _NAPS = (0.0005, 0.005)
 
 _NANOSECONDS = 1_000_000_000
 
+PATIENCE = 60.0
+"""Real seconds that one wait of the harness may take before programs' timers are no longer met one by one."""
+
+COARSE = 1e-4
+"""What part of such a wait is then jumped over at least: half a minute of four days."""
+
 
 class ShiftedClockEventLoop(VirtualClockEventLoop):
     """Runs with programs that nobody here wrote, whose clocks jump with its own.
@@ -32,6 +38,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         self._moment = calibrated()
         self._looked_last = self._looks = self._turn_of_look = 0
         self._late = 0.0
+        self._wait = (0.0, 0.0, 0.0)
         self.shifted = 0.0
         """Seconds that were jumped over so far."""
 
@@ -116,7 +123,25 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
                 return None
             if deadline != NEVER:
                 earliest = min(earliest, deadline / _NANOSECONDS)
-        return earliest if not math.isinf(earliest) else None
+        if math.isinf(earliest):
+            return None
+        return earliest if when is None or earliest >= when else self._coarse(earliest, when)
+
+    def _coarse(self, earliest: float, when: float) -> float:
+        """Return the moment to jump to, of a program's next and the loop's own; what it comes too late for is lateness.
+
+        A server with a timer every second would make days last for hours: when the wait for the loop's own timer would
+        take longer than the patience, the smallest jump is a part of that wait.
+        """
+        now, real = self.time(), time.monotonic()
+        if self._wait[0] != when:
+            self._wait = (when, now, real)
+        _, began, began_real = self._wait
+        if (real - began_real) * (when - began) <= PATIENCE * (now - began):
+            return earliest
+        target = min(max(earliest, now + COARSE * (when - began)), when)
+        self._late = max(self._late, target - max(earliest, now))
+        return target
 
     def _jump(self, target: float) -> None:
         self.jumps += 1
