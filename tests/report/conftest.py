@@ -6,13 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from conformance import paths
 from conformance.report.allure_site import AllureMissing, install
 from tests.suite.helpers import ROOT, conformance_command
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+
+PATIENCE = 180_000
+"""Milliseconds that a page may take for anything: it only bounds a test that has failed already."""
 
 DEFECT = "reference+acknowledges-before-shadow"
 """Answers 250 first and makes the shadow after: breaks SR-CRE-01."""
@@ -73,6 +76,7 @@ def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         unavailable("no Chromium: apt-get install chromium")
     with sync_playwright() as play:
+        expect.set_options(timeout=PATIENCE)
         started = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield started
         started.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.report.conftest import CHROMIUM, DEFECT
+from tests.report.conftest import CHROMIUM, DEFECT, PATIENCE
 from tests.suite.helpers import ROOT, conformance_command
 
 PICTURE = ROOT / "docs" / "images" / "violation.png"
@@ -30,6 +30,7 @@ def take(browser: Browser, folder: Path, picture: Path) -> None:
     built = conformance_command("report", str(run), "--out", str(site), cwd=ROOT)
     assert built.returncode == 0, built.stdout + built.stderr
     context = browser.new_context(viewport={"width": _WIDTH, "height": 2400}, device_scale_factor=0.8, bypass_csp=True)
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     page.goto(next((site / "cells").glob("*.html")).as_uri())
     page.add_style_tag(content=_ONLY)

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from conformance.report.diagram.page import cell_page
 from conformance.requirements.catalogue import catalogue
-from tests.report.conftest import DEFECT
+from tests.report.conftest import DEFECT, PATIENCE
 from tests.report.picture import PICTURE, take
 from tests.report.samples import material
 from tests.suite.helpers import ROOT
@@ -61,7 +61,7 @@ def reader(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Reader]
     """Return a window 1280 or 390 CSS pixels wide."""
     width: int = request.param
     context = browser.new_context(viewport={"width": width, "height": WIDTHS[width]}, offline=True)
-    context.set_default_timeout(5_000)
+    context.set_default_timeout(PATIENCE)
     made = Reader(context.new_page(), width)
     made.page.on("console", lambda message: made.said.append(message.text))
     made.page.on("pageerror", lambda error: made.said.append(str(error)))
@@ -109,6 +109,7 @@ def test_keys_lead_from_exchange_to_exchange_and_to_the_marked_ones(site: Path, 
 
 def test_the_marked_exchange_is_reached_with_the_tab_key_alone(site: Path, browser: Browser) -> None:
     context = browser.new_context(java_script_enabled=False)
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     page.goto(failing_cell(site).as_uri())
     for _ in range(60):
@@ -146,6 +147,7 @@ def test_every_kind_of_page_is_sound_in_both_themes(site: Path, reader: Reader, 
 @pytest.mark.parametrize("kind", ["index.html", "statements/*.html", "cells/*waits*.html"])
 def test_every_kind_of_page_fits_on_paper(site: Path, browser: Browser, kind: str) -> None:
     page = browser.new_page(viewport=PAPER)
+    page.set_default_timeout(PATIENCE)
     page.emulate_media(media="print")
     for file in sorted(site.glob(kind)):
         page.goto(file.as_uri())

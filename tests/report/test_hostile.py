@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from conformance.report.safe import visible
+from tests.report.conftest import PATIENCE
 from tests.report.hostile import EVIL, MARK, SCENARIO, SERVER
 from tests.suite.helpers import conformance_command
 
@@ -198,6 +199,7 @@ def test_markdown_has_no_live_markup(run: Path) -> None:
 
 def test_a_browser_shows_it_and_starts_nothing(run: Path, browser: Browser, allure: Path | None) -> None:
     context = browser.new_context(offline=True)
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     alarms: list[str] = []
     page.on("dialog", lambda dialog: (alarms.append(dialog.message), dialog.dismiss()))

@@ -2,6 +2,7 @@
   const rows = (marked) => [...document.querySelectorAll(marked ? ".row.marked" : ".row")];
   const show = (row) => {
     row.scrollIntoView({ block: "center" });
+    requestAnimationFrame(() => row.scrollIntoView({ block: "center" })); // parts that were left out have their height now
     const said = row.querySelector(".middle") || row, frame = row.closest(".scroll");
     if (!frame) return;
     const text = said.getBoundingClientRect(), seen = frame.getBoundingClientRect();
