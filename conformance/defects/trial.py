@@ -1,11 +1,12 @@
 """One trial: a cell in virtual time with the reference made wrong, and which checks said so."""
 
+import ctypes
 import multiprocessing
 import os
+import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,19 +63,25 @@ def attempt_all(trials: Sequence[Planned], seed: int, jobs: int) -> Iterator[Tri
     """Run all trials on `jobs` cores and yield what came of each, in their order."""
     context = multiprocessing.get_context("fork")  # the corpus is read: a fork has it without reading it again
     _SHARED[:] = trials
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with, initargs=(os.getpid(),)) as pool:
         try:
             yield from pool.map(_attempt, range(len(trials)), [seed] * len(trials), chunksize=4)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in multiprocessing.active_children():
-                with suppress(ProcessLookupError):
-                    os.kill(process.pid or 0, 15)
             raise
 
 
+_PR_SET_PDEATHSIG = 1
+
 _SHARED: list[Planned] = []
 """What the forked processes find their work in."""
+
+
+def _end_with(parent: int) -> None:
+    """Have the kernel end this process when its parent ends, however that does."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _attempt(number: int, seed: int) -> Trial:

@@ -1,5 +1,10 @@
 """Trials for real: the unbroken reference passes where the broken one is caught, in every process of the pool."""
 
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
 import pytest
 
 from conformance import paths
@@ -8,6 +13,7 @@ from conformance.defects.trial import attempt_all
 from conformance.judge.verdicts import Outcome
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read
+from tests.suite.helpers import command, environment
 
 DEFECT = "acknowledges-before-shadow"
 
@@ -32,3 +38,16 @@ def test_a_defect_is_caught_where_the_unbroken_reference_passes(cells: list[Cell
 def test_the_same_trials_end_the_same(cells: list[Cell]):
     planned = plan(known_defects()[:1], cells[:1])
     assert list(attempt_all(planned, seed=1, jobs=1)) == list(attempt_all(planned, seed=1, jobs=2))
+
+
+@pytest.mark.integration
+def test_no_process_of_a_table_that_is_killed_outlives_it(tmp_path: Path):
+    with subprocess.Popen(command("defects"), cwd=tmp_path, env=environment()) as table:
+        parent = psutil.Process(table.pid)
+        while table.poll() is None and not (workers := parent.children()):
+            time.sleep(0.01)
+        table.kill()
+    assert workers
+    gone, alive = psutil.wait_procs(workers, timeout=60)
+    assert alive == []
+    assert gone
