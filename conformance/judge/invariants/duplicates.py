@@ -93,7 +93,7 @@ def no_duplicate_without_cause(case: Case) -> Finding:
             finding.occasions += bool(copies)
             if sent and len(copies) > sent:
                 finding.violated(
-                    f"{named(made)}: sent {sent} times to {recipient}, and {len(copies)} copies arrived, the last at "
+                    f"{named(made)}: {sent} acknowledged for {recipient}, and {len(copies)} copies arrived, the last at "
                     f"{moment(copies[-1].t)}",
                     *[copy.n for copy in reversed(copies)],
                     message=name,
