@@ -173,6 +173,26 @@ def node(context: typer.Context) -> None:
     raise typer.Exit(run_node(context.args))
 
 
+candidate = typer.Typer(name="candidate", no_args_is_help=True, help="Write and try descriptions of servers.")
+app.add_typer(candidate)
+
+
+@candidate.command("new")
+def candidate_new() -> None:
+    """Print a commented description to begin with: `conformance candidate new > mine.yaml`."""
+    from conformance.commands.candidate import print_new
+
+    raise typer.Exit(print_new())
+
+
+@candidate.command("check")
+def candidate_check(word: Annotated[str, typer.Argument(metavar="CANDIDATE", help="as for --candidate")]) -> None:
+    """Start a candidate, try every claim of it, and say what is missing."""
+    from conformance.commands.candidate import print_check
+
+    raise typer.Exit(print_check(word))
+
+
 @app.command()
 def queues(config: Annotated[Path, typer.Argument(help="the configuration file of a node that runs")]) -> None:
     """Print the queues of a running node of the reference: delivery, shadow, Safety Net, discard events."""

@@ -63,8 +63,18 @@ class Workshop:
             "name": self.name,
             "installed": str(self._presence.installed or ""),
             **{f"listen.{door}": str(at["port"]) for door, at in doors.items()},
-            **{f"host.{door}": str(at["host"]) for door, at in doors.items()},
+            **{f"listen.{door}.host": str(at["host"]) for door, at in doors.items()},
+            **self._next_hop(),
         }
+
+    def _next_hop(self) -> dict[str, str]:
+        """Return where mail for everybody goes; nothing when there is no such route."""
+        routes = self.configuration.get("routes", ())
+        found = next((route["next_hops"] for route in routes if route["domain"] == "*" and route["next_hops"]), None)
+        if found is None:
+            return {}
+        host, port = found[0]["dial"]
+        return {"next_hop.host": str(host), "next_hop.port": str(port)}
 
     def filled(self, template: Sequence[str], arguments: Sequence[str] = ()) -> list[str]:
         """Return a command of the description, ready to be run."""

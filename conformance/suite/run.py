@@ -1,5 +1,6 @@
 """The run: one invocation, its directory, and what is told about it while it goes on and at its end."""
 
+import asyncio
 import os
 import shlex
 import time
@@ -12,8 +13,11 @@ import pytest
 
 from conformance import paths
 from conformance.candidates.cast import Cast
+from conformance.candidates.description import Candidate
 from conformance.execute import CellResult, Known, execute, execute_here, stamp
 from conformance.judge.verdicts import Outcome, Verdict
+from conformance.nodes.contract import NodeError
+from conformance.nodes.version import detect_version
 from conformance.report import allure_content
 from conformance.report.book import read_book
 from conformance.report.failure import failure_text
@@ -155,7 +159,7 @@ class Run:
             line=cell.line,
             axes=cell.axes,
             candidate=cast.identity,
-            candidate_sha256=_record(cast).sha256,
+            candidate_sha256=_sha256(cast),
             generations=tuple(sorted({server.generation for server in cell.topology.servers})),
             requirements=cell.requirements,
             scenario_sha256=cell.sha256,
@@ -219,15 +223,27 @@ def _baselines(options: Options) -> dict[str, Baseline]:
 
 
 def _record(cast: Cast) -> CandidateRecord:
-    everybody = {name: one.sha256 for name, one in [*cast.servers.items(), ("", cast.default)]}
     alone = not cast.servers
     return CandidateRecord(
         name=cast.identity,
         kind=cast.default.kind if alone else "mixed",
-        version=cast.default.version,
-        sha256=cast.default.sha256 if alone else sha256_of(everybody),
+        version=_version(cast.default) if alone else "several",
+        sha256=_sha256(cast),
         claims=tuple(sorted(frozenset.intersection(*(frozenset(one.claims) for one in cast.candidates)))),
     )
+
+
+def _sha256(cast: Cast) -> str:
+    everybody = {name: one.sha256 for name, one in [*cast.servers.items(), ("", cast.default)]}
+    return sha256_of(everybody) if cast.servers else cast.default.sha256
+
+
+def _version(candidate: Candidate) -> str:
+    """Return the version that the candidate tells; that it tells none keeps nobody from judging it."""
+    try:
+        return asyncio.run(detect_version(candidate))
+    except NodeError as error:
+        return f"{candidate.version} ({error.reason})"
 
 
 def _whole_corpus(config: pytest.Config) -> bool:

@@ -1,0 +1,45 @@
+"""Which version of a server it is, asked of the server itself, for the report."""
+
+import os
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from conformance.candidates.description import Candidate
+from conformance.candidates.presence import look_for
+from conformance.nodes import private_root
+from conformance.nodes.commands import run_command
+from conformance.nodes.workshop import Workshop
+
+_OWN_NAMESPACES = ("unshare", "-m", "-p", "-f", sys.executable, "-S", "-E")
+
+
+async def detect_version(candidate: Candidate) -> str:
+    """Return the version that the description's `version` command tells, or the one that the description says.
+
+    Raises NodeError when the command fails, or prints no version.
+    """
+    template = candidate.commands.get("version")
+    presence = look_for(candidate)
+    if template is None or candidate.kind != "exec" or presence.missing:
+        return candidate.version
+    with tempfile.TemporaryDirectory(prefix="conformance-version-") as directory:
+        shop = Workshop(candidate.name, candidate, Path(directory), presence)
+        argv = shop.filled(template)
+        if presence.private_root is not None:
+            words = [
+                *_OWN_NAMESPACES,
+                private_root.__file__,
+                str(presence.private_root),
+                directory,
+                candidate.name,
+                "--",
+            ]
+            argv = [*words, *argv]
+        environment = {**os.environ, **candidate.environment}
+        said = await run_command(
+            candidate.name, "version", argv, within=candidate.command_within, environment=environment
+        )
+    found = re.search(candidate.version_pattern, said)
+    return (found[1] if found.groups() else found[0]) if found else candidate.version

@@ -1,0 +1,61 @@
+"""`conformance candidate`: a description to begin with, and what `check` finds in servers that are there and are not."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance.candidates.description import read_description
+from conformance.commands.candidate import Answer, check
+from tests.nodes import programs
+
+pytestmark = pytest.mark.integration
+
+MINE = "name: mine\nkind: exec\nclaims: [relay]\nlisteners: [frontend]\nready-within: 10\n"
+
+
+def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "conformance", "candidate", *words], capture_output=True, text=True, cwd=cwd, check=False
+    )
+
+
+def described(tmp_path: Path, text: str) -> list[Answer]:
+    path = tmp_path / "mine.yaml"
+    path.write_text(MINE + text, "utf-8")
+    return list(check(read_description(path)))
+
+
+def test_a_new_description_is_right_and_its_server_relays(tmp_path: Path):
+    (tmp_path / "mine.yaml").write_text(command("new", cwd=tmp_path).stdout, "utf-8")
+    checked = command("check", "mine.yaml", cwd=tmp_path)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert "ok       claim relay" in checked.stdout
+
+
+def test_a_server_that_takes_mail_and_passes_none_on_lacks_what_it_claims(tmp_path: Path):
+    sink = '[aiosmtpd, -n, -l, "127.0.0.1:{listen.frontend}", -c, aiosmtpd.handlers.Sink]'
+    answers = described(tmp_path, f'argv: ["{{python}}", -m, {sink[1:]}\n')
+    (relay,) = [answer for answer in answers if answer.what == "claim relay"]
+    assert relay.well is False
+    assert "0 copies reached victor@outside.test" in relay.words
+
+
+def test_a_server_that_does_not_start_is_told_in_its_own_words(tmp_path: Path):
+    program = programs.LEAVES_AT_ONCE.replace("'", "''")
+    answers = described(tmp_path, f"argv: [\"{{python}}\", -c, '{program}']\n")
+    assert answers[-1].well is False
+    assert "no licence file" in answers[-1].words
+
+
+def test_a_program_that_is_not_there_is_told(tmp_path: Path):
+    (answer,) = described(tmp_path, "argv: [nothing]\nprograms: [nothing-of-that-name]\n")
+    assert answer == Answer("is there", False, "nothing-of-that-name is not installed")
+
+
+def test_a_description_that_is_wrong_is_input_that_is_wrong(tmp_path: Path):
+    (tmp_path / "mine.yaml").write_text(MINE, "utf-8")
+    checked = command("check", "mine.yaml", cwd=tmp_path)
+    assert checked.returncode == 2
+    assert "the kind exec needs 'argv'" in checked.stderr
