@@ -10,7 +10,7 @@ from conformance.history.events import AnyEvent
 from conformance.history.recorder import Recorder
 from conformance.nodes.contract import NodeError, OutOfPlace
 from conformance.nodes.python_node import load_factory
-from conformance.run.clock import Clock, run_with_clock
+from conformance.run.clock import Clock, Leftovers, run_with_clock
 from conformance.run.drain import drain
 from conformance.run.script import Script, Settled
 from conformance.run.settings import Settings
@@ -69,8 +69,16 @@ def run_cell(
     except CannotShift as error:
         return Ran(tuple(events), "", 0.0, {}, inapplicable=str(error))
     except ClockError as error:
-        logs = {server.name: directory / server.name / "node.log" for server in cell.topology.servers}
-        return Ran(tuple(events), f"time cannot go on: {error}", events[-1].t if events else 0.0, logs)
+        return Ran(tuple(events), f"time cannot go on: {error}", events[-1].t if events else 0.0, logs(cell, directory))
+    except Leftovers as error:
+        return Ran(
+            tuple(events), f"a node did not end: {error}", events[-1].t if events else 0.0, logs(cell, directory)
+        )
+
+
+def logs(cell: Cell, directory: Path) -> dict[str, Path]:
+    """Return where the nodes' logs are."""
+    return {server.name: directory / server.name / "node.log" for server in cell.topology.servers}
 
 
 async def run_cell_here(

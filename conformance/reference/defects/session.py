@@ -17,7 +17,8 @@ class NeverEndsAnIdleSession(Receiver):
     """Lets a client be silent for as long as it likes."""
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Watch nothing."""
+        """Be patient for a year."""
+        super()._reset_timeout(365 * 86400.0)
 
 
 @defect("ends-an-idle-session-early", breaks="SR-TMO-06", part="receiver")
