@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.pages import commands
 from tests.suite.helpers import ROOT, conformance_command
 
 PAGE = ROOT / "docs" / "reading-reports.md"
-COMMANDS = re.findall(r"^    (conformance .+)$", PAGE.read_text("utf-8"), re.MULTILINE)
+COMMANDS = [command.text for command in commands(PAGE)]
 
 pytestmark = pytest.mark.integration
 
