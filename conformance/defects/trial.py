@@ -7,8 +7,11 @@ import signal
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import REFERENCE
@@ -17,7 +20,15 @@ from conformance.execute import judge
 from conformance.judge.verdicts import Outcome, worst
 from conformance.judge.waiting import Waiting
 from conformance.run.cell import run_cell
+from conformance.run.disk_troubles import lacking
 from conformance.run.settings import Settings
+
+PATIENCE = 60
+"""Seconds of the processor that a trial may take: a defect can make a node do nothing else for ever."""
+
+
+class Exhausted(KeyboardInterrupt):
+    """A trial took too long; of this kind, for no other exception gets through an event loop at any moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +56,18 @@ def attempt(planned: Planned, seed: int) -> Trial:
     cell = planned.cell
     cast = Cast(REFERENCE.model_copy(update={"defect": planned.defect}))
     settings = Settings(clock="virtual", seed=seed)
-    if missing := cast.missing(cell.needs, tuple(server.name for server in cell.topology.servers)):
+    servers = tuple(server.name for server in cell.topology.servers)
+    if missing := (*cast.missing(cell.needs, servers), *lacking(cell, cast)):
         return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), ", ".join(missing))
     with tempfile.TemporaryDirectory(prefix="conformance-trial-") as folder:
-        ran = run_cell(cell, cast, settings, Path(folder), lambda event: None, Waiting())
+        try:
+            with _bounded():
+                ran = run_cell(cell, cast, settings, Path(folder), lambda event: None, Waiting())
+        except Exhausted:
+            told = f"broken off after {PATIENCE} s of the processor's time"
+            return Trial(planned.defect, cell.scenario, cell.id, Outcome.ERROR, (), told)
+        if ran.inapplicable:
+            return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), ran.inapplicable)
         verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
     failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
     outcome = Outcome.ERROR if ran.problem else worst(verdict.outcome for verdict in verdicts)
@@ -57,6 +76,22 @@ def attempt(planned: Planned, seed: int) -> Trial:
     told = ran.problem or ran.astray or next((v.sentence for v in verdicts if v.outcome is outcome), "")
     blames = tuple(Blame(verdict.check, verdict.requirements[0]) for verdict in failed if verdict.requirements)
     return Trial(planned.defect, cell.scenario, cell.id, outcome, blames, told)
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    """Raise Exhausted where the main thread of this process takes too much of the processor's time."""
+
+    def exhausted(number: int, frame: FrameType | None) -> NoReturn:
+        raise Exhausted
+
+    before = signal.signal(signal.SIGPROF, exhausted)
+    signal.setitimer(signal.ITIMER_PROF, PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def attempt_all(trials: Sequence[Planned], seed: int, jobs: int) -> Iterator[Trial]:

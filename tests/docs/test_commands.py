@@ -40,7 +40,9 @@ def test_links_lead_somewhere(page: Path):
 
 @pytest.mark.integration
 @pytest.mark.spark
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page) and name_of(page) not in BY_THEMSELVES], ids=name_of)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if commands(page) and name_of(page) not in BY_THEMSELVES], ids=name_of
+)
 def test_every_command_does_what_the_page_says(page: Path, tmp_path: Path):
     (tmp_path / "bin").mkdir()
     door = tmp_path / "bin" / "conformance"

@@ -47,7 +47,7 @@ class EndsAnOldSessionEarly(Receiver):
     @property
     def _ends(self) -> float:
         """A moment that comes too soon."""
-        return float(self._began + self._limits.connection_timeout / 2)
+        return float(self._began + self.limits.connection_timeout / 2)
 
 
 @defect("drops-the-session-for-an-answer", breaks="SR-CRE-05", part="receiver")
