@@ -23,7 +23,7 @@ from conformance.run.cell import run_cell
 from conformance.run.disk_troubles import lacking
 from conformance.run.settings import Settings
 
-PATIENCE = 60
+PATIENCE = 30
 """Seconds of the processor that a trial may take: a defect can make a node do nothing else for ever."""
 
 

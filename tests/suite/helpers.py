@@ -7,7 +7,8 @@ from pathlib import Path
 
 import conformance
 
-ROOT = Path(conformance.__file__).parents[1]
+ROOT = Path(__file__).parents[2]
+"""The repository."""
 
 
 def command(*arguments: str) -> list[str]:
@@ -17,7 +18,7 @@ def command(*arguments: str) -> list[str]:
 
 def environment() -> dict[str, str]:
     """Return an environment in which the package is found, installed or not, and output is plain."""
-    plain = {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"}
+    plain = {"PYTHONPATH": str(Path(conformance.__file__).parents[1]), "COLUMNS": "200", "NO_COLOR": "1"}
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
     return {**kept, **plain}
 

@@ -50,7 +50,7 @@ def nothing_left_behind() -> Iterator[None]:
     assert psutil.Process().children(recursive=True) == []
 
 
-def describe(directory: Path, program: str) -> Path:
+def describe(directory: Path, program: str, ready_within: int) -> Path:
     """Write the description of a candidate that is one small program."""
     script = directory / "program.py"
     script.write_text(program, "utf-8")
@@ -59,7 +59,7 @@ def describe(directory: Path, program: str) -> Path:
         "kind": "exec",
         "claims": ["relay"],
         "argv": ["{python}", str(script), "{config}"],
-        "ready-within": 1,
+        "ready-within": ready_within,
         "stop-within": 1,
     }
     path = directory / "toy.yaml"
@@ -68,17 +68,19 @@ def describe(directory: Path, program: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("program", "ready_within", "said"),
     [
-        pytest.param(programs.LEAVES_AT_ONCE, "exit code 3: no licence file", id="exits at once"),
-        pytest.param(programs.NEVER_LISTENS, "gave no greeting within 1 s", id="never listens"),
-        pytest.param(programs.SAYS_NOTHING, "gave no greeting within 1 s", id="listens and says nothing"),
-        pytest.param(programs.SPEAKS_HTTP, "in place of a 220 greeting", id="speaks another protocol"),
+        pytest.param(programs.LEAVES_AT_ONCE, 60, "exit code 3: no licence file", id="exits at once"),
+        pytest.param(programs.NEVER_LISTENS, 1, "gave no greeting within 1 s", id="never listens"),
+        pytest.param(programs.SAYS_NOTHING, 1, "gave no greeting within 1 s", id="listens and says nothing"),
+        pytest.param(programs.SPEAKS_HTTP, 60, "in place of a 220 greeting", id="speaks another protocol"),
     ],
 )
-def test_a_candidate_that_does_not_start_is_an_error_and_is_told(tmp_path: Path, program: str, said: str):
+def test_a_candidate_that_does_not_start_is_an_error_and_is_told(
+    tmp_path: Path, program: str, ready_within: int, said: str
+):
     (tmp_path / "relayed.scenario.yaml").write_text(RELAYED, "utf-8")
-    candidate = describe(tmp_path, program)
+    candidate = describe(tmp_path, program, ready_within)
     ran = conformance_command(
         "run", "relayed.scenario.yaml", "--candidate", candidate.name, "--run-dir", "run", cwd=tmp_path
     )
