@@ -1,6 +1,6 @@
 """All defects by name: importing the modules that declare them fills `DEFECTS`."""
 
-from conformance.reference.defects import (
+from conformance.reference.defects import (  # noqa: F401  # read for what they declare
     acceptance,
     choice,
     creation,
@@ -20,25 +20,6 @@ from conformance.reference.defects import (
 from conformance.reference.defects.defect import DEFECTS, Defect
 from conformance.reference.parts import Parts
 
-MODULES = (
-    acceptance,
-    choice,
-    creation,
-    discard_status,
-    duplicates,
-    hub2010,
-    hub_manager,
-    hub_sessions,
-    keeping,
-    manager,
-    redundancy,
-    routing,
-    safety_net,
-    sending,
-    session,
-)
-"""Where defects are declared, a module for each part of the node that they replace."""
-
 
 def spoiled(parts: Parts, name: str | None) -> Parts:
     """Return the parts with one defect, or as they are. Raises ValueError when there is none of that name."""
@@ -49,4 +30,4 @@ def spoiled(parts: Parts, name: str | None) -> Parts:
     return DEFECTS[name].spoil(parts)
 
 
-__all__ = ["DEFECTS", "MODULES", "Defect", "spoiled"]
+__all__ = ["DEFECTS", "Defect", "spoiled"]
