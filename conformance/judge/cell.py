@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge.expectations.table import CHECKS
-from conformance.judge.finding import Case, Finding, View, moment
+from conformance.judge.finding import Case, Finding, View, moment, named
 from conformance.judge.harness import obstacles
 from conformance.judge.invariants.table import INVARIANTS
 from conformance.judge.lag import excused
@@ -104,14 +104,15 @@ def _parts(cell: Cell, step: Step) -> tuple[str, tuple[str, ...], Expectation]:
 def _bounds(finding: Finding, view: View, bounds: Expectation) -> None:
     """Hold when it came true against `after` and `within`."""
     beginning = bounds.since or "this step"
-    for time, n in zip(finding.times, finding.evidence, strict=False):
-        late = time - view.since
+    for met in finding.came_true:
+        late = met.t - view.since
+        about, message = (f"{named(met.made)}: ", met.made.message) if met.made is not None else ("", None)
         if bounds.after is not None and late < bounds.after - view.slack:
-            finding.violated(f"it came true {moment(late)} after {beginning}, before {moment(bounds.after)}", n)
+            sentence = f"{about}it came true {moment(late)} after {beginning}, before {moment(bounds.after)}"
+            finding.violated(sentence, met.n, message=message)
         if bounds.within is not None and late > bounds.within + view.slack:
-            finding.violated(
-                f"it came true only {moment(late)} after {beginning}, not within {moment(bounds.within)}", n
-            )
+            sentence = f"{about}it came true only {moment(late)} after {beginning}, not within {moment(bounds.within)}"
+            finding.violated(sentence, met.n, message=message)
 
 
 def _invariant(name: str, case: Case, setting: Setting) -> Verdict:

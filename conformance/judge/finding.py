@@ -8,12 +8,21 @@ from conformance.scenarios import values
 from conformance.scenarios.document import Cell
 
 
+@dataclass(frozen=True, slots=True)
+class Met:
+    """An event that shows what was expected: its number, its time in documented seconds, and the message it is about."""
+
+    n: int
+    t: float
+    made: MessageMade | None
+
+
 @dataclass(slots=True)
 class Finding:
     """What one check found.
 
     `wrong` holds a sentence for each violation, with its evidence, `unclear` one for each thing that could not be
-    told; `times` is when what was expected came true. `occasions` counts how often the check could have failed.
+    told; `came_true` is what was expected, each time that it was seen. `occasions` counts how often the check could have failed.
     """
 
     expected: str
@@ -21,7 +30,7 @@ class Finding:
     wrong: list[tuple[str, tuple[int, ...], str | None]] = field(default_factory=list)
     unclear: list[tuple[str, tuple[int, ...], str | None]] = field(default_factory=list)
     evidence: list[int] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
+    came_true: list[Met] = field(default_factory=list)
 
     def violated(self, sentence: str, *evidence: int, message: str | None = None) -> None:
         """Note a violation."""
@@ -31,10 +40,10 @@ class Finding:
         """Note what looks like a violation, and need not be one."""
         self.unclear.append((sentence, evidence, message))
 
-    def met(self, n: int, t: float) -> None:
-        """Note an event that shows what was expected."""
+    def met(self, n: int, t: float, made: MessageMade | None = None) -> None:
+        """Note an event that shows what was expected, of which message."""
         self.evidence.append(n)
-        self.times.append(t)
+        self.came_true.append(Met(n, t, made))
 
 
 @dataclass(frozen=True, slots=True)

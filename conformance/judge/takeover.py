@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from conformance.history.events import CommandRun, NodeEvent
 from conformance.judge.sessions import Transaction
 from conformance.judge.trace import Copy, Trace
 
@@ -24,7 +25,8 @@ def takeovers(trace: Trace, message: str) -> list[Takeover]:
 
     Into its own mailbox store, to a next hop, or to a shadow server of its own, it is all one. A server of 2010 keeps
     what it once sent: only what it sends to the same recipients again is a takeover. Whoever was handed the message in
-    an ordinary transaction sends it on because of that; one of 2010 once for each time that it was handed it.
+    an ordinary transaction sends it on because of that, once for each time that it was handed it, and again as long as
+    nobody took it.
     """
     found = []
     for sent in trace.transactions_of(message):
@@ -35,9 +37,29 @@ def takeovers(trace: Trace, message: str) -> list[Takeover]:
         )
         handed = sum(_handed(trace, given, sent) for given in trace.transactions_of(message) if given is not sent)
         tracked = sum(copy.transaction.way == "tracked" for copy in held)
-        if held and (tracked >= handed if tracked else not handed):
+        if held and (tracked or _done(trace, message, sent)) >= handed:
             found.append(Takeover(sent, held))
     return found
+
+
+def _done(trace: Trace, message: str, sent: Transaction) -> int:
+    """Return how often the sender of a transaction had passed the message on to one of its recipients before.
+
+    What it may have forgotten when it died, and what Safety Net may send again, is not done with; and nobody counts the
+    shadows that it makes of what it was handed.
+    """
+    if sent.way == "shadow":
+        return 0
+    client = sent.client
+    again = [event.n for event in trace.of(NodeEvent) if event.node == client] + [e.n for e in trace.of(CommandRun)]
+    since = max((n for n in again if n < sent.n), default=-1)
+    recipients = {recipient.casefold() for recipient in sent.recipients}
+    return sum(
+        any(reply.n < sent.n for reply in earlier.replies)
+        and not recipients.isdisjoint(map(str.casefold, earlier.taken_for))
+        for earlier in trace.transactions_of(message)
+        if earlier.client == client and earlier.way != "shadow" and since < earlier.n < sent.n
+    )
 
 
 def _again(copy: Copy, sent: Transaction) -> bool:

@@ -19,7 +19,7 @@ def _copies(
 ) -> None:
     finding.occasions += 1
     for event in events[: max(wanted.min, 1)]:
-        finding.met(event.n, event.t)
+        finding.met(event.n, event.t, made)
     if not within(wanted, len(events)):
         finding.violated(
             f"{named(made)}: {len(events)} {what} reached {who}, not {asked(wanted)}",
@@ -69,7 +69,7 @@ def transmitted(e: TransmittedExpected, view: View) -> Finding:
             and (e.recipients is None or len(t.recipients) == e.recipients)
         ]  # fmt: skip
         for t in found[:1]:
-            finding.met(t.n, t.t)
+            finding.met(t.n, t.t, made)
         if not within(e.copies, len(found)):
             finding.violated(f"{named(made)}: {len(found)} transmissions", *[t.n for t in found], message=made.message)
     return finding
@@ -84,7 +84,7 @@ def route(e: RouteExpected, view: View) -> Finding:
         if not arrived:
             finding.violated(f"{named(made)}: it never reached {e.to}", message=made.message)
         for event in arrived:
-            finding.met(event.n, event.t)
+            finding.met(event.n, event.t, made)
             way = _way(view, made.message, event)
             if way != e.through:
                 finding.violated(f"{named(made)}: it went through {', '.join(way)}", event.n, message=made.message)

@@ -25,7 +25,7 @@ def discarded(e: DiscardedExpected, view: View) -> Finding:
         told = [d for d in view.trace.discards_of(made.message) if e.on is None or d.holder == e.on]
         finding.occasions += 1 if e.times != 0 else len(copies)
         for discard in told[:1]:
-            finding.met(discard.n, discard.t)
+            finding.met(discard.n, discard.t, made)
         if e.times is not None and len(told) != e.times:
             finding.violated(
                 f"{named(made)}: told {times(len(told))}, not {times(e.times)}",
@@ -67,8 +67,9 @@ def queried(e: QueriedExpected, view: View) -> Finding:
     wanted = e.times or Copies(min=1)
     held = any((copy.holder, copy.primary) == (e.by, e.at) for copy in view.trace.copies)
     finding.occasions = 1 if wanted.min > 0 or sessions or held else 0
-    finding.evidence += [q.n for q in found]
-    finding.times += [q.t for q in found[:1]]
+    for query in found[:1]:
+        finding.met(query.n, query.t)
+    finding.evidence += [q.n for q in found[1:]]
     if not within(wanted, len(found)):
         finding.violated(f"queried {times(len(found))}, not {asked(wanted)}", *[q.n for q in found])
     if e.every is not None:
@@ -106,7 +107,7 @@ def promoted(e: PromotedExpected, view: View) -> Finding:
         if not taken:
             finding.violated(f"{named(made)}: no holder transmitted it", message=made.message)
         for sent in taken[:1]:
-            finding.met(sent.n, sent.t)
+            finding.met(sent.n, sent.t, made)
     return finding
 
 

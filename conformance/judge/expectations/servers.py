@@ -42,8 +42,9 @@ def issued(e: IssuedExpected, view: View) -> Finding:
         for exchange in session.exchanges
         if exchange.command.verb == e.verb.upper() and exchange.command.n >= view.since_n
     ]
-    finding.evidence += [command.n for command in found]
-    finding.times += [command.t for command in found[:1]]
+    for command in found[:1]:
+        finding.met(command.n, command.t)
+    finding.evidence += [command.n for command in found[1:]]
     if not within(e.times, len(found)):
         finding.violated(f"used {times(len(found))}", *[command.n for command in found])
     return finding

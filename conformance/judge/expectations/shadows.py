@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from conformance.history.events import Attempt, MessageMade, Reply
 from conformance.judge.expectations.numbers import asked, times, within
-from conformance.judge.finding import Finding, View, at, named
+from conformance.judge.finding import Finding, View, at, moment, named
 from conformance.judge.trace import Copy, ShadowAttempt
 from conformance.scenarios.expectations import ContentSame, NoShadowExpected, ShadowAttemptsExpected, ShadowExpected
 
@@ -44,13 +44,14 @@ def _stored(finding: Finding, e: ShadowExpected, view: View, made: MessageMade, 
     told = _final_reply(view, acknowledged) if acknowledged else None
     wanted = [copy for copy in copies if e.on is None or copy.holder in e.on]
     if not wanted:
-        said = f"stored by {', '.join(c.holder for c in copies)}" if copies else "no server acknowledged one"
+        until = moment(view.trace.events[-1].t)
+        said = f"stored by {', '.join(c.holder for c in copies)}" if copies else f"no server had stored one by {until}"
         evidence = (told.n,) if told is not None else tuple(c.stored.n for c in copies)
         if e.count != 0:
             finding.violated(f"{named(made)}: {said}", *evidence, message=made.message)
         return
     first = wanted[0].stored
-    finding.met(first.n, first.t)
+    finding.met(first.n, first.t, made)
     if e.stored == "before-acknowledgement" and acknowledged is not None and told is not None and told.n < first.n:
         finding.violated(
             f"{named(made)}: {acknowledged.server} acknowledged it with {told.code} {at(told)} before {wanted[0].holder} "

@@ -16,7 +16,7 @@ def reply(e: ReplyExpected, view: View) -> Finding:
         if not chosen and e.code != "none":
             finding.violated(f"{named(made)}: no transmission has ended", message=made.message)
         for attempt in chosen:
-            finding.met(attempt.n, attempt.t)
+            finding.met(attempt.n, attempt.t, made)
             if not _is(e, attempt):
                 _wrong(finding, made, attempt)
     return finding
@@ -58,7 +58,7 @@ def withheld(e: WithheldExpected, view: View) -> Finding:
             if t.session not in sessions or t.dot_t is None or not t.replies:
                 continue
             finding.occasions += 1
-            finding.met(t.replies[-1].n, t.replies[-1].t)
+            finding.met(t.replies[-1].n, t.replies[-1].t, made)
             time = t.replies[-1].t - t.dot_t
             early = e.least is not None and time < e.least - view.slack
             if early or (e.most is not None and time > e.most + view.slack):
