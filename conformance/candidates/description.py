@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from conformance import __version__
+
 Kind = Literal["python", "exec", "docker", "remote"]
 
 Claim = Literal[
@@ -175,6 +177,7 @@ REFERENCE = Candidate(
         "redirect",
         "resubmit",
     ),
+    version=__version__,
     factory="conformance.reference.node:create",
     argv=("{python}", "-m", "conformance.reference", "--config", "{config}"),
     commands={

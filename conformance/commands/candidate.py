@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import typer
 
@@ -27,12 +28,18 @@ PROBE = "probe-"
 """How the ids of fixtures/probes begin; the claim that each tries follows."""
 
 
+State = Literal["ok", "missing", "not judged", "told"]
+"""`not judged`: it was tried, and nothing can be said of it; `told`: it is no question, or nobody asked."""
+
+_MARKS: dict[State, str] = {"ok": "ok", "missing": "MISSING", "not judged": "NOT JUDGED", "told": "-"}
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of one question: whether all is well (None: nobody asked), and what there is to say."""
+    """What came of one question, and what there is to say."""
 
     what: str
-    well: bool | None
+    state: State
     words: str
 
 
@@ -43,42 +50,46 @@ def print_new() -> int:
 
 
 def print_check(word: str) -> int:
-    """Start a candidate, try every claim of it, and say what is missing: 1 when anything is, 2 for a bad description."""
+    """Start a candidate, try every claim of it, and say what is missing.
+
+    Returns 1 when anything is missing, 2 for a bad description, 3 when some claim could not be judged.
+    """
     try:
         candidate = find(word, paths.fixtures() / "candidates")
     except CandidateError as error:
         typer.echo(str(error), err=True)
         return 2
-    well = True
+    states: set[State] = set()
     for answer in check(candidate):
-        mark = {True: "ok", False: "MISSING", None: "-"}[answer.well]
-        typer.echo(f"{mark:8} {answer.what}" + (f": {answer.words}" if answer.words else ""))
-        well = well and answer.well is not False
-    return 0 if well else 1
+        typer.echo(f"{_MARKS[answer.state]:10} {answer.what}" + (f": {answer.words}" if answer.words else ""))
+        states.add(answer.state)
+    if "missing" in states:
+        return 1
+    return 3 if "not judged" in states else 0
 
 
 def check(candidate: Candidate) -> Iterator[Answer]:
     """Ask a candidate everything that can be asked in a minute; what cannot be started is asked nothing more."""
     if missing := look_for(candidate).missing:
-        yield Answer("is there", False, missing)
+        yield Answer("is there", "missing", missing)
         return
     try:
-        yield Answer("version", None, asyncio.run(detect_version(candidate)))
+        yield Answer("version", "told", asyncio.run(detect_version(candidate)))
     except NodeError as error:
-        yield Answer("version", False, error.reason)
+        yield Answer("version", "missing", error.reason)
     probes = _probes()
     for claim, cell in probes.items():
         if claim in candidate.claims:
             answer = _try(claim, candidate, cell)
             yield answer
-            if claim == "relay" and not answer.well:
+            if claim == "relay" and answer.state == "missing":
                 return
     for claim in candidate.claims:
         if claim not in probes:
-            yield Answer(f"claim {claim}", None, "judged by scenarios only")
+            yield Answer(f"claim {claim}", "told", "judged by scenarios only")
     for claim in probes:
         if claim not in candidate.claims:
-            yield Answer(f"claim {claim}", None, "not claimed: what needs it is not applicable")
+            yield Answer(f"claim {claim}", "told", "not claimed: what needs it is not applicable")
 
 
 def _probes() -> dict[str, Cell]:
@@ -95,4 +106,5 @@ def _try(claim: str, candidate: Candidate, cell: Cell) -> Answer:
         ran = run_cell(cell, cast, settings, Path(directory), lambda event: None, Waiting())
         verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
         outcome = Outcome.ERROR if ran.problem else worst(verdict.outcome for verdict in verdicts)
-    return Answer(f"claim {claim}", outcome is Outcome.PASS, ran.problem or headline(verdicts))
+    states: dict[Outcome, State] = {Outcome.PASS: "ok", Outcome.INCONCLUSIVE: "not judged"}
+    return Answer(f"claim {claim}", states.get(outcome, "missing"), ran.problem or headline(verdicts))

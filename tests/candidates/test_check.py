@@ -1,7 +1,6 @@
 """`conformance candidate`: a description to begin with, and what `check` finds in servers that are there and are not."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ import pytest
 from conformance.candidates.description import read_description
 from conformance.commands.candidate import Answer, check
 from tests.nodes import programs
+from tests.suite.helpers import conformance_command
 
 pytestmark = pytest.mark.integration
 
@@ -16,9 +16,7 @@ MINE = "name: mine\nkind: exec\nclaims: [relay]\nlisteners: [frontend]\nready-wi
 
 
 def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "conformance", "candidate", *words], capture_output=True, text=True, cwd=cwd, check=False
-    )
+    return conformance_command("candidate", *words, cwd=cwd)
 
 
 def described(tmp_path: Path, text: str) -> list[Answer]:
@@ -31,27 +29,54 @@ def test_a_new_description_is_right_and_its_server_relays(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(command("new", cwd=tmp_path).stdout, "utf-8")
     checked = command("check", "mine.yaml", cwd=tmp_path)
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert "ok       claim relay" in checked.stdout
+    assert "ok         claim relay" in checked.stdout
 
 
 def test_a_server_that_takes_mail_and_passes_none_on_lacks_what_it_claims(tmp_path: Path):
     sink = '[aiosmtpd, -n, -l, "127.0.0.1:{listen.frontend}", -c, aiosmtpd.handlers.Sink]'
     answers = described(tmp_path, f'argv: ["{{python}}", -m, {sink[1:]}\n')
     (relay,) = [answer for answer in answers if answer.what == "claim relay"]
-    assert relay.well is False
+    assert relay.state == "missing"
     assert "0 copies reached victor@outside.test" in relay.words
 
 
 def test_a_server_that_does_not_start_is_told_in_its_own_words(tmp_path: Path):
     program = programs.LEAVES_AT_ONCE.replace("'", "''")
     answers = described(tmp_path, f"argv: [\"{{python}}\", -c, '{program}']\n")
-    assert answers[-1].well is False
+    assert answers[-1].state == "missing"
     assert "no licence file" in answers[-1].words
+
+
+DIES_AFTER_DELIVERY = """files:
+  serve.py: |
+    import asyncio, os
+    from aiosmtpd.controller import UnthreadedController
+    from aiosmtpd.handlers import Proxy
+    {% set door = node.listeners.frontend %}
+    {% set hop = (node.routes | selectattr("domain", "equalto", "*") | first).next_hops[0] %}
+    class Brittle(Proxy):
+        async def handle_DATA(self, server, session, envelope):
+            reply = await super().handle_DATA(server, session, envelope)
+            loop.call_later(0.1, os._exit, 3)
+            return reply
+    loop = asyncio.new_event_loop()
+    controller = UnthreadedController(Brittle("127.0.0.1", {{ hop.dial[1] }}), "127.0.0.1", {{ door.port }}, loop=loop)
+    controller.begin()
+    loop.run_forever()
+argv: ["{python}", "{directory}/serve.py"]
+"""
+
+
+def test_what_cannot_be_judged_is_neither_there_nor_missing(tmp_path: Path):
+    (tmp_path / "mine.yaml").write_text(MINE + DIES_AFTER_DELIVERY, "utf-8")
+    checked = command("check", "mine.yaml", cwd=tmp_path)
+    assert checked.returncode == 3, checked.stdout
+    assert "NOT JUDGED claim relay: mta1 died unasked: it left by itself with exit code 3" in checked.stdout
 
 
 def test_a_program_that_is_not_there_is_told(tmp_path: Path):
     (answer,) = described(tmp_path, "argv: [nothing]\nprograms: [nothing-of-that-name]\n")
-    assert answer == Answer("is there", False, "nothing-of-that-name is not installed")
+    assert answer == Answer("is there", "missing", "nothing-of-that-name is not installed")
 
 
 def test_a_description_that_is_wrong_is_input_that_is_wrong(tmp_path: Path):

@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 from jsonschema import Draft202012Validator
 
+import conformance
 from conformance import paths
 from conformance.candidates.cast import read_cast
 from conformance.candidates.description import Candidate, CandidateError, Claim, read_description
@@ -77,6 +78,10 @@ def test_words_of_the_command_line(tmp_path: Path):
     remote = find("tcp:127.0.0.1:2525", SHIPPED)
     assert remote.kind == "remote"
     assert remote.addresses["frontend"].port == 2525
+
+
+def test_the_reference_is_of_the_harness_s_own_version_under_every_kind():
+    assert find("reference", SHIPPED).version == find("exec:reference", SHIPPED).version == conformance.__version__
 
 
 def test_a_file_may_have_a_plus_in_its_name(tmp_path: Path):
