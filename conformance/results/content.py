@@ -18,6 +18,7 @@ class Manifest(BaseModel):
     content_sha256: str
     sizes: dict[str, int]
     damaged: int = Field(0, description="lines that could not be read")
+    damage: tuple[str, ...] = Field((), description="the first of them, as file:line: why")
     rows: dict[str, int] = {}
 
 

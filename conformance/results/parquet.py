@@ -23,6 +23,8 @@ MANIFEST = "manifest.json"
 
 _ROWS = 20_000
 """Rows of events that are gathered before they are written."""
+_TOLD = 100
+"""Damaged lines that the manifest names; all are counted."""
 _SCALARS = {
     "text": pa.string(),
     "json": pa.string(),
@@ -60,7 +62,8 @@ def write_parquet(run_dir: Path) -> Manifest:
         for cell in run.cells(damage):
             damage += cell.damage
             tables.add(run.header.run, cell)
-    manifest = before.model_copy(update={"damaged": len(damage), "rows": tables.rows})
+    told = tuple(str(one) for one in damage[:_TOLD])
+    manifest = before.model_copy(update={"damaged": len(damage), "damage": told, "rows": tables.rows})
     write_whole(folder / MANIFEST, (manifest.model_dump_json(by_alias=True, indent=2) + "\n").encode())
     return manifest
 

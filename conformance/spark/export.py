@@ -16,14 +16,15 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def export(table: pa.Table, folder: Path, name: str) -> None:
-    """Write a table as `name.parquet`, `name.csv` and `name.json` (a list of objects)."""
+    """Write a table as `name.parquet`, `name.csv` and `name.json` (a list of objects, one a line)."""
     folder.mkdir(parents=True, exist_ok=True)
     parquet = io.BytesIO()
     pq.write_table(table, parquet, compression="zstd")
     rows = table.to_pylist()
     write_whole(folder / f"{name}.parquet", parquet.getvalue())
     write_whole(folder / f"{name}.csv", _csv(table.column_names, rows).encode())
-    write_whole(folder / f"{name}.json", (json.dumps(rows, indent=1, ensure_ascii=True) + "\n").encode())
+    lines = ",\n".join(map(json.dumps, rows))
+    write_whole(folder / f"{name}.json", f"[{lines}]\n".encode())
 
 
 def _csv(names: list[str], rows: list[dict[str, Any]]) -> str:

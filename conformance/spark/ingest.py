@@ -1,32 +1,32 @@
-"""Run directories into the warehouse's bronze tables: cells, verdicts, events as they were recorded, a partition a run.
+"""Run directories as Spark sees them: the cells, verdicts and events of many runs, each as one table.
 
-A run's Parquet tables are taken where it has some that are not older than itself, else its cells' files, line by
-line; lines that cannot be read are counted, told, and left out.
+A run's Parquet tables are taken where it has some that are whole and not older than itself, else its cells' files,
+line by line; lines that cannot be read are counted, told, and left out.
 """
 
-import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from conformance.results.columns import FOOTER, TABLES
-from conformance.results.content import content_of, stored_manifest
-from conformance.results.errors import RunDirectoryError
+from conformance.results.content import Manifest, content_of, stored_manifest
+from conformance.results.errors import RunDirectoryError, SchemaTooNew
 from conformance.results.layout import CELLS, PARQUET, RUN_FILE
 from conformance.results.reader import read_run
-from conformance.results.schema import RunHeader
-from conformance.results.writer import write_whole
+from conformance.results.schema import SCHEMA, RunHeader
 from conformance.spark.schemas import CORRUPT, LINE_DDL, TABLE_DDL
-
-BRONZE = tuple(TABLES)
 
 _DENSITY = 20
 """Octets of a cell's file that became one of Parquet, about."""
+_TOLD = 100
+"""Damaged lines of a run that are told; all are counted."""
 
 
 class Ingested(BaseModel):
@@ -39,57 +39,16 @@ class Ingested(BaseModel):
     header: RunHeader
     parquet: bool = Field(description="whether its Parquet tables were taken")
     octets: int = Field(description="size of its cells' files, about")
-    damaged: int = Field(0, description="lines that could not be read")
+    damaged: int = Field(0, description="lines and files that could not be read")
     damage: tuple[str, ...] = Field((), description="some of them, as file: line")
 
 
-class Catalog(BaseModel):
-    """The warehouse's own file: which runs are in it, and what their content was."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    layout: str = Field(description="hash of the schemas and queries that its tables were made with")
-    runs: dict[str, Ingested] = {}
-    schemas: dict[str, str] = Field({}, description="of the tables that were made, in Spark's JSON")
-
-
 @dataclass(frozen=True, slots=True)
-class Warehouse:
-    """The folder of all tables that are kept from one aggregation to the next."""
+class Found:
+    """The runs that were found, by name, and what could not be read at all, in words."""
 
-    path: Path
-
-    @property
-    def catalog_file(self) -> Path:
-        """Where the catalog is; a run that is not in it is not in the warehouse, whatever files there are."""
-        return self.path / "catalog.json"
-
-    def table(self, name: str) -> str:
-        """Return the path of a table."""
-        return str(self.path / name)
-
-    def load(self, layout: str) -> Catalog:
-        """Return the catalog; an empty one when there is none, or of another layout: its tables are thrown away."""
-        if self.catalog_file.is_file():
-            if _Layout.model_validate_json(self.catalog_file.read_bytes()).layout == layout:
-                return Catalog.model_validate_json(self.catalog_file.read_bytes())
-            shutil.rmtree(self.path)
-        return Catalog(layout=layout)
-
-    def save(self, catalog: Catalog) -> None:
-        """Write the catalog, whole or not at all."""
-        write_whole(self.catalog_file, (catalog.model_dump_json(by_alias=True, indent=1) + "\n").encode())
-
-    def forget(self, run: str, tables: Iterable[str]) -> None:
-        """Delete a run's partitions, so that an interrupted aggregation leaves nothing of it behind."""
-        for name in tables:
-            for partition in (self.path / name).glob("run=*"):
-                if unquote(partition.name.removeprefix("run=")) == run:
-                    shutil.rmtree(partition)
-
-
-class _Layout(BaseModel):
-    layout: str
+    runs: Mapping[str, Ingested]
+    unreadable: tuple[str, ...]
 
 
 def find_runs(paths: Sequence[Path]) -> tuple[Path, ...]:
@@ -106,84 +65,137 @@ def find_runs(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(sorted(found))
 
 
-def look_at(paths: Sequence[Path]) -> dict[str, Ingested]:
-    """Read headers and hashes of runs, by name.
+def look_at(paths: Sequence[Path]) -> Found:
+    """Read headers and hashes of runs. The same run twice (a copy) counts once.
 
-    The same run twice (a copy) counts once. Raises RunDirectoryError when two different runs have one name, or one
-    cannot be read; SchemaTooNew.
+    A run whose header cannot be read is told and left out. Raises RunDirectoryError when two different runs have one
+    name, or none can be read; SchemaTooNew.
     """
     runs: dict[str, Ingested] = {}
+    unreadable: list[str] = []
     for path in paths:
-        header = read_run(path).header
-        stored = stored_manifest(path)
-        manifest = stored or content_of(path)
-        found = Ingested(
-            content_sha256=manifest.content_sha256,
-            path=str(path),
-            header=header,
-            parquet=stored is not None,
-            octets=_DENSITY * _parquet_octets(path) if stored else sum(manifest.sizes.values()),
-            damaged=manifest.damaged,
-        )
+        try:
+            header = read_run(path).header
+        except RunDirectoryError as error:
+            unreadable.append(str(error))
+            continue
+        found = _look(path, header)
         known = runs.setdefault(header.run, found)
         if known.content_sha256 != found.content_sha256:
             raise RunDirectoryError(f"{known.path} and {path} are different runs named {header.run!r}: rename one")
-    return runs
+    if unreadable and not runs:
+        raise RunDirectoryError(unreadable[0])
+    return Found(runs, tuple(unreadable))
 
 
-def _parquet_octets(path: Path) -> int:
-    return sum(file.stat().st_size for file in (path / PARQUET).glob("*.parquet"))
+def _look(path: Path, header: RunHeader) -> Ingested:
+    stored = stored_manifest(path)
+    trouble = _trouble(path, stored) if stored else ()
+    if stored is None or trouble:
+        manifest = content_of(path)
+        return Ingested(
+            content_sha256=manifest.content_sha256,
+            path=str(path),
+            header=header,
+            parquet=False,
+            octets=sum(manifest.sizes.values()),
+            damaged=len(trouble),
+            damage=trouble,
+        )
+    return Ingested(
+        content_sha256=stored.content_sha256,
+        path=str(path),
+        header=header,
+        parquet=True,
+        octets=_DENSITY * sum(_table(path, name).stat().st_size for name in TABLES),
+        damaged=stored.damaged,
+        damage=stored.damage,
+    )
 
 
-def ingest(session: SparkSession, runs: dict[str, Ingested], warehouse: Warehouse) -> dict[str, Ingested]:
-    """Write the bronze partitions of runs and return them, with what was found damaged."""
-    stored = [run for run in runs.values() if run.parquet]
-    loose = [run for run in runs.values() if not run.parquet]
-    if stored:
-        for name in BRONZE:
-            files = [f"{run.path}/{PARQUET}/{name}.parquet" for run in stored]
-            write_partitions(session.read.schema(TABLE_DDL[name]).parquet(*files), warehouse, name)
-    told: dict[str, tuple[str, ...]] = {}
-    for run in loose:
-        told[run.header.run] = _ingest_lines(session, run, warehouse)
-    return {
-        name: run.model_copy(update={"damaged": len(told[name]), "damage": told[name][:100]}) if name in told else run
-        for name, run in runs.items()
+def _trouble(path: Path, stored: Manifest) -> tuple[str, ...]:
+    """Return which of a run's Parquet tables are not what its manifest says."""
+    told = []
+    for name in TABLES:
+        try:
+            rows = pq.read_metadata(_table(path, name)).num_rows
+        except (OSError, pa.ArrowInvalid) as error:
+            told.append(f"{PARQUET}/{name}.parquet: {ascii(str(error))[1:120]}")
+            continue
+        if rows != stored.rows.get(name, rows):
+            told.append(f"{PARQUET}/{name}.parquet: {rows} rows, not the {stored.rows[name]} that were written")
+    return tuple(told)
+
+
+def _table(path: Path, name: str) -> Path:
+    return path / PARQUET / f"{name}.parquet"
+
+
+@contextmanager
+def reading(session: SparkSession, runs: Mapping[str, Ingested]) -> Iterator[dict[str, DataFrame]]:
+    """Give the tables `cells`, `verdicts`, `events` of runs, and `damage`: a row for each line that is left out.
+
+    Raises SchemaTooNew when a cell's file is of a newer schema.
+    """
+    stored = [Path(run.path) for run in runs.values() if run.parquet]
+    tables = {
+        name: session.read.schema(TABLE_DDL[name]).parquet(*(literal(_table(path, name)) for path in stored))
+        if stored
+        else session.createDataFrame([], TABLE_DDL[name])
+        for name in TABLES
     }
+    damage = session.createDataFrame([], "run STRING, file STRING, text STRING")
+    loose = {name: folder for name, run in runs.items() if any((folder := Path(run.path) / CELLS).glob("*.jsonl"))}
+    loose = {name: folder for name, folder in loose.items() if not runs[name].parquet}
+    if not loose:
+        yield {**tables, "damage": damage}
+        return
+    lines = _lines(session, loose).persist()
+    try:
+        _refuse_newer(lines)
+        good = lines.where(f"{CORRUPT} IS NULL")
+        for record, name in (("event", "events"), ("verdict", "verdicts")):
+            columns = [column.name for column in TABLES[name]]
+            tables[name] = tables[name].unionByName(good.where(f.col("record") == record).select(*columns))
+        tables["cells"] = tables["cells"].unionByName(_cells(good))
+        bad = lines.where(f"{CORRUPT} IS NOT NULL OR record IS NULL")
+        damage = bad.select("run", f.concat("cell", f.lit(".jsonl")).alias("file"), f.left(CORRUPT, f.lit(80)))
+        yield {**tables, "damage": damage.toDF("run", "file", "text")}
+    finally:
+        lines.unpersist()
 
 
-def write_partitions(rows: DataFrame, warehouse: Warehouse, name: str) -> None:
-    """Write rows into a table, replacing the partitions of the runs that they belong to."""
-    rows.write.mode("overwrite").partitionBy("run").option("compression", "zstd").parquet(warehouse.table(name))
+def literal(path: Path) -> str:
+    """Return a path as Spark must be told it: what it takes for a pattern elsewhere means itself."""
+    return "".join(f"\\{one}" if one in "[]{}*?\\" else one for one in str(path))
 
 
-def _ingest_lines(session: SparkSession, run: Ingested, warehouse: Warehouse) -> tuple[str, ...]:
-    """Write one run from its cells' files, and return which lines could not be read."""
-    folder = Path(run.path) / CELLS
-    if not any(folder.glob("*.jsonl")):
-        return ()
-    lines = (
+def _lines(session: SparkSession, loose: Mapping[str, Path]) -> DataFrame:
+    """Return every line of runs' cells' files, with the run and the cell that it is of."""
+    folders = session.createDataFrame([(name, str(folder)) for name, folder in loose.items()], "run STRING, at STRING")
+    # A row's path comes as an URI: decoded it is `file:/a/b`, and the folder ends where the file's name begins.
+    path = f.expr("url_decode(replace(_metadata.file_path, '+', '%2B'))")
+    return (
         session.read.schema(LINE_DDL)
         .option("mode", "PERMISSIVE")
         .option("columnNameOfCorruptRecord", CORRUPT)
         .option("pathGlobFilter", "*.jsonl")
         .option("recursiveFileLookup", "true")  # else a cell's folder, named `..=..`, is taken for a partition
-        .json(str(folder))
-        .withColumn("run", f.lit(run.header.run))
+        .json([literal(folder) for folder in loose.values()])
         .withColumn("cell", f.regexp_extract("_metadata.file_name", r"^(.*)\.jsonl$", 1))
-        .cache()
+        .withColumn("at", f.regexp_extract(path, r"^file:/*(/.*)/[^/]*$", 1))
+        .join(f.broadcast(folders), "at")
+        .drop("at")
     )
-    good = lines.where(f"{CORRUPT} IS NULL")
-    for record, name in (("event", "events"), ("verdict", "verdicts")):
-        columns = [column.name for column in TABLES[name]]
-        write_partitions(good.where(f.col("record") == record).select(*columns), warehouse, name)
-    write_partitions(_cells(good), warehouse, "cells")
-    bad = lines.where(f"{CORRUPT} IS NOT NULL OR record IS NULL").select(
-        "cell", f.left(CORRUPT, f.lit(80)).alias("text")
-    )
-    told = tuple(f"{row.cell}.jsonl: {ascii(row.text)[1:-1]}" for row in bad.orderBy("cell", "text").collect())
-    lines.unpersist()
-    return told
+
+
+def _refuse_newer(lines: DataFrame) -> None:
+    newer = lines.where((f.col("record") == "cell") & (f.col("schema") > SCHEMA)).select("run", "cell", "schema")
+    if found := newer.head(1):
+        raise SchemaTooNew(
+            f"{found[0].run}: {CELLS}/{found[0].cell}.jsonl: written with schema {found[0].schema}, and this version "
+            f"reads up to {SCHEMA}; use a later version"
+        )
 
 
 def _cells(lines: DataFrame) -> DataFrame:
@@ -194,3 +206,19 @@ def _cells(lines: DataFrame) -> DataFrame:
     headers = lines.where("record = 'cell'").select(*[name for name in wanted if name not in footer_names])
     footers = lines.where("record = 'footer'").select(*keys, *footer_names)
     return headers.join(footers, on=list(keys), how="left").select(*wanted)
+
+
+def with_damage(runs: Mapping[str, Ingested], damage: Sequence[tuple[str, str, str]]) -> dict[str, Ingested]:
+    """Return runs with the lines that were left out of them."""
+    told: dict[str, list[str]] = {}
+    for run, file, text in sorted(damage):
+        told.setdefault(run, []).append(f"{file}: {ascii(text)[1:-1]}")
+    return {
+        name: run.model_copy(
+            update={
+                "damaged": run.damaged + len(told.get(name, ())),
+                "damage": (*run.damage, *told.get(name, ()))[:_TOLD],
+            }
+        )
+        for name, run in runs.items()
+    }

@@ -8,7 +8,7 @@ the recorded verdicts, but what they say must agree.
 from dataclasses import dataclass
 
 CONDITIONS = r"""
-SELECT c.run, c.cell, c.waive, coalesce(d.quiet, false) AS quiet, c.outcome IS NOT NULL AS whole,
+SELECT c.run, c.cell, c.candidate, c.waive, coalesce(d.quiet, false) AS quiet, c.outcome IS NOT NULL AS whole,
        coalesce(d.wiped, 0) AS wiped, coalesce(d.disturbed, false) AS disturbed, coalesce(d.garbled, false) AS garbled,
        c.topology RLIKE '"ShadowRedundancyEnabled":\\s*false'
          OR c.parameters RLIKE '"ShadowRedundancyEnabled":\\s*false'
@@ -22,16 +22,15 @@ SELECT c.run, c.cell, c.waive, coalesce(d.quiet, false) AS quiet, c.outcome IS N
                                AS BIGINT), 3600) END AS tracking_window,
        if(size(c.claims) > 0, c.claims, p.claims) AS claims
 FROM cells c LEFT JOIN candidates p ON p.run = c.run AND p.candidate = c.candidate LEFT JOIN (
-  SELECT run, cell, bool_or(kind = 'drained' AND quiet) AS quiet,
-         count(DISTINCT CASE WHEN kind = 'node' AND action = 'wiped' THEN node END) AS wiped,
-         bool_or(kind IN ('fault-fired', 'fault-armed', 'connect-failed', 'node-command', 'configured', 'talked')
-                 OR kind = 'node' AND action NOT IN ('started', 'ready')
-                 OR kind = 'attempt' AND outcome <> 'answered'
-                 OR kind = 'reply' AND code >= 400
-                 OR kind = 'closed' AND how = 'reset') AS disturbed,
-         bool_or(kind = 'fault-fired' AND action IN ('garble', 'cut')) AS garbled,
-         concat_ws(' ', collect_set(CASE WHEN kind = 'configured' THEN changes END)) AS changes
-  FROM events GROUP BY run, cell) d ON d.run = c.run AND d.cell = c.cell
+  SELECT run, cell, bool_or(mode = 'drained' AND quiet) AS quiet,
+         count(DISTINCT CASE WHEN mode = 'node' AND action = 'wiped' THEN client END) AS wiped,
+         bool_or(mode IN ('fault-fired', 'fault-armed', 'connect-failed', 'node-command', 'configured', 'talked',
+                          'reply', 'closed')
+                 OR mode = 'node' AND action NOT IN ('started', 'ready')
+                 OR kind = 'attempt' AND action <> 'answered') AS disturbed,
+         bool_or(mode = 'fault-fired' AND action IN ('garble', 'cut')) AS garbled,
+         concat_ws(' ', collect_set(CASE WHEN mode = 'configured' THEN detail END)) AS changes
+  FROM transactions WHERE kind IN ('incident', 'attempt') GROUP BY run, cell) d ON d.run = c.run AND d.cell = c.cell
 """
 """What of a cell excuses what: whether it was quiet at its end, what was destroyed, which parameters were in force."""
 
@@ -42,7 +41,7 @@ LEFT JOIN (SELECT DISTINCT run, cell, key, recipient FROM deliveries) d
   ON d.run = a.run AND d.cell = a.cell AND d.key = a.key AND d.recipient = a.recipient
 LEFT JOIN (SELECT DISTINCT run, cell, about, recipient FROM deliveries WHERE report = 'delivery-status') r
   ON r.run = a.run AND r.cell = a.cell AND r.about = a.message_id AND r.recipient = a.sender
-LEFT JOIN (SELECT DISTINCT run, cell, key, explode(refused) AS recipient FROM transactions) f
+LEFT JOIN (SELECT DISTINCT run, cell, key, explode(refused) AS recipient FROM mails) f
   ON f.run = a.run AND f.cell = a.cell AND f.key = a.key AND f.recipient = a.recipient
 WHERE c.quiet AND c.wiped < 2 AND NOT (a.sender = '' AND d.key IS NULL AND f.key IS NOT NULL)
 """
@@ -61,16 +60,19 @@ WITH asked AS (
   FROM servers p JOIN servers o ON o.run = p.run AND o.cell = p.cell AND o.boundary = p.boundary
        AND o.server <> p.server AND o.generation <> 'ex2010'
 ), trouble AS (
-  SELECT run, cell, client AS one, server AS other, n FROM events WHERE kind IN ('connect-failed', 'fault-fired')
+  SELECT run, cell, client AS one, server AS other, n FROM transactions
+  WHERE kind = 'incident' AND mode IN ('connect-failed', 'fault-fired')
   UNION ALL
-  SELECT run, cell, server, client, n FROM events WHERE kind = 'fault-fired'
+  SELECT run, cell, server, client, n FROM transactions WHERE kind = 'incident' AND mode = 'fault-fired'
   UNION ALL
-  SELECT run, cell, s.client, s.server, l.n FROM lines l JOIN sessions s USING (run, cell, session)
-  WHERE l.kind = 'reply' AND l.code >= 400
+  SELECT s.run, s.cell, s.client, s.server, r.n FROM transactions r
+  JOIN transactions s ON s.run = r.run AND s.cell = r.cell AND s.session = r.session AND s.kind = 'session'
+  WHERE r.kind = 'incident' AND r.mode = 'reply'
   UNION ALL
-  SELECT e.run, e.cell, p.primary, p.peer, e.n FROM events e
-  JOIN peers p ON p.run = e.run AND p.cell = e.cell AND p.peer = e.node
-  WHERE e.kind = 'node' AND e.action IN ('stopped', 'killed', 'wiped', 'paused', 'exited', 'failed', 'refused')
+  SELECT e.run, e.cell, p.primary, p.peer, e.n FROM transactions e
+  JOIN peers p ON p.run = e.run AND p.cell = e.cell AND p.peer = e.client
+  WHERE e.kind = 'incident' AND e.mode = 'node'
+    AND e.action IN ('stopped', 'killed', 'wiped', 'paused', 'exited', 'failed', 'refused')
 ), paired AS (
   SELECT a.run, a.cell, a.key, a.server, a.n, a.mandatory, min(k.stored_n) AS stored_n, min(x.n) AS trouble_n
   FROM asked a JOIN peers p ON p.run = a.run AND p.cell = a.cell AND p.primary = a.server
@@ -85,23 +87,24 @@ WHERE stored_n IS NOT NULL OR trouble_n IS NULL OR mandatory
 """SR-CRE-01, SR-BND-03. Where a shadow is not mandatory, any visible trouble with a peer excuses (SR-ENA-03)."""
 
 _BOUNDARY = """
-SELECT t.run, t.cell, t.begun_n AS n, p.boundary <> h.boundary OR p.server = h.server AS bad
+SELECT t.run, t.cell, t.n, p.boundary <> h.boundary OR p.server = h.server AS bad
 FROM transactions t
 JOIN servers p ON p.run = t.run AND p.cell = t.cell AND p.server = t.client
 JOIN servers h ON h.run = t.run AND h.cell = t.cell AND h.server = t.server
-WHERE t.mode = 'shadow'
+WHERE t.kind = 'mail' AND t.mode = 'shadow'
 """
 """SR-BND-01, SR-BND-02, SR-BND-05: every transfer of a shadow, stored or not."""
 
 _DISCARD = """
 WITH told AS (
-  SELECT run, cell, primary, asker, told_n, explode(shadow_ids) AS shadow_id FROM discards WHERE told_n IS NOT NULL
+  SELECT run, cell, server AS primary, reply_n AS told_n, explode(shadow_ids) AS shadow_id
+  FROM transactions WHERE kind = 'discard' AND reply_n IS NOT NULL
 ), owed AS (
   SELECT d.run, d.cell, d.told_n, d.primary, d.shadow_id, k.key, k.message_id, explode(k.recipients) AS recipient
   FROM told d JOIN copies k ON k.run = d.run AND k.cell = d.cell AND k.primary = d.primary AND k.shadow_id = d.shadow_id
 ), passed AS (
   SELECT run, cell, client AS giver, key, explode(accepted) AS recipient, reply_n AS n
-  FROM transactions WHERE mode <> 'shadow' AND NOT from_outside
+  FROM mails WHERE mode <> 'shadow' AND NOT from_outside
 ), covered AS (
   SELECT o.run, o.cell, o.told_n, o.shadow_id, o.recipient,
          bool_or(coalesce(p.n < o.told_n, false)) OR bool_or(coalesce(d.n < o.told_n, false))
@@ -110,8 +113,7 @@ WITH told AS (
   LEFT JOIN passed p ON p.run = o.run AND p.cell = o.cell AND p.giver = o.primary AND p.key = o.key
        AND p.recipient = o.recipient
   LEFT JOIN deliveries d ON d.run = o.run AND d.cell = o.cell AND d.key = o.key AND d.recipient = o.recipient
-  LEFT JOIN transactions r ON r.run = o.run AND r.cell = o.cell AND r.about = o.message_id
-       AND r.report = 'delivery-status'
+  LEFT JOIN mails r ON r.run = o.run AND r.cell = o.cell AND r.about = o.message_id AND r.report = 'delivery-status'
   GROUP BY o.run, o.cell, o.told_n, o.shadow_id, o.recipient
 )
 SELECT run, cell, told_n AS n, NOT bool_and(done) AS bad FROM covered GROUP BY run, cell, told_n, shadow_id
@@ -130,12 +132,11 @@ WITH clean AS (
   WHERE d.message_id IS NOT NULL AND d.date IS NOT NULL AND d.report IS NULL AND d.sink LIKE '%-store'
   WINDOW same AS (PARTITION BY d.run, d.cell, d.sink, d.recipient, d.message_id, d.date ORDER BY d.n)
 ), excuse AS (
-  SELECT e.run, e.cell, e.n, e.session, e.client AS party FROM events e WHERE e.kind = 'fault-fired'
-  UNION ALL
-  SELECT e.run, e.cell, e.n, NULL, e.node FROM events e
-  WHERE e.kind = 'node' AND e.action IN ('killed', 'wiped', 'exited', 'failed')
+  SELECT run, cell, n, session, client AS party FROM transactions
+  WHERE kind = 'incident'
+    AND (mode = 'fault-fired' OR mode = 'node' AND action IN ('killed', 'wiped', 'exited', 'failed'))
 ), answered AS (
-  SELECT DISTINCT run, cell, session FROM transactions WHERE size(accepted) > 0
+  SELECT DISTINCT run, cell, session FROM mails WHERE size(accepted) > 0
 )
 SELECT c.run, c.cell, c.n,
        coalesce(c.t - c.before_t < if(c.tracking_window > 4233600, 86400, c.tracking_window), false)
@@ -161,7 +162,8 @@ GROUP BY d.run, d.cell, d.key, d.recipient
 _CONTENT = """
 SELECT d.run, d.cell, d.n, NOT array_contains(m.made, d.stable_sha256) AS bad
 FROM deliveries d
-JOIN (SELECT run, cell, key, collect_set(stable_sha256) AS made FROM made GROUP BY run, cell, key) m
+JOIN (SELECT run, cell, key, collect_set(stable_sha256) AS made FROM transactions WHERE kind = 'message'
+      GROUP BY run, cell, key) m
   ON m.run = d.run AND m.cell = d.cell AND m.key = d.key
 JOIN conditions c ON c.run = d.run AND c.cell = d.cell AND NOT c.garbled
 WHERE d.report IS NULL
@@ -171,7 +173,7 @@ WHERE d.report IS NULL
 _FINAL_REPLY = """
 SELECT run, cell, reply_n AS n,
        replies > if(listener IN ('lmtp', 'delivery'), greatest(size(recipients), 1), 1) AS bad
-FROM transactions WHERE reply_n IS NOT NULL
+FROM transactions WHERE kind = 'mail' AND reply_n IS NOT NULL
 """
 """RFC 5321 4.1.1.4, RFC 2033: one final reply to a message, or one for each recipient by LMTP."""
 
@@ -200,8 +202,8 @@ INVARIANTS = (
 def occasions() -> str:
     """Return the query of all occasions of all invariants, in cells that are whole and do not waive them."""
     parts = (
-        f"SELECT o.run, o.cell, '{one.name}' AS invariant, o.n, o.bad FROM ({one.query}) o "  # noqa: S608  # constants
-        f"JOIN conditions c USING (run, cell) "
+        f"SELECT o.run, o.cell, c.candidate, '{one.name}' AS invariant, o.n, o.bad FROM ({one.query}) o "  # noqa: S608  # constants
+        f"JOIN conditions c ON c.run = o.run AND c.cell = o.cell "
         f"WHERE c.whole AND get_json_object(c.waive, \"$['{one.name}']\") IS NULL"
         for one in INVARIANTS
     )
@@ -211,7 +213,7 @@ def occasions() -> str:
 def rechecks() -> str:
     """Return the query of a row for each cell and invariant that had an occasion there."""
     return f"""
-    SELECT run, cell, 'invariant.' || invariant AS check, count(*) AS occasions, count_if(bad) AS violations,
+    SELECT run, cell, candidate, 'invariant.' || invariant AS check, count(*) AS occasions, count_if(bad) AS violations,
            min(CASE WHEN bad THEN n END) AS evidence, if(bool_or(bad), 'fail', 'pass') AS outcome
-    FROM ({occasions()}) GROUP BY run, cell, invariant
+    FROM ({occasions()}) GROUP BY run, cell, candidate, invariant
     """  # noqa: S608  # made of constants

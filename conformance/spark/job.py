@@ -1,20 +1,20 @@
 """The whole of an aggregation: run directories in, tables and a page out."""
 
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
-from pyspark.sql.types import StructType
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
 
 from conformance.results.identity import sha256_of
 from conformance.spark import invariants, traffic
 from conformance.spark.export import export
-from conformance.spark.ingest import BRONZE, Catalog, Ingested, Warehouse, find_runs, ingest, look_at, write_partitions
+from conformance.spark.ingest import Ingested, find_runs, literal, look_at, reading, with_damage
 from conformance.spark.progress import Progress
 from conformance.spark.schemas import TABLE_DDL
 from conformance.spark.session import open_session
@@ -22,13 +22,27 @@ from conformance.spark.site import write_site
 from conformance.spark.tables import history, verdicts
 from conformance.spark.tables import traffic as seen
 from conformance.spark.tables.table import Table
+from conformance.spark.warehouse import Catalog, Warehouse
 
 Failing = Literal["regression", "flaky", "disagreement"]
 
 TABLES: tuple[Table, ...] = (*verdicts.TABLES, *seen.TABLES, *history.TABLES)
-SILVER = (*traffic.KEPT, "rechecks")
-QUERIES = {**traffic.VIEWS, "conditions": invariants.CONDITIONS, "rechecks": invariants.rechecks()}
-"""What is made of the bronze tables, in order; `SILVER` of it is kept."""
+SUMMARIES: tuple[Table, ...] = (*(table for table in TABLES if not table.across), verdicts.OUTCOMES)
+ACROSS: tuple[Table, ...] = tuple(table for table in TABLES if table.across)
+
+JUDGED = """
+SELECT v.run, v.cell, c.candidate, v.check, v.outcome, v.occasions, v.requirements
+FROM recorded v JOIN cells c ON c.run = v.run AND c.cell = v.cell
+"""
+"""The recorded verdicts without their sentences, and whose they are."""
+
+KEPT = ("servers", "mails", "deliveries", "acknowledgements", "conditions", "rechecks", "verdicts")
+"""Views that more than one query builds on: each is computed once."""
+
+LAYERS = {"cells": TABLE_DDL["cells"], "transactions": traffic.DDL}
+
+AT_ONCE = 3
+"""Queries in flight: while one is planned, another computes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,36 +87,41 @@ def aggregate(
     fail_on: frozenset[Failing] = frozenset(),
     progress: Progress | None = None,
 ) -> Summary:
-    """Add runs to the warehouse in `out` and make all tables and the page anew from everything that is in it.
+    """Add runs to the warehouse in `out`, and make the tables and the page of everything that is in it.
 
     A run that is there already, with the same content, costs nothing; one that changed replaces itself. On a cluster
     `runs` and `out` must be paths that every node sees. Raises RunDirectoryError, SchemaTooNew, JavaMissing.
     """
     progress = progress or Progress()
+    progress.stages = 6
     with progress.stage("looking at the runs"):
-        named = look_at(find_runs(runs))
+        found = look_at(find_runs(runs))
         warehouse = Warehouse(out.resolve() / "warehouse")
         catalog = warehouse.load(layout())
-        added = {name: run for name, run in named.items() if not _same(run, catalog.runs.get(name))}
-    octets = sum(run.octets for run in {**catalog.runs, **named}.values())
+        added = {name: run for name, run in found.runs.items() if not _same(run, catalog.runs.get(name))}
+    for told in found.unreadable:
+        progress.note(f"left out: {told}")
+    octets = sum(run.octets for run in added.values())
     with open_session(master, conf, octets=octets) as session:
-        if added:
-            catalog = _add(session, added, catalog, warehouse, progress)
-        with progress.stage(f"making {len(TABLES)} tables"):
-            _open_warehouse(session, catalog, warehouse)
-            tables = {table.name: session.sql(table.query).toArrow() for table in TABLES}
-    for name, table in tables.items():
-        export(table, out / "tables", name)
-    page = write_site(out, TABLES, tables)
-    for run in added.values():
-        _tell_damage(catalog.runs[run.header.run], progress)
+        catalog, tables = _add(session, added, catalog, warehouse, progress)
+        with progress.stage("comparing runs", session.sparkContext):
+            outcomes = session.read.parquet(literal(warehouse.summary(verdicts.OUTCOMES)))
+            outcomes.createOrReplaceTempView("outcomes")
+            tables |= _made(session, ACROSS)
+    with progress.stage("writing tables and page"):
+        tables = {table.name: table.shaped(tables[table.name]) for table in TABLES}
+        for name, table in tables.items():
+            export(table, out / "tables", name)
+        page = write_site(out, TABLES, tables)
+    for run in added:
+        _tell_damage(catalog.runs[run], progress)
     return Summary(
         runs=len(catalog.runs),
         added=len(added),
         cells=sum(tables["runs"].column("cells").to_pylist()),
         cut_short=sum(tables["runs"].column("cut_short").to_pylist()),
-        damaged=sum(run.damaged for run in catalog.runs.values()),
-        found=_found(tables, frozenset(named)),
+        damaged=sum(run.damaged for run in catalog.runs.values()) + len(found.unreadable),
+        found=_found(tables, frozenset(found.runs)),
         fail_on=fail_on,
         page=page,
     )
@@ -110,9 +129,18 @@ def aggregate(
 
 def layout() -> str:
     """Return the hash of all that the warehouse's tables are made with: changed queries make it anew."""
-    return sha256_of(
-        [Catalog.model_json_schema(), TABLE_DDL, traffic.VIEWS, invariants.CONDITIONS, invariants.rechecks()]
-    )
+    made = [(table.name, table.query, str(table.schema)) for table in SUMMARIES]
+    return sha256_of([Catalog.model_json_schema(), TABLE_DDL, traffic.transactions(), views(), made])
+
+
+def views() -> dict[str, str]:
+    """Return the query of every view over `cells`, `transactions` and `recorded`, in order."""
+    return {
+        **traffic.VIEWS,
+        "conditions": invariants.CONDITIONS,
+        "rechecks": invariants.rechecks(),
+        "verdicts": JUDGED,
+    }
 
 
 def _same(run: Ingested, known: Ingested | None) -> bool:
@@ -121,61 +149,56 @@ def _same(run: Ingested, known: Ingested | None) -> bool:
 
 def _tell_damage(run: Ingested, progress: Progress) -> None:
     if run.damaged:
-        progress.note(f"{run.path}: {run.damaged} lines could not be read, and were left out")
+        progress.note(f"{run.path}: {run.damaged} lines or files could not be read, and were left out")
         for line in run.damage[:5]:
             progress.note(f"  {line}")
 
 
 def _add(
     session: SparkSession, added: dict[str, Ingested], catalog: Catalog, warehouse: Warehouse, progress: Progress
-) -> Catalog:
-    """Write the partitions of runs, and the catalog last: interrupted, the runs are not there and come next time."""
+) -> tuple[Catalog, dict[str, pa.Table]]:
+    """Write the partitions of runs, merge their summaries, and write the catalog last; return it and all summaries."""
     known = {name: run for name, run in catalog.runs.items() if name not in added}
-    for name in (*BRONZE, *SILVER):
-        Path(warehouse.table(name)).mkdir(parents=True, exist_ok=True)
     warehouse.save(catalog.model_copy(update={"runs": known}))
-    for name in added:
-        warehouse.forget(name, (*BRONZE, *SILVER))
-    with progress.stage(f"reading {len(added)} runs"):
-        read = ingest(session, added, warehouse)
-    with progress.stage("following messages, checking invariants"):
-        schemas = _make_silver(session, added, warehouse)
-    whole = catalog.model_copy(update={"runs": {**known, **read}, "schemas": schemas})
-    warehouse.save(whole)
-    return whole
-
-
-def _make_silver(session: SparkSession, added: dict[str, Ingested], warehouse: Warehouse) -> dict[str, str]:
-    """Write the tables of `SILVER` for runs, and return their schemas.
-
-    In order: what is written is read again by the queries that build on it, so that nothing is computed twice.
-    """
-    _view_bronze(session, added, warehouse)
-    schemas = {}
-    for name, query in QUERIES.items():
-        rows = session.sql(query)
-        if name in SILVER:
-            write_partitions(rows.repartition("run"), warehouse, name)  # one file a run
-            schemas[name] = rows.schema.json()
-            _view(session, name, rows.schema, added, warehouse)
-        else:
-            rows.createOrReplaceTempView(name)
-        if name in traffic.CACHED or name == "conditions":
-            session.catalog.cacheTable(name)
+    warehouse.forget(added)
+    with reading(session, added) as sources:
+        if added:
+            with progress.stage(f"reading {len(added)} runs, following their messages", session.sparkContext):
+                _follow(session, sources, added, warehouse)
+                damage = [tuple(row) for row in sources["damage"].collect()]
+                added = with_damage(added, damage)
+        _view_headers(session, added)
+        with progress.stage("checking invariants, making tables", session.sparkContext):
+            rows = _made(session, SUMMARIES) if added else {t.name: t.schema.empty_table() for t in SUMMARIES}
     session.catalog.clearCache()
-    return schemas
+    whole = catalog.model_copy(update={"runs": {**known, **added}})
+    with progress.stage("adding them to the warehouse"):
+        merged = {table.name: warehouse.merge(table, rows[table.name], added, whole.runs) for table in SUMMARIES}
+        warehouse.save(whole)
+    return whole, merged
 
 
-def _open_warehouse(session: SparkSession, catalog: Catalog, warehouse: Warehouse) -> None:
-    """Define the views of all tables, over everything that is in the catalog."""
-    _view_bronze(session, catalog.runs, warehouse)
-    for name, schema in catalog.schemas.items():
-        _view(session, name, StructType.fromJson(json.loads(schema)), catalog.runs, warehouse)
+def _follow(
+    session: SparkSession, sources: Mapping[str, DataFrame], added: Collection[str], warehouse: Warehouse
+) -> None:
+    """Write the layers `cells` and `transactions` of runs, and define them from what was written.
+
+    Rows of one cell lie together, so that no query has to move them again; and as they are read back, no query's plan
+    has to tell how they were made.
+    """
+    parts = int(session.conf.get("spark.sql.shuffle.partitions") or "2")
+    sources["events"].createOrReplaceTempView("raw_events")
+    sources["verdicts"].createOrReplaceTempView("recorded")
+    session.sql(traffic.EVENTS).repartition(parts, "run", "cell").createOrReplaceTempView("events")
+    layers = {"cells": sources["cells"], "transactions": session.sql(traffic.transactions())}
+    for name, rows in layers.items():
+        warehouse.add(name, rows)
+        written = session.read.schema(LAYERS[name]).parquet(str(warehouse.path / name))
+        mine = written.where(written["run"].isin(list(added))).repartition(parts, "run", "cell")
+        mine.persist(StorageLevel.MEMORY_AND_DISK).createOrReplaceTempView(name)
 
 
-def _view_bronze(session: SparkSession, runs: Mapping[str, Ingested], warehouse: Warehouse) -> None:
-    for name in BRONZE:
-        _view(session, name, TABLE_DDL[name], runs, warehouse)
+def _view_headers(session: SparkSession, runs: Mapping[str, Ingested]) -> None:
     headers = [(run.header, run.damaged) for run in runs.values()]
     session.createDataFrame(
         [(h.run, h.started, h.harness, h.clock, h.seed, h.filtered, h.cells_planned, bad) for h, bad in headers],
@@ -188,11 +211,15 @@ def _view_bronze(session: SparkSession, runs: Mapping[str, Ingested], warehouse:
     ).createOrReplaceTempView("candidates")
 
 
-def _view(
-    session: SparkSession, name: str, schema: str | StructType, runs: Mapping[str, Ingested], warehouse: Warehouse
-) -> None:
-    table = session.read.schema(schema).parquet(warehouse.table(name))
-    table.where(table["run"].isin(list(runs))).createOrReplaceTempView(name)
+def _made(session: SparkSession, tables: Sequence[Table]) -> dict[str, pa.Table]:
+    """Return what tables' queries give."""
+    if "rechecks" in {table.name for table in tables}:
+        for name, query in views().items():
+            rows = session.sql(query)
+            (rows.persist(StorageLevel.MEMORY_AND_DISK) if name in KEPT else rows).createOrReplaceTempView(name)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        results = pool.map(lambda table: session.sql(table.query).toArrow(), tables)
+        return {table.name: rows for table, rows in zip(tables, results, strict=True)}
 
 
 def _found(tables: Mapping[str, pa.Table], named: frozenset[str]) -> dict[Failing, int]:

@@ -34,6 +34,7 @@ CORRUPT = "_corrupt_record"
 LINE_DDL = ddl(
     (
         Column("record", "text"),
+        Column("schema", "whole"),
         *{column.name: column for column in (*CELL, *EVENT, *VERDICT, *FOOTER)}.values(),
         Column(CORRUPT, "text"),
     )

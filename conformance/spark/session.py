@@ -22,7 +22,10 @@ DEFAULTS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     "spark.sql.ansi.enabled": "true",
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
@@ -86,14 +89,20 @@ def open_session(
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what failed is raised, and told once
     handler = signal.getsignal(signal.SIGINT)
     with tempfile.TemporaryDirectory(prefix="conformance-spark-") as folder, _environment():
-        session = _build(master, {**DEFAULTS, **settings_for(octets), **(conf or {})}, Path(folder))
+        chosen = {**DEFAULTS, **settings_for(octets), **(conf or {})}
+        session = _build(master, chosen, Path(folder), brief=octets < SMALL)
         try:
             yield session
         except PySparkException as error:
-            raise SparkFailed(str(error)) from None  # its words live in the JVM that is about to end
+            raise SparkFailed(_first(str(error))) from None  # its words live in the JVM that is about to end
         finally:
             _end(session)
             signal.signal(signal.SIGINT, handler)  # pyspark had put its own
+
+
+def _first(text: str) -> str:
+    """Return what is wrong, without the plan of the whole query that Spark prints after it."""
+    return text.partition(";\n'")[0][:2000]
 
 
 @contextmanager
@@ -110,11 +119,13 @@ def _environment() -> Iterator[None]:
         os.environ.update(before)
 
 
-def _build(master: str, conf: Mapping[str, str], folder: Path) -> SparkSession:
+def _build(master: str, conf: Mapping[str, str], folder: Path, *, brief: bool) -> SparkSession:
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J, "utf-8")
     version = version_of(Path(os.environ["JAVA_HOME"]) / "bin" / "java") or 0
     options = ["-XX:+UseSerialGC", f"-Dlog4j2.configurationFile=file:{log4j}", f"-Djava.io.tmpdir={folder}"]
+    if brief:  # the second compiler took a third of all CPU, and had hardly ended when the JVM did
+        options.append("-XX:TieredStopAtLevel=1")
     builder = SparkSession.builder.master(master).appName("conformance aggregate")
     own = {
         "spark.driver.host": "127.0.0.1",

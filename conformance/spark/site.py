@@ -13,6 +13,7 @@ from jinja2 import Environment, StrictUndefined
 from conformance.results.writer import write_whole
 from conformance.spark.export import printable
 from conformance.spark.tables.table import Table
+from conformance.spark.trends import HEIGHT, WIDTH, trends
 
 ROWS = 200
 """Rows of a table that the page shows; the files beside it have all."""
@@ -47,6 +48,9 @@ def render(titles: Sequence[Table], rows: Mapping[str, list[dict[str, Any]]]) ->
         runs=rows["runs"] or [{"started": ""}],
         newest=newest,
         figures=_figures(rows),
+        trends=trends(rows),
+        width=WIDTH,
+        height=HEIGHT,
         matrix=_by(rows["matrix"], "scenario", newest, rows["failures"]),
         ledger=_by(rows["requirements"], "requirement", newest, []),
         tables=[

@@ -1,173 +1,315 @@
-"""Silver tables: events become mail transactions, shadow copies, discard exchanges, deliveries and acknowledgements.
+"""The layer of transactions: of a run's events, a row for each exchange that means something.
 
-Each is a query over the views `cells` and `events`, and over those above it.
+Far fewer rows than events, and one pass over them: `transactions()` needs nothing but the view `events`. Everything
+above it (`VIEWS`) is a query over `transactions` and `cells`, joined within a cell only.
 A message is known by its `key`: its Message-ID, or its body's hash where it has none.
 """
+
+EVENTS = """
+SELECT run, cell, n, t, kind, session, client, server, listener, verb,
+       CASE WHEN kind = 'command' AND verb IN ('MAIL', 'RCPT') THEN line END AS line, operation, to, code, recipient,
+       digest, fault, action, healed, message, sender, recipients, outcome, accepted, dot_sent, sink, giver, node,
+       how, CASE WHEN kind = 'configured' THEN changes END AS changes, quiet
+FROM raw_events
+WHERE kind IN ('connected', 'content', 'delivered', 'message', 'attempt', 'fault-armed', 'fault-fired',
+               'connect-failed', 'node', 'node-command', 'configured', 'talked', 'drained')
+   OR kind = 'command' AND (verb IN ('MAIL', 'RCPT') OR operation.name = 'query-discard')
+   OR kind = 'reply' AND (to IN ('MAIL', 'RCPT', 'CONTENT') OR to LIKE 'XQ%' OR operation.name IS NOT NULL
+                          OR code >= 400)
+   OR kind = 'closed' AND how = 'reset'
+"""
+"""What of a run's events is used at all."""
+
+_SAID = r"""
+SELECT run, cell, session, n, t, kind, verb, to, code, lower(recipient) AS recipient, client, server, listener,
+       CASE WHEN kind = 'command' THEN lower(regexp_extract(line, '(?i)(?:FROM|TO):\\s*<([^>]*)>', 1)) END AS address,
+       operation.name AS operation, operation.shadow_id, operation.database, operation.shadow_ids, operation.limit,
+       operation.left, digest,
+       kind = 'reply' AND coalesce(operation.name = 'discard-list' OR to LIKE 'XQ%', false) AS told
+FROM events
+WHERE session IS NOT NULL
+  AND (kind IN ('connected', 'content')
+    OR kind = 'command' AND (verb IN ('MAIL', 'RCPT') OR operation.name = 'query-discard')
+    OR kind = 'reply' AND (to IN ('MAIL', 'RCPT', 'CONTENT') OR to LIKE 'XQ%'
+                           OR operation.name IN ('request-shadow', 'track-shadow', 'discard-list')))
+"""
+"""What passed in sessions that belongs to a mail transaction or to a discard exchange."""
+
+_NUMBERED = f"""
+SELECT *,
+       CASE WHEN told THEN count_if(told) OVER passed
+            WHEN operation = 'query-discard' THEN count_if(operation = 'query-discard') OVER passed
+            WHEN kind = 'reply' THEN count_if(kind = 'reply' AND to = 'MAIL') OVER passed
+            ELSE count_if(kind = 'command' AND verb = 'MAIL') OVER passed END AS number,
+       told OR coalesce(operation = 'query-discard', false) AS discard,
+       last(CASE WHEN kind = 'reply' AND operation IN ('request-shadow', 'track-shadow') THEN operation END, true)
+         OVER passed AS handshake,
+       first(struct(client, server, listener)) OVER passed AS parties
+FROM ({_SAID})
+WINDOW passed AS (PARTITION BY run, cell, session ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+"""  # noqa: S608  # made of constants
+"""Replies come in the order of the commands, also when those were pipelined: the n-th answers the n-th."""
+
+_GATHERED = f"""
+SELECT run, cell, session, discard, number, any_value(parties) AS parties,
+       any_value(struct(n, t, address, shadow_id, handshake, limit))
+         FILTER (WHERE kind = 'command' AND (discard OR verb = 'MAIL')) AS begun,
+       any_value(struct(n, t, digest)) FILTER (WHERE kind = 'content') AS content,
+       array_sort(collect_list(struct(n, address)) FILTER (WHERE kind = 'command' AND verb = 'RCPT')) AS asked,
+       array_sort(collect_list(struct(n, code)) FILTER (WHERE kind = 'reply' AND to = 'RCPT')) AS said,
+       array_sort(collect_list(struct(n, t, code, recipient)) FILTER (WHERE kind = 'reply' AND to = 'CONTENT'))
+         AS finals,
+       any_value(struct(n, t, database, shadow_ids, left)) FILTER (WHERE told) AS told
+FROM ({_NUMBERED})
+WHERE kind IN ('command', 'content') OR told OR kind = 'reply' AND to IN ('RCPT', 'CONTENT')
+GROUP BY run, cell, session, discard, number
+"""  # noqa: S608
+
+_ANSWERED = f"""
+SELECT run, cell, session, number, parties, begun, content, finals, discard, told,
+       zip_with(asked, said, (a, s) -> named_struct('address', a.address, 'code', s.code)) AS envelope,
+       array_max(transform(finals, one -> one.code)) AS code,
+       exists(finals, one -> one.recipient IS NOT NULL) AS each
+FROM ({_GATHERED}) WHERE begun IS NOT NULL
+"""  # noqa: S608
+"""`each`: a final reply for each recipient (RFC 2033)."""
+
+_ENVELOPED = f"""
+SELECT *,
+       array_sort(array_distinct(transform(filter(envelope, one -> one.code BETWEEN 200 AND 299), one -> one.address)))
+         AS taken,
+       transform(filter(envelope, one -> one.code >= 500), one -> one.address) AS turned_away
+FROM ({_ANSWERED})
+"""  # noqa: S608
+
+_NONE = "CAST(NULL AS {})"
+
+COLUMNS: dict[str, tuple[str, str]] = {
+    "run": ("STRING", "the run's name; the partition"),
+    "cell": ("STRING", "the cell's file without its suffix"),
+    "kind": ("STRING", "`session`, `mail`, `discard`, `delivery`, `message`, `attempt` or `incident`"),
+    "n": ("BIGINT", "number of the event that it began with"),
+    "t": ("DOUBLE", "when that was: seconds of documented time since the cell began"),
+    "session": ("STRING", "the connection it was seen on"),
+    "client": ("STRING", "who connected; of a delivery the giver, of an incident the node or the first party"),
+    "server": ("STRING", "who was connected to; of a delivery the sink"),
+    "listener": ("STRING", "which door was dialled"),
+    "number": ("BIGINT", "mail, discard: which one of its session, from 1"),
+    "mode": (
+        "STRING",
+        "mail: `shadow` (a copy of 2013 and later), `tracked` (a 2010 sender keeps one) or `plain`; "
+        "incident: the kind of its event",
+    ),
+    "sender": ("STRING", "the reverse-path, in lower case"),
+    "recipients": ("ARRAY<STRING>", "mail: accepted by RCPT, sorted; delivery: the one recipient"),
+    "accepted": ("ARRAY<STRING>", "mail, attempt: those that the final reply was positive for"),
+    "refused": ("ARRAY<STRING>", "mail: those refused for good, by RCPT or by the final reply"),
+    "shadow_id": ("STRING", "mail: XSHADOW= of MAIL"),
+    "message": ("STRING", "message, attempt: its name in the scenario"),
+    "key": ("STRING", "what a message is known by: its Message-ID, else its body's hash"),
+    "message_id": ("STRING", "the Message-ID"),
+    "date": ("STRING", "the Date field"),
+    "stable_sha256": ("STRING", "hash of the content without trace fields"),
+    "report": ("STRING", "`delivery-status` or `journal`, where the message is one"),
+    "about": ("STRING", "a report: the Message-ID of what it is about"),
+    "size": ("BIGINT", "octets of the content"),
+    "dot_n": ("BIGINT", "mail: number of the event of the final dot"),
+    "dot_t": ("DOUBLE", "mail: when that was"),
+    "reply_n": ("BIGINT", "mail: number of the last final reply; discard: of the answer"),
+    "reply_t": ("DOUBLE", "mail, discard: when that was"),
+    "code": ("BIGINT", "mail: the highest code of its final replies; attempt, incident: the reply's code"),
+    "replies": ("BIGINT", "mail: how many final replies there were"),
+    "limit": ("BIGINT", "discard: how many notifications were asked for"),
+    "database": ("STRING", "discard: the queue database that answered"),
+    "shadow_ids": ("ARRAY<STRING>", "discard: what may be discarded"),
+    "left": ("BIGINT", "discard: how many were left to ask for"),
+    "action": ("STRING", "delivery: of a report, its Action field; incident: what was done or happened"),
+    "fault": ("STRING", "incident: the fault's name"),
+    "detail": ("STRING", "incident: of `configured` what changed, as JSON"),
+    "healed": ("BOOLEAN", "incident: of `fault-armed`, whether it was taken away"),
+    "quiet": ("BOOLEAN", "incident: of `drained`, whether the transport became quiet"),
+}
+"""The layer's columns: type and meaning. A column that a kind of row has no use for is null."""
+
+_MAIL = {
+    "kind": "'mail'",
+    "n": "begun.n",
+    "t": "begun.t",
+    "session": "session",
+    "client": "parties.client",
+    "server": "parties.server",
+    "listener": "parties.listener",
+    "number": "number",
+    "mode": "CASE WHEN begun.shadow_id IS NULL THEN 'plain' WHEN begun.handshake = 'request-shadow' THEN 'shadow' "
+    "WHEN begun.handshake = 'track-shadow' THEN 'tracked' ELSE 'plain' END",
+    "sender": "begun.address",
+    "recipients": "taken",
+    "accepted": "CASE WHEN each THEN array_sort(transform("
+    "filter(finals, one -> one.code BETWEEN 200 AND 299), one -> one.recipient)) "
+    "WHEN code BETWEEN 200 AND 299 THEN taken ELSE CAST(array() AS ARRAY<STRING>) END",
+    "refused": "array_union(turned_away, CASE WHEN each THEN transform("
+    "filter(finals, one -> one.code >= 500), one -> one.recipient) "
+    "WHEN code >= 500 THEN taken ELSE CAST(array() AS ARRAY<STRING>) END)",
+    "shadow_id": "begun.shadow_id",
+    "key": "coalesce(content.digest.message_id, content.digest.body_sha256)",
+    "message_id": "content.digest.message_id",
+    "stable_sha256": "content.digest.stable_sha256",
+    "report": "content.digest.report",
+    "about": "content.digest.about",
+    "size": "content.digest.size",
+    "dot_n": "content.n",
+    "dot_t": "content.t",
+    "reply_n": "try_element_at(finals, -1).n",
+    "reply_t": "try_element_at(finals, -1).t",
+    "code": "code",
+    "replies": "size(finals)",
+}
+_DISCARD = {
+    **{name: _MAIL[name] for name in ("n", "t", "session", "client", "server", "listener", "number")},
+    "kind": "'discard'",
+    "limit": "begun.limit",
+    "reply_n": "told.n",
+    "reply_t": "told.t",
+    "database": "told.database",
+    "shadow_ids": "told.shadow_ids",
+    "left": "told.left",
+}
+_KNOWN = {
+    "key": "coalesce(digest.message_id, digest.body_sha256)",
+    "message_id": "digest.message_id",
+    "date": "digest.date",
+    "stable_sha256": "digest.stable_sha256",
+    "report": "digest.report",
+    "about": "digest.about",
+    "size": "digest.size",
+}
+_OTHER = {
+    "kind": "CASE kind WHEN 'connected' THEN 'session' WHEN 'delivered' THEN 'delivery' WHEN 'message' THEN kind "
+    "WHEN 'attempt' THEN kind ELSE 'incident' END",
+    "n": "n",
+    "t": "t",
+    "session": "session",
+    "client": "CASE WHEN kind = 'delivered' THEN giver ELSE coalesce(node, client) END",
+    "server": "CASE WHEN kind = 'delivered' THEN sink ELSE server END",
+    "listener": "listener",
+    "mode": "CASE WHEN kind NOT IN ('connected', 'delivered', 'message', 'attempt') THEN kind END",
+    "sender": "lower(sender)",
+    "recipients": "CASE WHEN kind = 'delivered' THEN array(lower(recipient)) "
+    "WHEN kind = 'message' THEN transform(recipients, one -> lower(one)) END",
+    "accepted": "CASE WHEN kind = 'attempt' AND outcome = 'answered' AND code BETWEEN 200 AND 299 AND dot_sent "
+    "THEN transform(accepted, one -> lower(one)) END",
+    "message": "message",
+    **_KNOWN,
+    "code": "code",
+    "action": "CASE WHEN kind = 'attempt' THEN outcome WHEN kind = 'closed' THEN how "
+    "WHEN kind = 'delivered' THEN digest.action ELSE action END",
+    "fault": "fault",
+    "detail": "changes",
+    "healed": "healed",
+    "quiet": "quiet",
+}
+
+
+def _row(expressions: dict[str, str]) -> str:
+    """Return the select list of one kind of row: all columns, in order."""
+    known = {"run": "run", "cell": "cell", **expressions}
+    return ", ".join(
+        f"CAST({known[name]} AS {kind}) AS `{name}`" if name in known else f"CAST(NULL AS {kind}) AS `{name}`"
+        for name, (kind, _) in COLUMNS.items()
+    )
+
+
+def transactions() -> str:
+    """Return the query of the layer, over the view `events`: exchanges by families, everything else as it stands."""
+    either = {
+        name: _MAIL.get(name, _NONE.format(kind))
+        if name not in _DISCARD
+        else _DISCARD[name]
+        if name not in _MAIL
+        else _MAIL[name]
+        if _MAIL[name] == _DISCARD[name]
+        else f"CASE WHEN discard THEN {_DISCARD[name]} ELSE {_MAIL[name]} END"
+        for name, (kind, _) in COLUMNS.items()
+        if name not in ("run", "cell")
+    }
+    return f"""
+    SELECT {_row(either)} FROM ({_ENVELOPED})
+    UNION ALL
+    SELECT {_row(_OTHER)} FROM events
+    WHERE kind IN ('connected', 'delivered', 'message', 'attempt', 'fault-armed', 'fault-fired', 'connect-failed', 'node',
+                   'node-command', 'configured', 'talked', 'drained')
+       OR kind = 'reply' AND code >= 400 OR kind = 'closed' AND how = 'reset'
+    """  # noqa: S608
+
+
+DDL = ", ".join(f"`{name}` {kind}" for name, (kind, _) in COLUMNS.items())
+"""The layer's schema in Spark's DDL."""
+
+TOPOLOGIES = """
+SELECT topology, from_json(topology, 'servers ARRAY<STRUCT<name: STRING, generation: STRING, role: STRING,
+         site: STRING, dag: STRING>>, mailboxes ARRAY<STRUCT<address: STRING, server: STRING>>') AS world
+FROM (SELECT DISTINCT topology FROM cells)
+"""
+"""Each topology once: a thousand runs of one suite share theirs."""
 
 SERVERS = """
 SELECT run, cell, s.name AS server, s.generation, s.role, s.site,
        coalesce('DAG ' || s.dag, 'site ' || s.site) AS boundary
-FROM (SELECT run, cell, explode(from_json(topology, 'servers ARRAY<STRUCT<name: STRING, generation: STRING,
-        role: STRING, site: STRING, dag: STRING>>').servers) AS s
-      FROM cells)
+FROM (SELECT c.run, c.cell, explode(p.world.servers) AS s FROM cells c JOIN topologies p USING (topology))
 """
 """A row for each server of a cell's topology. Its boundary is its DAG, else its site (SR-BND-01, SR-BND-02)."""
 
 MAILBOXES = """
 SELECT run, cell, lower(m.address) AS address, m.server
-FROM (SELECT run, cell, explode(from_json(topology,
-        'mailboxes ARRAY<STRUCT<address: STRING, server: STRING>>').mailboxes) AS m FROM cells)
+FROM (SELECT c.run, c.cell, explode(p.world.mailboxes) AS m FROM cells c JOIN topologies p USING (topology))
 """
 
-SESSIONS = """
-SELECT run, cell, session, client, server, listener, n AS opened_n, t AS opened_t
-FROM events WHERE kind = 'connected'
+MAILS = """
+SELECT m.*, p.server IS NULL AS from_outside
+FROM transactions m LEFT JOIN servers p ON p.run = m.run AND p.cell = m.cell AND p.server = m.client
+WHERE m.kind = 'mail'
 """
-
-LINES = r"""
-SELECT run, cell, session, n, t, kind, verb, to, line, code, recipient, operation, digest,
-       count_if(kind = 'command' AND verb = 'MAIL') OVER passed AS transaction,
-       last(CASE WHEN kind = 'reply' AND operation.name IN ('request-shadow', 'track-shadow') THEN operation.name END,
-            true) OVER passed AS handshake
-FROM events WHERE kind IN ('command', 'reply', 'content') AND session IS NOT NULL
-WINDOW passed AS (PARTITION BY run, cell, session ORDER BY n)
-"""
-"""What passed in each session, with the number of the mail transaction that a command or content belongs to."""
-
-ENVELOPES = r"""
-WITH said AS (
-  SELECT run, cell, session, transaction, n,
-         lower(regexp_extract(line, '(?i)TO:\\s*<([^>]*)>', 1)) AS recipient,
-         row_number() OVER (PARTITION BY run, cell, session ORDER BY n) AS place
-  FROM lines WHERE kind = 'command' AND verb = 'RCPT'
-), answered AS (
-  SELECT run, cell, session, code, row_number() OVER (PARTITION BY run, cell, session ORDER BY n) AS place
-  FROM lines WHERE kind = 'reply' AND to = 'RCPT'
-)
-SELECT run, cell, session, transaction,
-       sort_array(collect_set(CASE WHEN code BETWEEN 200 AND 299 THEN recipient END)) AS taken,
-       sort_array(collect_set(CASE WHEN code >= 500 THEN recipient END)) AS refused
-FROM said LEFT JOIN answered USING (run, cell, session, place)
-GROUP BY run, cell, session, transaction
-"""
-"""The recipients of each transaction: the n-th RCPT of a session is answered by its n-th reply, also when pipelined."""
-
-FINALS = """
-SELECT run, cell, session, transaction, count(*) AS replies, max(n) AS reply_n, max(t) AS reply_t,
-       max(code) AS code,
-       sort_array(collect_set(CASE WHEN code BETWEEN 200 AND 299 THEN lower(recipient) END)) AS stored,
-       sort_array(collect_set(CASE WHEN code >= 500 THEN lower(recipient) END)) AS refused,
-       count(recipient) > 0 AS by_recipient
-FROM (SELECT run, cell, session, n, t, kind, to, code, recipient,
-             last(CASE WHEN kind = 'content' THEN transaction END, true)
-               OVER (PARTITION BY run, cell, session ORDER BY n) AS transaction
-      FROM lines)
-WHERE kind = 'reply' AND to = 'CONTENT'
-GROUP BY run, cell, session, transaction
-"""
-"""The final reply of each transaction: one, or one for each recipient by LMTP (RFC 2033)."""
-
-TRANSACTIONS = r"""
-SELECT m.run, m.cell, m.session, m.transaction, s.client, s.server, s.listener,
-       CASE WHEN m.shadow_id IS NULL THEN 'plain'
-            WHEN m.handshake = 'request-shadow' THEN 'shadow'
-            WHEN m.handshake = 'track-shadow' THEN 'tracked' ELSE 'plain' END AS mode,
-       m.sender, coalesce(e.taken, array()) AS recipients,
-       CASE WHEN f.by_recipient THEN f.stored
-            WHEN f.code BETWEEN 200 AND 299 THEN coalesce(e.taken, array()) ELSE array() END AS accepted,
-       array_union(coalesce(e.refused, array()),
-                   CASE WHEN f.by_recipient THEN f.refused
-                        WHEN f.code >= 500 THEN coalesce(e.taken, array()) ELSE array() END) AS refused,
-       m.shadow_id, coalesce(c.digest.message_id, c.digest.body_sha256) AS key, c.digest.message_id,
-       c.digest.stable_sha256, c.digest.report, c.digest.about, c.digest.size,
-       m.n AS begun_n, m.t AS begun_t, c.n AS dot_n, c.t AS dot_t, f.reply_n, f.reply_t, f.code,
-       coalesce(f.replies, 0L) AS replies, p.server IS NULL AS from_outside
-FROM (SELECT run, cell, session, transaction, n, t, operation.shadow_id, handshake,
-             lower(regexp_extract(line, '(?i)FROM:\\s*<([^>]*)>', 1)) AS sender
-      FROM lines WHERE kind = 'command' AND verb = 'MAIL') m
-JOIN sessions s USING (run, cell, session)
-LEFT JOIN servers p ON p.run = m.run AND p.cell = m.cell AND p.server = s.client
-LEFT JOIN envelopes e ON e.run = m.run AND e.cell = m.cell AND e.session = m.session AND e.transaction = m.transaction
-LEFT JOIN (SELECT * FROM lines WHERE kind = 'content') c
-  ON c.run = m.run AND c.cell = m.cell AND c.session = m.session AND c.transaction = m.transaction
-LEFT JOIN finals f ON f.run = m.run AND f.cell = m.cell AND f.session = m.session AND f.transaction = m.transaction
-"""
-"""A row for each mail transaction. `shadow`: 2013 and later make a copy; `tracked`: a 2010 sender keeps one."""
+"""A row for each mail transaction, and whether its client is none of the topology's servers."""
 
 COPIES = """
 SELECT t.run, t.cell, t.mode, t.shadow_id, t.key, t.message_id, p.server AS primary, h.server AS holder,
        p.site AS primary_site, h.site AS holder_site, p.boundary = h.boundary AS inside, t.accepted AS recipients,
-       t.session, t.begun_n, t.reply_n AS stored_n, t.reply_t AS stored_t
+       t.session, t.n AS begun_n, t.reply_n AS stored_n, t.reply_t AS stored_t
 FROM transactions t
 JOIN servers p ON p.run = t.run AND p.cell = t.cell AND p.server = if(t.mode = 'shadow', t.client, t.server)
 JOIN servers h ON h.run = t.run AND h.cell = t.cell AND h.server = if(t.mode = 'shadow', t.server, t.client)
-WHERE t.mode IN ('shadow', 'tracked') AND t.code BETWEEN 200 AND 299
+WHERE t.kind = 'mail' AND t.mode IN ('shadow', 'tracked') AND t.code BETWEEN 200 AND 299
 """
 """A row for each shadow copy that was acknowledged, with who is its primary and who holds it."""
 
-DISCARDS = """
-WITH asked AS (
-  SELECT run, cell, session, verb, n, t, operation.limit,
-         row_number() OVER (PARTITION BY run, cell, session, verb ORDER BY n) AS place
-  FROM lines WHERE kind = 'command' AND operation.name = 'query-discard'
-), told AS (
-  SELECT run, cell, session, to AS verb, n, t, operation,
-         row_number() OVER (PARTITION BY run, cell, session, to ORDER BY n) AS place
-  FROM lines WHERE kind = 'reply'
-)
-SELECT run, cell, session, s.client AS asker, s.server AS primary, a.n AS asked_n, a.t AS asked_t, a.limit,
-       d.n AS told_n, d.t AS told_t, d.operation.database, d.operation.shadow_ids, d.operation.left
-FROM asked a JOIN sessions s USING (run, cell, session) LEFT JOIN told d USING (run, cell, session, verb, place)
-"""
-"""A row for each discard exchange: the query, and what was told (nothing: `told_n` is null)."""
-
 DELIVERIES = """
-SELECT run, cell, sink, giver, session, lower(recipient) AS recipient, lower(sender) AS sender,
-       coalesce(digest.message_id, digest.body_sha256) AS key, digest.message_id, digest.date, digest.stable_sha256,
-       digest.report, digest.about, digest.action, n, t
-FROM events WHERE kind = 'delivered'
+SELECT run, cell, server AS sink, client AS giver, session, recipients[0] AS recipient, sender, key, message_id,
+       date, stable_sha256, report, about, action, n, t
+FROM transactions WHERE kind = 'delivery'
 """
 """A row for each message and recipient that a sink took."""
 
-MADE = """
-SELECT run, cell, message, coalesce(digest.message_id, digest.body_sha256) AS key, digest.message_id,
-       digest.stable_sha256, lower(sender) AS sender FROM events WHERE kind = 'message'
-"""
-
 ACKNOWLEDGEMENTS = """
-WITH attempts AS (
-  SELECT run, cell, message, server, listener, session, n,
-         explode(transform(accepted, one -> lower(one))) AS recipient
-  FROM events WHERE kind = 'attempt' AND outcome = 'answered' AND code BETWEEN 200 AND 299 AND dot_sent
-)
 SELECT a.run, a.cell, a.message, m.key, m.message_id, m.sender, a.recipient, a.server, a.listener, a.session,
        a.n AS attempt_n, coalesce(t.reply_n, a.n) AS acknowledged_n, t.reply_t - t.dot_t AS latency
-FROM attempts a JOIN made m USING (run, cell, message)
+FROM (SELECT run, cell, message, server, listener, session, n, explode(accepted) AS recipient
+      FROM transactions WHERE kind = 'attempt') a
+JOIN (SELECT run, cell, message, key, message_id, sender FROM transactions WHERE kind = 'message') m
+  ON m.run = a.run AND m.cell = a.cell AND m.message = a.message
 LEFT JOIN (SELECT run, cell, session, key, min(reply_n) AS reply_n, min_by(reply_t, reply_n) AS reply_t,
                   min_by(dot_t, reply_n) AS dot_t
-           FROM transactions WHERE code BETWEEN 200 AND 299 GROUP BY run, cell, session, key) t
+           FROM transactions WHERE kind = 'mail' AND code BETWEEN 200 AND 299 GROUP BY run, cell, session, key) t
   ON t.run = a.run AND t.cell = a.cell AND t.session = a.session AND t.key = m.key
 """
 """A row for each message and recipient that a sender of the harness was told 250 for; latency in seconds."""
 
 VIEWS = {
+    "topologies": TOPOLOGIES,
     "servers": SERVERS,
     "mailboxes": MAILBOXES,
-    "sessions": SESSIONS,
-    "lines": LINES,
-    "envelopes": ENVELOPES,
-    "finals": FINALS,
-    "transactions": TRANSACTIONS,
+    "mails": MAILS,
     "copies": COPIES,
-    "discards": DISCARDS,
     "deliveries": DELIVERIES,
-    "made": MADE,
     "acknowledgements": ACKNOWLEDGEMENTS,
 }
-"""Every view, in the order in which they build on each other."""
-
-KEPT = ("transactions", "copies", "discards", "deliveries", "acknowledgements")
-"""The views that become tables of the warehouse."""
-
-CACHED = ("servers", "mailboxes", "sessions", "lines", "made")
-"""The others that more than one query builds on."""
+"""The views over `transactions` and `cells`, in the order in which they build on each other."""

@@ -15,13 +15,17 @@ import pytest
 pytest.importorskip("pyspark")
 
 from conformance.results import columns
-from conformance.results.errors import RunDirectoryError
+from conformance.results.errors import RunDirectoryError, SchemaTooNew
+from conformance.spark.described import put
 from conformance.spark.export import export
-from conformance.spark.ingest import Warehouse, find_runs, look_at
+from conformance.spark.ingest import find_runs, look_at
 from conformance.spark.java import JavaMissing, java_home
 from conformance.spark.job import TABLES, failing_from
 from conformance.spark.session import BadSetting, settings
 from conformance.spark.site import render, shown
+from conformance.spark.tables.verdicts import MATRIX
+from conformance.spark.trends import trends
+from conformance.spark.warehouse import VERSION, Warehouse
 from tests.spark.synthetic import MadeCell, make_run
 
 
@@ -61,7 +65,7 @@ def test_two_runs_of_one_name_are_refused_and_a_copy_counts_once(tmp_path: Path)
     one = make_run(tmp_path / "a" / "run", [MadeCell("fine")])
     copy = make_run(tmp_path / "b" / "run", [MadeCell("fine")])
     other = make_run(tmp_path / "c" / "run", [MadeCell("fine")], seed=2)
-    assert list(look_at([one, copy])) == ["run"]
+    assert list(look_at([one, copy]).runs) == ["run"]
     with pytest.raises(RunDirectoryError, match="different runs named 'run'"):
         look_at([one, other])
 
@@ -80,7 +84,7 @@ def test_a_run_is_forgotten_whatever_its_name(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path)
     for name in ("run=a%3Ab", "run=a"):
         (tmp_path / "cells" / name).mkdir(parents=True)
-    warehouse.forget("a:b", ["cells", "events"])
+    warehouse.forget({"a:b"})
     assert [path.name for path in (tmp_path / "cells").iterdir()] == ["run=a"]
 
 
@@ -98,7 +102,7 @@ HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e'\""
 def page_rows() -> dict[str, list[dict[str, Any]]]:
     rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in TABLES}
     rows["runs"] = [{"run": "r1", "started": "2026", "cells": 2, "failed": 1, "damaged": 0}]
-    cell = {"run": "r1", "candidate": HOSTILE, "passed": 1, "cells": 2, "outcome": "fail"}
+    cell = {"run": "r1", "candidate": HOSTILE, "passed": 1, "failed": 1, "cells": 2, "outcome": "fail"}
     rows["matrix"] = [{**cell, "scenario": HOSTILE}]
     rows["requirements"] = [{**cell, "requirement": "RL-ACK-01"}]
     failure = {"requirement": "RL-ACK-01", "check": "x", "sentence": HOSTILE, "nodeid": HOSTILE, "event": 7}
@@ -123,6 +127,84 @@ def test_the_page_permits_its_own_style_and_script_and_nothing_else() -> None:
         (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
         expected = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"{tag}-src &#39;sha256-{expected}&#39;" in policy[1]
+
+
+def test_trends_go_by_run_and_are_plain_numbers() -> None:
+    runs = [{"run": name} for name in ("a", "b", "c")]
+    matrix = [
+        {"run": run, "candidate": HOSTILE, "passed": 4 - bad, "failed": bad}
+        for run, bad in (("c", 1), ("a", 0), ("b", 2))
+    ]
+    (one,) = trends({"runs": runs, "matrix": matrix, "latency": [{"run": "a", "candidate": "x", "p95": 1.0}]})
+    assert one.points == "0.0,80.0 180.0,0.0 360.0,40.0"
+    assert (one.runs, one.first, one.last, one.least, one.most) == (3, 0, 25, 0, 50)
+
+
+def test_the_page_plots_what_has_a_trend() -> None:
+    rows = page_rows()
+    assert "<polyline" not in render(TABLES, rows)
+    rows["runs"].append({**rows["runs"][0], "run": "r2"})
+    rows["matrix"].append({**rows["matrix"][0], "run": "r2"})
+    rows["failures"] = []
+    page = render(TABLES, rows)
+    assert '<polyline points="0.0,80.0 360.0,80.0">' in page
+    assert page.count("<script>") == 1
+
+
+def test_the_documentation_is_what_the_code_says() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "data.md").read_text("utf-8")
+    assert put(page) == page
+
+
+def test_a_table_takes_its_own_columns_only() -> None:
+    rows = [{name.name: None for name in MATRIX.columns} | {"run": "r", "more": 1}]
+    assert MATRIX.shaped(pa.Table.from_pylist(rows)).schema == MATRIX.schema
+    with pytest.raises(KeyError):
+        MATRIX.shaped(pa.table({"run": ["r"]}))
+
+
+def test_summaries_replace_a_run_and_leave_the_others(tmp_path: Path) -> None:
+    def rows(run: str, cells: int) -> pa.Table:
+        return MATRIX.shaped(
+            pa.Table.from_pylist([{column.name: None for column in MATRIX.columns} | {"run": run, "cells": cells}])
+        )
+
+    warehouse = Warehouse(tmp_path)
+    warehouse.merge(MATRIX, rows("b", 1), {"b"}, {"b"})
+    warehouse.merge(MATRIX, rows("a", 2), {"a"}, {"a", "b"})
+    again = warehouse.merge(MATRIX, rows("a", 3), {"a"}, {"a", "b"})
+    assert [(row["run"], row["cells"]) for row in again.to_pylist()] == [("a", 3), ("b", 1)]
+    unknown = warehouse.merge(MATRIX, MATRIX.schema.empty_table(), (), {"b"})
+    assert unknown["run"].to_pylist() == ["b"]
+
+
+def test_a_later_warehouse_is_refused_and_kept(tmp_path: Path) -> None:
+    warehouse = Warehouse(tmp_path / "warehouse")
+    warehouse.save(warehouse.load("one").model_copy(update={"version": VERSION + 1}))
+    with pytest.raises(SchemaTooNew, match="use a later version"):
+        warehouse.load("one")
+    assert warehouse.catalog_file.exists()
+
+
+def test_a_run_without_a_readable_header_is_told_and_left_out(tmp_path: Path) -> None:
+    good = make_run(tmp_path / "good", [MadeCell("fine")])
+    bad = make_run(tmp_path / "bad", [MadeCell("fine")])
+    (bad / "run.json").write_text('{"run":')
+    found = look_at([bad, good])
+    assert list(found.runs) == ["good"]
+    assert "bad/run.json" in found.unreadable[0]
+    with pytest.raises(RunDirectoryError):
+        look_at([bad])
+
+
+def test_damaged_parquet_is_told_and_its_lines_are_taken(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [MadeCell(f"c{n}") for n in range(17)])
+    assert look_at([run]).runs["run"].parquet
+    (run / "parquet" / "events.parquet").write_bytes(b"PAR1 torn")
+    found = look_at([run]).runs["run"]
+    assert not found.parquet
+    assert found.damaged == 1
+    assert found.damage[0].startswith("parquet/events.parquet: ")
 
 
 def test_long_values_are_cut() -> None:

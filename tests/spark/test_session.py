@@ -120,7 +120,7 @@ def test_a_cluster_that_loses_a_worker_makes_the_same_tables(tmp_path: Path) -> 
         cluster = Cluster(tmp_path, stack)
         victim = cluster.add_worker()
         cluster.add_worker()
-        killing = Killing(victim, "following")
+        killing = Killing(victim, "checking")
         aggregate([run], tmp_path / "cluster", master=cluster.url, conf=conf, progress=killing)
     assert "java" in killing.killed
     for path in sorted((tmp_path / "local" / "tables").glob("*.json")):

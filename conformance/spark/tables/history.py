@@ -1,26 +1,35 @@
 """What changed from run to run: regressions and mends with their cause, and cells that cannot make up their mind."""
 
-from conformance.spark.tables.table import Table
+from conformance.spark.tables.table import Table, columns
 
 CHANGES = Table(
     "changes",
     "What changed from one run to the next, and what did it",
+    columns(
+        "run text, started text, before_run text, candidate text, nodeid text, before text, outcome text, change text, "
+        "cause text, standing flag",
+        before_run="the run before that has the cell",
+        before="its outcome there",
+        change="`regression`, `mend` or `other`",
+        cause="`candidate`, `suite`, `environment`, several with `+`; `unexplained` when no hash differs",
+        standing="nothing has changed since",
+    ),
+    ("started", "run", "candidate", "nodeid"),
     """
     WITH ordered AS (
-      SELECT c.candidate, c.nodeid, r.started, c.run, c.outcome, c.scenario_sha256, c.candidate_sha256,
+      SELECT c.candidate, c.nodeid, c.started, c.run, c.outcome, c.scenario_sha256, c.candidate_sha256,
              c.environment_sha256, lag(c.run) OVER one AS before_run, lag(c.outcome) OVER one AS before,
              lag(c.scenario_sha256) OVER one AS before_scenario, lag(c.candidate_sha256) OVER one AS before_candidate,
-             lag(c.environment_sha256) OVER one AS before_environment, lead(c.run) OVER one IS NULL AS last
-      FROM cells c JOIN runs r USING (run)
-      WHERE c.outcome IS NOT NULL
-      WINDOW one AS (PARTITION BY c.candidate, c.nodeid ORDER BY r.started, c.run)
+             lag(c.environment_sha256) OVER one AS before_environment
+      FROM outcomes c
+      WINDOW one AS (PARTITION BY c.candidate, c.nodeid ORDER BY c.started, c.run)
     ), told AS (
       SELECT *, concat_ws('+', CASE WHEN candidate_sha256 <> before_candidate THEN 'candidate' END,
                                CASE WHEN scenario_sha256 <> before_scenario THEN 'suite' END,
                                CASE WHEN environment_sha256 <> before_environment THEN 'environment' END) AS causes
       FROM ordered WHERE before IS NOT NULL AND outcome <> before
     )
-    SELECT t.run, t.before_run, t.candidate, t.nodeid, t.before, t.outcome,
+    SELECT t.run, t.started, t.before_run, t.candidate, t.nodeid, t.before, t.outcome,
            CASE WHEN t.outcome = 'fail' THEN 'regression' WHEN t.before = 'fail' AND t.outcome = 'pass' THEN 'mend'
                 WHEN t.before = 'pass' AND t.outcome IN ('error', 'inconclusive') THEN 'regression'
                 ELSE 'other' END AS change,
@@ -31,20 +40,31 @@ CHANGES = Table(
              max_by(o.run, struct(o.started, o.run)) FILTER (WHERE o.before IS NOT NULL AND o.before <> o.outcome)
                AS last_changed
       FROM ordered o GROUP BY o.candidate, o.nodeid) e USING (candidate, nodeid)
-    ORDER BY t.started, t.run, t.candidate, t.nodeid
     """,
+    across=True,
 )
 """`standing`: nothing has changed since. A change that no hash explains is a cell that is flaky."""
 
 FLAKY = Table(
     "flaky",
     "Cells that passed and failed with nothing changed",
+    columns(
+        "candidate text, nodeid text, runs whole, failures whole, seeds whole, rate number, low number, high number, "
+        "scenario_sha256 text, candidate_sha256 text, environment_sha256 text",
+        runs="in how many runs it passed or failed",
+        failures="in how many of them it failed",
+        seeds="with how many seeds",
+        rate="how often it fails",
+        low="of its 95 % Wilson score interval, the lower end",
+        high="and the upper",
+    ),
+    ("candidate", "nodeid", "scenario_sha256", "candidate_sha256", "environment_sha256"),
     """
     WITH counted AS (
       SELECT candidate, nodeid, scenario_sha256, candidate_sha256, environment_sha256,
              count_if(outcome IN ('pass', 'fail')) AS runs, count_if(outcome = 'fail') AS failures,
              count(DISTINCT seed) AS seeds
-      FROM cells WHERE outcome IS NOT NULL
+      FROM outcomes
       GROUP BY candidate, nodeid, scenario_sha256, candidate_sha256, environment_sha256
     ), rated AS (
       SELECT *, failures / runs AS rate, 3.841458820694124D / runs AS zz_n  -- z squared over n, for 95 %
@@ -54,8 +74,9 @@ FLAKY = Table(
            round((rate + zz_n / 2 - sqrt(zz_n * (rate * (1 - rate) + zz_n / 4))) / (1 + zz_n), 6) AS low,
            round((rate + zz_n / 2 + sqrt(zz_n * (rate * (1 - rate) + zz_n / 4))) / (1 + zz_n), 6) AS high,
            scenario_sha256, candidate_sha256, environment_sha256
-    FROM rated ORDER BY rate DESC, runs DESC, candidate, nodeid, scenario_sha256, candidate_sha256, environment_sha256
+    FROM rated
     """,
+    across=True,
 )
 """With the Wilson score interval, 95 %, of the failure rate."""
 

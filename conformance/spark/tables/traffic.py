@@ -1,43 +1,77 @@
 """What was seen: latencies, where shadows went, duplicates, losses, what faults did, where the oracles disagree."""
 
-from conformance.spark.tables.table import Table
+from conformance.spark.tables.table import Table, columns
 
 LATENCY = Table(
     "latency",
     "From the final dot to the acknowledgement, seconds of documented time",
+    columns(
+        "run text, candidate text, scenario text, clock text, messages whole, least number, p50 number, p95 number, "
+        "p99 number, most number",
+        messages="how many were acknowledged",
+        least="the quickest",
+        p50="half are quicker",
+        p95="95 of 100 are quicker",
+        p99="99 of 100 are quicker",
+        most="the slowest",
+    ),
+    ("run", "candidate", "scenario", "clock"),
     """
     SELECT t.run, c.candidate, c.scenario, c.clock, count(*) AS messages, min(t.reply_t - t.dot_t) AS least,
            percentile(t.reply_t - t.dot_t, 0.5) AS p50, percentile(t.reply_t - t.dot_t, 0.95) AS p95,
            percentile(t.reply_t - t.dot_t, 0.99) AS p99, max(t.reply_t - t.dot_t) AS most
-    FROM transactions t JOIN cells c USING (run, cell)
+    FROM mails t JOIN cells c ON c.run = t.run AND c.cell = t.cell
     WHERE t.from_outside AND t.code BETWEEN 200 AND 299
-    GROUP BY t.run, c.candidate, c.scenario, c.clock ORDER BY t.run, c.candidate, c.scenario
+    GROUP BY t.run, c.candidate, c.scenario, c.clock
     """,
 )
 
 PLACEMENT = Table(
     "placement",
     "Where shadow copies were stored",
+    columns(
+        "run text, candidate text, scenario text, mode text, primary_site text, holder_site text, same_site flag, "
+        "inside_boundary flag, copies whole, messages whole, holders whole",
+        mode="`shadow` (2013 and later) or `tracked` (2010)",
+        primary_site="the site of the server that is responsible",
+        holder_site="the site of the server that has the copy",
+        same_site="whether those are one",
+        inside_boundary="whether the copy stayed in the boundary",
+        copies="how many copies",
+        messages="of how many messages",
+        holders="on how many servers, of all cells together",
+    ),
+    ("run", "candidate", "scenario", "mode", "primary_site", "holder_site", "inside_boundary"),
     """
     SELECT k.run, c.candidate, c.scenario, k.mode, k.primary_site, k.holder_site,
            k.primary_site = k.holder_site AS same_site, k.inside AS inside_boundary, count(*) AS copies,
-           count(DISTINCT k.cell, k.key) AS messages, count(DISTINCT k.cell, k.holder) AS holders
-    FROM copies k JOIN cells c USING (run, cell)
+           count(DISTINCT struct(k.cell, k.key)) AS messages, count(DISTINCT struct(k.cell, k.holder)) AS holders
+    FROM copies k JOIN cells c ON c.run = k.run AND c.cell = k.cell
     GROUP BY k.run, c.candidate, c.scenario, k.mode, k.primary_site, k.holder_site, k.inside
-    ORDER BY k.run, c.candidate, c.scenario, k.mode, k.primary_site, k.holder_site, k.inside
     """,
 )
 
 DUPLICATES = Table(
     "duplicates",
     "Messages that one sink took more than once for one recipient",
+    columns(
+        "run text, candidate text, nodeid text, sink text, recipient text, message_id text, copies whole, "
+        "first_t number, last_t number, first_event whole, last_event whole",
+        sink="who took it",
+        copies="how often",
+        first_t="when first, in seconds of documented time",
+        last_t="when last",
+        first_event="number of the first delivery's event",
+        last_event="number of the last one's",
+    ),
+    ("run", "candidate", "nodeid", "sink", "recipient", "message_id"),
     """
     SELECT d.run, c.candidate, c.nodeid, d.sink, d.recipient, d.key AS message_id, count(*) AS copies,
            min(d.t) AS first_t, max(d.t) AS last_t, min(d.n) AS first_event, max(d.n) AS last_event
-    FROM deliveries d JOIN cells c USING (run, cell)
+    FROM deliveries d JOIN cells c ON c.run = d.run AND c.cell = d.cell
     WHERE d.report IS NULL
     GROUP BY d.run, c.candidate, c.nodeid, d.sink, d.recipient, d.key
-    HAVING count(*) > 1 ORDER BY d.run, c.candidate, c.nodeid, d.sink, d.recipient, d.key
+    HAVING count(*) > 1
     """,
 )
 """Not every one is a fault: RFC 5321 permits duplicates where a session was lost. The verdicts say which are."""
@@ -45,60 +79,128 @@ DUPLICATES = Table(
 LOSSES = Table(
     "losses",
     "Acknowledged, and neither delivered nor reported by the end",
+    columns(
+        "run text, candidate text, nodeid text, message text, message_id text, recipient text, server text, "
+        "event whole, outcome text",
+        server="who acknowledged it",
+        event="number of the acknowledgement's event",
+        outcome="of the cell",
+    ),
+    ("run", "candidate", "nodeid", "message", "recipient", "server"),
     """
     SELECT a.run, c.candidate, c.nodeid, a.message, a.key AS message_id, a.recipient, a.server,
            min(a.acknowledged_n) AS event, c.outcome
-    FROM acknowledgements a JOIN cells c USING (run, cell)
+    FROM acknowledgements a JOIN cells c ON c.run = a.run AND c.cell = a.cell
     LEFT ANTI JOIN deliveries d
       ON d.run = a.run AND d.cell = a.cell AND d.key = a.key AND d.recipient = a.recipient
     LEFT ANTI JOIN deliveries r
       ON r.run = a.run AND r.cell = a.cell AND r.report = 'delivery-status' AND r.about = a.message_id
          AND r.recipient = a.sender
     GROUP BY a.run, c.candidate, c.nodeid, a.message, a.key, a.recipient, a.server, c.outcome
-    ORDER BY a.run, c.candidate, c.nodeid, a.message, a.recipient
     """,
 )
 
 FAULTS = Table(
     "faults",
     "Did the faults fire?",
+    columns(
+        "run text, candidate text, scenario text, action text, armed whole, fired whole, times whole",
+        armed="faults that were armed",
+        fired="faults that fired",
+        times="how often they fired, together",
+    ),
+    ("run", "candidate", "scenario", "action"),
     """
     SELECT e.run, c.candidate, c.scenario, e.action,
-           count(DISTINCT CASE WHEN e.kind = 'fault-armed' THEN struct(e.cell, e.fault) END) AS armed,
-           count(DISTINCT CASE WHEN e.kind = 'fault-fired' THEN struct(e.cell, e.fault) END) AS fired,
-           count_if(e.kind = 'fault-fired') AS times
-    FROM events e JOIN cells c USING (run, cell)
-    WHERE e.kind = 'fault-fired' OR e.kind = 'fault-armed' AND NOT coalesce(e.healed, false)
-    GROUP BY e.run, c.candidate, c.scenario, e.action ORDER BY e.run, c.candidate, c.scenario, e.action
+           count(DISTINCT CASE WHEN e.mode = 'fault-armed' THEN struct(e.cell, e.fault) END) AS armed,
+           count(DISTINCT CASE WHEN e.mode = 'fault-fired' THEN struct(e.cell, e.fault) END) AS fired,
+           count_if(e.mode = 'fault-fired') AS times
+    FROM transactions e JOIN cells c ON c.run = e.run AND c.cell = e.cell
+    WHERE e.kind = 'incident' AND (e.mode = 'fault-fired' OR e.mode = 'fault-armed' AND NOT coalesce(e.healed, false))
+    GROUP BY e.run, c.candidate, c.scenario, e.action
     """,
 )
+
+COVERAGE = Table(
+    "coverage",
+    "Pairs of axis values that were reached",
+    columns(
+        "run text, candidate text, scenario text, axes whole, cells whole, pairs_reached whole, pairs_possible whole, "
+        "reached number",
+        axes="how many axes it varies",
+        cells="how many cells",
+        pairs_reached="pairs of values of two axes that a judged cell has",
+        pairs_possible="pairs of the values that occur",
+        reached="the one divided by the other",
+    ),
+    ("run", "candidate", "scenario"),
+    """
+    WITH said AS (
+      SELECT run, candidate, scenario, cell, outcome IN ('pass', 'fail') AS judged,
+             map_entries(from_json(axes, 'MAP<STRING, STRING>')) AS axes
+      FROM cells WHERE axes IS NOT NULL
+    ), single AS (
+      SELECT run, candidate, scenario, cell, judged, one.key AS axis, one.value AS value
+      FROM (SELECT run, candidate, scenario, cell, judged, explode(axes) AS one FROM said)
+    ), breadth AS (
+      SELECT run, candidate, scenario, axis, count(DISTINCT value) AS width
+      FROM single GROUP BY run, candidate, scenario, axis
+    ), possible AS (
+      SELECT run, candidate, scenario, count(*) AS axes,
+             CAST((sum(width) * sum(width) - sum(width * width)) / 2 AS BIGINT) AS pairs
+      FROM breadth GROUP BY run, candidate, scenario
+    ), reached AS (
+      SELECT a.run, a.candidate, a.scenario, count(DISTINCT a.cell) AS cells,
+             count(DISTINCT CASE WHEN a.judged THEN struct(a.axis, a.value, b.axis, b.value) END) AS pairs
+      FROM single a JOIN single b ON b.run = a.run AND b.cell = a.cell AND a.axis < b.axis
+      GROUP BY a.run, a.candidate, a.scenario
+    )
+    SELECT p.run, p.candidate, p.scenario, p.axes, r.cells, r.pairs AS pairs_reached, p.pairs AS pairs_possible,
+           round(r.pairs / p.pairs, 6) AS reached
+    FROM possible p JOIN reached r ON r.run = p.run AND r.candidate = p.candidate AND r.scenario = p.scenario
+    """,
+)
+"""Of the values that occur in the run: what no cell has is unknown here. The sum of products of widths, halved."""
 
 RECHECKS = Table(
     "rechecks",
     "The invariants as these queries find them",
+    columns(
+        "run text, candidate text, check text, passed whole, failed whole, occasions whole, violations whole",
+        passed="cells in which it holds",
+        failed="cells in which it does not",
+        violations="how often it does not",
+    ),
+    ("run", "candidate", "check"),
     """
-    SELECT k.run, c.candidate, k.check, count_if(k.outcome = 'pass') AS passed, count_if(k.outcome = 'fail') AS failed,
-           sum(k.occasions) AS occasions, sum(k.violations) AS violations
-    FROM rechecks k JOIN cells c USING (run, cell)
-    GROUP BY k.run, c.candidate, k.check ORDER BY k.run, c.candidate, k.check
+    SELECT run, candidate, check, count_if(outcome = 'pass') AS passed, count_if(outcome = 'fail') AS failed,
+           sum(occasions) AS occasions, sum(violations) AS violations
+    FROM rechecks GROUP BY run, candidate, check
     """,
 )
 
 DISAGREEMENTS = Table(
     "disagreements",
     "Where recorded verdicts and these queries do not agree",
+    columns(
+        "run text, candidate text, nodeid text, check text, recorded text, found text, occasions whole, "
+        "violations whole, event whole",
+        recorded="the recorded verdict; nothing: there is none",
+        found="what the queries find",
+        violations="how often the queries find it violated",
+    ),
+    ("run", "candidate", "nodeid", "check"),
     """
-    SELECT k.run, c.candidate, c.nodeid, k.check, v.outcome AS recorded, k.outcome AS found, k.occasions,
+    SELECT k.run, k.candidate, c.nodeid, k.check, v.outcome AS recorded, k.outcome AS found, k.occasions,
            k.violations, k.evidence AS event
-    FROM rechecks k JOIN cells c USING (run, cell)
+    FROM rechecks k JOIN cells c ON c.run = k.run AND c.cell = k.cell
     LEFT JOIN (SELECT run, cell, check,
                       CASE WHEN bool_or(outcome = 'fail') THEN 'fail' ELSE max(outcome) END AS outcome
-               FROM verdicts GROUP BY run, cell, check) v
+               FROM verdicts WHERE check LIKE 'invariant.%' GROUP BY run, cell, check) v
       ON v.run = k.run AND v.cell = k.cell AND v.check = k.check
     WHERE (k.outcome = 'fail') <> coalesce(v.outcome = 'fail', false) AND coalesce(v.outcome, '') <> 'inconclusive'
-    ORDER BY k.run, c.candidate, c.nodeid, k.check
     """,
 )
 """One of the two oracles is wrong, or the history is not what both think. What was recorded as inconclusive is none."""
 
-TABLES = (LATENCY, PLACEMENT, DUPLICATES, LOSSES, FAULTS, RECHECKS, DISAGREEMENTS)
+TABLES = (LATENCY, PLACEMENT, DUPLICATES, LOSSES, FAULTS, COVERAGE, RECHECKS, DISAGREEMENTS)

@@ -1,92 +1,145 @@
 """What was found: runs, the matrix of candidates and scenarios, counts per check, the ledger of requirements."""
 
-from conformance.spark.tables.table import Table
+from conformance.spark.tables.table import Table, columns
+
+_COUNTS = "cells whole, passed whole, failed whole, inconclusive whole, not_applicable whole, errors whole"
+
+_COUNTED = """count_if(outcome = 'pass') AS passed, count_if(outcome = 'fail') AS failed,
+           count_if(outcome = 'inconclusive') AS inconclusive,
+           count_if(outcome = 'not-applicable') AS not_applicable, count_if(outcome = 'error') AS errors"""
 
 RUNS = Table(
     "runs",
     "Runs",
-    """
-    SELECT r.run, r.started, r.harness, r.clock, r.seed, r.filtered, r.cells_planned, r.damaged,
-           count(c.cell) AS cells,
-           count_if(c.outcome = 'pass') AS passed, count_if(c.outcome = 'fail') AS failed,
-           count_if(c.outcome = 'inconclusive') AS inconclusive,
-           count_if(c.outcome = 'not-applicable') AS not_applicable, count_if(c.outcome = 'error') AS errors,
+    columns(
+        "run text, started text, harness text, clock text, seed whole, filtered flag, cells_planned whole, "
+        f"damaged whole, {_COUNTS}, cut_short whole, wall_seconds number, simulated_seconds number",
+        harness="its version",
+        filtered="only a part of the suite was asked for",
+        cells_planned="how many cells there should be",
+        damaged="lines and files that could not be read",
+        wall_seconds="of all its cells together",
+    ),
+    ("started", "run"),
+    f"""
+    SELECT r.run, any_value(r.started) AS started, any_value(r.harness) AS harness, any_value(r.clock) AS clock,
+           any_value(r.seed) AS seed, any_value(r.filtered) AS filtered, any_value(r.cells_planned) AS cells_planned,
+           any_value(r.damaged) AS damaged, count(c.cell) AS cells, {_COUNTED},
            count_if(c.cell IS NOT NULL AND c.outcome IS NULL) AS cut_short,
-           round(sum(c.wall_seconds), 3) AS wall_seconds, round(sum(c.simulated_seconds), 3) AS simulated_seconds
-    FROM runs r LEFT JOIN cells c USING (run)
-    GROUP BY ALL
-    ORDER BY r.started, r.run
-    """,
+           round(coalesce(sum(c.wall_seconds), 0), 3) AS wall_seconds,
+           round(coalesce(sum(c.simulated_seconds), 0), 3) AS simulated_seconds
+    FROM runs r LEFT JOIN cells c ON c.run = r.run
+    GROUP BY r.run
+    """,  # noqa: S608  # made of constants
 )
 
 MATRIX = Table(
     "matrix",
     "Verdicts: candidates and scenarios",
-    """
-    SELECT run, candidate, scenario, count(*) AS cells,
-           count_if(outcome = 'pass') AS passed, count_if(outcome = 'fail') AS failed,
-           count_if(outcome = 'inconclusive') AS inconclusive,
-           count_if(outcome = 'not-applicable') AS not_applicable, count_if(outcome = 'error') AS errors,
-           count_if(outcome IS NULL) AS cut_short,
+    columns(f"run text, candidate text, scenario text, {_COUNTS}, cut_short whole, outcome text", outcome="the worst"),
+    ("run", "candidate", "scenario"),
+    f"""
+    SELECT run, candidate, scenario, count(*) AS cells, {_COUNTED}, count_if(outcome IS NULL) AS cut_short,
            CASE WHEN bool_or(outcome = 'error') THEN 'error' WHEN bool_or(outcome = 'fail') THEN 'fail'
                 WHEN bool_or(outcome IS NULL OR outcome = 'inconclusive') THEN 'inconclusive'
                 WHEN bool_or(outcome = 'pass') THEN 'pass' ELSE 'not-applicable' END AS outcome
-    FROM cells GROUP BY run, candidate, scenario ORDER BY run, candidate, scenario
-    """,
+    FROM cells GROUP BY run, candidate, scenario
+    """,  # noqa: S608
 )
 """A cell that was cut short is inconclusive: an error above a failure above what could not be judged above a pass."""
 
 CHECKS = Table(
     "checks",
     "Verdicts per check",
+    columns("run text, candidate text, check text, outcome text, verdicts whole, occasions whole"),
+    ("run", "candidate", "check", "outcome"),
     """
-    SELECT v.run, c.candidate, v.check, v.outcome, count(*) AS verdicts, sum(v.occasions) AS occasions
-    FROM verdicts v JOIN cells c USING (run, cell)
-    GROUP BY v.run, c.candidate, v.check, v.outcome ORDER BY v.run, c.candidate, v.check, v.outcome
+    SELECT run, candidate, check, outcome, count(*) AS verdicts, sum(coalesce(occasions, 0)) AS occasions
+    FROM verdicts GROUP BY run, candidate, check, outcome
     """,
 )
 
 LEDGER = Table(
     "requirements",
     "Requirements and candidates",
-    """
-    SELECT run, candidate, requirement, count(DISTINCT cell) AS cells,
-           count_if(outcome = 'pass') AS passed, count_if(outcome = 'fail') AS failed,
-           count_if(outcome = 'inconclusive') AS inconclusive, count_if(outcome = 'not-applicable') AS not_applicable,
-           count_if(outcome = 'error') AS errors,
+    columns(
+        f"run text, candidate text, requirement text, {_COUNTS}, outcome text",
+        cells="how many cells have a verdict of it",
+        passed="verdicts that passed",
+        failed="verdicts that failed",
+        inconclusive="verdicts: could not be judged",
+        not_applicable="verdicts: not applicable",
+        errors="verdicts: an error",
+        outcome="what they come to: one failure is a failure",
+    ),
+    ("run", "candidate", "requirement"),
+    f"""
+    SELECT run, candidate, requirement, count(DISTINCT cell) AS cells, {_COUNTED},
            CASE WHEN bool_or(outcome = 'fail') THEN 'fail' WHEN bool_or(outcome = 'pass') THEN 'pass'
                 WHEN bool_or(outcome IN ('error', 'inconclusive')) THEN 'inconclusive'
                 ELSE 'not-applicable' END AS outcome
-    FROM (SELECT v.run, v.cell, c.candidate, v.outcome,
-                 explode(CASE WHEN v.outcome = 'fail' THEN slice(v.requirements, 1, 1) ELSE v.requirements END)
-                   AS requirement
-          FROM verdicts v JOIN cells c USING (run, cell))
-    GROUP BY run, candidate, requirement ORDER BY run, candidate, requirement
-    """,
+    FROM (SELECT run, cell, candidate, outcome,
+                 explode(CASE WHEN outcome = 'fail' THEN slice(requirements, 1, 1) ELSE requirements END) AS requirement
+          FROM verdicts)
+    GROUP BY run, candidate, requirement
+    """,  # noqa: S608
 )
 """A failure is laid to the first requirement that its verdict names; the others only come with it."""
 
 FAILURES = Table(
     "failures",
     "Failures",
+    columns(
+        "run text, candidate text, scenario text, nodeid text, check text, requirement text, message text, "
+        "moment number, event whole, sentence text, repeat text, path text",
+        moment="when, in seconds of documented time since the cell began",
+        requirement="the one that it is laid to",
+        path="the cell's file, in the run's folder",
+    ),
+    ("run", "candidate", "nodeid", "check", "message", "event", "sentence"),
     """
     SELECT v.run, c.candidate, c.scenario, c.nodeid, v.check, try_element_at(v.requirements, 1) AS requirement,
-           v.message, v.moment, try_element_at(v.evidence, 1) AS event, v.sentence, c.repeat
-    FROM (SELECT * FROM verdicts WHERE outcome = 'fail') v
-    JOIN cells c USING (run, cell)
-    ORDER BY v.run, c.candidate, c.nodeid, v.check, v.message
+           v.message, v.moment, try_element_at(v.evidence, 1) AS event, v.sentence, c.repeat,
+           'cells/' || c.cell || '.jsonl' AS path
+    FROM recorded v JOIN cells c ON c.run = v.run AND c.cell = v.cell
+    WHERE v.outcome = 'fail'
     """,
 )
 
 SLOWEST = Table(
     "slowest",
     "The slowest cells of each run",
+    columns(
+        "run text, place whole, candidate text, nodeid text, wall_seconds number, cpu_seconds number, "
+        "simulated_seconds number, events whole",
+        place="from 1, the slowest, to 20",
+        events="events of its history",
+    ),
+    ("run", "place"),
     """
     SELECT run, place, candidate, nodeid, wall_seconds, cpu_seconds, simulated_seconds, events
     FROM (SELECT *, row_number() OVER (PARTITION BY run ORDER BY wall_seconds DESC, nodeid, candidate) AS place
           FROM cells WHERE wall_seconds IS NOT NULL)
-    WHERE place <= 20 ORDER BY run, place
+    WHERE place <= 20
     """,
 )
+
+OUTCOMES = Table(
+    "outcomes",
+    "The outcome of each cell",
+    columns(
+        "run text, started text, candidate text, nodeid text, outcome text, seed whole, scenario_sha256 text, "
+        "candidate_sha256 text, environment_sha256 text",
+        started="when the run began",
+    ),
+    ("candidate", "nodeid", "started", "run"),
+    """
+    SELECT c.run, r.started, c.candidate, c.nodeid, c.outcome, c.seed, c.scenario_sha256, c.candidate_sha256,
+           c.environment_sha256
+    FROM cells c JOIN runs r ON r.run = c.run WHERE c.outcome IS NOT NULL
+    """,
+    internal=True,
+)
+"""What the questions over all runs are asked of."""
 
 TABLES = (RUNS, MATRIX, CHECKS, LEDGER, FAILURES, SLOWEST)
