@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 import pyspark
+from pyspark import SparkContext
 
 from conformance.spark.java import cache_folder, java_home
 from conformance.spark.job import aggregate
@@ -57,12 +58,12 @@ class Killing(Progress):
         self.killed: list[str] = []
 
     @contextmanager
-    def stage(self, what: str) -> Iterator[None]:
+    def stage(self, what: str, spark: SparkContext | None = None) -> Iterator[None]:
         if what.startswith(self._stage):
             for process in [*self._victim.children(recursive=True), self._victim]:
                 self.killed.append(process.name())
                 process.kill()
-        with super().stage(what):
+        with super().stage(what, spark):
             yield
 
 
