@@ -74,9 +74,12 @@ class RedirectsNothing(Redirection):
         return {"redirected": 0, "kept": 0}
 
 
-@defect("delivers-one-of-many", breaks="RL-RCP-01", part="store")
+@defect("delivers-one-of-many", breaks="RL-ACK-04", part="store")
 class DeliversOneOfMany(MailboxStore):
-    """Gives the store one copy for the first recipient, and calls the others delivered."""
+    """Gives the store one copy for the first recipient, and calls the others delivered.
+
+    Nobody is refused here, so that nobody's refusal is in anybody's way (RL-RCP-01): a recipient has no copy.
+    """
 
     async def deliver(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
         """Skip everybody but the first."""

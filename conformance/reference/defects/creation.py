@@ -1,7 +1,6 @@
 """Defects in making the shadow copy."""
 
 import asyncio
-from contextlib import suppress
 from dataclasses import replace
 
 from conformance.reference.config import Peer
@@ -46,10 +45,14 @@ class OpensEarly(ShadowCreation):
             self.host.tasks.start(self._open(peer), f"{self.host.name}: session with {peer.name}")
 
     async def _open(self, peer: Peer) -> None:
-        dialogue = super().dialogue(peer)
-        with suppress(SessionLost):
-            await dialogue.open()
-            self.kept[peer.name] = dialogue
+        while peer.name not in self.kept:
+            dialogue = super().dialogue(peer)
+            try:
+                await dialogue.open()
+            except SessionLost:
+                await asyncio.sleep(1)  # it is not up yet
+            else:
+                self.kept[peer.name] = dialogue
 
     def dialogue(self, peer: Peer) -> Dialogue:
         """Return the session that is open; opening it again does nothing."""

@@ -3,7 +3,8 @@
 import asyncio
 
 from conformance.reference.defects.defect import defect
-from conformance.reference.message import Envelope
+from conformance.reference.headers import internet_message_id
+from conformance.reference.message import Envelope, drafted
 from conformance.reference.replies import Reply
 from conformance.reference.shadow.keeping import ShadowKeeping
 from conformance.reference.shadow.manager import ShadowRedundancyManager
@@ -41,10 +42,11 @@ class DeliversItsShadows(ShadowKeeping):
     """Delivers a shadow copy as soon as it has it, while the primary lives."""
 
     async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
-        """Keep it, and promote it."""
+        """Keep it, and send a twin of it on, of which nobody is asked to keep a shadow."""
         reply = await super().keep(envelope, content, primary, database, shadow_id)
-        if (found := self.host.shadows.find(primary, database, shadow_id)) is not None:
-            self.host.promotion.take_over([found[0]])
+        host = self.host
+        twin = drafted(content, envelope, message_id=host.identity.next(), since=host.now())
+        host.delivery.take(host.messages.add(twin, content))
         return reply
 
 
@@ -62,10 +64,7 @@ class OneShadowForEqualMessages(ShadowKeeping):
     """Keeps one copy of messages with the same Message-ID, and lets it go with the first notification."""
 
     def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
-        """Let the new copy take the place of the old one."""
-        before = {message.id for message in self.host.messages.in_place("shadow")}
-        super().store(envelope, content, primary, database, shadow_id)
-        new = [message for message in self.host.messages.in_place("shadow") if message.id not in before]
-        for message in list(self.host.messages.in_place("shadow")):
-            if new and message.id in before and message.internet_id == new[0].internet_id:
-                self.host.messages.drop(message.id)
+        """Be content with the copy that is there."""
+        name = internet_message_id(content)
+        if all(message.internet_id != name for message in self.host.messages.in_place("shadow")):
+            super().store(envelope, content, primary, database, shadow_id)

@@ -109,6 +109,10 @@ class IntervalNeverStartsAgain(ShadowRedundancyManager):
         if self.host.shadows.contact(primary) is None:
             super().spoke(primary)
 
+    def due(self, primary: str) -> float:
+        """Ask as often as is right, also when the interval is long over."""
+        return self.next_heartbeat(primary)
+
 
 @defect("ignores-a-new-database", breaks="SR-MNT-11", part="manager")
 class IgnoresANewDatabase(ShadowRedundancyManager):
@@ -142,9 +146,9 @@ class NewDatabaseUnderTheOldName(Identity):
 class AnyFailedHeartbeatPromotes(ShadowRedundancyManager):
     """Takes over at the first heartbeat that a primary does not answer."""
 
-    def promote_at(self, primary: str) -> float:
-        """Return the time of the next heartbeat."""
-        return self.next_heartbeat(primary)
+    def unreached(self, primary: str) -> None:
+        """Wait for nothing more."""
+        self.host.promotion.take_over(self.host.shadows.held_for(primary))
 
 
 @defect("one-loss-counts-for-all", breaks="SR-MNT-13", part="promotion")

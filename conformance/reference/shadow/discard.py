@@ -61,13 +61,16 @@ class DiscardStatus(Part):
 
     def expire(self) -> None:
         """Delete what was not asked for within ShadowMessageAutoDiscardInterval (SR-MNT-12)."""
-        interval = self.host.transport.ShadowMessageAutoDiscardInterval
-        for event in self.host.discards.older(self.host.now() + 0.001 - interval):
+        for event in self.host.discards.older(self.host.now() + 0.001 - self.interval):
             self.host.discards.forget(event.id)
             self.host.log.warning("%s discard notification for %s expired", event.shadow_id, event.server)
         self._wind()
 
+    @property
+    def interval(self) -> float:
+        """How long a notification waits to be asked for, seconds."""
+        return self.host.transport.ShadowMessageAutoDiscardInterval
+
     def _wind(self) -> None:
         oldest = self.host.discards.oldest()
-        interval = self.host.transport.ShadowMessageAutoDiscardInterval
-        self._alarm.set(None if oldest is None else oldest + interval)
+        self._alarm.set(None if oldest is None else oldest + self.interval)
