@@ -222,26 +222,26 @@ class NodeConfiguration(_Closed):
         return frozenset(address.rpartition("@")[2] for address in self.mailbox_at)
 
 
-def parse(text: str) -> NodeConfiguration:
-    """Return the configuration that a JSON document describes.
+def parse(text: str, kind: type[NodeConfiguration] = NodeConfiguration) -> NodeConfiguration:
+    """Return the configuration that a JSON document describes, checked by the rules of a kind.
 
     Raises ConfigurationError: one line, naming every parameter that is wrong.
     """
     try:
-        return NodeConfiguration.model_validate(json.loads(text))
+        return kind.model_validate(json.loads(text))
     except ValidationError as error:
         raise ConfigurationError("; ".join(_problem(e["loc"], e["msg"]) for e in error.errors())) from error
     except ValueError as error:
         raise ConfigurationError(f"the configuration is no JSON document: {error}") from error
 
 
-def load(path: Path) -> NodeConfiguration:
+def load(path: Path, kind: type[NodeConfiguration] = NodeConfiguration) -> NodeConfiguration:
     """Read and check a configuration file. Raises ConfigurationError."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"the configuration cannot be read: {error}") from error
-    return parse(text)
+    return parse(text, kind)
 
 
 def data_dir_in(path: Path) -> Path:

@@ -47,7 +47,7 @@ class Node:
 
         Raises ConfigurationError, DatabaseError, OSError (a port is taken).
         """
-        config = load(self._path)
+        config = load(self._path, self._parts.configuration)
         logger = logging.getLogger(f"conformance.node.{config.name}")
         parts = self._parts.of(config.generation)
         data = Path(config.data_dir)
@@ -110,7 +110,7 @@ class Node:
     async def reload(self) -> None:
         """Read the file again; a bad one is refused and everything stays. Raises ConfigurationError."""
         host = self._running
-        before, after = host.config, load(self._path)
+        before, after = host.config, load(self._path, self._parts.configuration)
         _compare(before, after)
         host.config = after
         for session in tuple(self._sessions):

@@ -6,7 +6,7 @@ another set of parts; a defect puts a wrong one in the place of one. No part ask
 
 from dataclasses import dataclass, replace
 
-from conformance.reference.config import Generation
+from conformance.reference.config import Generation, NodeConfiguration
 from conformance.reference.duplicates import DuplicateDetection
 from conformance.reference.host import Host
 from conformance.reference.hub2010.absent import NoSafetyNet, NoShadowAtReceipt
@@ -47,9 +47,10 @@ from conformance.reference.storage.shadows import Shadows
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The classes that a node puts together, from storage to the way out; `hub_...` take the place of the others in a
+    """The classes that a node puts together, from the configuration to the way out; `hub_...` take the place of the others in a
     server of Exchange 2010."""
 
+    configuration: type[NodeConfiguration] = NodeConfiguration
     database: type[Database] = Database
     identity: type[Identity] = Identity
     messages: type[Messages] = Messages

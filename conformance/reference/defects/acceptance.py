@@ -11,6 +11,7 @@ from conformance.reference.receive.acceptance import Acceptance, Origin
 from conformance.reference.redirection import Redirection
 from conformance.reference.replies import Reply
 from conformance.reference.shadow.queues import QueuedShadow, ShadowQueues
+from conformance.reference.storage.database import Database
 
 
 @defect("forgets-its-queue-on-restart", breaks="RL-ACK-01", part="acceptance")
@@ -21,6 +22,18 @@ class ForgetsItsQueue(Acceptance):
         """Drop what was acknowledged."""
         for message in list(self.host.messages.in_place("primary")):
             self.host.messages.drop(message.id)
+
+
+@defect("begins-anew-after-every-failure", breaks="SR-BND-09", part="database")
+class BeginsAnew(Database):
+    """Begins with an empty queue database at every start, and leaves what it had to whoever keeps the shadows: when both
+    fail together, nobody has it any more."""
+
+    def open(self) -> bool:
+        """Put the old file away."""
+        for old in self._path.parent.glob(f"{self._path.name}*"):
+            old.unlink()
+        return super().open()
 
 
 @defect("takes-no-second-transmission", breaks="SR-TMO-04", part="acceptance")

@@ -3,6 +3,7 @@
 from conformance.reference.defects import (  # noqa: F401  # read for what they declare
     acceptance,
     choice,
+    configuration,
     creation,
     discard_status,
     duplicates,

@@ -1,7 +1,9 @@
 """Defects in duplicate detection."""
 
+from conformance.reference.config import NodeConfiguration
 from conformance.reference.defects.defect import defect
 from conformance.reference.duplicates import DuplicateDetection, Key
+from conformance.reference.host import Host
 
 
 @defect("never-deduplicates", breaks="SR-DUP-01", part="duplicates")
@@ -70,6 +72,28 @@ class HonoursAnyWindow(DuplicateDetection):
     def window(self) -> float:
         """Return what was configured."""
         return self.host.transport.DuplicateTrackingWindow
+
+
+@defect("takes-all-for-duplicates-after-a-move", breaks="SR-DUP-06", part="duplicates")
+class AllDuplicatesAfterAMove(DuplicateDetection):
+    """Takes everything for a duplicate that comes for a mailbox which moved here without its history."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self.moved: set[str] = set()
+
+    def reconfigured(self, before: NodeConfiguration) -> None:
+        """Note which mailboxes have another server now."""
+        super().reconfigured(before)
+        self.moved |= {
+            address
+            for address, mailbox in self.host.config.mailbox_at.items()
+            if (old := before.mailbox_at.get(address)) is not None and old.server != mailbox.server
+        }
+
+    def known(self, key: Key) -> bool:
+        """Whether it may have been delivered at another server."""
+        return key.mailbox in self.moved or super().known(key)
 
 
 @defect("never-cleans-up", breaks="SR-DUP-07", part="duplicates")
