@@ -14,10 +14,10 @@ from conformance.defects.plan import Planned, known_defects, plan
 from conformance.defects.table import Table, gaps, table
 from conformance.defects.trial import Trial, attempt_all
 from conformance.execute import workers
-from conformance.judge.expectations.table import CHECKS
-from conformance.judge.invariants.table import INVARIANTS
 from conformance.requirements.catalogue import catalogue
+from conformance.scenarios import names as words
 from conformance.scenarios.errors import Problems
+from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.loader import read_corpus
 
 
@@ -62,7 +62,8 @@ def print_defects(
 
 
 def _checks() -> list[str]:
-    return sorted([*(f"expect.{verb}" for verb in CHECKS), *(f"invariant.{name}" for name in INVARIANTS)])
+    """Every check that there must be: what the judge has is not asked."""
+    return sorted([*(f"expect.{verb}" for verb in VERBS), *(f"invariant.{name}" for name in words.INVARIANTS)])
 
 
 def _tried(trials: Sequence[Planned], seed: int, jobs: int) -> list[Trial]:

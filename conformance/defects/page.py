@@ -10,8 +10,9 @@ _HEAD = """\
 
 The reference transport can be made wrong in {count} named ways (`--candidate reference+NAME`). Each of these defects
 was run in virtual time in every cell whose scenario judges the requirement that it breaks; the table says which checks
-saw it. A defect that is not caught, one that is only blamed on another requirement, a scenario or a check that catches
-nothing, and a binding requirement of the wire that no defect breaks: each fails the build.
+saw it. A defect that is not caught, one that is only blamed on another requirement, a scenario that catches nothing, a
+check that could be taken away unnoticed, and a binding requirement of the wire that no defect breaks: each fails the
+build.
 
 This page is written by `conformance defects --write docs/defects.md`.
 """
@@ -19,7 +20,8 @@ This page is written by `conformance defects --write docs/defects.md`.
 
 def page(found: Table, catalogue: Catalogue) -> str:
     """Return the page as Markdown."""
-    return "\n".join([_HEAD.format(count=len(found.rows)), *_groups(found, catalogue), *_scenarios(found), ""])
+    parts = (*_groups(found, catalogue), *_checks(found), *_scenarios(found), *_requirements(found, catalogue))
+    return "\n".join([_HEAD.format(count=len(found.rows)), *parts, ""])
 
 
 def _groups(found: Table, catalogue: Catalogue) -> Iterator[str]:
@@ -42,9 +44,33 @@ def _line(row: Row) -> str:
     )
 
 
+def _checks(found: Table) -> Iterator[str]:
+    yield "## What each check catches\n"
+    yield "Without the check, the defects that it alone catches would be missed or blamed on another requirement.\n"
+    yield "| check | it alone | with others |"
+    yield "|---|---|---|"
+    alone = found.alone
+    for name, caught in found.checks.items():
+        mine = alone.get(name, ())
+        others = [defect for defect in caught if defect not in mine]
+        yield f"| {name} | {', '.join(mine) or 'none'} | {', '.join(others) or 'none'} |"
+    yield ""
+
+
 def _scenarios(found: Table) -> Iterator[str]:
     yield "## What each scenario catches\n"
     yield "| scenario | defects |"
     yield "|---|---|"
     for name, caught in found.scenarios.items():
         yield f"| {name} | {', '.join(caught) or 'none'} |"
+    yield ""
+
+
+def _requirements(found: Table, catalogue: Catalogue) -> Iterator[str]:
+    yield "## What proves that a requirement is judged\n"
+    yield "| requirement | level | seen on | defects |"
+    yield "|---|---|---|---|"
+    proven = found.proven
+    for row in catalogue.requirements:
+        if row.retired is None:
+            yield f"| {row.id} | {row.level} | {row.seen_on} | {', '.join(proven.get(row.id, ())) or 'none'} |"

@@ -12,19 +12,23 @@ from conformance.requirements.catalogue import Catalogue
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One defect: which checks caught it in how many cells, and which requirements were blamed, the most often first."""
+    """One defect: which checks caught it in how many cells, and which requirements were blamed, the most often first.
+
+    `right` names the checks that blamed, first of all, the requirement that the defect breaks.
+    """
 
     defect: Defect
     trials: int
     caught_in: int
     checks: tuple[tuple[str, int], ...]
     blamed: tuple[tuple[str, int], ...]
+    right: tuple[str, ...]
     troubles: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def caught(self) -> bool:
         """Whether at least one check blamed, first of all, the requirement that the defect breaks."""
-        return any(requirement == self.defect.breaks for requirement, _ in self.blamed)
+        return bool(self.right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,15 @@ class Table:
             if row.caught:
                 proven[row.defect.breaks].append(row.defect.name)
         return {requirement: tuple(names) for requirement, names in sorted(proven.items())}
+
+    @property
+    def alone(self) -> dict[str, tuple[str, ...]]:
+        """The checks without which a defect would be missed, or blamed on another requirement, with those defects."""
+        alone: defaultdict[str, list[str]] = defaultdict(list)
+        for row in self.rows:
+            if len(row.right) == 1:
+                alone[row.right[0]].append(row.defect.name)
+        return {check: tuple(names) for check, names in sorted(alone.items())}
 
 
 def table(defects: Sequence[Defect], scenarios: Iterable[str], trials: Sequence[Trial]) -> Table:
@@ -84,7 +97,12 @@ def gaps(found: Table, catalogue: Catalogue, checks: Iterable[str]) -> tuple[str
         for row in catalogue.requirements
         if row.level == "must" and row.seen_on == "wire" and row.retired is None and row.id not in proven
     ]
-    lines += [f"check {name}: catches no defect" for name in checks if name not in found.checks]
+    alone = found.alone
+    for name in checks:
+        if name not in found.checks:
+            lines.append(f"check {name}: catches no defect")
+        elif name not in alone:
+            lines.append(f"check {name}: without it every defect would be caught all the same")
     return tuple(lines)
 
 
@@ -97,6 +115,7 @@ def _row(defect: Defect, trials: Sequence[Trial]) -> Row:
         caught_in=sum(bool(trial.blames) for trial in trials),
         checks=_by_count(checks),
         blamed=_by_count(blamed),
+        right=tuple(sorted({b.check for trial in trials for b in trial.blames if b.requirement == defect.breaks})),
         troubles=tuple(f"{t.cell}: {t.sentence}" for t in trials if t.outcome is Outcome.ERROR),
     )
 

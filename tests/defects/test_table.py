@@ -71,6 +71,20 @@ def test_a_scenario_and_a_check_that_catch_nothing_are_told():
     assert "check expect.idle: catches no defect" in told(SOUND, FIRST, SECOND, checks=(*CHECKS, "expect.idle"))
 
 
+def test_a_check_that_nobody_would_miss_is_told():
+    also = replace(FIRST, blames=(*FIRST.blames, Blame("expect.reply", "SR-CRE-01")))
+    checks = ("expect.shadow", "expect.reply")
+    line = "check {}: without it every defect would be caught all the same"
+    assert told(SOUND, also, SECOND, checks=checks) == (line.format("expect.reply"),)
+    both = replace(SECOND, blames=(*SECOND.blames, Blame("expect.reply", "SR-CRE-02")))
+    assert told(SOUND, also, both, checks=checks) == tuple(map(line.format, checks))
+
+
+def test_a_check_that_blames_another_requirement_is_no_help():
+    elsewhere = replace(FIRST, blames=(*FIRST.blames, Blame("expect.reply", "SR-CRE-02")))
+    assert table((ONE, TWO), ("s",), (SOUND, elsewhere, SECOND)).alone == {"expect.shadow": ("one", "two")}
+
+
 def test_an_error_of_the_harness_is_not_a_catch():
     broke = replace(SECOND, outcome=Outcome.ERROR, blames=(), sentence="OSError")
     assert "defect two: not caught in any of 1 cells" in told(SOUND, FIRST, broke)
@@ -80,6 +94,8 @@ def test_the_page_names_every_defect_and_its_requirement():
     text = page(table((ONE, TWO), ("s",), (SOUND, FIRST, SECOND)), SMALL)
     assert "| `one` | Does the first thing wrong. | SR-CRE-01 | 1 of 1 cells | expect.shadow (1) |" in text
     assert "| s | one, two |" in text
+    assert "| expect.shadow | one, two | none |" in text
+    assert "| SR-CRE-01 | must | wire | one |" in text
 
 
 def test_every_defect_of_the_reference_says_what_it_does_and_breaks_a_requirement_in_force():
