@@ -15,6 +15,11 @@ KEPT = 256 * 1024
 TRACE = frozenset({b"received", b"return-path", b"delivered-to", b"x-original-to"})
 """Header fields that transports add and remove (RFC 5321 4.4); `stable_sha256` leaves them out."""
 
+_REPORT_MARKS = (b"multipart/report", b"multipart/mixed", b"x-ms-journal-report")
+"""What the header of a report has; the body of any other message need not be kept."""
+
+_STATUS_PART = b"message/delivery-status"
+
 _FIELD = re.compile(rb"(?:\r\n)(?![ \t])")
 _MESSAGE_ID = re.compile(rb"^Message-ID[ \t]*:((?:[^\r]|\r\n[ \t]|\r(?!\n))*)", re.IGNORECASE | re.MULTILINE)
 _DATE = re.compile(rb"^Date[ \t]*:((?:[^\r]|\r\n[ \t]|\r(?!\n))*)", re.IGNORECASE | re.MULTILINE)
@@ -97,7 +102,7 @@ class Digester:
     def _end_header(self, header: bytes, body: bytes) -> None:
         self._header = header
         lower = header.lower()
-        self._is_report = b"multipart/report" in lower or b"x-ms-journal-report" in lower
+        self._is_report = any(mark in lower for mark in _REPORT_MARKS)
         self._kept = bytearray()
         stable = without_trace(header)
         if stable != header or self._size < len(header) + 2 + len(body):
@@ -154,16 +159,14 @@ def _report(
 ) -> tuple[Literal["delivery-status", "journal"] | None, str | None, list[tuple[str, list[str]]]]:
     """Read a report: its kind, the Message-ID of what it is about, and each action with its recipient (RFC 3464 2.3).
 
-    Of one that is nested deeper than can be read, only the kind is known.
+    Of one that is nested deeper than can be read, only the kind is known. A status part in a multipart/mixed is a report
+    too: it is not in the form of RFC 3464 2, and still tells the sender (RFC 5321 6.1).
     """
     outer = BytesParser(policy=compat32).parsebytes(header + b"\r\n", headersonly=True)
     kind: Literal["delivery-status", "journal"]
     if outer.get("X-MS-Journal-Report") is not None:
         kind = "journal"
-    elif (
-        outer.get_content_type() == "multipart/report"
-        and str(outer.get_param("report-type")).lower() == "delivery-status"
-    ):
+    elif _tells_status(outer, header, body):
         kind = "delivery-status"
     else:
         return None, None, []
@@ -174,9 +177,22 @@ def _report(
         return kind, None, []
 
 
+def _tells_status(outer: Message, header: bytes, body: bytes) -> bool:
+    """Whether a message is a report of delivery status, by its header or by one of its parts."""
+    if outer.get_content_type() == "multipart/report":
+        return str(outer.get_param("report-type")).lower() == "delivery-status"
+    if outer.get_content_type() != "multipart/mixed" or _STATUS_PART not in body.lower():
+        return False
+    try:
+        whole = BytesParser(policy=compat32).parsebytes(header + b"\r\n" + body)
+    except RecursionError:
+        return False
+    return any(part.get_content_type() == _STATUS_PART.decode() for part in _parts(whole))
+
+
 def _status(report: Message) -> list[tuple[str, list[str]]]:
     """Return the action of each recipient that a report's status part tells of, and his addresses: final, original."""
-    status = (part for part in report.walk() if part.get_content_type() == "message/delivery-status")
+    status = (part for part in report.walk() if part.get_content_type() == _STATUS_PART.decode())
     found = []
     for block in (block for part in status for block in _parts(part)):
         if action := _text(block, "Action"):

@@ -88,6 +88,14 @@ def test_a_report_of_another_type_is_none() -> None:
     assert digest(b"Subject: multipart/report\r\n\r\nx").report is None
 
 
+def test_a_status_part_in_a_mixed_multipart_is_a_report_too() -> None:
+    mixed = (REPORT % b"").replace(b"multipart/report;\r\n\treport-type=delivery-status;", b"multipart/mixed;")
+    found = digest(mixed)
+    assert (found.report, found.action, found.failed) == ("delivery-status", "failed", ("bob@corp.test",))
+    quoted = mixed.replace(b"Content-Type: message/delivery-status", b"X-Not: Content-Type: message/delivery-status")
+    assert digest(quoted).report is None
+
+
 @pytest.mark.parametrize(
     "body",
     [
