@@ -1,5 +1,6 @@
 """`conformance defects`: the reference made wrong in every way it can be, and who notices."""
 
+import difflib
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,9 @@ from conformance.scenarios import names as words
 from conformance.scenarios.errors import Problems
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.loader import read_corpus
+
+SHOWN = 20
+"""So many lines are shown in which a published page differs from the table."""
 
 
 def print_defects(
@@ -52,7 +56,9 @@ def print_defects(
     if write is not None:
         write.write_text(text, "utf-8")
     missing = list(gaps(found, catalogue(), _checks())) if gate else []
-    if check is not None and check.read_text("utf-8") != text:
+    if check is not None and (published := check.read_text("utf-8")) != text:
+        for line in _differences(published, text):
+            typer.echo(line, err=True)
         missing.append(f"{check} is another table's: conformance defects --write {check}")
     for line in missing:
         typer.echo(line, err=True)
@@ -64,6 +70,13 @@ def print_defects(
 def _checks() -> list[str]:
     """Every check that there must be: what the judge has is not asked."""
     return sorted([*(f"expect.{verb}" for verb in VERBS), *(f"invariant.{name}" for name in words.INVARIANTS)])
+
+
+def _differences(published: str, found: str) -> list[str]:
+    """Return the first lines in which two pages differ: `-` was published, `+` was found."""
+    lines = difflib.unified_diff(published.splitlines(), found.splitlines(), lineterm="", n=0)
+    changed = [line for line in lines if line.startswith(("-", "+")) and not line.startswith(("---", "+++"))]
+    return changed[:SHOWN]
 
 
 def _tried(trials: Sequence[Planned], seed: int, jobs: int) -> list[Trial]:
