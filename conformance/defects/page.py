@@ -17,6 +17,9 @@ build.
 This page is written by `conformance defects --write docs/defects.md`.
 """
 
+ALONE = "## What each check catches alone"
+"""The heading of the section that tells what would be missed without a check."""
+
 
 def page(found: Table, catalogue: Catalogue) -> str:
     """Return the page as Markdown."""
@@ -45,7 +48,7 @@ def _line(row: Row) -> str:
 
 
 def _checks(found: Table) -> Iterator[str]:
-    yield "## What each check catches\n"
+    yield f"{ALONE}\n"
     yield "Without the check, the defects that it alone catches would be missed or blamed on another requirement.\n"
     yield "| check | it alone | with others |"
     yield "|---|---|---|"

@@ -19,7 +19,7 @@ from conformance.defects.plan import Planned
 from conformance.execute import judge
 from conformance.judge.verdicts import Outcome, worst
 from conformance.judge.waiting import Waiting
-from conformance.run.cell import run_cell
+from conformance.run.cell import Ran, run_cell
 from conformance.run.disk_troubles import lacking
 from conformance.run.settings import Settings
 
@@ -51,8 +51,24 @@ class Trial:
     sentence: str
 
 
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """A cell that was run with a defect, and is to be judged."""
+
+    planned: Planned
+    cast: Cast
+    settings: Settings
+    ran: Ran
+
+
 def attempt(planned: Planned, seed: int) -> Trial:
     """Run and judge one cell; nothing of it is kept but the verdicts."""
+    done = perform(planned, seed)
+    return judged(done) if isinstance(done, Performed) else done
+
+
+def perform(planned: Planned, seed: int) -> Performed | Trial:
+    """Run one cell. What came to nothing is a trial already."""
     cell = planned.cell
     cast = Cast(REFERENCE.model_copy(update={"defect": planned.defect}))
     settings = Settings(clock="virtual", seed=seed)
@@ -66,9 +82,16 @@ def attempt(planned: Planned, seed: int) -> Trial:
         except Exhausted:
             told = f"broken off after {PATIENCE} s of the processor's time"
             return Trial(planned.defect, cell.scenario, cell.id, Outcome.ERROR, (), told)
-        if ran.inapplicable:
-            return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), ran.inapplicable)
-        verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
+    if ran.inapplicable:
+        return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), ran.inapplicable)
+    return Performed(planned, cast, settings, ran)
+
+
+def judged(done: Performed) -> Trial:
+    """Judge what was run, by the checks that there are."""
+    planned, ran = done.planned, done.ran
+    cell = planned.cell
+    verdicts = judge(cell, done.cast, done.settings, ran.events, complete=ran.problem == "")
     failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
     outcome = Outcome.ERROR if ran.problem else worst(verdict.outcome for verdict in verdicts)
     if ran.astray and outcome is Outcome.PASS:
