@@ -67,6 +67,12 @@ class Candidate(_Closed):
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+:-]*$", max_length=80)
     title: str = Field("", description="a sentence on what it is, for people")
+    like: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$",
+        description="another description in the same folder: all that is not said here is as it is there",
+    )
+    options: dict[str, str] = Field({}, description="what templates read as `options`: in what a variant differs")
     kind: Kind
     claims: tuple[Claim, ...] = Field(description="capabilities; what is claimed and missing is a failure")
     version: str = Field("unknown", description="where no command tells it")
@@ -194,14 +200,23 @@ REFERENCE = Candidate(
 
 def read_description(path: Path) -> Candidate:
     """Read a description from a file. Raises CandidateError with everything that is wrong, each with its place."""
-    try:
-        document = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise CandidateError(f"{path}: {error}") from error
-    except YAMLError as error:
-        raise CandidateError(f"{path}: this is no YAML: {error}") from error
+    document = _document(path)
+    if isinstance(document, dict) and isinstance(like := document.get("like"), str):
+        other = _document(path.with_name(f"{like}{path.suffix}"))
+        if not isinstance(other, dict) or "like" in other:
+            raise CandidateError(f"{path}: like: {like} must be a description that is like no other itself")
+        document = {**other, **document}
     try:
         return Candidate.model_validate(document)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'the whole'}: {e['msg']}" for e in error.errors())
         raise CandidateError(f"{path}: {problems}") from error
+
+
+def _document(path: Path) -> object:
+    try:
+        return YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CandidateError(f"{path}: {error}") from error
+    except YAMLError as error:
+        raise CandidateError(f"{path}: this is no YAML: {error}") from error

@@ -1,7 +1,7 @@
 """Fills a description's templates in: words of a command, `{config}`, and whole files, in Jinja.
 
 Words know a fixed list of names, so that braces of the command's own stay what they are. Files see the node's whole
-JSON document as `node`, and `seconds(x, least)`: a duration as the whole number of seconds that most servers want.
+JSON document as `node`, what the description says in `options`, and `seconds(x, least)`: a duration as the whole number of seconds that most servers want.
 """
 
 import math
@@ -36,11 +36,17 @@ def fill_argv(template: Sequence[str], values: Mapping[str, str], arguments: Seq
     return [fill_word(word, {**values, **numbered}) for word in template]
 
 
-def render_file(name: str, template: str, node: Mapping[str, Any], values: Mapping[str, str]) -> str:
+def render_file(
+    name: str,
+    template: str,
+    node: Mapping[str, Any],
+    values: Mapping[str, str],
+    options: Mapping[str, str] | None = None,
+) -> str:
     """Return a file's text. Raises CandidateError, with the line, when the template cannot be rendered."""
     known = {key: value for key, value in values.items() if "." not in key}
     try:
-        return _JINJA.from_string(template).render(node=node, seconds=seconds, **known)
+        return _JINJA.from_string(template).render(node=node, options=options or {}, seconds=seconds, **known)
     except TemplateError as error:
         line = getattr(error, "lineno", None)
         raise CandidateError(f"files: {name}{f':{line}' if line else ''}: {error}") from error

@@ -43,7 +43,8 @@ class Workshop:
             path = self.directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                path.write_text(render_file(name, template, configuration, self.values), encoding="utf-8")
+                text = render_file(name, template, configuration, self.values, self._candidate.options)
+                path.write_text(text, encoding="utf-8")
             except CandidateError as error:
                 raise NodeError(self.name, "start", str(error), "mend the candidate's description") from error
         if self._candidate.user is not None:
