@@ -35,9 +35,11 @@ def takeovers(trace: Trace, message: str) -> list[Takeover]:
             for copy in trace.copies_of(message)
             if copy.holder == sent.client and copy.stored.n < sent.n and _again(copy, sent)
         )
+        if not held:
+            continue
         handed = sum(_handed(trace, given, sent) for given in trace.transactions_of(message) if given is not sent)
         tracked = sum(copy.transaction.way == "tracked" for copy in held)
-        if held and (tracked or _done(trace, message, sent)) >= handed:
+        if (tracked or _done(trace, message, sent)) >= handed:
             found.append(Takeover(sent, held))
     return found
 

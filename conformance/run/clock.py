@@ -285,6 +285,8 @@ async def _run(main: Callable[[Clock], Awaitable[T]], name: ClockName, scale: fl
 async def _clean_up(loop: asyncio.AbstractEventLoop) -> str:
     """Cancel the tasks and close the sockets that are left; return what they were, in words."""
     virtual = isinstance(loop, VirtualClockEventLoop)
+    if isinstance(loop, VirtualClockEventLoop):
+        loop.look_every_turn()
     for _ in range(_FAREWELL if virtual else _REAL_FAREWELL):
         if len(asyncio.all_tasks(loop)) == 1 and not left_open(loop):
             break

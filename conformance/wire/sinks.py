@@ -15,6 +15,7 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from conformance.history.events import Delivered
 from conformance.history.recorder import Recorder
+from conformance.lean_smtp import Lean, LeanSMTP
 from conformance.scenarios.steps import Answer
 from conformance.wire.content import digest
 from conformance.wire.link import Address, Origin
@@ -222,7 +223,7 @@ class _Refusing(asyncio.Protocol):
             self._connections.discard(self._transport)
 
 
-class _Handler:
+class _Handler(Lean):
     """What aiosmtpd asks about a session."""
 
     def __init__(self, sink: Sink) -> None:
@@ -259,7 +260,7 @@ class _Handler:
         return "451 4.3.0 the sink itself failed"
 
 
-class _Smtp(SMTP):
+class _Smtp(LeanSMTP):
     """What our sinks do otherwise than aiosmtpd: long lines, an answer at DATA, no complaint when clients leave."""
 
     line_length_limit = 1024 * 1024

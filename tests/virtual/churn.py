@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from conformance.run.virtual.loop import VirtualClockEventLoop
+from conformance.run.virtual.selector import BUSY
 
 _TICK = 1.0
 """Virtual seconds from one timer to the next: there is always one to jump to."""
@@ -128,7 +129,7 @@ async def slow_reader(one: Speaker, other: Speaker) -> None:
     other.transport.pause_reading()
     one.transport.write(b"y" * 3_000_000)
     one.transport.close()
-    for _ in range(3):
+    for _ in range(3 * BUSY):
         await asyncio.sleep(0)
     other.transport.resume_reading()
     await other.eof
@@ -168,6 +169,7 @@ class Churn:
                         group.create_task(self._dialogue())
                 loop.progress()
                 await asyncio.sleep(self._random.choice((0, 0.5, 60)))
+        await asyncio.sleep(1)
         server.close()
         slam.close()
         self._ticking.cancel()

@@ -6,13 +6,14 @@ import ssl
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword, Session
 from aiosmtpd.smtp import Envelope as Transaction
 
+from conformance.lean_smtp import LeanSMTP
 from conformance.reference.config import Listener, Peer
 from conformance.reference.host import Host
 from conformance.reference.receive.certificate import server_context
 from conformance.reference.receive.verbs import NOT_OFFERED, Conversation
 
 
-class PeerAuthentication(SMTP):
+class PeerAuthentication(LeanSMTP):
     """The part of a session that finds out who the client is; on the transport listener, where a peer has a secret."""
 
     host: Host

@@ -6,6 +6,7 @@ from aiosmtpd.lmtp import LMTP
 from aiosmtpd.smtp import SMTP, Session, syntax
 from aiosmtpd.smtp import Envelope as Transaction
 
+from conformance.lean_smtp import Lean
 from conformance.reference.config import Listener
 from conformance.reference.host import Host
 from conformance.reference.message import Recipient
@@ -272,7 +273,7 @@ class Receiver(PeerAuthentication):
         await self.push("250 2.0.0 ok")
 
 
-class _Hooks:
+class _Hooks(Lean):
     """What aiosmtpd calls; the names and signatures are its own."""
 
     async def handle_EHLO(

@@ -85,8 +85,8 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
 
     # when to jump
 
-    def _before_poll(self) -> None:
-        super()._before_poll()
+    def _before_poll(self, turns: int) -> None:
+        super()._before_poll(turns)
         when = self.next_timer()
         if when is not None:
             self._late = max(self._late, self.time() - when)

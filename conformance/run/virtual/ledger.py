@@ -203,12 +203,11 @@ class Ledger:
 
 def _name(sock: socket.socket) -> Name | None:
     """Return the name of an end; None when it is no TCP socket, or was reset already: nothing can be under way then."""
-    if sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return None
     try:
-        return sock.getsockname()[:2], sock.getpeername()[:2]
+        here, there = sock.getsockname(), sock.getpeername()
     except OSError:
         return None
+    return (here[:2], there[:2]) if isinstance(here, tuple) else None  # a path is a socket of this machine's own kind
 
 
 def _is_loopback(address: tuple[str, int]) -> bool:

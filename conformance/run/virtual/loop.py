@@ -73,6 +73,10 @@ class VirtualClockEventLoop(SeamedEventLoop):
         """Say that something has happened that the program is run for: the count towards Runaway begins anew."""
         self._since_progress = self._turns = 0
 
+    def look_every_turn(self) -> None:
+        """From now on look at the sockets in every turn, also while there are callbacks to run: to see them closed."""
+        self.asking.busy = lambda: False
+
     @contextlib.contextmanager
     def hold(self, reason: str) -> Iterator[None]:
         """Let time stand, and really wait, while something the loop cannot see is under way: a process, a thread."""
@@ -141,11 +145,11 @@ class VirtualClockEventLoop(SeamedEventLoop):
 
     # when to jump
 
-    def _before_poll(self) -> None:
+    def _before_poll(self, turns: int) -> None:
         """Wait until all that was sent has come, so that the order of events does not depend on when it came."""
-        self._turns += 1
+        self._turns += turns
         if self._turns > self._max_turns:
-            self._tell(Runaway(self._words(f"{self._turns - 1} turns of the loop without a jump, and no progress:")))
+            self._tell(Runaway(self._words(f"{self._max_turns} turns of the loop without a jump, and no progress:")))
         self._settle(final=False)
 
     def _idle(self) -> Ready:

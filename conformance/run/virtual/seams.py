@@ -68,7 +68,9 @@ class OrderedTimer(asyncio.TimerHandle):
     def __lt__(self, other: object) -> bool:
         if not isinstance(other, OrderedTimer):
             return NotImplemented
-        return (self.when(), self._number) < (other.when(), other._number)
+        if self._when == other._when:
+            return self._number < other._number
+        return bool(self._when < other._when)
 
 
 class NotingTransport(selector_events._SelectorSocketTransport):
@@ -120,6 +122,7 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         selector = AskingSelector()
         super().__init__(selector)
         self.asking = selector
+        self.asking.busy = lambda: bool(self._ready)
         self.ledger = Ledger(selector.interest)
         self._timers_made = 0
         self._children: dict[int, contextlib.ExitStack] = {}

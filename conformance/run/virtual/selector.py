@@ -6,9 +6,16 @@ from typing import Any
 
 Ready = list[tuple[selectors.SelectorKey, int]]
 
+BUSY = 100
+"""Turns of a loop that is busy with itself, without a look at the sockets in between: a fixed number, so that the order
+of things depends on nothing else. A look costs as much as a handful of callbacks."""
+
 
 class AskingSelector(selectors.EpollSelector):
     """Polls without waiting; when the loop would wait and nothing is ready, it asks `idle` instead of the kernel.
+
+    While the loop is `busy`, with callbacks of its own to run, it is not kept from them by a look at its sockets.
+    `before_poll` is told how many turns the loop has made since the last one.
 
     epoll tells ready descriptors in the order in which they became ready, which depends on when the kernel happened to
     run its softirqs. The order of registration depends on nothing but the program.
@@ -16,8 +23,10 @@ class AskingSelector(selectors.EpollSelector):
 
     def __init__(self) -> None:
         super().__init__()
-        self.before_poll: Callable[[], None] = lambda: None
+        self.before_poll: Callable[[int], None] = lambda turns: None
+        self.busy: Callable[[], bool] = lambda: False
         self.idle: Callable[[], Ready] = list
+        self._turns = 0
         self._registered = 0
         self._order: dict[int, int] = {}
         self._interest: dict[int, int] = {}
@@ -44,7 +53,11 @@ class AskingSelector(selectors.EpollSelector):
 
     def select(self, timeout: float | None = None) -> Ready:
         """See selectors.BaseSelector; `timeout` only says whether the loop would wait."""
-        self.before_poll()
+        self._turns += 1
+        if self._turns < BUSY and self.busy():
+            return []
+        turns, self._turns = self._turns, 0
+        self.before_poll(turns)
         ready = self.poll(0)
         return ready if ready or (timeout is not None and timeout <= 0) else self.idle()
 
