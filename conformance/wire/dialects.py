@@ -5,7 +5,7 @@ candidate that spells them differently brings a `Dialect` of its own, as data.
 """
 
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -59,10 +59,21 @@ class Dialect(BaseModel):
 
     def command(self, line: str) -> Operation | None:
         """Return the operation that a command line means, if any."""
+        if self._any.search(line) is None:  # most lines of most sessions
+            return None
         for known in self.commands:
             if match := _compiled(known.pattern).search(line):
                 return _operation(known.operation, [match.groupdict()])
         return None
+
+    @cached_property
+    def _any(self) -> re.Pattern[str]:
+        """What matches whenever one of the commands does (or any line, where they cannot be put together)."""
+        patterns = (re.sub(r"\(\?P<\w+>", "(?:", known.pattern) for known in self.commands)
+        try:
+            return _compiled("|".join(f"(?:{pattern})" for pattern in patterns) or r"(?!)")
+        except re.error:  # one speaks of its own groups
+            return _compiled("")
 
     def reply(self, asked: Operation | None, code: int, lines: tuple[str, ...], *, content: bool) -> Operation | None:
         """Return the operation that a reply means; `content`: it is the one after a shadow message's content.

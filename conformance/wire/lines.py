@@ -45,7 +45,7 @@ def verb_of(text: str) -> str:
 
 def redacted(text: str) -> str:
     """Return a command line without the secret of an AUTH command's initial response (RFC 4954 4)."""
-    return _SECRET.sub(r"\1 (redacted)", text)
+    return _SECRET.sub(r"\1 (redacted)", text) if "AUTH" in text.upper() else text
 
 
 def reply_parts(text: str) -> tuple[int, bool, str]:

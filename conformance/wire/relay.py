@@ -260,6 +260,8 @@ class Relay:
 
     def _means(self, unit: WholeReply) -> Operation | None:
         asked = unit.awaited.asked if unit.awaited is not None else None
+        if asked is None:
+            return None
         return self._host.dialect.reply(asked, unit.code, unit.lines, content=unit.to == "CONTENT")
 
     def _close(self, how: Literal["fin", "reset"]) -> None:
