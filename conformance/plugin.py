@@ -1,5 +1,6 @@
 """The pytest plugin: hooks only."""
 
+import gc
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -50,6 +51,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave nothing behind of a run that never began."""
+    gc.unfreeze()
     tidy(config)
 
 
@@ -64,6 +66,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     cells = [item for item in session.items if isinstance(item, CellItem)]
     if cells and not session.config.option.collectonly:
         session.config.stash[RUN] = Run.begin(session.config, session.config.stash[OPTIONS], cells)
+        gc.freeze()  # what was loaded stays to the end: no collection has to look at it again (a tenth of the CPU)
 
 
 @pytest.hookimpl(optionalhook=True)
