@@ -103,9 +103,10 @@ def test_without_a_connection_there_is_no_session() -> None:
 
 
 @pytest.mark.parametrize(
-    ("turns", "limit"), [((b"",), 300), ((*EHLO, b""), 300), ((*EHLO, *ACCEPTED[2:4], b""), 120), (ACCEPTED[:-1], 600)]
+    ("turns", "least"), [((b"",), 300), ((*EHLO, b""), 300), ((*EHLO, *ACCEPTED[2:4], b""), 120), (ACCEPTED[:-1], 600)]
 )
-def test_silence_is_waited_for_as_the_rfc_says(turns: tuple[bytes | None, ...], limit: float) -> None:
+def test_silence_is_waited_for_a_little_longer_than_the_rfc_says(turns: tuple[bytes | None, ...], least: float) -> None:
+    limit = least + 5
     asked: list[float] = []
 
     def duration(seconds: float) -> float:
