@@ -62,7 +62,8 @@ def test_durations_are_exact() -> None:
     assert fired["late"] == 0.0
     assert finals[0] == 300.0
     assert finals[1] == pytest.approx(305.0)  # 5,000 octets at 1,000 a second, then the dot
-    assert finals[2] == pytest.approx(finals[1] + 305 + 60, abs=0.01)  # silence for as long as a client waits, a black hole for one
+    # silence for as long as a client waits, and a black hole for a minute
+    assert finals[2] == pytest.approx(finals[1] + 305 + 60, abs=0.01)
 
 
 def test_every_run_gives_the_same_history() -> None:
