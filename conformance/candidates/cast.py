@@ -39,7 +39,7 @@ class Cast:
     def absent(self, servers: tuple[str, ...]) -> tuple[str, ...]:
         """Return `candidate: what is missing on this machine` for everybody who plays one of the servers."""
         players = {self.plays(server).identity: self.plays(server) for server in servers}
-        looked = {name: look_for(player).missing for name, player in players.items() if player.kind == "exec"}
+        looked = {name: look_for(player).missing for name, player in players.items()}
         return tuple(f"{name}: {missing}" for name, missing in looked.items() if missing)
 
     @property

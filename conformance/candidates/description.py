@@ -57,6 +57,10 @@ class Container(_Closed):
     image: str = Field(description="an image that the engine has already; nothing is pulled")
     memory: str = Field("512m", description="memory limit, as Docker writes it")
     pids: int = Field(256, ge=8, description="most processes and threads")
+    ports: dict[Door, Annotated[int, Field(ge=1, le=65535)]] = Field(
+        {"frontend": 2525, "transport": 2526, "delivery": 2527},
+        description="where its doors are in there, for a server that has ports of its own",
+    )
     writable: tuple[str, ...] = Field(
         (), description="directories of the image that need a tmpfs: the root is read-only"
     )
@@ -89,7 +93,9 @@ class Candidate(_Closed):
         {}, description="inspect, redirect-messages, resubmit; stop, kill, wipe, flush, ..."
     )
     environment: dict[str, str] = Field({}, description="variables beside the harness's own")
-    user: str | None = Field(None, description="exec: the user to run as, where the harness is root")
+    user: str | None = Field(
+        None, description="exec: the user to run as, where the harness is root; docker: in place of the image's"
+    )
     installed: str | None = Field(
         None, description="exec: the directory that fixtures/candidates/install makes for it; {installed} in templates"
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.candidates.description import Candidate
+from conformance.candidates.engine import engine_missing
 
 INSTALLED_VARIABLE = "CONFORMANCE_CANDIDATES"
 """Names the directory that fixtures/candidates/install made, where that is not the usual one."""
@@ -28,7 +29,9 @@ def installed_candidates() -> Path:
 
 
 def look_for(candidate: Candidate) -> Presence:
-    """Look for the candidate's programs: in its private root, else on the system."""
+    """Look for the candidate's programs: in its private root, else on the system; or for an engine to run its image."""
+    if candidate.kind == "docker":
+        return Presence(missing=engine_missing())
     place = installed_candidates() / candidate.installed if candidate.installed else None
     if place is not None and place.is_dir():
         if not candidate.private_root:

@@ -15,6 +15,7 @@ from conformance.nodes.commands import read_json, run_command
 from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError, Unsupported
 from conformance.nodes.disks.choice import NodeDisk
 from conformance.nodes.readiness import wait_ready
+from conformance.nodes.reload import reload_words
 from conformance.nodes.workshop import Workshop
 
 
@@ -171,8 +172,8 @@ class ExecNode:
             await self._run("reload", template)
             return
         self._tell(b"H")
-        words = await self._reload_words(before)
-        if words and "refused" in words:
+        words = await reload_words(self.log, before, self._candidate.ready_within)
+        if "refused" in words:
             raise ConfigurationRefused(self.name, "reload", words)
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
@@ -247,17 +248,6 @@ class ExecNode:
     def _note(self, words: str) -> None:
         with self.log.open("a", encoding="utf-8") as log:
             log.write(f"[harness] {words}\n")
-
-    async def _reload_words(self, before: int) -> str:
-        """Return what the node logged about its reload: its first new line that speaks of configuration."""
-        async with asyncio.timeout(self._candidate.ready_within):
-            while True:
-                with self.log.open("rb") as log:
-                    log.seek(before)
-                    new = log.read().decode(errors="replace")
-                if found := next((line for line in new.splitlines() if "configuration" in line.lower()), None):
-                    return found
-                await asyncio.sleep(0.01)
 
     async def _wait(self, process: Process) -> None:
         code = await process.wait()

@@ -14,9 +14,24 @@ from conformance.nodes.private_root import NODE
 
 
 class Workshop:
-    """Writes what a node is told, and fills in the words of its commands."""
+    """Writes what a node is told, and fills in the words of its commands.
 
-    def __init__(self, name: str, candidate: Candidate, directory: Path, presence: Presence) -> None:
+    `seen_as` is what the node itself sees its directory as, where that is another path; `python` is its interpreter.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        candidate: Candidate,
+        directory: Path,
+        presence: Presence,
+        *,
+        seen_as: Path | None = None,
+        python: str = sys.executable,
+    ) -> None:
+        self._python = python
+        self._seen_as = NODE if presence.private_root is not None else seen_as
+        self._given_away = candidate.user if candidate.kind == "exec" else None
         self.name = name
         self.directory = directory
         self.configuration: NodeConfiguration = {}
@@ -47,17 +62,17 @@ class Workshop:
                 path.write_text(text, encoding="utf-8")
             except CandidateError as error:
                 raise NodeError(self.name, "start", str(error), "mend the candidate's description") from error
-        if self._candidate.user is not None:
+        if self._given_away is not None:
             for path in (self.directory, *self.directory.rglob("*")):
-                shutil.chown(path, self._candidate.user)
+                shutil.chown(path, self._given_away)
 
     @property
     def values(self) -> dict[str, str]:
         """What the placeholders stand for."""
         doors = self.configuration.get("listeners", {})
-        seen_as = self.directory if self._presence.private_root is None else NODE
+        seen_as = self._seen_as or self.directory
         return {
-            "python": sys.executable,
+            "python": self._python,
             "config": str(seen_as / "node.json"),
             "directory": str(seen_as),
             "data": str(seen_as / "data"),

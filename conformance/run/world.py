@@ -5,27 +5,31 @@ import shutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from conformance.candidates.cast import Cast
 from conformance.history.events import Lag
 from conformance.history.recorder import Recorder
-from conformance.nodes.configuration import TRANSPORT_DEFAULTS, Address, Wiring, listeners_of, render
+from conformance.nodes.configuration import TRANSPORT_DEFAULTS, Address, Wiring, render
 from conformance.nodes.contract import Node
 from conformance.nodes.disks.choice import NodeDisk
 from conformance.nodes.exec_node import ExecNode
 from conformance.nodes.ports import PortLeases
+from conformance.nodes.private_root import NODE
 from conformance.nodes.python_node import PythonNode
 from conformance.run.clock import Clock
 from conformance.run.disk_troubles import troubles_of
 from conformance.run.keeper import Keeper
 from conformance.run.memory import make_directory
 from conformance.run.outbox import Outbox
+from conformance.run.places import Place, find_place
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps import Disk, Moment
 from conformance.topology import Server
+from conformance.wire.link import LOOPBACK
 from conformance.wire.links import Links
 from conformance.wire.sinks import Sink, open_sink
 
@@ -55,7 +59,7 @@ class World:
         self._cast = cast
         self._directory = directory
         self._leases = PortLeases()
-        self._listen: dict[tuple[str, str], Address] = {}
+        self._places: dict[str, Place] = {}
         self._memory: Path | None = None
         self._exit = AsyncExitStack()
 
@@ -74,6 +78,9 @@ class World:
     async def __aenter__(self) -> "World":
         try:
             self._exit.callback(self._leases.release)
+            for server in self.topology.servers:
+                own = self._directory / server.name
+                self._places[server.name] = await find_place(server, self._cast, own, self._leases, self._exit)
             self._exit.push_async_callback(self.links.close)
             await self._open_sinks()
             await self._open_links()
@@ -136,23 +143,28 @@ class World:
         """Lay a link for each (client, server, listener) that may be dialled."""
         names = [server.name for server in self.topology.servers]
         for server in self.topology.servers:
-            for listener, address in self._doors(server).items():
-                self._listen[server.name, listener] = address
+            for listener, address in self._places[server.name].reached.items():
                 clients = [*SENDERS, *(name for name in names if name != server.name)]
                 for client in clients:
-                    await self.links.open(client, server.name, listener, address)
+                    at = self._hears(client, server.name, listener)
+                    await self.links.open(client, server.name, listener, address, at=at)
         protocols = self._sink_protocols()
         for sink in self.sinks.values():
             owners = [name for name in names if self.topology.store_of(name) == sink.name] or names
             for client in owners:
-                await self.links.open(client, sink.name, protocols[sink.name], sink.address)
+                at = self._hears(client, sink.name, protocols[sink.name])
+                await self.links.open(client, sink.name, protocols[sink.name], sink.address, at=at)
 
-    def _doors(self, server: Server) -> dict[str, Address]:
-        """Lease a port for each door that the candidate opens; the others of its role are its front door too."""
-        opened = self._cast.plays(server.name).listeners
-        doors: tuple[str, ...] = listeners_of(server.role)
-        leased: dict[str, Address] = {door: ("127.0.0.1", self._leases.lease()) for door in opened if door in doors}
-        return {door: leased.get(door, leased["frontend"]) for door in doors}
+    def _hears(self, client: str, party: str, listener: str) -> Address:
+        """Return where the link to a party has to listen, for a client to find it."""
+        return self._places[client].hears(party, listener) if client in self._places else LOOPBACK
+
+    def _moved(self, server: str, host: str | None) -> None:
+        """Have the links of a server dial it where it is now; None is nowhere."""
+        doors = self._places[server].doors
+        for link in self.links:
+            if link.pair.server == server:
+                link.target = None if host is None else (host, doors[link.pair.listener][1])
 
     def _make_keeper(self, server: Server) -> None:
         node = self._make_node(server)
@@ -163,7 +175,7 @@ class World:
             return render(
                 self.topology,
                 server,
-                Wiring(listen=lambda name, door: self._listen[name, door], dial=self.links.address),
+                Wiring(listen=lambda name, door: self._places[name].doors[door], dial=self.links.address),
                 data_dir=self._data(server.name),
                 seed=self.settings.seed,
                 duration=self.clock.duration,
@@ -177,7 +189,9 @@ class World:
         self.keepers[server.name] = Keeper(node, configuration, self.recorder)
 
     def _data(self, server: str) -> Path:
-        """Return where a server has its data: in memory, when it lives in this process."""
+        """Return where a server has its data, as it sees it itself: in memory, when it lives in this process."""
+        if self._cast.plays(server).kind == "docker":
+            return NODE / "data"
         if self._cast.plays(server).kind != "python":
             return self._directory / server / "data"
         if self._memory is None:
@@ -208,5 +222,13 @@ class World:
                 program = ExecNode(server.name, candidate, directory, clock=own_clock, disk=self.disks.get(server.name))
                 self._exit.push_async_callback(program.close)
                 return program
+            case "docker":
+                from conformance.nodes.docker_node import DockerNode  # the SDK takes a third of a second
+
+                place = self._places[server.name]
+                moved = partial(self._moved, server.name)
+                container = DockerNode(server.name, candidate, directory, place.engine, place.network, moved)
+                self._exit.push_async_callback(container.close)
+                return container
             case kind:
                 raise NotImplementedError(f"candidates of the kind {kind!r} cannot be run yet")

@@ -13,6 +13,9 @@ from conformance.wire.sockets import BACKLOG, port_of, why
 
 Address = tuple[str, int]
 
+LOOPBACK: Address = ("127.0.0.1", 0)
+"""A free port of this machine, for itself alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:
@@ -93,10 +96,10 @@ class Link:
             raise RuntimeError(f"the link {self.pair} is not open")
         return self._address
 
-    async def open(self) -> None:
-        """Listen on a free loopback port. Raises OSError when there is none."""
+    async def open(self, at: Address = LOOPBACK) -> None:
+        """Listen; at port 0, on a free one. Raises OSError when there is none, or it is another's."""
         loop = asyncio.get_running_loop()
-        self._listening = await loop.create_server(lambda: Relay(self).client, "127.0.0.1", 0, backlog=BACKLOG)
+        self._listening = await loop.create_server(lambda: Relay(self).client, *at, backlog=BACKLOG)
         host, port = self._listening.sockets[0].getsockname()[:2]
         self._address = (host, port)
 

@@ -10,7 +10,7 @@ from conformance.history.recorder import Recorder
 from conformance.scenarios.steps import Fault, Moment, Partition
 from conformance.wire.breaks import Breaks
 from conformance.wire.dialects import PROFILE_1, Dialect
-from conformance.wire.link import Address, Link, Names, Origin
+from conformance.wire.link import LOOPBACK, Address, Link, Names, Origin
 from conformance.wire.relay import Relay
 from conformance.wire.roles import Pair
 
@@ -30,15 +30,25 @@ class Links:
         return iter(tuple(self._links.values()))
 
     async def open(
-        self, client: str, server: str, listener: str, target: Address | None, *, dialect: Dialect = PROFILE_1
+        self,
+        client: str,
+        server: str,
+        listener: str,
+        target: Address | None,
+        *,
+        dialect: Dialect = PROFILE_1,
+        at: Address = LOOPBACK,
     ) -> Link:
-        """Lay a link. Raises ValueError for an unknown listener, or a link that there is; OSError without a port."""
+        """Lay a link; the client dials it at `at`, on a free port where that is 0.
+
+        Raises ValueError for an unknown listener, or a link that there is; OSError without a port.
+        """
         key = (client, server, listener)
         pair = Pair(client, server, _LISTENER.validate_python(listener))
         if key in self._links:
             raise ValueError(f"there is a link {pair} already")
         link = Link(pair, target, self._recorder, dialect, self._breaks, self._names)
-        await link.open()
+        await link.open(at)
         self._links[key] = link
         return link
 

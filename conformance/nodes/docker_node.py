@@ -1,0 +1,280 @@
+"""The `docker` kind: a server in a container of an image, hardened, on a network of its own.
+
+The node's directory is `/node` in there, read-only but for `/node/data`. Every start makes a new container, so that a
+killed one comes back with its data and with nothing else.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import docker
+import requests
+from docker.types import Mount
+
+from conformance.candidates.description import NODE_COMMANDS, Candidate
+from conformance.candidates.presence import Presence
+from conformance.nodes.commands import MOST, read_json
+from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError, Unsupported
+from conformance.nodes.engine import Engine, explained, reading
+from conformance.nodes.guard import size_of
+from conformance.nodes.private_root import NODE
+from conformance.nodes.readiness import wait_ready
+from conformance.nodes.reload import reload_words
+from conformance.nodes.workshop import Workshop
+
+_REFUSED = 2
+"""Exit code of a node that refuses its configuration (node contract)."""
+
+_LOOK = 0.5
+"""Seconds between two looks at how large the directory has become."""
+
+_DROPPED = b"\n[the log is at its limit; what follows was dropped]\n"
+
+Moved = Callable[[str | None], None]
+"""Called with the address of a container that has one, and with None once it is gone."""
+
+
+class DockerNode:
+    """One node as a container in `network`; `directory` holds its data, its files and its log."""
+
+    def __init__(
+        self, name: str, candidate: Candidate, directory: Path, engine: Engine, network: Any, moved: Moved
+    ) -> None:
+        self.name = name
+        self._candidate = candidate
+        self._engine = engine
+        self._network = network
+        self._moved = moved
+        self._shop = Workshop(name, candidate, directory, Presence(), seen_as=NODE, python="python3")
+        self._container: Any = None
+        self._follower: threading.Thread | None = None
+        self._ended = asyncio.Event()
+        self._exit_code: int | None = None
+        self._asked_to_end = False
+        self._failure: str | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def log(self) -> Path:
+        """What the container's processes wrote to stdout and stderr."""
+        return self._shop.log
+
+    @property
+    def failure(self) -> str | None:
+        """Why the container ended without being asked to, or None."""
+        return self._failure
+
+    async def start(self, configuration: NodeConfiguration) -> None:
+        """Write the files, make a container and start it, wait for the greetings."""
+        needs = self._candidate.container
+        assert needs is not None
+        image = await self._engine.image(needs.image)
+        self._shop.write(configuration)
+        user = self._user(str(image.attrs["Config"].get("User") or ""))
+        self._ended.clear()
+        self._exit_code, self._failure, self._asked_to_end = None, None, False
+        try:
+            self._container = await self._engine.ask("start", partial(self._create, user))
+            await self._begin(configuration)
+        except NodeError as error:
+            code = self._exit_code
+            await self._end()
+            if code == _REFUSED:
+                raise ConfigurationRefused(self.name, "start", self._shop.last_words()) from error
+            if code is not None:
+                words = self._shop.last_words()
+                raise NodeError(self.name, "start", f"it left with exit code {code}: {words}") from error
+            raise
+        self._watching = asyncio.create_task(self._watch_size(), name=f"size of {self.name}")
+
+    async def stop(self) -> int:
+        """SIGTERM, or the `stop` command, and wait for the end; what does not leave is killed and told as an error."""
+        container = self._running("stop")
+        self._asked_to_end = True
+        if template := self._candidate.commands.get("stop"):
+            await self._run("stop", template)
+        else:
+            await self._engine.ask("stop", partial(container.kill, signal="SIGTERM"))
+        bound = self._candidate.stop_within
+        try:
+            async with asyncio.timeout(bound):
+                await self._ended.wait()
+        except TimeoutError:
+            await self._end()
+            raise NodeError(self.name, "stop", f"it did not leave within {bound:g} s of SIGTERM") from None
+        code = self._exit_code or 0
+        await self._end()
+        return 0 if code in self._candidate.exit_codes else code
+
+    async def kill(self) -> None:
+        """SIGKILL everything in the container."""
+        self._running("kill")
+        await self._end()
+
+    async def wipe(self) -> None:
+        """Delete what is in the data directory."""
+        if self._container is not None:
+            raise NodeError(self.name, "wipe", "the node is running", "stop or kill it first")
+        self._shop.wipe()
+
+    async def pause(self) -> None:
+        """Freeze everything in the container."""
+        await self._engine.ask("pause", self._running("pause").pause)
+
+    async def resume(self) -> None:
+        """Thaw it."""
+        await self._engine.ask("resume", self._running("resume").unpause)
+
+    async def reload(self, configuration: NodeConfiguration) -> None:
+        """Write the files anew and send SIGHUP; a refusal is read from the log's new lines."""
+        container = self._running("reload")
+        before = self.log.stat().st_size
+        self._shop.write(configuration)
+        if template := self._candidate.commands.get("reload"):
+            await self._run("reload", template)
+            return
+        await self._engine.ask("reload", partial(container.kill, signal="SIGHUP"))
+        words = await reload_words(self.log, before, self._candidate.ready_within)
+        if "refused" in words:
+            raise ConfigurationRefused(self.name, "reload", words)
+
+    async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
+        """Run the description's command of that name in the container, and read its JSON."""
+        template = self._candidate.commands.get(name)
+        if template is None:
+            raise Unsupported(self.name, name, "the candidate's description has no such command")
+        text = await self._run(name, template, arguments)
+        return read_json(self.name, name, text) if name in NODE_COMMANDS else text
+
+    async def close(self) -> None:
+        """End the node however it is."""
+        await self._end()
+
+    async def _begin(self, configuration: NodeConfiguration) -> None:
+        """Start the container that was made, and wait until it is ready."""
+        await self._engine.ask("start", self._container.start)
+        following = (self._container, asyncio.get_running_loop())
+        self._follower = threading.Thread(target=self._follow, args=following, name=f"follow {self.name}", daemon=True)
+        self._follower.start()
+        host = await self._engine.ask("start", self._address)
+        if not host:
+            await self._ended.wait()
+        if self._ended.is_set():
+            raise NodeError(self.name, "start", "the container ended before it was ready", "see its log")
+        self._moved(host)
+        listeners = [(door, host, at["port"]) for door, at in configuration["listeners"].items()]
+        await wait_ready(self.name, listeners, self._candidate.ready_within, self._ended)
+
+    def _user(self, of_image: str) -> str:
+        """Return whom to run as: as described, else who we are, so that its files are ours; root leaves it to the image."""
+        if self._candidate.user is not None or os.geteuid() == 0:
+            if (self._candidate.user or of_image).partition(":")[0] not in ("", "0", "root"):
+                self._let_in()
+            return self._candidate.user or ""
+        return f"{os.geteuid()}:{os.getegid()}"
+
+    def _let_in(self) -> None:
+        """Let a user of the image's, whoever that is here, read the node's files and write its data."""
+        directory = self._shop.directory
+        for path in (directory, *directory.rglob("*")):
+            path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
+        self._shop.data.chmod(0o777)
+
+    def _create(self, user: str) -> Any:
+        shop = self._shop
+        mounts = [
+            Mount(str(NODE), str(shop.directory.absolute()), type="bind", read_only=True),
+            Mount(str(NODE / "data"), str(shop.data.absolute()), type="bind"),
+        ]
+        return self._engine.create(self._candidate, shop.filled(self._candidate.argv), mounts, self._network, user)
+
+    def _address(self) -> str:
+        """Return the address of the container that was just started; '' when it has ended already."""
+        self._container.reload()
+        return str(self._container.attrs["NetworkSettings"]["Networks"][self._network.name]["IPAddress"])
+
+    def _follow(self, container: Any, loop: asyncio.AbstractEventLoop) -> None:
+        """Write what a container prints to the log, up to its limit, and wait for its end; in a thread."""
+        left = self._candidate.log_limit
+        code: int | None = None
+        try:
+            with self.log.open("ab", buffering=0) as log, reading(container.logs(stream=True, follow=True)) as output:
+                for chunk in output:
+                    log.write(chunk[:left])
+                    if 0 < left < len(chunk):
+                        log.write(_DROPPED)
+                    left = max(0, left - len(chunk))
+            code = int(container.wait(timeout=None)["StatusCode"])
+            why = f"it left by itself with exit code {code}: {self._shop.last_words()}"
+        except (docker.errors.DockerException, requests.RequestException, OSError) as error:
+            why = f"the Docker engine lost sight of it: {explained(error)}"
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._over, code, why)
+
+    def _over(self, code: int | None, why: str) -> None:
+        self._exit_code = code
+        if not self._asked_to_end and self._failure is None:
+            self._failure = why
+        self._moved(None)
+        self._ended.set()
+
+    async def _watch_size(self) -> None:
+        """Kill the container once its directory outgrows its limit."""
+        limit = self._candidate.directory_limit
+        while await asyncio.to_thread(size_of, str(self._shop.directory)) <= limit:  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK)  # no event comes of what another process writes
+        self._failure = f"killed: its directory outgrew {limit} octets"
+        await self._engine.ask("size", self._running("size").kill)
+
+    async def _end(self) -> None:
+        """Remove the container, dead or alive, and wait until nobody follows it any more."""
+        container, self._container = self._container, None
+        self._asked_to_end = True
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+            self._watching = None
+        if container is not None:
+            await self._engine.ask("kill", partial(container.remove, v=True, force=True))
+        if self._follower is not None:
+            await self._ended.wait()
+            self._follower = None
+
+    async def _run(self, name: str, template: Sequence[str], arguments: Sequence[str] = ()) -> str:
+        """Run a command in the container and return what it printed."""
+        container = self._running(name)
+        argv = self._shop.filled(template, arguments)
+        bound = self._candidate.command_within
+        try:
+            async with asyncio.timeout(bound):
+                code, out, err = await asyncio.to_thread(self._in_container, container.id, argv)
+        except TimeoutError:
+            raise NodeError(self.name, name, f"{argv[0]} had not ended after {bound:g} s") from None
+        except (docker.errors.DockerException, requests.RequestException) as error:
+            raise NodeError(self.name, name, f"the Docker engine: {explained(error)}") from error
+        if len(out) > MOST:
+            raise NodeError(self.name, name, f"{argv[0]} printed more than {MOST} octets")
+        if code:
+            raise NodeError(self.name, name, f"exit code {code}: {err.decode(errors='replace').strip()[-300:]}")
+        return out.decode(errors="replace")
+
+    def _in_container(self, container: str, argv: list[str]) -> tuple[int, bytes, bytes]:
+        """Return the exit code of a command, and what it printed to stdout and stderr; one octet more than it may."""
+        api = self._engine.api
+        made = api.exec_create(container, argv)["Id"]
+        out, err = bytearray(), bytearray()
+        with reading(api.exec_start(made, stream=True, demux=True)) as output:
+            for stdout, stderr in output:
+                out += (stdout or b"")[: MOST + 1 - len(out)]
+                err += (stderr or b"")[: MOST + 1 - len(err)]
+        return int(api.exec_inspect(made)["ExitCode"]), bytes(out), bytes(err)
+
+    def _running(self, stage: str) -> Any:
+        if self._container is None:
+            raise NodeError(self.name, stage, "the node is not running")
+        return self._container
