@@ -129,6 +129,8 @@ class _Execution:
         servers = tuple(server.name for server in self._cell.topology.servers)
         if missing := self._cast.missing(self._cell.needs, servers):
             return self.not_applicable("not claimed: " + ", ".join(missing))
+        if self._cell.timers == "own" and self._cast.own_timers is None:
+            return self.not_applicable(f"not described: the own-timers of {self._cast.identity}")
         if absent := (*self._cast.absent(servers), *lacking(self._cell, self._cast)):
             return self.not_applicable("cannot be run: " + ", ".join(absent))
         return None

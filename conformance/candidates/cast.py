@@ -6,6 +6,7 @@ from pathlib import Path
 from conformance.candidates.description import Candidate, CandidateError
 from conformance.candidates.grammar import find
 from conformance.candidates.presence import look_for
+from conformance.scenarios.own_timers import OwnTimers
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,12 @@ class Cast:
     def candidates(self) -> tuple[Candidate, ...]:
         """Everybody in it, the default last."""
         return (*self.servers.values(), self.default)
+
+    @property
+    def own_timers(self) -> OwnTimers | None:
+        """What everybody in it does when nobody sets its timers; None where they do not say, or do not agree."""
+        timers = {candidate.own_timers for candidate in self.candidates}
+        return timers.pop() if len(timers) == 1 else None
 
     def plays(self, server: str) -> Candidate:
         """Return who plays a server."""

@@ -14,6 +14,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from conformance import __version__
+from conformance.scenarios.expectations import Copies
+from conformance.scenarios.own_timers import OwnTimers
 
 Kind = Literal["python", "exec", "docker", "remote"]
 
@@ -115,6 +117,12 @@ class Candidate(_Closed):
         alias="flush-to-retry",
         description="run `flush` every MessageRetryInterval, for a server whose own interval cannot be set",
     )
+    own_timers: OwnTimers | None = Field(
+        None,
+        alias="own-timers",
+        description="what it does about mail that waits when nobody sets its timers; without it, scenarios that leave "
+        "the timers to the server are not applicable",
+    )
     exit_codes: tuple[int, ...] = Field((0,), alias="exit-codes", description="what it may leave with after SIGTERM")
     container: Container | None = Field(None, description="docker: the image, and what it needs")
     addresses: dict[Door, Address] = Field({}, description="remote: where its doors are")
@@ -200,6 +208,13 @@ REFERENCE = Candidate(
             "resubmit": ("{1}",),
         }.items()
     },
+    own_timers=OwnTimers(
+        source="EX2013, parameters: MessageExpirationTimeout 2 days; MessageRetryInterval 1 minute",
+        tries_in_first_hour=Copies(min=60, max=61),
+        tries_in_half_a_day=Copies(min=715, max=721),
+        given_up_after=2 * 86400,
+        given_up_by=2 * 86400 + 60,
+    ),
 )
 """The reference transport, in this process; `exec:reference` is the same as a program of its own."""
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from conformance import paths
+from conformance.candidates.description import REFERENCE
 from conformance.defects.page import page
 from conformance.defects.plan import Planned, known_defects, plan
 from conformance.defects.table import Table, gaps, table
@@ -39,7 +40,9 @@ def print_defects(
     defects = [defect for defect in known if not names or defect.name in names]
     try:
         cells = [
-            cell for scenario in read_corpus([paths.corpus()], paths.fixtures()) for cell in scenario.cells("smoke")
+            cell
+            for scenario in read_corpus([paths.corpus()], paths.fixtures())
+            for cell in scenario.cells("smoke", REFERENCE.own_timers)
         ]
     except Problems as error:
         typer.echo(error, err=True)

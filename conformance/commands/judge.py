@@ -11,8 +11,10 @@ from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.report.safe import visible
 from conformance.results.errors import RunDirectoryError
 from conformance.results.reader import Damage, StoredCell, read_run
+from conformance.results.schema import CellHeader
 from conformance.scenarios.document import Cell
-from conformance.scenarios.loader import Grid, read_corpus
+from conformance.scenarios.loader import Grid, Scenario, read_corpus
+from conformance.scenarios.own_timers import OwnTimers
 
 _GRIDS: dict[str, Grid] = {"smoke": "smoke", "pairwise": "pairwise", "full": "full"}
 
@@ -32,7 +34,7 @@ def judge_run(run_dir: Path, scenarios: list[Path]) -> int:
         return 2
     names = {one.header.scenario for one in stored}
     try:
-        known = _cells(names, _GRIDS.get(run.header.grid, "full"), scenarios or [paths.corpus()])
+        known = _scenarios(names, scenarios or [paths.corpus()])
     except OSError as error:
         typer.echo(error, err=True)
         return 2
@@ -41,7 +43,7 @@ def judge_run(run_dir: Path, scenarios: list[Path]) -> int:
         typer.echo(lost)
     differing = 0
     for one in stored:
-        cell = known.get((one.header.scenario, tuple(sorted(one.header.axes.items()))))
+        cell = _cell(known, one.header, _GRIDS.get(run.header.grid, "full"))
         if cell is None:
             typer.echo(
                 f"! {visible(one.header.nodeid)}: no such cell in the corpus (--scenarios PATH); nothing changes"
@@ -97,10 +99,15 @@ def _by_check(verdicts: tuple[Verdict, ...]) -> Mapping[tuple[str, str], tuple[O
     return {(one.check, one.step or ""): (one.outcome, one.sentence) for one in verdicts}
 
 
-def _cells(names: set[str], grid: Grid, where: list[Path]) -> Mapping[tuple[str, tuple[tuple[str, str], ...]], Cell]:
-    return {
-        (cell.scenario, tuple(sorted(cell.axes.items()))): cell
-        for scenario in read_corpus(where, paths.fixtures())
-        if scenario.id in names and not scenario.problems
-        for cell in scenario.cells(grid)
-    }
+def _scenarios(names: set[str], where: list[Path]) -> Mapping[str, Scenario]:
+    found = read_corpus(where, paths.fixtures())
+    return {scenario.id: scenario for scenario in found if scenario.id in names and not scenario.problems}
+
+
+def _cell(known: Mapping[str, Scenario], header: CellHeader, grid: Grid) -> Cell | None:
+    """Return today's cell of a stored one, with the timers that the candidate had by itself then."""
+    scenario = known.get(header.scenario)
+    if scenario is None:
+        return None
+    timers = OwnTimers.model_validate(header.own_timers) if header.own_timers is not None else None
+    return next((cell for cell in scenario.cells(grid, timers) if cell.axes == header.axes), None)

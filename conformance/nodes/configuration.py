@@ -85,14 +85,17 @@ def render(
     mailbox_servers: Mapping[str, str] | None = None,
     unknown: Mapping[str, Any] | None = None,
     doors: Collection[str] | None = None,
+    left_out: Collection[str] = (),
 ) -> dict[str, Any]:
     """Render a server's configuration.
 
     `changes` and `listener_changes` are what the scenario configured since; `mailbox_servers` says where a mailbox
     database is active now, when not where the topology put it; `duration` turns documented seconds into the node's.
-    `doors` are those that the candidate opens, where it does not open all of its role's.
+    `doors` are those that the candidate opens, where it does not open all of its role's; `left_out` are transport
+    parameters that it is not told, so that it goes by its own default.
     """
-    transport = {**TRANSPORT_DEFAULTS, **topology.transport, **server.transport, **(changes or {})}
+    told = {**TRANSPORT_DEFAULTS, **topology.transport, **server.transport, **(changes or {})}
+    transport = {name: value for name, value in told.items() if name not in left_out}
     return {
         "contract": 1,
         "name": server.name,

@@ -108,8 +108,9 @@ class ExecNode:
             except BaseException:
                 await self._end()
                 raise
-        if self._candidate.flush_to_retry:
-            every = float(configuration["transport"]["MessageRetryInterval"])
+        every = configuration["transport"].get("MessageRetryInterval")
+        if self._candidate.flush_to_retry and every is not None:
+            every = float(every)
             self._flushing = asyncio.create_task(self._flush_every(every), name=f"flush {self.name}")
 
     async def stop(self) -> int:

@@ -142,6 +142,7 @@ HEADER = _columns(
     topology="json",
     parameters="json",
     waive="json",
+    own_timers="json",
     claims="texts",
 )
 

@@ -81,6 +81,9 @@ class CellHeader(_Record):
         {}, description="server -> transport parameters that differ from the documents' defaults and the topology's"
     )
     waive: dict[str, str] = Field({}, description="invariants that the scenario waives, each with its reason")
+    own_timers: dict[str, JsonValue] | None = Field(
+        None, description="what the candidate's description says of its own timers, where the scenario left them to it"
+    )
     claims: tuple[str, ...] = Field((), description="capabilities that everybody in the cast claims")
 
 

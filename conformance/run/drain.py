@@ -69,6 +69,8 @@ class Account:
             case Attempt(code=int(code), dot_sent=True) if code // 100 == 2:
                 for recipient in event.accepted:
                     self._owe(self._made[event.message], recipient)
+            case Delivered(digest=Digest(report="delivery-status", action="delayed")):
+                pass  # the server still tries
             case Delivered(digest=Digest(report="delivery-status", about=about)):
                 self._reported.add(about)
                 for key in self._owed_of.pop(about, ()):

@@ -27,6 +27,7 @@ from conformance.run.outbox import Outbox
 from conformance.run.places import Place, find_place
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
+from conformance.scenarios.own_timers import LEFT_OUT
 from conformance.scenarios.steps import Disk, Moment
 from conformance.topology import Server
 from conformance.wire.link import LOOPBACK
@@ -184,6 +185,7 @@ class World:
                 mailbox_servers=self.active_databases,
                 unknown=unknown,
                 doors=self._cast.plays(server.name).listeners,
+                left_out=LEFT_OUT if self.cell.timers == "own" else (),
             )
 
         self.keepers[server.name] = Keeper(node, configuration, self.recorder)

@@ -42,6 +42,11 @@ class Document(BaseModel):
     axes: dict[Label, tuple[JsonValue, ...]] = Field({}, description="the matrix: names, each with a list of values")
     exclude: tuple[dict[Label, JsonValue], ...] = Field((), description="combinations of axis values that are no cells")
     configure: dict[str, Parameter] = Field({}, description="transport parameters of all servers from the start")
+    timers: Literal["told", "own"] = Field(
+        "told",
+        description="own: servers are not told how often to try again and when to give up; `${own-given-up-by}` and its "
+        "like stand for what the candidate's description says of itself",
+    )
     waive: dict[str, str] = Field({}, description="invariants that do not hold here, each with the reason")
     faults: Grid | None = Field(None, description="repeat the scenario with a fault at every point of this link")
     drain: Duration = Field(6 * 3600, description="the bound of the drain at the end")
@@ -67,6 +72,7 @@ class Cell(BaseModel):
     steps: tuple[Step, ...]
     sha256: str = Field(description="of the scenario's text, its topology's and its messages': what the suite was")
     tags: tuple[str, ...] = ()
+    timers: Literal["told", "own"] = "told"
 
     @property
     def id(self) -> str:

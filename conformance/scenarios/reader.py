@@ -27,6 +27,8 @@ from conformance.scenarios.matrix import (
     text_of,
 )
 from conformance.scenarios.names import INVARIANTS, Names, check_grid, check_names, world_of
+from conformance.scenarios.own_timers import NAMES as OWN_NAMES
+from conformance.scenarios.own_timers import OwnTimers, as_point
 from conformance.scenarios.script import ReadStep, conditions, conditions_of, read_step
 from conformance.scenarios.validation import validate
 from conformance.scenarios.values import parameter
@@ -51,11 +53,14 @@ class Scenario:
     problems: tuple[Problem, ...]
     matrix: "Matrix | None"
 
-    def cells(self, grid: Grid = "smoke") -> tuple[Cell, ...]:
-        """Return the cells in a stable order, with the scenario's fault grid in the size asked for. Raises Problems."""
+    def cells(self, grid: Grid = "smoke", timers: OwnTimers | None = None) -> tuple[Cell, ...]:
+        """Return the cells in a stable order, with the scenario's fault grid in the size asked for. Raises Problems.
+
+        `timers` are those that the candidate has by itself, for a scenario that leaves them to it.
+        """
         if self.problems or self.matrix is None:
             raise Problems(self.problems)
-        return self.matrix.cells(grid)
+        return self.matrix.cells(grid, timers)
 
 
 def stem(path: Path) -> str:
@@ -97,7 +102,8 @@ class Matrix:
         self._used: dict[int, list[str]] = {}
         self._read: dict[tuple[int, tuple[str, ...]], ReadStep | None] = {}
         self._worlds: dict[str, tuple[Topology, dict[str, frozenset[str]]] | None] = {}
-        self._cells: dict[Grid, tuple[Cell, ...]] = {}
+        self._own: dict[str, Node] = {}
+        self._cells: dict[tuple[Grid, OwnTimers | None], tuple[Cell, ...]] = {}
 
     def check(self) -> None:
         """Report everything that is wrong with the document, at whatever point of its matrix."""
@@ -109,17 +115,23 @@ class Matrix:
         at = points(axes, self._node.get("exclude"), self._report)
         self._points = at if axes_are_good else at[:1]
         self._check_grid()
-        self._cells["smoke"] = self._make("smoke")
+        self._cells["smoke", None] = self._make("smoke", None)
 
-    def cells(self, size: Grid) -> tuple[Cell, ...]:
+    def cells(self, size: Grid, timers: OwnTimers | None = None) -> tuple[Cell, ...]:
         """Return the cells, with the fault grid in some size. Raises Problems for what only such a cell shows."""
-        if size not in self._cells:
-            self._cells[size] = self._make(size)
+        key = (size, timers if self._leaves_timers else None)
+        if key not in self._cells:
+            self._cells[key] = self._make(*key)
             if problems := self._report.problems:
                 raise Problems(problems)
-        return self._cells[size]
+        return self._cells[key]
 
-    def _make(self, size: Grid) -> tuple[Cell, ...]:
+    @property
+    def _leaves_timers(self) -> bool:
+        return self._document is not None and self._document.timers == "own"
+
+    def _make(self, size: Grid, timers: OwnTimers | None) -> tuple[Cell, ...]:
+        self._own = as_point(timers) if self._leaves_timers else {}
         faults = self._document.faults if self._document else None
         if faults is None:
             laid: Iterable[tuple[Point, GridFault | None]] = ((point, None) for point in self._points)
@@ -147,8 +159,9 @@ class Matrix:
             part = self._node.get(key)
             for reference, name in references(part) if part else ():
                 used.add(name)
-                if name not in axes:
-                    self._report.add(reference.mark, unknown("axis", name, axes))
+                if name not in axes and not (self._leaves_timers and name in OWN_NAMES):
+                    known = (*axes, *OWN_NAMES) if self._leaves_timers else axes
+                    self._report.add(reference.mark, unknown("axis", name, known))
             for stray in stray_references(part) if part else ():
                 self._report.add(
                     stray.mark, f"${{axis}} stands for a whole value, not inside one: {shown(stray.value)}"
@@ -215,6 +228,7 @@ class Matrix:
             steps=steps,
             sha256=self._sha256(document, topology, present),
             tags=document.tags,
+            timers=document.timers,
         )
 
     def _step(self, number: int, node: Node, point: Point) -> ReadStep | None:
@@ -222,9 +236,10 @@ class Matrix:
         if number not in self._used:
             named = chain((name for _, name in references(node)), *(when.entries for when in conditions_of(node)))
             self._used[number] = sorted(set(named))
-        key = (number, tuple(f"{name}={text_of(point[name].data())}" for name in self._used[number] if name in point))
+        known = {**self._own, **point}
+        key = (number, tuple(f"{name}={text_of(known[name].data())}" for name in self._used[number] if name in known))
         if key not in self._read:
-            self._read[key] = read_step(bind(node, point), str(number), point, self._report)
+            self._read[key] = read_step(bind(node, known), str(number), point, self._report)
         return self._read[key]
 
     def _world(self, point: Point) -> tuple[Topology, dict[str, frozenset[str]]] | None:

@@ -38,8 +38,9 @@ class ScenarioCollector(pytest.Collector):
     def collect(self) -> Iterator[pytest.Item]:
         """Yield an item for each cell and candidate, in a stable order."""
         options = self.config.stash[OPTIONS]
-        for cell in self._scenario.cells(options.settings.grid):
-            for cast in options.casts:
+        of_each = [self._scenario.cells(options.settings.grid, cast.own_timers) for cast in options.casts]
+        for cells in zip(*of_each, strict=True):
+            for cell, cast in zip(cells, options.casts, strict=True):
                 yield CellItem.from_parent(self, name=item_name(cell, cast), cell=cell, cast=cast)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import JsonValue
 
 from conformance import paths
 from conformance.candidates.cast import Cast
@@ -172,6 +173,7 @@ class Run:
             repeat=self.repeat(item.nodeid, cast, item.path),
             topology=cell.topology.model_dump(mode="json", by_alias=True),
             waive=cell.waive,
+            own_timers=_own_timers(item),
             claims=tuple(sorted(claims)),
         )
 
@@ -193,6 +195,15 @@ class Run:
             self._flight.close()
         if not self._worker:
             finish_run(self.directory, wall_seconds=time.monotonic() - self._began, interrupted=interrupted)
+
+
+def _own_timers(item: "CellItem") -> dict[str, JsonValue] | None:
+    """Return what the candidate says of its own timers, when the cell goes by them."""
+    timers = item.cast.own_timers
+    if item.cell.timers != "own" or timers is None:
+        return None
+    told: dict[str, JsonValue] = timers.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return told
 
 
 def summarise(

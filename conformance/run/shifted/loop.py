@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.run.shifted.build import library
@@ -16,11 +17,26 @@ _NAPS = (0.0005, 0.005)
 
 _NANOSECONDS = 1_000_000_000
 
-PATIENCE = 60.0
-"""Real seconds that one wait of the harness may take before programs' timers are no longer met one by one."""
+PATIENCE = 40.0
+"""Real seconds that one wait of the harness shall take at most: where meeting every timer of the programs would take
+longer, some are met late."""
 
-COARSE = 1e-4
-"""What part of such a wait is then jumped over at least: half a minute of four days."""
+COARSE = 0.01
+"""What part of such a wait is jumped over at most, to keep to that: an hour of four days."""
+
+
+_TRIED = 20
+"""Jumps of a wait after which it is known what one takes."""
+
+
+@dataclass
+class _Wait:
+    """A wait of the loop for a timer of its own: when that is, when it began (both by `time()`), and when really."""
+
+    when: float
+    began: float
+    began_real: float
+    jumps: int = 0
 
 
 class ShiftedClockEventLoop(VirtualClockEventLoop):
@@ -38,7 +54,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         self._moment = calibrated()
         self._looked_last = self._looks = self._turn_of_look = 0
         self._late = 0.0
-        self._wait = (0.0, 0.0, 0.0)
+        self._wait = _Wait(0.0, 0.0, 0.0)
         self.shifted = 0.0
         """Seconds that were jumped over so far."""
 
@@ -108,7 +124,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
             self._jump(target)
             self._turn_of_look = -1
             return []
-        nap = min(_NAPS[0] * 1.2**self._looks, _NAPS[1])
+        nap = min(_NAPS[0] * 1.2 ** min(self._looks, 50), _NAPS[1])
         ready = self.asking.poll(min(nap, self._until(when)))
         if ready:
             self._turn_of_look = -1
@@ -130,16 +146,21 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     def _coarse(self, earliest: float, when: float) -> float:
         """Return the moment to jump to, of a program's next and the loop's own; what it comes too late for is lateness.
 
-        A server with a timer every second would make days last for hours: when the wait for the loop's own timer would
-        take longer than the patience, the smallest jump is a part of that wait.
+        A server with a timer every minute would make days last for hours on a busy machine. Of what is left of the
+        patience, so many more jumps can be made as they have taken so far: the smallest jump is what is left of the
+        wait, divided by them.
         """
         now, real = self.time(), time.monotonic()
-        if self._wait[0] != when:
-            self._wait = (when, now, real)
-        _, began, began_real = self._wait
-        if (real - began_real) * (when - began) <= PATIENCE * (now - began):
+        if self._wait.when != when:
+            self._wait = _Wait(when, now, real)
+        wait = self._wait
+        wait.jumps += 1
+        spent = real - wait.began_real
+        if spent * (when - wait.began) <= PATIENCE * (now - wait.began) or wait.jumps < _TRIED:
             return earliest
-        target = min(max(earliest, now + COARSE * (when - began)), when)
+        left = max(PATIENCE - spent, 0.0) * wait.jumps / spent
+        smallest = min((when - now) / max(left, 1.0), COARSE * (when - wait.began))
+        target = min(max(earliest, now + smallest), when)
         self._late = max(self._late, target - max(earliest, now))
         return target
 

@@ -76,18 +76,30 @@ __attribute__((constructor)) static void begin(void) {
     pthread_atfork(0, 0, forked);
 }
 
+/* Take the first slot of nobody, or of somebody who was killed and could not leave it. */
+static struct slot *claim(int32_t tid, int of_the_dead) {
+    for (int i = 0; i < SLOTS; i++) {
+        int32_t whose = atomic_load(&page->slots[i].tid);
+        if (whose && !(of_the_dead && syscall(SYS_tkill, whose, 0) && errno == ESRCH)) continue;
+        if (atomic_compare_exchange_strong(&page->slots[i].tid, &whose, tid)) return &page->slots[i];
+    }
+    return 0;
+}
+
 static struct slot *slot(void) {
     if (mine) return mine;
+    int before = errno;
     int32_t tid = (int32_t)syscall(SYS_gettid);
     for (int i = 0; i < SLOTS && !mine; i++)
         if (atomic_load(&page->slots[i].tid) == tid) mine = &page->slots[i]; /* of the program that this one replaced */
-    for (int i = 0; i < SLOTS && !mine; i++) {
-        int32_t none = 0;
-        if (atomic_compare_exchange_strong(&page->slots[i].tid, &none, tid)) mine = &page->slots[i];
-    }
+    if (!mine) mine = claim(tid, 0);
+    if (!mine) mine = claim(tid, 1);
     if (mine) pthread_setspecific(leaving, mine);
+    errno = before;
     return mine;
 }
+
+__attribute__((destructor)) static void end(void) { if (mine) release(mine); }
 
 /* clocks */
 

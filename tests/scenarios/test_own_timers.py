@@ -1,0 +1,97 @@
+"""A scenario that leaves the timers to the server: what it asks of a candidate is that candidate's own."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from conformance import paths
+from conformance.candidates.cast import Cast
+from conformance.candidates.description import REFERENCE
+from conformance.nodes.configuration import TRANSPORT_DEFAULTS
+from conformance.scenarios import own_timers
+from conformance.scenarios.document import Cell
+from conformance.scenarios.expectations import Copies
+from conformance.scenarios.loader import Scenario, read
+from conformance.scenarios.own_timers import LEFT_OUT, OwnTimers
+from conformance.scenarios.steps import Expect
+from tests.scenarios.documents import problems, written
+
+HASTY = OwnTimers.model_validate(
+    {
+        "source": "its manual, page 1",
+        "tries-in-first-hour": {"min": 3, "max": 4},
+        "tries-in-half-a-day": 80,
+        "given-up-after": "4d",
+        "given-up-by": "4d30m",
+    }
+)
+
+SCENARIO = """
+id: patience
+title: A message is given up when the server itself says so
+requirements: [RL-RTY-01]
+topology: relay
+timers: own
+steps:
+  - send: {as: m, to: wendy@second.test, via: mta1}
+    label: sent
+  - expect: {issued: {by: mta1, to: outside2, verb: MAIL, times: "${own-tries-in-first-hour}"}}
+  - expect: {report: {of: m, to: alice@outside.test, since: sent, after: "${own-given-up-after}", within: "${own-given-up-by}"}}
+"""
+
+
+def expectations(cell: Cell) -> list[Any]:
+    return [step.action.expectation for step in cell.steps if isinstance(step.action, Expect)]
+
+
+@pytest.fixture
+def scenario(tmp_path: Path) -> Scenario:
+    (found,) = read(written(tmp_path, SCENARIO), paths.fixtures())
+    return found
+
+
+def test_each_candidate_has_its_own_bounds(scenario: Scenario) -> None:
+    (hasty,) = scenario.cells("smoke", HASTY)
+    (reference,) = scenario.cells("smoke", REFERENCE.own_timers)
+    tried, reported = expectations(hasty)
+    assert tried.times == Copies(min=3, max=4)
+    assert (reported.after, reported.within) == (4 * 86400, 4 * 86400 + 1800)
+    assert expectations(reference)[1].after == 2 * 86400
+    assert (hasty.id, hasty.sha256) == (reference.id, reference.sha256), "it is the same cell of the same suite"
+
+
+def test_who_never_warns_is_held_to_that() -> None:
+    assert (HASTY.words["own-warnings"], HASTY.words["own-warned-by"]) == (0, own_timers.NEVER_WARNED)
+    warns = OwnTimers.model_validate({**HASTY.model_dump(by_alias=True), "warned-after": "4h", "warned-by": "5h"})
+    assert (warns.words["own-warnings"], warns.words["own-warned-by"]) == (1, 5 * 3600)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"warned-by": "5h"}, {"given-up-by": "3d"}, {"warned-after": "5h", "warned-by": "4h"}]
+)
+def test_timers_that_cannot_be_are_refused(wrong: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="go together|cannot have come"):
+        OwnTimers.model_validate({**HASTY.model_dump(by_alias=True), **wrong})
+
+
+def test_two_of_a_cast_who_differ_have_no_timers_in_common() -> None:
+    mine = REFERENCE.model_copy(update={"name": "mine", "own_timers": HASTY})
+    assert Cast(REFERENCE, {"mbx1": mine}).own_timers is None
+    assert Cast(REFERENCE, {"mbx1": REFERENCE}).own_timers == REFERENCE.own_timers
+
+
+def test_an_unknown_one_is_told_with_its_place(tmp_path: Path) -> None:
+    told = problems(tmp_path, SCENARIO.replace("${own-given-up-by}", "${own-given-up}"))
+    assert any("did you mean 'own-given-up-by'" in one.message for one in told)
+
+
+def test_without_leave_they_are_no_axes(tmp_path: Path) -> None:
+    told = problems(tmp_path, SCENARIO.replace("timers: own\n", ""))
+    assert sum(f"axis '{name}'" in one.message for one in told for name in own_timers.NAMES) == 3
+
+
+def test_what_is_left_out_are_parameters_of_a_node() -> None:
+    assert set(LEFT_OUT) <= set(TRANSPORT_DEFAULTS)
+    assert set(HASTY.words) == set(own_timers.NAMES)
