@@ -1,25 +1,21 @@
 """Port leases: a port that a node will open, kept from every other run on this machine until it is given back."""
 
-import fcntl
 import os
 import random
 import socket
-import tempfile
-from pathlib import Path
 
 FIRST, LAST = 20_000, 32_000
 """Below the range from which the kernel takes the ports of outgoing connections."""
 
 
 class PortLeases:
-    """Leases of loopback ports, each held by a lock on a file of its own, so that a killed run gives them back too.
+    """Leases of loopback ports. Each is held by an abstract socket that has the port's number in its name.
 
-    Raises OSError when no port is left.
+    Such names are one space for everybody to whom the ports are one, whoever he is and wherever he has his files, and a
+    killed run gives them back too. Raises OSError when no port is left.
     """
 
     def __init__(self) -> None:
-        self._directory = Path(tempfile.gettempdir()) / f"conformance-ports-{os.getuid()}"
-        self._directory.mkdir(mode=0o700, exist_ok=True)
         self._held: dict[int, int] = {}
 
     def lease(self) -> int:
@@ -38,14 +34,14 @@ class PortLeases:
         self._held.clear()
 
     def _take(self, port: int) -> bool:
-        handle = os.open(self._directory / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.bind(f"\0conformance-port-{port}")
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(("127.0.0.1", port))
         except OSError:
-            os.close(handle)
+            held.close()
             return False
-        self._held[port] = handle
+        self._held[port] = held.detach()
         return True

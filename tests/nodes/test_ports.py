@@ -1,0 +1,54 @@
+"""Leases of ports: each port has one holder at a time, whichever process and temporary directory he has."""
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from conformance.nodes import ports
+from conformance.nodes.ports import PortLeases
+
+
+@pytest.fixture
+def one_port(monkeypatch: pytest.MonkeyPatch) -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = int(probe.getsockname()[1])
+    monkeypatch.setattr(ports, "FIRST", port)
+    monkeypatch.setattr(ports, "LAST", port + 1)
+    return port
+
+
+def test_a_port_has_one_holder_until_he_gives_it_back(one_port: int):
+    first, second = PortLeases(), PortLeases()
+    assert first.lease() == one_port
+    with pytest.raises(OSError, match="no loopback port"):
+        second.lease()
+    first.release()
+    assert second.lease() == one_port
+    second.release()
+
+
+def test_a_process_with_a_temporary_directory_of_its_own_is_kept_away_too(one_port: int, tmp_path: object):
+    leases = PortLeases()
+    assert leases.lease() == one_port
+    script = f"from conformance.nodes import ports; ports.FIRST, ports.LAST = {one_port}, {one_port + 1}; "
+    other = subprocess.run(
+        [sys.executable, "-c", script + "print(ports.PortLeases().lease())"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    leases.release()
+    assert "no loopback port" in other.stderr
+    assert other.stdout == ""
+
+
+def test_what_somebody_listens_on_is_not_leased(one_port: int):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", one_port))
+        listener.listen()
+        with pytest.raises(OSError, match="no loopback port"):
+            PortLeases().lease()
