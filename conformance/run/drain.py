@@ -54,6 +54,8 @@ class Account:
 
     def __init__(self, events: Iterable[AnyEvent] = ()) -> None:
         self._made: dict[str, MessageMade] = {}
+        self._bodies: set[str] = set()
+        self._bodies_of: dict[str | None, str] = {}
         self._arrived: set[tuple[str, str]] = set()
         self._reported: set[str | None] = set()
         self._owed: dict[tuple[str, str], str] = {}
@@ -66,6 +68,8 @@ class Account:
         match event:
             case MessageMade():
                 self._made[event.message] = event
+                self._bodies.add(event.digest.body_sha256)
+                self._bodies_of.setdefault(event.message_id, event.digest.body_sha256)
             case Attempt(code=int(code), dot_sent=True) if code // 100 == 2:
                 for recipient in event.accepted:
                     self._owe(self._made[event.message], recipient)
@@ -76,7 +80,7 @@ class Account:
                 for key in self._owed_of.pop(about, ()):
                     self._owed.pop(key, None)
             case Delivered():
-                key = (event.digest.body_sha256, event.recipient.lower())
+                key = (self._body_of(event.digest), event.recipient.lower())
                 self._arrived.add(key)
                 self._owed.pop(key, None)
             case _:
@@ -91,6 +95,12 @@ class Account:
     def missing(self) -> list[str]:
         """`message to recipient` for everything that is owed, in order."""
         return sorted(self._owed.values())
+
+    def _body_of(self, digest: Digest) -> str:
+        """Return the body that a content stands for: its own, or, where it was altered on the way, that of its name."""
+        if digest.body_sha256 not in self._bodies:
+            return self._bodies_of.get(digest.message_id, digest.body_sha256)
+        return digest.body_sha256
 
     def _owe(self, made: MessageMade, recipient: str) -> None:
         key = (made.digest.body_sha256, recipient.lower())

@@ -150,10 +150,9 @@ class DeliveredExpected(Expectation):
     to: Names | None = None
     at: str | None = None
     copies: Copies = ONE
-    repeats: int | None = Field(
+    repeats: Literal["in-flight"] | None = Field(
         None,
-        ge=0,
-        description="no more copies than this beyond the first, of all messages together: what was in flight",
+        description="no more copies beyond the first, of all messages together, than servers had under way when killed",
     )
     by: str | None = Field(None, description="the server that handed it over")
 
