@@ -89,10 +89,7 @@ class RedirectsNothing(Redirection):
 
 @defect("delivers-one-of-many", breaks="RL-ACK-04", part="store")
 class DeliversOneOfMany(MailboxStore):
-    """Gives the store one copy for the first recipient, and calls the others delivered.
-
-    Nobody is refused here, so that nobody's refusal is in anybody's way (RL-RCP-01): a recipient has no copy.
-    """
+    """Gives the store one copy for the first recipient, and calls the others delivered, though nobody was refused."""
 
     async def deliver(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
         """Skip everybody but the first."""
