@@ -9,6 +9,7 @@
     mbx1 > outside  journal of m, to audit@archive.test: 250
     mbx2 ? mbx1: s1, s2                          XQDISCARD and the ids told; `nothing`, `silence`, or a refusal
     mbx1 >< mbx2                                 a connection in vain
+    mbx1 > mbx2  is not answered                 a session of a greeting and of an EHLO without its reply
     outside > mbx1  says NOOP: 250 2.0.0 ok      one command and its reply, in the session that is open
     outside > mbx1  hears 250 2.0.0 again        a reply that answers nothing
     outside x mbx1  by server, reset             the session ends
@@ -115,6 +116,12 @@ def _said(history: History, m: re.Match[str]) -> None:
     history.say(one, m["line"], int(code) if code else None, *([text] if code else []))
 
 
+def _unanswered(history: History, client: str, server: str) -> None:
+    one = history.connect(client, server, greet=False)
+    history.reply_to(one, "GREETING", 220, "ready")
+    history.say(one, f"EHLO {client}")
+
+
 def _heard(history: History, m: re.Match[str]) -> None:
     history.reply_to(_last(history, m["client"], m["server"]), "", int(m["code"]), m["text"])
 
@@ -206,6 +213,7 @@ _HAPPENINGS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = 
     (r"lag (?P<lag>\S+)", _lagged),
     (r"fault (?P<fault>\S+): (?P<action>\S+) in (?P<client>\S+) > (?P<server>\S+)", _fired),
     (r"talk (?P<talk>\S+) (?P<client>\S+) > (?P<server>\S+): (?P<problem>.+)", _talked),
+    (_PAIR + r"is not answered", lambda h, m: _unanswered(h, m["client"], m["server"])),
     (_PAIR + r"says (?P<line>.+?)(?: at (?P<listener>[a-z]+))?" + _RESULT, _said),
     (_PAIR + r"hears (?P<code>\d+) (?P<text>.+)", _heard),
     (r"(?P<client>\S+) x (?P<server>\S+)\s+by (?P<by>client|server|link)(?P<reset>, reset)?", _ended),

@@ -78,17 +78,20 @@ def _impossible(case: Case, t: Transaction, told: Reply, others: frozenset[str])
         and attempt.message in (None, t.message)
         for attempt in case.trace.shadow_attempts
     )  # fmt: skip
-    failed += sum(
-        session.client == t.server and session.server in others and t.n < session.n < told.n and _turned_away(session)
+    opened = [
+        session
         for session in case.trace.sessions.values()
-    )
+        if session.client == t.server and session.server in others and t.n < session.n < told.n
+    ]
+    failed += sum(_turned_away(session) for session in opened)
     if failed >= permitted(case, t.server, others, told.n):
         return True
     begun = t.dot_t if t.dot_t is not None else t.t
     silent = told.t - begun >= seconds(case, t.server, "SendConnectionInactivityTimeout", told.n) - case.slack
     session = case.trace.sessions[t.session]
     until = session.t + connection_timeout(case, t.server, t.listener, told.n) - MARGIN
-    return failed > 0 and (silent or told.t >= until - case.slack)
+    tried = failed > 0 or any(_unheard(session, told) for session in opened)
+    return tried and (silent or told.t >= until - case.slack)
 
 
 def _turned_away(session: Session) -> bool:
@@ -96,6 +99,11 @@ def _turned_away(session: Session) -> bool:
     used = {exchange.command.verb for exchange in session.exchanges}
     offered = session.keywords is None or "XSHADOWREQUEST" in session.keywords
     return session.listener == "transport" and not offered and used <= {"EHLO", "STARTTLS", "AUTH", "QUIT"}
+
+
+def _unheard(session: Session, told: Reply) -> bool:
+    """Whether a server had no answer to its EHLO yet, where it might have asked for a shadow after that."""
+    return session.listener == "transport" and all(r.to != "EHLO" or r.n > told.n for r in session.replies)
 
 
 def permitted(case: Case, server: str, others: frozenset[str], n: int) -> int:
