@@ -108,10 +108,8 @@ class ExecNode:
             except BaseException:
                 await self._end()
                 raise
-        every = configuration["transport"].get("MessageRetryInterval")
-        if self._candidate.flush_to_retry and every is not None:
-            every = float(every)
-            self._flushing = asyncio.create_task(self._flush_every(every), name=f"flush {self.name}")
+        if self._candidate.flush_to_retry and (every := configuration["transport"].get("MessageRetryInterval")):
+            self._flushing = asyncio.create_task(self._flush_every(float(every)), name=f"flush {self.name}")
 
     async def stop(self) -> int:
         """SIGTERM, or the `stop` command, and wait for the end; what does not leave is killed and told as an error."""
