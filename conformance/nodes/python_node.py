@@ -97,10 +97,11 @@ class PythonNode:
         self._node = node
 
     async def stop(self) -> int:
-        """Stop in an orderly way."""
-        await self._running("stop").stop()
+        """Stop in an orderly way; return 1 where that failed."""
+        node = self._running("stop")
+        await node.stop()
         self._gone()
-        return 0
+        return 0 if node.failure is None else 1
 
     async def kill(self) -> None:
         """Abort every socket and drop all that was not committed."""

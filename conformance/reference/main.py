@@ -92,7 +92,7 @@ async def _serve(node: Node) -> int:
         await node.kill()
         return _FAILED
     await node.stop()
-    return 0
+    return _FAILED if node.failure else 0
 
 
 async def _reload(node: Node) -> None:
