@@ -3,6 +3,7 @@
 from conformance.reference.config import NodeConfiguration
 from conformance.reference.defects.defect import defect
 from conformance.reference.duplicates import DuplicateDetection, Key
+from conformance.reference.headers import internet_message_id
 from conformance.reference.host import Host
 
 
@@ -33,6 +34,17 @@ class BySubmitTimeOnly(DuplicateDetection):
         """Leave the Message-ID out."""
         key = super().key(mailbox, content)
         return None if key is None else key._replace(internet_id="any")
+
+
+@defect("needs-no-submit-time", breaks="SR-DUP-02", part="duplicates")
+class NeedsNoSubmitTime(DuplicateDetection):
+    """Takes messages with one Message-ID for duplicates though they have no client submit time."""
+
+    def key(self, mailbox: str, content: bytes) -> Key | None:
+        """Take none for the same."""
+        internet_id = internet_message_id(content)
+        known = super().key(mailbox, content)
+        return Key(mailbox.casefold(), internet_id, 0.0) if known is None and internet_id is not None else known
 
 
 @defect("deduplicates-across-mailboxes", breaks="SR-DUP-05", part="duplicates")

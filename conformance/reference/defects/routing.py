@@ -144,6 +144,23 @@ class HubFansOutAtOnce(FansOutAtOnce, HubRouting):
     """Splits a message at its source, and sends a copy for each site."""
 
 
+class SplitsTooLate(Routing):
+    """Sends one copy for all sites along the route of the first, also where routes have no part in common."""
+
+    def forks(self, recipients: Iterable[Recipient]) -> Forks:
+        """Give everybody of another site to the first one's next hop."""
+        found: Forks = {}
+        for hop, members in super().forks(recipients).items():
+            onward = next((other for other in found if hop.way == other.way == "transport"), hop)
+            found.setdefault(onward, []).extend(members)
+        return found
+
+
+@defect("splits-too-late", breaks="SR-BIF-03", part="hub_routing", also={"routing": SplitsTooLate})
+class HubSplitsTooLate(SplitsTooLate, HubRouting):
+    """Sends one copy for all sites along the route of the first, also where routes have no part in common."""
+
+
 class TakesDagsForSites(Misroutes):
     """Delays fan-out also towards servers whose delivery group is a DAG."""
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.dsn import Action, Status
+from conformance.reference.journal import Journaling
 from conformance.reference.message import Message, Recipient
 from conformance.reference.queue.delivery import Delivery
 from conformance.reference.queue.fork import Fork
@@ -13,6 +14,7 @@ from conformance.reference.queue.routing import NextHop
 from conformance.reference.replies import Reply
 from conformance.reference.reports import Reports
 from conformance.reference.send.dialogue import Dialogue
+from conformance.reference.storage.database import DatabaseError
 
 Replies = dict[Recipient, Reply]
 
@@ -154,6 +156,32 @@ class ExpiresWithoutAReport(Reports):
     def failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
         """Say nothing of what expired."""
         super().failed(message, [one for one in failures if one[1].enhanced != "5.4.7"], hop)
+
+
+@defect("journals-twice", breaks="SR-MNT-08", part="journaling")
+class JournalsTwice(Journaling):
+    """Makes two journal reports of a message."""
+
+    def report(self, message: Message) -> None:
+        """Report it again."""
+        super().report(message)
+        super().report(message)
+
+
+@defect("fails-as-it-is-stopped", breaks="RL-ACK-01", part="delivery")
+class FailsAsItIsStopped(Delivery):
+    """Fails in the midst of an orderly stop, and drops what it has not delivered yet."""
+
+    async def finish(self, grace: float) -> None:
+        """Drop everything, and break down."""
+
+        async def broken() -> None:
+            raise DatabaseError("what was not delivered is gone")
+
+        for message in list(self.host.messages.in_place("primary")):
+            self.host.messages.drop(message.id)
+        self.host.tasks.start(broken(), f"{self.host.name}: fails")
+        await super().finish(grace)
 
 
 @defect("never-expires", breaks="SR-MNT-14", part="delivery")
