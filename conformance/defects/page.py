@@ -10,9 +10,8 @@ _HEAD = """\
 
 The reference transport can be made wrong in {count} named ways (`--candidate reference+NAME`). Each of these defects
 was run in virtual time in every cell whose scenario judges the requirement that it breaks; the table says which checks
-saw it. A defect that is not caught, one that is only blamed on another requirement, a scenario that catches nothing, a
-check that could be taken away unnoticed, and a binding requirement of the wire that no defect breaks: each fails the
-build.
+saw it. A defect that is not caught, one that is only blamed on another requirement, a scenario or a check that catches
+nothing, and a binding requirement of the wire that no defect breaks: each fails the build.
 
 This page is written by `conformance defects --write docs/defects.md`.
 """
@@ -67,6 +66,8 @@ def _scenarios(found: Table) -> Iterator[str]:
     for name, caught in found.scenarios.items():
         yield f"| {name} | {', '.join(caught) or 'none'} |"
     yield ""
+    if found.elsewhere:
+        yield f"Not tried, for they want servers that are programs with disks of their own: {', '.join(found.elsewhere)}.\n"
 
 
 def _requirements(found: Table, catalogue: Catalogue) -> Iterator[str]:

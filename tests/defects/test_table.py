@@ -71,13 +71,19 @@ def test_a_scenario_and_a_check_that_catch_nothing_are_told():
     assert "check expect.idle: catches no defect" in told(SOUND, FIRST, SECOND, checks=(*CHECKS, "expect.idle"))
 
 
-def test_a_check_that_nobody_would_miss_is_told():
+def test_a_scenario_that_cannot_be_tried_is_told_and_is_no_gap():
+    disks = Trial("one", "disks", "disks", Outcome.NOT_APPLICABLE, (), "mbx1: no disk")
+    assert told(SOUND, FIRST, SECOND, disks, scenarios=("s", "disks")) == ()
+    found = table((ONE, TWO), ("s", "disks"), (SOUND, FIRST, SECOND, disks))
+    assert "with disks of their own: disks." in page(found, SMALL)
+    assert "scenario disks: catches no defect" in told(
+        SOUND, FIRST, SECOND, disks, replace(disks, outcome=Outcome.PASS), scenarios=("s", "disks")
+    )
+
+
+def test_a_check_is_alone_where_no_other_blames_what_is_broken():
     also = replace(FIRST, blames=(*FIRST.blames, Blame("expect.reply", "SR-CRE-01")))
-    checks = ("expect.shadow", "expect.reply")
-    line = "check {}: without it every defect would be caught all the same"
-    assert told(SOUND, also, SECOND, checks=checks) == (line.format("expect.reply"),)
-    both = replace(SECOND, blames=(*SECOND.blames, Blame("expect.reply", "SR-CRE-02")))
-    assert told(SOUND, also, both, checks=checks) == tuple(map(line.format, checks))
+    assert table((ONE, TWO), ("s",), (SOUND, also, SECOND)).alone == {"expect.shadow": ("two",)}
 
 
 def test_a_check_that_blames_another_requirement_is_no_help():
