@@ -124,3 +124,33 @@ def test_a_template_that_names_the_unknown_says_where():
         render_file("main.cf", "{{ nonsense }}", {}, {})
     with pytest.raises(CandidateError, match=r"files: main\.cf:2: "):
         render_file("main.cf", "\n{% if %}", {}, {})
+
+
+BASE = """
+name: base
+kind: exec
+claims: [relay, dsn]
+argv: [serve, "{config}"]
+files: {a.conf: "mode = {{ options.get('mode', 'plain') }}"}
+"""
+
+
+def test_a_description_may_be_like_another_beside_it(tmp_path: Path):
+    (tmp_path / "base.yaml").write_text(BASE, "utf-8")
+    variant = tmp_path / "variant.yaml"
+    variant.write_text("{like: base, name: variant, kind: exec, claims: [relay], options: {mode: slow}}", "utf-8")
+    candidate = read_description(variant)
+    assert (candidate.name, candidate.claims, candidate.argv) == ("variant", ("relay",), ("serve", "{config}"))
+    rendered = [
+        render_file("a.conf", one.files["a.conf"], {}, {}, one.options)
+        for one in (candidate, read_description(tmp_path / "base.yaml"))
+    ]
+    assert rendered == ["mode = slow", "mode = plain"]
+
+
+@pytest.mark.parametrize("other", ["{like: third, name: base}", "[no description]"])
+def test_a_description_is_like_one_that_stands_by_itself(tmp_path: Path, other: str):
+    (tmp_path / "base.yaml").write_text(other, "utf-8")
+    (tmp_path / "variant.yaml").write_text("{like: base, name: variant, kind: exec, claims: [relay]}", "utf-8")
+    with pytest.raises(CandidateError, match="like: base must be a description that is like no other itself"):
+        read_description(tmp_path / "variant.yaml")

@@ -81,6 +81,8 @@ def test_the_templates_are_what_they_are_for() -> None:
         ("cr-dot-cr", b"\r.\r"),
         ("cr-dot-crlf", b"\r.\r\n"),
         ("cr-dot-lf", b"\r.\n"),
+        ("crlf-dot-lf", b"\r\n.\n"),
+        ("crlf-dot-cr", b"\r\n.\r"),
     ],
 )
 def test_smuggling_templates_hold_the_false_end_and_never_the_true_one(name: str, end: bytes) -> None:
@@ -90,7 +92,8 @@ def test_smuggling_templates_hold_the_false_end_and_never_the_true_one(name: str
 
 
 def test_there_is_no_template_that_no_test_knows() -> None:
-    smuggling = {f"smuggling-{name}" for name in ("lf-dot-lf", "lf-dot-crlf", "cr-dot-cr", "cr-dot-crlf", "cr-dot-lf")}
+    ends = ("lf-dot-lf", "lf-dot-crlf", "cr-dot-cr", "cr-dot-crlf", "cr-dot-lf", "crlf-dot-lf", "crlf-dot-cr")
+    smuggling = {f"smuggling-{name}" for name in ends}
     others = {"plain", "multipart", "dots", "eight-bit", "long-lines", "empty-body", "no-message-id", "no-date"}
     assert set(NAMES) == smuggling | others
 
