@@ -32,6 +32,9 @@ class MovedClock(Protocol):
 _REFUSED = 2
 """Exit code of a node that refuses its configuration (node contract)."""
 
+_SLOW_START = "PYTHONDONTWRITEBYTECODE"
+"""With it, a server in Python would compile its whole source at every start."""
+
 _PYTHON = (sys.executable, "-S", "-E")
 
 
@@ -287,4 +290,5 @@ class ExecNode:
 
     def _environment(self) -> dict[str, str]:
         layer = {} if self._disk is None else self._disk.environment
-        return {**os.environ, **self._candidate.environment, **layer}
+        inherited = {name: value for name, value in os.environ.items() if name != _SLOW_START}
+        return {**inherited, **self._candidate.environment, **layer}

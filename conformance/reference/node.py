@@ -53,10 +53,8 @@ class Node:
         data = Path(config.data_dir)
         data.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240  # once, before anything listens
         self._db = db = parts.database(data / "queue.db")
-        new = db.open()
-        identity = parts.identity(
-            db, new=new, directory=data, seed=config.seed, name=config.name, now=self._clock.now()
-        )
+        db.open()
+        identity = parts.identity(db, directory=data, seed=config.seed, name=config.name, now=self._clock.now())
         await db.durable()
         self._host = host = Host(config, self._clock, db, self._tasks, self._alarms, logger)
         furnish(host, parts, identity)

@@ -129,8 +129,8 @@ def test_a_wiped_database_has_another_id_and_a_kept_one_the_same(tmp_path: Path)
                 for file in tmp_path.glob("queue.db*"):  # noqa: ASYNC240  # the node is down
                     file.unlink()
             database = Database(path)
-            new = database.open()
-            found.append(Identity(database, new=new, directory=tmp_path, seed=1, name="mbx1", now=1.0).database)
+            database.open()
+            found.append(Identity(database, directory=tmp_path, seed=1, name="mbx1", now=1.0).database)
             await database.durable()
             database.close()
         return found

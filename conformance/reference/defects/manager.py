@@ -137,8 +137,8 @@ class TakesItsTime(ShadowRedundancyManager):
 class NewDatabaseUnderTheOldName(Identity):
     """Gives a new queue database the id that the server's old one had."""
 
-    def __init__(self, db: Database, *, new: bool, directory: Path, seed: int, name: str, now: float) -> None:
-        super().__init__(db, new=new, directory=directory, seed=seed, name=name, now=now)
+    def __init__(self, db: Database, *, directory: Path, seed: int, name: str, now: float) -> None:
+        super().__init__(db, directory=directory, seed=seed, name=name, now=now)
         self.database = f"database-of-{name}"
 
 

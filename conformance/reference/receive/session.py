@@ -19,6 +19,7 @@ MARGIN = 5.0
 """Seconds before a session's end at which its message must have a reply; less where the session is short."""
 
 _OURS = frozenset({"RET", "ENVID", "XSHADOW"})
+_NO_ROOM = Reply(452, "4.3.1", "insufficient system storage")
 _BROKEN = "451 4.3.0 the server failed"
 _UNSENDABLE = "553 5.1.3 the address has characters that cannot be sent on"
 
@@ -219,6 +220,9 @@ class Receiver(PeerAuthentication):
         address = self.session.peer[0] if isinstance(self.session.peer, tuple) else "local"
         seen = not host.rights.submits(self.conversation.peer)
         origin = Origin(self.session.host_name or "", address, seen, self._deadline)
+        if not host.db.has_room(len(content)):
+            host.log.warning("no room for a message of %d octets", len(content))
+            return [_NO_ROOM] * (len(taken.recipients) if self.conversation.door == "delivery" else 1)
         if self.conversation.door == "delivery":
             return await host.acceptance.into_mailboxes(taken, content, origin)
         if self._shadow_id is not None:

@@ -4,9 +4,13 @@ Statements run at once, inline on the loop, in one open transaction. Whoever has
 `durable()`: the loop's next turn commits, once for everybody who waits then. What nobody waits for is committed along
 with it, or a moment later. So a group of statements without an `await` in between is atomic, many messages share one
 commit, and what `durable()` returned from survives a kill.
+
+When the disk is full, a commit is tried again until there is room: those who wait for it go on waiting, and nothing was
+promised to anybody. Meanwhile `has_room` says no, so that nobody new comes in.
 """
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +20,12 @@ from conformance.reference.storage import schema
 
 LINGER = 0.05
 """Seconds after which at the latest what nobody waits for is committed."""
+
+AGAIN = 1.0
+"""Seconds after which a commit that found no room is tried again."""
+
+RESERVE = 2 * 2**20
+"""Octets of the disk that are kept for what has been acknowledged: its delivery is written down too."""
 
 
 class DatabaseError(Exception):
@@ -31,21 +41,26 @@ class Database:
         self._lingering: asyncio.TimerHandle | None = None
         self._committed: asyncio.Future[None] | None = None
         self._broken: DatabaseError | None = None
+        self._written: list[tuple[str, Sequence[Any]]] = []
+        self._full = False
 
     def open(self) -> bool:
         """Open the file, and make it where there is none; return whether it is new.
 
         Raises DatabaseError when it cannot be used.
         """
-        new = not self._path.exists()
         try:
             self._connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             self._connection.row_factory = sqlite3.Row
-            schema.prepare(self._connection, new=new)
+            return schema.prepare(self._connection)
         except (sqlite3.DatabaseError, schema.ForeignDatabase) as error:
             self.close()
             raise DatabaseError(f"the queue database {self._path} cannot be used: {error}") from error
-        return new
+
+    def has_room(self, octets: int) -> bool:
+        """Whether a message of that size can be taken in: there is room for it, for its log, and the reserve."""
+        disk = os.statvfs(self._path.parent)
+        return not self._full and disk.f_bavail * disk.f_frsize >= 2 * octets + RESERVE
 
     def write(self, statement: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
         """Execute a statement in the open transaction, and begin one where there is none."""
@@ -53,7 +68,9 @@ class Database:
         if self._lingering is None:
             connection.execute("BEGIN IMMEDIATE")
             self._lingering = asyncio.get_running_loop().call_later(LINGER, self._commit)
-        return connection.execute(statement, parameters)
+        cursor = connection.execute(statement, parameters)
+        self._written.append((statement, parameters))
+        return cursor
 
     def read(self, statement: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """Return all rows of a query; what was written and is not committed yet is seen."""
@@ -65,13 +82,16 @@ class Database:
             if self._committed is None:
                 loop = asyncio.get_running_loop()
                 self._committed = loop.create_future()
-                loop.call_soon(self._commit)
+                if not self._full:
+                    loop.call_soon(self._commit)
             await asyncio.shield(self._committed)
 
     def close(self) -> None:
         """Close at once: what is not committed is rolled back, as a kill would."""
         connection, self._connection = self._connection, None
         committed = self._ended()
+        self._written.clear()
+        self._full = False
         if committed is not None and not committed.done():
             committed.cancel()
         if connection is not None:
@@ -99,11 +119,26 @@ class Database:
         try:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                self._hold_open(self._connection, committed)
+                return
             # what is in memory is now ahead of what is on disk: nothing may be promised any more
             self._broken = DatabaseError(f"the queue database {self._path} could not commit: {error}")
             self._connection.rollback()
             if committed is not None:
                 committed.set_exception(self._broken)
             return
+        self._full = False
+        self._written.clear()
         if committed is not None:
             committed.set_result(None)
+
+    def _hold_open(self, connection: sqlite3.Connection, committed: asyncio.Future[None] | None) -> None:
+        """Have the transaction that found no room open again, as it was, until there is room for it."""
+        self._full = True
+        connection.rollback()
+        connection.execute("BEGIN IMMEDIATE")
+        for statement, parameters in self._written:
+            connection.execute(statement, parameters)
+        self._committed = committed
+        self._lingering = asyncio.get_running_loop().call_later(AGAIN, self._commit)

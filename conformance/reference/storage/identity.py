@@ -13,13 +13,13 @@ _made: Counter[Path] = Counter()
 class Identity:
     """Names this queue database and gives out message ids.
 
-    The database's id is made with it and never again: from the node's seed and name, the time, and how often one was
+    The database's id is made once: from the node's seed and name, the time, and how often one was
     made here. Message ids hold the incarnation, which is counted up durably at every start, so that a number given
     out and lost in a kill is never given out again.
     """
 
-    def __init__(self, db: Database, *, new: bool, directory: Path, seed: int, name: str, now: float) -> None:
-        if new:
+    def __init__(self, db: Database, *, directory: Path, seed: int, name: str, now: float) -> None:
+        if not db.read("SELECT 1 FROM node"):  # a node may be killed between making the tables and giving the id
             _made[directory] += 1
             words = f"{seed}:{name}:{now!r}:{_made[directory]}"
             database = hashlib.sha256(words.encode()).hexdigest()[:16]

@@ -86,20 +86,23 @@ class ForeignDatabase(Exception):
     """The file is a database, but not one of ours, or of another version."""
 
 
-def prepare(connection: sqlite3.Connection, *, new: bool) -> None:
-    """Make the tables in a new file, or check that an old one is ours and whole.
+def prepare(connection: sqlite3.Connection) -> bool:
+    """Make the tables in an empty file, or check that an old one is ours and whole; return whether they are new.
 
-    Raises ForeignDatabase, or sqlite3.DatabaseError where the file is damaged.
+    What a node left that was killed as it made the file is empty too. Raises ForeignDatabase, or
+    sqlite3.DatabaseError where the file is damaged.
     """
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
-    if new:
+    connection.execute("PRAGMA cache_spill = OFF")  # the disk is written to by a commit, and by nothing else
+    if connection.execute("SELECT NOT EXISTS (SELECT 1 FROM sqlite_master)").fetchone()[0]:
         connection.executescript(_TABLES % (APPLICATION_ID, VERSION))
-        return
+        return True
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise ForeignDatabase("it is not a queue database of this program")
     if (version := connection.execute("PRAGMA user_version").fetchone()[0]) != VERSION:
         raise ForeignDatabase(f"its schema version is {version}, this program's {VERSION}")
     if (found := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
         raise ForeignDatabase(f"it is damaged: {found}")
+    return False

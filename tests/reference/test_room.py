@@ -1,0 +1,129 @@
+"""A full disk: what cannot be kept is not acknowledged (RL-ACK-01), and what waits is committed when there is room."""
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.reference.storage import database as module
+from conformance.reference.storage import schema
+from conformance.reference.storage.database import RESERVE, Database
+from conformance.reference.storage.identity import Identity
+from tests.reference.furnished import furnished, stored
+
+
+class FullDisk:
+    """A connection whose commits find no room, as SQLite tells it: the transaction is rolled back."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.full = True
+        self.refused = 0
+        self._connection = connection
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
+        if statement == "COMMIT" and self.full:
+            self.refused += 1
+            self._connection.rollback()
+            error = sqlite3.OperationalError("database or disk is full")
+            error.sqlite_errorcode = sqlite3.SQLITE_FULL
+            raise error
+        return self._connection.execute(statement, parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+def test_who_waits_for_a_commit_without_room_waits_until_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AGAIN", 0.001)
+
+    async def life() -> None:
+        async with furnished(tmp_path) as (host, _):
+            before = stored(host)
+            await host.db.durable()
+            disk = host.db._connection = FullDisk(host.db._connection)
+            host.messages.drop(before.id)
+            one = stored(host, content=b"Message-ID: <full@test>\r\n\r\nfull\r\n")
+            waiting = asyncio.create_task(host.db.durable())
+            while disk.refused < 2:
+                await asyncio.sleep(0.001)
+            assert not waiting.done()
+            assert not host.db.has_room(0)
+            two = stored(host)
+            late = asyncio.create_task(host.db.durable())
+            assert [m.id for m in host.messages.in_place("primary")] == [one.id, two.id], "it is seen all the same"
+            disk.full = False
+            await asyncio.gather(waiting, late)
+            assert host.db.has_room(0)
+            host.db.close()
+            host.db.open()
+            assert [m.id for m in host.messages.in_place("primary")] == [one.id, two.id]
+            assert host.messages.content(one.id).endswith(b"full\r\n")
+
+    asyncio.run(life())
+
+
+def test_what_found_no_room_is_gone_when_the_node_is_killed(tmp_path: Path) -> None:
+    async def life() -> None:
+        async with furnished(tmp_path) as (host, _):
+            await host.db.durable()
+            disk = host.db._connection = FullDisk(host.db._connection)
+            stored(host)
+            waiting = asyncio.create_task(host.db.durable())
+            while not disk.refused:
+                await asyncio.sleep(0)
+            host.db.close()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            host.db.open()
+            assert list(host.messages.in_place("primary")) == []
+            assert host.db.has_room(0)
+
+    asyncio.run(life())
+
+
+def test_room_is_for_a_message_its_log_and_what_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = RESERVE + 2000
+
+    class Disk:
+        f_bavail, f_frsize = free, 1
+
+    database = Database(tmp_path / "queue.db")
+    database.open()
+    monkeypatch.setattr(os, "statvfs", lambda path: Disk)
+    assert (database.has_room(1000), database.has_room(1001)) == (True, False)
+    database.close()
+
+
+def test_a_database_whose_making_was_cut_short_is_made_anew(tmp_path: Path) -> None:
+    """The file is there, and nothing in it: whoever made it was killed before it was whole."""
+    (tmp_path / "queue.db").touch()
+    database = Database(tmp_path / "queue.db")
+    assert database.open()
+    database.close()
+    assert not database.open(), "it is not made twice"
+    database.close()
+
+
+def test_a_database_without_a_name_gets_one(tmp_path: Path) -> None:
+    """The tables are there, and the node was killed before it had named the database."""
+
+    async def named() -> tuple[str, str]:
+        database = Database(tmp_path / "queue.db")
+        database.open()
+        identity = Identity(database, directory=tmp_path, seed=1, name="mbx1", now=1.0)
+        await database.durable()
+        database.close()
+        return identity.database, identity.next()
+
+    connection = sqlite3.connect(tmp_path / "queue.db", isolation_level=None)
+    assert schema.prepare(connection)
+    connection.close()
+    first, second = asyncio.run(named()), asyncio.run(named())
+    assert first[0] == second[0]
+    assert first[1] != second[1]

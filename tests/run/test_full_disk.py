@@ -1,0 +1,33 @@
+"""A disk that is full under the reference: it says so, keeps running, and loses nothing that it acknowledged."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.cast import Cast
+from conformance.candidates.grammar import find
+from conformance.execute import judge
+from conformance.history.events import Attempt, NodeEvent
+from conformance.judge.verdicts import Outcome, worst
+from conformance.judge.waiting import Waiting
+from conformance.nodes.disks import loop
+from conformance.run.cell import run_cell
+from conformance.run.settings import Settings
+from conformance.scenarios.loader import read
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(bool(loop.missing()), reason=loop.missing() or "-")
+def test_without_room_nothing_is_acknowledged_and_nobody_dies(tmp_path: Path) -> None:
+    corpus = read(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
+    cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id == "no-room-is-no-loss")
+    cast, settings = Cast(find("exec:reference", Path())), Settings(clock="shifted")
+    ran = run_cell(cell, cast, settings, tmp_path, lambda event: None, Waiting())
+    assert ran.problem == ""
+    attempts = [event for event in ran.events if isinstance(event, Attempt)]
+    refused = [(event.code, event.enhanced) for event in attempts if event.message.startswith("m#")]
+    assert refused == [(452, "4.3.1")] * 3
+    assert [e.detail for e in ran.events if isinstance(e, NodeEvent) and e.action == "exited"] == []
+    verdicts = judge(cell, cast, settings, ran.events, complete=True)
+    assert worst(verdict.outcome for verdict in verdicts) is Outcome.PASS
