@@ -31,9 +31,8 @@ _TRIED = 20
 
 @dataclass
 class _Wait:
-    """A wait of the loop for a timer of its own: when that is, when it began (both by `time()`), and when really."""
+    """A wait of the loop for a timer of its own: when it began, by `time()` and really, and the jumps in it."""
 
-    when: float
     began: float
     began_real: float
     jumps: int = 0
@@ -54,7 +53,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         self._moment = calibrated()
         self._looked_last = self._looks = self._turn_of_look = 0
         self._late = 0.0
-        self._wait = _Wait(0.0, 0.0, 0.0)
+        self._waits: dict[float, _Wait] = {}
         self.shifted = 0.0
         """Seconds that were jumped over so far."""
 
@@ -151,9 +150,10 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         wait, divided by them.
         """
         now, real = self.time(), time.monotonic()
-        if self._wait.when != when:
-            self._wait = _Wait(when, now, real)
-        wait = self._wait
+        wait = self._waits.get(when)
+        if wait is None:  # a wait that a shorter one came between goes on as it was
+            self._waits = {past: told for past, told in self._waits.items() if past > now}
+            wait = self._waits[when] = _Wait(now, real)
         wait.jumps += 1
         spent = real - wait.began_real
         if spent * (when - wait.began) <= PATIENCE * (now - wait.began) or wait.jumps < _TRIED:

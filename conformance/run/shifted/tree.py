@@ -1,5 +1,6 @@
 """A node's processes as the clock sees them: when all of them have nothing to do, and what they wait for."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import TypeVar
 
 from conformance.nodes.guard import descendants
 from conformance.run.shifted.errors import CannotShift
-from conformance.run.shifted.page import NEVER, Page
+from conformance.run.shifted.page import NEVER, Page, Slot
 from conformance.run.shifted.programs import untouched
 
 T = TypeVar("T")
@@ -17,6 +18,12 @@ _ASLEEP = frozenset("SZTtXI")
 
 
 _STOPPED = "T"
+
+_GLANCES = 8
+"""How often after a question it is enough to see in the page that somebody has not answered, who waited before."""
+
+_WHOLE = 16 * 1024
+"""Octets of which no file that is read here has more."""
 
 
 class Tree:
@@ -32,14 +39,17 @@ class Tree:
         self._moment = moment
         self._guard: int | None = None
         self._epoch = 0
-        self._slept: dict[int, tuple[str, float]] = {}
+        self._slept: dict[int, tuple[bytes, float]] = {}
         self._inside: dict[int, int] = {}
+        self._waited: list[int] = []
+        self._glances = 0
 
     def follow(self, guard: int) -> None:
         """Begin to look below a process."""
         self._guard = guard
         self._slept.clear()
         self._inside.clear()
+        self._waited.clear()
         self.ask()
 
     def leave(self) -> None:
@@ -49,6 +59,7 @@ class Tree:
     def ask(self) -> None:
         """Note that something may have come for them since they were last found quiet."""
         self._epoch = self.page.ask()
+        self._glances = _GLANCES
 
     def check(self) -> None:
         """Raise CannotShift when the clock of one of the processes is not moved."""
@@ -59,13 +70,19 @@ class Tree:
     def deadline(self) -> int | None:
         """Return the earliest deadline of a thread, nanoseconds of the shifted monotonic clock; None while one has
         something to do. NEVER when all wait for others."""
-        earliest = NEVER
         slots = {slot.tid: slot for slot in self.page.slots()}
+        if self._glances and any(_has_not_seen(slots.get(tid), self._epoch) for tid in self._waited):
+            self._glances -= 1
+            return None
+        self._waited.clear()
+        earliest = NEVER
         now = time.monotonic()
         quiet = True
         for tid, place in self._threads():
-            slot = slots.get(self._inner(tid, place))
+            inner = self._inner(tid, place)
+            slot = slots.get(inner)
             if slot is not None and slot.waits:
+                self._waited.append(inner)
                 if slot.seen >= self._epoch:
                     earliest = min(earliest, slot.deadline)
                 elif _state(place) != _STOPPED:  # what is frozen will look when it thaws
@@ -87,24 +104,24 @@ class Tree:
             return
         for pid in (self._guard, *descendants(self._guard)):  # the guard too: it may be about to signal them
             try:
-                places = list(Path(f"/proc/{pid}/task").iterdir())
+                threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208  # no pathlib: this is done at every look
             except OSError:
                 continue
-            for place in places:
-                yield int(place.name), str(place)
+            for thread in threads:
+                yield int(thread), f"/proc/{pid}/task/{thread}"
 
     def _inner(self, tid: int, place: str) -> int:
         """Return the thread's id as it knows it itself, in its own namespace."""
         found = self._inside.get(tid)
         if found is None:
-            found = self._inside[tid] = _read(f"{place}/status", lambda text: _last(text, "NSpid:"), tid)
+            found = self._inside[tid] = _read(f"{place}/status", lambda text: _last(text, b"NSpid:"), tid)
         return found
 
     def _sleeps(self, tid: int, place: str, now: float) -> bool:
         """Whether a thread has slept for the moment that it takes to believe it."""
         state = _state(place)
-        ran = _read(f"{place}/schedstat", str, "")
-        before, since = self._slept.get(tid, ("", now))
+        ran = _read(f"{place}/schedstat", bytes, b"")
+        before, since = self._slept.get(tid, (b"", now))
         if before != ran or state not in _ASLEEP:
             self._slept[tid] = (ran, now)
             return False
@@ -122,23 +139,29 @@ def calibrated(times: int = 40) -> float:
     return min(0.005 + 3 * worst, 0.25)
 
 
+def _has_not_seen(slot: Slot | None, epoch: int) -> bool:
+    return slot is not None and bool(slot.waits) and slot.seen < epoch
+
+
 def _state(place: str) -> str:
-    return _read(f"{place}/stat", lambda text: text.rpartition(")")[2].split()[0], "X")
+    return _read(f"{place}/stat", lambda text: text[text.rindex(b")") + 2 :][:1].decode(), "X")
 
 
 def _is_init(pid: int) -> bool:
-    return _read(
-        f"/proc/{pid}/status", lambda text: text.partition("NSpid:")[2].partition("\n")[0].split()[-1] == "1", False
-    )
+    return _read(f"/proc/{pid}/status", lambda text: _last(text, b"NSpid:") == 1, False)
 
 
-def _last(text: str, key: str) -> int:
-    return int(text.partition(key)[2].partition("\n")[0].split()[-1])
+def _last(text: bytes, key: bytes) -> int:
+    return int(text.partition(key)[2].partition(b"\n")[0].split()[-1])
 
 
-def _read(path: str, take: Callable[[str], T], otherwise: T) -> T:
+def _read(path: str, take: Callable[[bytes], T], otherwise: T) -> T:
     """Return what a file of /proc says; `otherwise` when the process has gone meanwhile."""
     try:
-        return take(Path(path).read_text("ascii", "replace"))
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return take(os.read(handle, _WHOLE))
+        finally:
+            os.close(handle)
     except (OSError, IndexError, ValueError):
         return otherwise
