@@ -186,11 +186,14 @@ def candidate_new() -> None:
 
 
 @candidate.command("check")
-def candidate_check(word: Annotated[str, typer.Argument(metavar="CANDIDATE", help="as for --candidate")]) -> None:
+def candidate_check(
+    word: Annotated[str, typer.Argument(metavar="CANDIDATE", help="as for --candidate")],
+    allow_hosts: Annotated[list[str] | None, typer.Option(help="hosts other than this one; repeatable")] = None,
+) -> None:
     """Start a candidate, try every claim of it, and say what is missing."""
     from conformance.commands.candidate import print_check
 
-    raise typer.Exit(print_check(word))
+    raise typer.Exit(print_check(word, allow_hosts or []))
 
 
 @app.command()

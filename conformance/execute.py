@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from conformance.candidates.cast import Cast
+from conformance.candidates.means import lacking_means
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.verdicts import Outcome, Verdict, worst
@@ -58,7 +59,7 @@ def execute(
     the harness itself does wrong: that is a verdict. KeyboardInterrupt passes through, after everything was cleaned
     up.
     """
-    with _Execution(cell, cast, settings, header, run_dir, watch, known) as execution:
+    with _Execution(cell, cast, header, run_dir, watch, known, settings.scale) as execution:
         if (refused := execution.refuse()) is not None:
             return refused
         ran = run_cell(cell, cast, settings, execution.attachments, execution.seen, Waiting())
@@ -77,7 +78,7 @@ async def execute_here(
     known: Known,
 ) -> CellResult:
     """Run and judge one cell beside others on this loop, in real time; see `execute`. It is judged in a thread."""
-    with _Execution(cell, cast, settings, header, run_dir, lambda event: None, known) as execution:
+    with _Execution(cell, cast, header, run_dir, lambda event: None, known, settings.scale) as execution:
         if (refused := execution.refuse()) is not None:
             return refused
         ran = await run_cell_here(cell, cast, settings, execution.attachments, execution.seen, Waiting())
@@ -92,12 +93,13 @@ class _Execution:
         self,
         cell: Cell,
         cast: Cast,
-        settings: Settings,
         header: CellHeader,
         run_dir: Path,
         watch: Callable[[AnyEvent], None],
         known: Known,
+        scale: float,
     ) -> None:
+        self._scale = scale
         self._cell = cell
         self._cast = cast
         self._watch = watch
@@ -131,7 +133,8 @@ class _Execution:
             return self.not_applicable("not claimed: " + ", ".join(missing))
         if self._cell.timers == "own" and self._cast.own_timers is None:
             return self.not_applicable(f"not described: the own-timers of {self._cast.identity}")
-        if absent := (*self._cast.absent(servers), *lacking(self._cell, self._cast)):
+        means = lacking_means(self._cell, self._cast, self._scale)
+        if absent := (*self._cast.absent(servers), *lacking(self._cell, self._cast), *means):
             return self.not_applicable("cannot be run: " + ", ".join(absent))
         return None
 

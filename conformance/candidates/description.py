@@ -52,6 +52,11 @@ class Address(_Closed):
     host: str = "127.0.0.1"
     port: int = Field(ge=1, le=65535)
 
+    @property
+    def at(self) -> tuple[str, int]:
+        """Host and port."""
+        return self.host, self.port
+
 
 class Container(_Closed):
     """What the `docker` kind needs beside the image."""
@@ -129,7 +134,14 @@ class Candidate(_Closed):
     next_hops: dict[str, Address] = Field(
         {},
         alias="next-hops",
-        description="remote: where it was set up to dial each sink of the topology: name -> address",
+        description="remote: where it was set up to dial each party of the topology, its links: a sink, a server, "
+        "`SERVER.delivery`, `SERVER-store` -> address",
+    )
+    scale: float | None = Field(
+        None,
+        gt=0,
+        description="remote: by what the documents' times were divided when it was set up; unsaid, what depends on its "
+        "times is not applicable",
     )
     ready_within: float = Field(20.0, alias="ready-within", gt=0, description="seconds, real")
     stop_within: float = Field(20.0, alias="stop-within", gt=0, description="seconds, real")
@@ -161,9 +173,30 @@ class Candidate(_Closed):
             raise ValueError("listeners: every server has a frontend")
         if self.flush_to_retry and "flush" not in self.commands:
             raise ValueError("flush-to-retry needs the command 'flush'")
+        if self.kind == "remote":
+            self._set_up()
         if self.private_root and not self.installed:
             raise ValueError("private-root needs 'installed', the directory to lay over the root")
         return self
+
+    def _set_up(self) -> None:
+        if "frontend" not in self.addresses:
+            raise ValueError("addresses: every server has a frontend")
+        if "start" in self.commands and not {"stop", "kill"} & set(self.commands):
+            raise ValueError("commands: whoever is started must be ended, by 'stop' or 'kill'")
+        places = [(address.host, address.port) for address in self.next_hops.values()]
+        if len(set(places)) != len(places):
+            raise ValueError("next-hops: two parties have one address")
+
+    @property
+    def doors(self) -> tuple[Door, ...]:
+        """The doors that it opens: of a server that runs already, those with an address."""
+        return tuple(self.addresses) if self.kind == "remote" else self.listeners
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it gets the harness's configuration: one that runs already was set up by somebody else."""
+        return self.kind != "remote" or "start" in self.commands
 
     @property
     def identity(self) -> str:

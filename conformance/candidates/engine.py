@@ -1,9 +1,10 @@
 """Whether there is a Docker engine: asked once, of whatever DOCKER_HOST names, which must be on this machine."""
 
 import functools
-import ipaddress
 import os
 from urllib.parse import urlsplit
+
+from conformance.candidates.hosts import is_loopback
 
 USUAL = "unix:///var/run/docker.sock"
 _PATIENCE = 5
@@ -40,9 +41,4 @@ def _missing(address: str) -> str:
 
 def _is_here(address: str) -> bool:
     parts = urlsplit(address)
-    if parts.scheme in ("unix", "npipe"):
-        return True
-    try:
-        return parts.hostname == "localhost" or ipaddress.ip_address(parts.hostname or "").is_loopback
-    except ValueError:
-        return False
+    return parts.scheme in ("unix", "npipe") or is_loopback(parts.hostname or "")

@@ -56,7 +56,6 @@ def _of_kind(word: str) -> Candidate:
         name=f"tcp-{name}",
         kind="remote",
         claims=("relay",),
-        listeners=("frontend",),
         addresses={"frontend": Address(host=host.strip("[]"), port=int(port))},
         next_hops={"outside": Address(port=FIRST_NEXT_HOP)},
     )

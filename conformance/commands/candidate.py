@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -13,6 +13,8 @@ from conformance import candidates, paths
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate, CandidateError
 from conformance.candidates.grammar import find
+from conformance.candidates.hosts import check_hosts
+from conformance.candidates.means import lacking_means
 from conformance.candidates.presence import look_for
 from conformance.execute import headline, judge
 from conformance.judge.verdicts import Outcome, worst
@@ -49,13 +51,14 @@ def print_new() -> int:
     return 0
 
 
-def print_check(word: str) -> int:
+def print_check(word: str, hosts: Sequence[str]) -> int:
     """Start a candidate, try every claim of it, and say what is missing.
 
     Returns 1 when anything is missing, 2 for a bad description, 3 when some claim could not be judged.
     """
     try:
         candidate = find(word, paths.fixtures() / "candidates")
+        check_hosts([candidate], hosts)
     except CandidateError as error:
         typer.echo(str(error), err=True)
         return 2
@@ -102,6 +105,8 @@ def _try(claim: str, candidate: Candidate, cell: Cell) -> Answer:
     in_process = candidate.kind == "python"
     settings = Settings(clock="virtual") if in_process else Settings(clock="scaled", scale=60.0)
     cast = Cast(candidate)
+    if lacking := lacking_means(cell, cast, settings.scale):
+        return Answer(f"claim {claim}", "not judged", "; ".join(lacking))
     with tempfile.TemporaryDirectory(prefix="conformance-check-") as directory:
         ran = run_cell(cell, cast, settings, Path(directory), lambda event: None, Waiting())
         verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")

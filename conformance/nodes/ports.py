@@ -17,6 +17,7 @@ class PortLeases:
 
     def __init__(self) -> None:
         self._held: dict[int, int] = {}
+        self._named: list[int] = []
 
     def lease(self) -> int:
         """Return a port of 127.0.0.1 that nobody listens on and nobody else has leased."""
@@ -27,10 +28,22 @@ class PortLeases:
                 return port
         raise OSError(f"no loopback port between {FIRST} and {LAST} is free")
 
+    def hold(self, name: str) -> bool:
+        """Lease what has another name than a port: return whether it is ours now, and nobody else's."""
+        handle = os.open(self._directory / name.replace("/", "_"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(handle)
+            return False
+        self._named.append(handle)
+        return True
+
     def release(self) -> None:
         """Give all leases back."""
-        for handle in self._held.values():
+        for handle in (*self._held.values(), *self._named):
             os.close(handle)
+        self._named.clear()
         self._held.clear()
 
     def _take(self, port: int) -> bool:

@@ -29,7 +29,7 @@ async def detect_version(candidate: Candidate) -> str:
         return await _version_of_image(candidate)
     template = candidate.commands.get("version")
     presence = look_for(candidate)
-    if template is None or candidate.kind != "exec" or presence.missing:
+    if template is None or candidate.kind == "python" or presence.missing:
         return candidate.version
     with tempfile.TemporaryDirectory(prefix="conformance-version-") as directory:
         shop = Workshop(candidate.name, candidate, Path(directory), presence)

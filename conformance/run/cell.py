@@ -77,8 +77,9 @@ def run_cell(
 
 
 def logs(cell: Cell, directory: Path) -> dict[str, Path]:
-    """Return where the nodes' logs are."""
-    return {server.name: directory / server.name / "node.log" for server in cell.topology.servers}
+    """Return where the nodes' logs are, of those that have written one."""
+    places = {server.name: directory / server.name / "node.log" for server in cell.topology.servers}
+    return {name: log for name, log in places.items() if log.exists()}
 
 
 async def run_cell_here(

@@ -1,16 +1,22 @@
 """Where each server of a cell is: which doors it is told to open, where links reach them, and where it finds the links."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from conformance.candidates.cast import Cast
+from conformance.candidates.description import Candidate
 from conformance.nodes.configuration import Address, listeners_of
 from conformance.nodes.ports import PortLeases
 from conformance.topology import Server
 from conformance.wire.link import LOOPBACK
+
+_PAUSE = 0.05
+"""Seconds between two looks whether a server is free."""
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # in a container, whose network leads to this machine only
 
@@ -53,6 +59,23 @@ async def find_place(server: Server, cast: Cast, directory: Path, leases: PortLe
             doors = all_doors({door: (EVERYWHERE, ports[door]) for door in candidate.listeners if door in roles})
             here = (gateway(network), 0)
             return Place(doors, dict.fromkeys(doors), lambda party, listener: here, engine, network)
+        case "remote":
+            doors = all_doors({door: candidate.addresses[door].at for door in candidate.doors})
+            return Place(doors, dict(doors), partial(_set_up, candidate))
         case _:
             doors = all_doors({door: ("127.0.0.1", leases.lease()) for door in candidate.listeners if door in roles})
             return Place(doors, dict(doors))
+
+
+def _set_up(candidate: Candidate, party: str, listener: str) -> Address:
+    """Return where a server was set up to dial a door of a party; one that it does not know may be anywhere."""
+    known = candidate.next_hops.get(f"{party}.{listener}" if listener == "delivery" else party)
+    return LOOPBACK if known is None else known.at
+
+
+async def take_turns(cell_servers: Iterable[Server], cast: Cast, leases: PortLeases) -> None:
+    """Wait until no other cell, of this run or of another, has one of the servers that run already."""
+    players = [cast.plays(server.name) for server in cell_servers]
+    for host, port in sorted({player.addresses["frontend"].at for player in players if player.kind == "remote"}):
+        while not leases.hold(f"{host}-{port}"):  # noqa: ASYNC110
+            await asyncio.sleep(_PAUSE)  # of what another process lets go there is no event

@@ -19,12 +19,13 @@ from conformance.nodes.exec_node import ExecNode
 from conformance.nodes.ports import PortLeases
 from conformance.nodes.private_root import NODE
 from conformance.nodes.python_node import PythonNode
+from conformance.nodes.remote_node import RemoteNode
 from conformance.run.clock import Clock
 from conformance.run.disk_troubles import troubles_of
 from conformance.run.keeper import Keeper
 from conformance.run.memory import make_directory
 from conformance.run.outbox import Outbox
-from conformance.run.places import Place, find_place
+from conformance.run.places import Place, find_place, take_turns
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.own_timers import LEFT_OUT
@@ -73,12 +74,14 @@ class World:
 
     @property
     def logs(self) -> dict[str, Path]:
-        """The log of each node."""
-        return {name: keeper.node.log for name, keeper in self.keepers.items()}
+        """The log of each node that has written one: not of those that others kept from being started."""
+        logs = {name: keeper.node.log for name, keeper in self.keepers.items()}
+        return {name: log for name, log in logs.items() if log.exists()}
 
     async def __aenter__(self) -> "World":
         try:
             self._exit.callback(self._leases.release)
+            await take_turns(self.topology.servers, self._cast, self._leases)
             for server in self.topology.servers:
                 own = self._directory / server.name
                 self._places[server.name] = await find_place(server, self._cast, own, self._leases, self._exit)
@@ -184,8 +187,8 @@ class World:
                 listener_changes=listeners,
                 mailbox_servers=self.active_databases,
                 unknown=unknown,
-                doors=self._cast.plays(server.name).listeners,
                 left_out=LEFT_OUT if self.cell.timers == "own" else (),
+                doors=self._cast.plays(server.name).doors,
             )
 
         self.keepers[server.name] = Keeper(node, configuration, self.recorder)
@@ -232,5 +235,7 @@ class World:
                 container = DockerNode(server.name, candidate, directory, place.engine, place.network, moved)
                 self._exit.push_async_callback(container.close)
                 return container
-            case kind:
-                raise NotImplementedError(f"candidates of the kind {kind!r} cannot be run yet")
+            case "remote":
+                remote = RemoteNode(server.name, candidate, directory)
+                self._exit.push_async_callback(remote.close)
+                return remote

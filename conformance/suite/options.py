@@ -8,6 +8,7 @@ import pytest
 from conformance import paths
 from conformance.candidates.cast import Cast, read_cast
 from conformance.candidates.description import CandidateError
+from conformance.candidates.hosts import check_hosts
 from conformance.run.settings import ClockName, Settings
 
 SCALED_BY_DEFAULT = 60.0
@@ -49,6 +50,12 @@ def add_options(parser: pytest.Parser) -> None:
         help="what is known to fail, with the reason: a file, or a folder with one for each candidate; `write` drafts "
         "one in the run's directory; repeatable",
     )
+    group.addoption(
+        "--allow-hosts",
+        action="append",
+        metavar="HOST,...",
+        help="hosts other than this one that candidates of the kind remote may be at, or dial us at; repeatable",
+    )
     group.addoption("--seed", type=int, default=1, metavar="N", help="seed of everything that is chosen (default 1)")
 
 
@@ -63,13 +70,16 @@ class Options:
     run_dir: Path | None
     fresh: bool
     baselines: tuple[str, ...]
+    hosts: tuple[str, ...] = ()
 
 
 def read_options(config: pytest.Config) -> Options:
     """Check the options and return them. Raises pytest.UsageError."""
     words = config.getoption("--candidate") or ["reference"]
+    hosts = tuple(host for word in config.getoption("--allow-hosts") or () for host in word.split(","))
     try:
         casts = tuple(read_cast(word, paths.fixtures() / "candidates") for word in words)
+        check_hosts((one for cast in casts for one in cast.candidates), hosts)
     except CandidateError as error:
         raise pytest.UsageError(str(error)) from error
     if len({cast.identity for cast in casts}) != len(casts):
@@ -103,4 +113,5 @@ def read_options(config: pytest.Config) -> Options:
         run_dir=config.getoption("--run-dir"),
         fresh=config.getoption("--fresh"),
         baselines=tuple(config.getoption("--baseline") or ()),
+        hosts=hosts,
     )

@@ -185,6 +185,8 @@ class Run:
         words = ["conformance", "run", place, "--candidate", word, "--clock", settings.clock]
         if settings.clock == "scaled":
             words += ["--scale", f"{settings.scale:g}"]
+        for host in self._options.hosts:
+            words += ["--allow-hosts", host]
         if "fault=" in nodeid:
             words += ["--grid", settings.grid]
         return shlex.join([*words, "--seed", str(settings.seed)])

@@ -54,7 +54,7 @@ def build_reference(client: docker.DockerClient, tag: str, base: str) -> None:
     """Build the reference's image with its own Dockerfile, out of what .dockerignore lets through of the repository."""
     context = io.BytesIO()
     with tarfile.open(fileobj=context, mode="w") as tar:
-        for path in (ROOT / "conformance/__init__.py", *_files(ROOT / "conformance/reference"), *_files(REFERENCE)):
+        for path in (*_files(ROOT / "conformance"), *_files(REFERENCE)):
             if "__pycache__" not in path.parts:
                 _add(tar, path, str(path.relative_to(ROOT)))
     context.seek(0)

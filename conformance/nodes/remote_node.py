@@ -1,0 +1,128 @@
+"""The `remote` kind: a server that runs already, somewhere, with the user's own commands for its life.
+
+With a `start` command the harness starts it for each cell, after its `wipe`, and ends it after; without, it is there.
+"""
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import DEVNULL
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from conformance.candidates.description import NODE_COMMANDS, Candidate
+from conformance.candidates.presence import Presence
+from conformance.nodes.commands import read_json, run_command
+from conformance.nodes.contract import NodeConfiguration, NodeError, Unsupported
+from conformance.nodes.readiness import wait_ready
+from conformance.nodes.workshop import Workshop
+
+
+class RemoteNode:
+    """One node at addresses of its own; `directory` takes the files of its description and the log of its commands."""
+
+    failure: str | None = None
+    """Nobody sees it end: what it does not do is seen on the wire."""
+
+    def __init__(self, name: str, candidate: Candidate, directory: Path) -> None:
+        self.name = name
+        self._candidate = candidate
+        self._shop = Workshop(name, candidate, directory, Presence())
+        self._up = False
+        self._fresh = True
+
+    @property
+    def log(self) -> Path:
+        """What the commands wrote; the server's own log is its own."""
+        return self._shop.log
+
+    async def start(self, configuration: NodeConfiguration) -> None:
+        """Have it started, where the description can, and wait for the greetings."""
+        self._shop.write(configuration)
+        if "start" in self._candidate.commands:
+            if self._fresh and "wipe" in self._candidate.commands:
+                await self._do("wipe")
+            await self._do("start")
+        elif not self._fresh:
+            raise Unsupported(self.name, "start", "the candidate's description has no such command")
+        self._fresh = False
+        self._up = True
+        listeners = [(door, at["host"], at["port"]) for door, at in configuration["listeners"].items()]
+        await wait_ready(self.name, listeners, self._candidate.ready_within, asyncio.Event())
+
+    async def stop(self) -> int:
+        """Have it stopped in an orderly way."""
+        await self._do("stop")
+        self._up = False
+        return 0
+
+    async def kill(self) -> None:
+        """Have it killed."""
+        await self._do("kill")
+        self._up = False
+
+    async def wipe(self) -> None:
+        """Have its queue destroyed."""
+        if self._up:
+            raise NodeError(self.name, "wipe", "the node is running", "stop or kill it first")
+        await self._do("wipe")
+
+    async def pause(self) -> None:
+        """Have it frozen."""
+        await self._do("pause")
+
+    async def resume(self) -> None:
+        """Have it thawed."""
+        await self._do("resume")
+
+    async def reload(self, configuration: NodeConfiguration) -> None:
+        """Write the files anew and have them read. What it would not take its command has to tell, by its exit code."""
+        self._shop.write(configuration)
+        await self._do("reload")
+
+    async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
+        """Run the description's command of that name and read its JSON; the text, of one that is not the contract's."""
+        argv = self._shop.filled(self._template(name), arguments)
+        text = await run_command(
+            self.name, name, argv, within=self._candidate.command_within, environment=self._environment()
+        )
+        return read_json(self.name, name, text) if name in NODE_COMMANDS else text
+
+    async def close(self) -> None:
+        """End what we started; leave what was there."""
+        if self._up and "start" in self._candidate.commands:
+            await self._do("kill" if "kill" in self._candidate.commands else "stop")
+        self._up = False
+
+    async def _do(self, name: str) -> None:
+        """Run a command and wait for its end, not for that of what it leaves running. Raises NodeError."""
+        argv = self._shop.filled(self._template(name))
+        bound = self._candidate.command_within
+        with self.log.open("ab") as log:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    *argv, stdin=DEVNULL, stdout=log, stderr=log, env=self._environment(), start_new_session=True
+                )
+            except OSError as error:
+                raise NodeError(self.name, name, f"{argv[0]}: {error.strerror}") from error
+        try:
+            async with asyncio.timeout(bound):
+                code = await process.wait()
+        except TimeoutError:
+            raise NodeError(self.name, name, f"{argv[0]} had not ended after {bound:g} s") from None
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+        if code:
+            raise NodeError(self.name, name, f"exit code {code}: {self._shop.last_words()}")
+
+    def _template(self, name: str) -> Sequence[str]:
+        template = self._candidate.commands.get(name)
+        if template is None:
+            raise Unsupported(self.name, name, "the candidate's description has no such command")
+        return template
+
+    def _environment(self) -> dict[str, str]:
+        return {**os.environ, **self._candidate.environment}

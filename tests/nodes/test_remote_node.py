@@ -1,0 +1,268 @@
+"""The remote kind: servers that run already on this machine, with and without commands for their life."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from conformance import paths
+from conformance.candidates.cast import Cast
+from conformance.candidates.description import Candidate, CandidateError
+from conformance.candidates.hosts import check_hosts, is_loopback
+from conformance.candidates.means import lacking_means
+from conformance.nodes.contract import NodeError, Unsupported
+from conformance.nodes.ports import PortLeases
+from conformance.nodes.remote_node import RemoteNode
+from conformance.scenarios.document import Cell
+from conformance.scenarios.loader import read_corpus
+from tests.suite.helpers import conformance_command
+
+PROXY = """
+import sys
+from aiosmtpd.controller import UnthreadedController
+from aiosmtpd.handlers import Proxy
+import asyncio
+loop = asyncio.new_event_loop()
+UnthreadedController(Proxy("127.0.0.1", int(sys.argv[2])), "127.0.0.1", int(sys.argv[1]), loop=loop).begin()
+loop.run_forever()
+"""
+
+
+@pytest.fixture
+def ports() -> Iterator[PortLeases]:
+    leases = PortLeases()
+    yield leases
+    leases.release()
+
+
+def candidate(port: int = 2525, **changes: Any) -> Candidate:
+    fields = {"name": "mine", "kind": "remote", "claims": ("relay",), "addresses": {"frontend": {"port": port}}}
+    return Candidate.model_validate({**fields, "ready-within": 10, **changes})
+
+
+RELAYED = """\
+id: relayed
+title: A message is passed on
+requirements: [RL-ACK-01]
+needs: [relay]
+topology: relay
+waive: {content-unchanged: "aiosmtpd's Proxy adds a field of its own"}
+steps:
+  - send: {as: m, to: victor@outside.test, via: mta1}
+  - expect: {delivered: {of: m, at: outside, copies: 1, within: 1m}}
+---
+id: relayed-to-another
+title: A message is passed on to another next hop
+requirements: [RL-ACK-01]
+needs: [relay]
+topology: relay
+waive: {content-unchanged: "aiosmtpd's Proxy adds a field of its own"}
+steps:
+  - send: {as: m, to: wendy@second.test, via: mta1}
+  - expect: {delivered: {of: m, at: outside2, copies: 1, within: 1m}}
+---
+id: killed
+title: A message outlives the server
+requirements: [RL-ACK-01]
+needs: [relay]
+topology: relay
+waive: {content-unchanged: "aiosmtpd's Proxy adds a field of its own"}
+steps:
+  - send: {as: m, to: victor@outside.test, via: mta1}
+  - kill: mta1
+  - start: mta1
+  - expect: {delivered: {of: m, at: outside, copies: 1, within: 1m}}
+---
+id: tried-again
+title: A message that the next hop does not want yet is tried again
+requirements: [RL-ACK-01]
+needs: [relay]
+topology: relay
+waive: {content-unchanged: "aiosmtpd's Proxy adds a field of its own"}
+steps:
+  - answer: {sink: outside, at: MAIL, reply: 451 4.3.2 not now, times: 1}
+  - send: {as: m, to: victor@outside.test, via: mta1, retry: {every: 1m, times: 3}}
+  - expect: {delivered: {of: m, at: outside, copies: 1, within: 10m}}
+---
+id: with-other-limits
+title: A server with a limit of its own
+requirements: [RL-ACK-01]
+needs: [relay]
+topology: relay
+waive: {content-unchanged: "aiosmtpd's Proxy adds a field of its own"}
+configure: {MaxMessageSize: 1000000}
+steps:
+  - send: {as: m, to: victor@outside.test, via: mta1}
+  - expect: {delivered: {of: m, at: outside, copies: 1, within: 1m}}
+"""
+
+
+@pytest.fixture
+def cells(tmp_path: Path) -> dict[str, Cell]:
+    """Return the cells of the scenarios by their names."""
+    (tmp_path / "these.scenario.yaml").write_text(RELAYED, "utf-8")
+    scenarios = read_corpus([tmp_path / "these.scenario.yaml"], paths.fixtures())
+    return {scenario.id: scenario.cells("smoke")[0] for scenario in scenarios}
+
+
+def outside(port: int = 25025) -> dict[str, Any]:
+    return {"outside": {"port": port}}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "changes", "said"),
+    [
+        ("relayed", {"next-hops": outside()}, ""),
+        ("relayed", {}, "it was not set up to dial outside"),
+        ("relayed-to-another", {"next-hops": outside()}, "it was not set up to dial outside2"),
+        ("killed", {"next-hops": outside()}, "no command 'kill', which the step 'kill' needs"),
+        ("killed", {"commands": {"kill": ["x"], "start": ["y"]}}, ""),
+        ("tried-again", {"next-hops": outside()}, "does not say by what its times were divided"),
+        ("tried-again", {"next-hops": outside(), "scale": 1}, "says that by 1 its times were divided"),
+        ("tried-again", {"next-hops": outside(), "scale": 60}, ""),
+        ("tried-again", {"next-hops": outside(), "flush-to-retry": True, "commands": {"flush": ["x"]}}, ""),
+        ("with-other-limits", {"next-hops": outside()}, "parameters that differ from the defaults"),
+        ("with-other-limits", {"commands": {"stop": ["x"], "start": ["y"]}}, ""),
+    ],
+)
+def test_what_a_server_has_no_means_for_is_not_applicable(
+    cells: dict[str, Cell], scenario: str, changes: dict[str, Any], said: str
+):
+    found = lacking_means(cells[scenario], Cast(candidate(**changes)), 60.0)
+    if not said:
+        assert found == ()
+    else:
+        assert found[0].startswith("mta1: ")
+        assert said in found[0]
+
+
+def test_one_server_cannot_be_two():
+    path = paths.corpus() / "creation" / "inbound.scenario.yaml"
+    cell = read_corpus([path], paths.fixtures())[0].cells("smoke")[0]
+    assert "cannot be several" in lacking_means(cell, Cast(candidate(claims=("shadow-2013",))), 60.0)[0]
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("10.0.0.1", False), ("mail.test", False)],
+)
+def test_only_this_machine_is_connected_to_unless_allowed(host: str, here: bool):
+    assert is_loopback(host) is here
+    there = candidate(addresses={"frontend": {"host": host, "port": 25}})
+    check_hosts([there], [host])
+    if not here:
+        with pytest.raises(CandidateError, match=f"--allow-hosts {host}"):
+            check_hosts([there], ["192.0.2.7"])
+
+
+def test_another_machine_is_refused_before_anything_is_done(tmp_path: Path):
+    ran = conformance_command("run", "--candidate", "tcp:192.0.2.7:25", "--run-dir", "run", cwd=tmp_path)
+    assert ran.returncode == 2
+    assert "192.0.2.7, which is not this machine" in ran.stdout + ran.stderr
+    checked = conformance_command("candidate", "check", "tcp:192.0.2.7:25", cwd=tmp_path)
+    assert checked.returncode == 2
+    assert "--allow-hosts 192.0.2.7" in checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"addresses": {"transport": {"port": 25}}}, "every server has a frontend"),
+        ({"commands": {"start": ["x"]}}, "whoever is started must be ended"),
+        ({"next-hops": {"outside": {"port": 25}, "outside2": {"port": 25}}}, "two parties have one address"),
+    ],
+)
+def test_a_description_that_cannot_work_is_refused(changes: dict[str, Any], said: str):
+    with pytest.raises(ValueError, match=said):
+        candidate(**changes)
+
+
+@pytest.mark.integration
+def test_a_server_that_runs_is_judged_by_its_address_and_left_as_it_was(tmp_path: Path, ports: PortLeases):
+    port, hop = ports.lease(), ports.lease()
+    (tmp_path / "these.scenario.yaml").write_text(RELAYED, "utf-8")
+    described = candidate(port, **{"next-hops": outside(hop)}).model_dump(mode="json", by_alias=True, exclude_none=True)
+    (tmp_path / "mine.yaml").write_text(json.dumps(described), "utf-8")
+    with subprocess.Popen([sys.executable, "-c", PROXY, str(port), str(hop)]) as server:
+        ran = conformance_command(
+            "run", "these.scenario.yaml", "--candidate", "mine.yaml", "--candidate", "reference", "--cells", "2",
+            "--clock", "scaled", "--scale", "600", "--run-dir", "run", cwd=tmp_path,
+        )  # fmt: skip
+        assert server.poll() is None
+        server.kill()
+    assert ran.returncode == 0, ran.stdout
+    assert "4 not applicable" in ran.stdout
+    whys = [
+        json.loads(path.read_text("utf-8").splitlines()[-1]) for path in (tmp_path / "run/cells").glob("*mine*.jsonl")
+    ]
+    assert sum("cannot be run: mta1: " in json.dumps(why) for why in whys) == 4
+    assert sum(why["outcome"] == "pass" for why in whys) == 1
+
+
+STARTS = """
+import subprocess, sys
+server = subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2], sys.argv[3]], start_new_session=True)
+open(sys.argv[4], "w").write(str(server.pid))
+"""
+
+KILLS = "import os, signal, sys; os.kill(int(open(sys.argv[1]).read()), signal.SIGKILL)"
+
+
+@pytest.mark.integration
+def test_with_commands_of_the_user_s_own_it_can_be_killed_and_started(tmp_path: Path, ports: PortLeases):
+    (tmp_path / "these.scenario.yaml").write_text(RELAYED, "utf-8")
+    pid = str(tmp_path / "pid")
+    python = sys.executable
+    described = candidate(
+        ports.lease(),
+        commands={
+            "start": [python, "-c", STARTS, PROXY, "{listen.frontend}", "{next_hop.port}", pid],
+            "kill": [python, "-c", KILLS, pid],
+        },
+    ).model_dump(mode="json", by_alias=True, exclude_none=True)
+    (tmp_path / "mine.yaml").write_text(json.dumps(described), "utf-8")
+    ran = conformance_command(
+        "run", "these.scenario.yaml", "-k", "killed or (relayed and not another)", "--candidate", "mine.yaml",
+        "--clock", "scaled", "--scale", "600", "--run-dir", "run", cwd=tmp_path,
+    )  # fmt: skip
+    assert "2 pass" in ran.stdout, ran.stdout
+    assert not psutil.pid_exists(int(Path(pid).read_text("utf-8")))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("no-such-program",), "no-such-program: No such file or directory"),
+        (("{python}", "-c", "import sys; sys.exit('no licence')"), "exit code 1: no licence"),
+        (("{python}", "-c", "import time; time.sleep(60)"), "had not ended after 0.5 s"),
+    ],
+)
+def test_a_command_that_does_not_do_its_work_is_told(tmp_path: Path, command: tuple[str, ...], said: str):
+    node = RemoteNode(
+        "mta1", candidate(commands={"start": command, "kill": ["x"]}, **{"command-within": 0.5}), tmp_path
+    )
+    with pytest.raises(NodeError, match=said):
+        asyncio.run(node.start({"listeners": {}}))
+    assert psutil.Process().children() == []
+
+
+def test_what_the_description_has_no_command_for_is_unsupported(tmp_path: Path):
+    node = RemoteNode("mta1", candidate(), tmp_path)
+
+    async def life() -> None:
+        await node.start({"listeners": {}})
+        for what in (node.stop, node.kill, node.pause, node.resume):
+            with pytest.raises(Unsupported):
+                await what()
+        with pytest.raises(Unsupported):
+            await node.command("inspect")
+        await node.close()
+
+    asyncio.run(life())
