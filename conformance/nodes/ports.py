@@ -30,14 +30,10 @@ class PortLeases:
 
     def hold(self, name: str) -> bool:
         """Lease what has another name than a port: return whether it is ours now, and nobody else's."""
-        handle = os.open(self._directory / name.replace("/", "_"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(handle)
-            return False
-        self._named.append(handle)
-        return True
+        held = _named(name)
+        if held is not None:
+            self._named.append(held.detach())
+        return held is not None
 
     def release(self) -> None:
         """Give all leases back."""
@@ -47,9 +43,10 @@ class PortLeases:
         self._held.clear()
 
     def _take(self, port: int) -> bool:
-        held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        held = _named(f"port-{port}")
+        if held is None:
+            return False
         try:
-            held.bind(f"\0conformance-port-{port}")
             with socket.socket() as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(("127.0.0.1", port))
@@ -58,3 +55,14 @@ class PortLeases:
             return False
         self._held[port] = held.detach()
         return True
+
+
+def _named(name: str) -> socket.socket | None:
+    """Return an abstract socket with a name, or None where somebody has it."""
+    held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        held.bind(f"\0conformance-{name}"[:108])
+    except OSError:
+        held.close()
+        return None
+    return held
