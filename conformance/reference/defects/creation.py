@@ -97,6 +97,17 @@ class TimeoutCountsAsShadow(ShadowCreation):
             return True
 
 
+@defect("waits-for-ever-for-a-shadow-server", breaks="SR-TMO-08", part="creation")
+class WaitsForEver(ShadowCreation):
+    """Waits for a silent shadow server for a week."""
+
+    def dialogue(self, peer: Peer) -> Dialogue:
+        """Give the session a week's patience."""
+        dialogue = super().dialogue(peer)
+        dialogue.idle = 7 * 86400.0
+        return dialogue
+
+
 class Alters(ShadowCreation):
     """What the defects below share: the copy is not the message."""
 

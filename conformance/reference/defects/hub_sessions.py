@@ -28,6 +28,18 @@ class AcceptsWithoutTheRight(HubVerbs):
         )
 
 
+@defect("hub-answers-queries-at-the-front-door", breaks="SR-WIR-02", part="hub_verbs")
+class AnswersQueriesAtTheFrontDoor(HubVerbs):
+    """Tells discard status at the frontend, to whoever says that he is the server."""
+
+    async def query(self, words: list[str]) -> list[str]:
+        """Ask for no right."""
+        if self.conversation.door != "frontend" or len(words) != 2:
+            return await super().query(words)
+        lines, self.telling = await self.host.discard_status.answer(words[0], int(words[1]))
+        return lines
+
+
 @defect("hub-accepts-though-switched-off", breaks="SR-ENA-02", part="hub_verbs")
 class AcceptsThoughSwitchedOff(HubVerbs):
     """Advertises XSHADOW by the rights alone, whatever ShadowRedundancyEnabled says."""

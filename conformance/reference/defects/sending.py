@@ -109,6 +109,15 @@ class BreaksLongLines(Rewrites):
         return b"\r\n".join(b"\r\n".join(line[at : at + 512] for at in range(0, len(line) or 1, 512)) for line in lines)
 
 
+@defect("cuts-content-off-after-a-megabyte", breaks="RL-CNT-01", part="outbound")
+class CutsContentOff(Rewrites):
+    """Passes on no more than the first mebibyte of a message."""
+
+    def rewritten(self, content: bytes) -> bytes:
+        """Keep what fits."""
+        return content[: 2**20]
+
+
 @defect("waits-for-ever-for-a-next-hop", breaks="SR-TMO-08", part="outbound")
 class WaitsForEver(Outbound):
     """Waits for a silent next hop for a week."""

@@ -8,7 +8,7 @@ from conformance.reference.defects.defect import defect
 from conformance.reference.message import Envelope
 from conformance.reference.receive.acceptance import Acceptance, Origin, envelope_of
 from conformance.reference.receive.session import Receiver
-from conformance.reference.receive.verbs import MALFORMED, ShadowVerbs
+from conformance.reference.receive.verbs import MALFORMED, OUT_OF_ORDER, ShadowVerbs
 from conformance.reference.replies import Reply
 
 
@@ -191,6 +191,16 @@ class MalformedIs500(RefusesOtherwise):
     """Answers malformed arguments of a shadow verb with 500."""
 
     reply = "500 5.5.2 what?"
+
+
+@defect("out-of-order-is-5.5.4", breaks="SR-WIR-03", part="verbs")
+class OutOfOrderIsMalformed(ShadowVerbs):
+    """Answers a shadow verb out of order with 503 and the enhanced status code of malformed arguments."""
+
+    def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
+        """Tell the wrong one."""
+        refused = super().refusal(words, second)
+        return "503 5.5.4 out of order" if refused == OUT_OF_ORDER else refused
 
 
 @defect("malformed-ends-the-session", breaks="SR-WIR-03", part="receiver")
