@@ -1,0 +1,179 @@
+"""Hostile candidates test the harness: the right verdict, every time bound met, nothing left behind, others unaffected."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from conformance import paths
+from conformance.candidates.cast import Cast
+from conformance.candidates.description import Candidate
+from conformance.execute import judge
+from conformance.history.events import Attempt, Closed
+from conformance.judge.verdicts import Outcome, Verdict, worst
+from conformance.judge.waiting import Waiting
+from conformance.results.reader import read_run
+from conformance.run.cell import Ran, run_cell
+from conformance.run.settings import Settings
+from conformance.scenarios.document import Cell
+from conformance.scenarios.loader import read_corpus
+from tests.nodes.hostile import DEEDS, FLOODS, PHASES
+from tests.suite.helpers import ROOT, conformance_command
+
+RELAYED = """\
+id: relayed
+title: A message is passed on
+requirements: [RL-ACK-01]
+needs: [relay]
+topology: relay
+steps:
+  - send: {as: m, to: victor@outside.test, via: mta1}
+  - expect: {reply: {of: m, code: 250}}
+  - expect: {delivered: {of: m, at: outside, copies: 1, within: 1m}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Hold that no process and no listening socket of a test outlives it."""
+    listened = listening()
+    yield
+    assert psutil.Process().children(recursive=True) == []
+    assert listening() <= listened
+
+
+def listening() -> set[int]:
+    """Return the ports that this process listens on."""
+    return {c.laddr.port for c in psutil.Process().net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Cell:
+    (tmp_path / "relayed.scenario.yaml").write_text(RELAYED, "utf-8")
+    return read_corpus([tmp_path / "relayed.scenario.yaml"], paths.fixtures())[0].cells("smoke")[0]
+
+
+def judged(cell: Cell, misdeed: str, directory: Path) -> tuple[Ran, dict[str, Verdict]]:
+    """Run the cell in virtual time, with a server that does this wrong; return the verdicts by their checks."""
+    hostile = Candidate(
+        name="hostile", kind="python", claims=("relay",), factory="tests.nodes.hostile:create", defect=misdeed,
+        listeners=("frontend",),
+    )  # fmt: skip
+    cast, settings = Cast(hostile), Settings(clock="virtual")
+    ran = run_cell(cell, cast, settings, directory, lambda event: None, Waiting())
+    verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
+    return ran, {verdict.check: verdict for verdict in verdicts}
+
+
+def test_the_hostile_relay_passes_when_it_does_nothing_wrong(cell: Cell, tmp_path: Path):
+    ran, verdicts = judged(cell, "", tmp_path / "cell")
+    assert ran.problem == ""
+    assert worst(verdict.outcome for verdict in verdicts.values()) is Outcome.PASS
+
+
+@pytest.mark.parametrize("phase", ["connect", *PHASES])
+def test_a_server_that_hangs_is_left_in_time_and_judged_by_what_it_did(cell: Cell, tmp_path: Path, phase: str):
+    ran, verdicts = judged(cell, f"hangs-at-{phase}", tmp_path / "cell")
+    assert ran.problem == ""
+    (attempt,) = [event for event in ran.events if isinstance(event, Attempt)]
+    if phase == "QUIT":
+        assert worst(verdict.outcome for verdict in verdicts.values()) is Outcome.PASS
+        return
+    assert attempt.code is None, "no reply is not a reply"
+    assert verdicts["expect.reply"].outcome is Outcome.FAIL
+    assert verdicts["expect.delivered"].outcome is (Outcome.PASS if phase == "dot" else Outcome.FAIL)
+    assert verdicts["invariant.nothing-acknowledged-is-lost"].outcome is Outcome.NOT_APPLICABLE, (
+        "nothing was acknowledged"
+    )
+
+
+@pytest.mark.parametrize("misdeed", FLOODS)
+def test_a_server_that_answers_anything_but_a_reply_fails_and_the_cell_goes_on(
+    cell: Cell, tmp_path: Path, misdeed: str
+):
+    ran, verdicts = judged(cell, misdeed, tmp_path / "cell")
+    assert ran.problem == ""
+    assert worst(verdict.outcome for verdict in verdicts.values()) is Outcome.FAIL
+    assert verdicts["expect.delivered"].outcome is Outcome.FAIL
+
+
+def test_a_flood_does_not_fill_the_history(cell: Cell, tmp_path: Path):
+    for misdeed in ("endless-line", "endless-reply"):
+        ran, _ = judged(cell, misdeed, tmp_path / misdeed)
+        assert sum(len(event.model_dump_json()) for event in ran.events) < 100_000
+
+
+def test_a_server_that_never_closes_is_left_and_has_done_its_work(cell: Cell, tmp_path: Path):
+    ran, verdicts = judged(cell, "never-closes", tmp_path / "cell")
+    assert ran.problem == ""
+    assert worst(verdict.outcome for verdict in verdicts.values()) is Outcome.PASS
+    assert [event for event in ran.events if isinstance(event, Closed)]
+
+
+STOPPED = (
+    RELAYED.replace("id: relayed", "id: stopped")
+    + """\
+  - advance: 10m
+  - stop: mta1
+  - start: mta1
+"""
+)
+
+PROGRAMS = ("", "ignores-sigterm", *DEEDS)
+
+
+def describe(directory: Path, misdeed: str) -> str:
+    """Write the description of a program that does this wrong; return its file's name."""
+    description = {
+        "name": misdeed or "good",
+        "kind": "exec",
+        "claims": ["relay"],
+        "listeners": ["frontend"],
+        "argv": ["{python}", "-m", "tests.nodes.hostile", "{config}", misdeed],
+        "environment": {"PYTHONPATH": str(ROOT)},
+        "stop-within": 1,
+        "log-limit": 65536,
+        "directory-limit": 2**23,
+    }
+    name = f"{misdeed or 'good'}.yaml"
+    (directory / name).write_text(json.dumps(description), "utf-8")  # JSON is YAML
+    return name
+
+
+@pytest.mark.integration
+def test_programs_that_misbehave_side_by_side_leave_each_other_and_the_machine_alone(tmp_path: Path):
+    (tmp_path / "stopped.scenario.yaml").write_text(STOPPED, "utf-8")
+    (tmp_path / "tmp").mkdir()
+    words = [word for misdeed in PROGRAMS for word in ("--candidate", describe(tmp_path, misdeed))]
+    ran = conformance_command(
+        "run", "stopped.scenario.yaml", *words, "--cells", str(len(PROGRAMS)), "--clock", "scaled", "--scale", "600",
+        "--run-dir", "run", cwd=tmp_path, TMPDIR=str(tmp_path / "tmp"),
+    )  # fmt: skip
+    assert ran.returncode == 1, ran.stdout
+    cells = {cell.header.candidate: cell for cell in read_run(tmp_path / "run").cells([])}
+    outcomes = {name: cell.footer.outcome for name, cell in cells.items() if cell.footer is not None}
+    assert outcomes == {
+        "good": Outcome.PASS,
+        "ignores-sigterm": Outcome.ERROR,
+        "forks-and-dies": Outcome.FAIL,
+        "fills-its-disk": Outcome.FAIL,
+        "prints-megabytes": Outcome.PASS,
+    }, ran.stdout
+    said = {name: " ".join(verdict.sentence for verdict in cell.verdicts) for name, cell in cells.items()}
+    assert "did not leave within 1 s of SIGTERM" in said["ignores-sigterm"]
+    assert "died unasked: it left by itself with exit code 7" in said["forks-and-dies"]
+    assert "killed: its directory outgrew 8388608 octets" in said["fills-its-disk"]
+    assert "\x1b[2J" not in ran.stdout
+
+    nodes = {path.parent: json.loads(path.read_text("utf-8")) for path in (tmp_path / "run").rglob("node.json")}
+    assert len(nodes) == len(PROGRAMS)
+    (loud,) = [place for place in nodes if "prints-megabytes" in str(place)]
+    assert 60_000 < (loud / "node.log").stat().st_size < 66_000, "the limit, and that it was met"
+    assert [place for place in nodes if (place / "data").exists()] == []
+    assert list((tmp_path / "tmp").iterdir()) == []
+    told = {door["port"] for node in nodes.values() for door in node["listeners"].values()}
+    everybody = {c.laddr.port for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN}
+    assert not told & everybody
+    assert [p.pid for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or ())] == []
