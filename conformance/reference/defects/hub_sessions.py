@@ -28,6 +28,16 @@ class AcceptsWithoutTheRight(HubVerbs):
         )
 
 
+@defect("hub-keeps-or-lets-keep", breaks="SR-BND-06", part="hub_verbs")
+class KeepsOrLetsKeep(HubVerbs):
+    """Offers XSHADOW to nobody while it keeps shadows itself."""
+
+    @property
+    def may_shadow(self) -> bool:
+        """Whether there is no shadow here."""
+        return super().may_shadow and next(iter(self.host.messages.in_place("shadow")), None) is None
+
+
 @defect("hub-answers-queries-at-the-front-door", breaks="SR-WIR-02", part="hub_verbs")
 class AnswersQueriesAtTheFrontDoor(HubVerbs):
     """Tells discard status at the frontend, to whoever says that he is the server."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from conformance.reference.defects.defect import defect
+from conformance.reference.host import Host
 from conformance.reference.message import Message
 from conformance.reference.send.dialogue import Dialogue, SessionLost
 from conformance.reference.shadow.manager import ShadowRedundancyManager
@@ -29,6 +30,24 @@ class HeartbeatTooSlow(ShadowRedundancyManager):
         """Return a later moment."""
         right = super().next_heartbeat(primary)
         return right + self.host.transport.ShadowHeartbeatFrequency / 2
+
+
+@defect("stops-asking-after-a-failed-heartbeat", breaks="SR-MNT-03", part="manager")
+class StopsAsking(ShadowRedundancyManager):
+    """Sends no heartbeat any more to a primary that did not answer one."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self.silent: set[str] = set()
+
+    def unreached(self, primary: str) -> None:
+        """Note it."""
+        self.silent.add(primary)
+        super().unreached(primary)
+
+    def next_heartbeat(self, primary: str) -> float:
+        """Return a moment that does not come."""
+        return super().next_heartbeat(primary) + (10 * 365 * 86400 if primary in self.silent else 0)
 
 
 @defect("keeps-what-is-discarded", breaks="SR-MNT-06", part="manager")
@@ -169,6 +188,22 @@ class TakesOverTheFirstOnly(Promotion):
         super().take_over(rows[:1])
         for row in rows[1:]:
             self.host.messages.drop(row)
+
+
+@defect("forgets-what-it-took-over", breaks="SR-OUT-01", part="promotion")
+class ForgetsWhatItTookOver(Promotion):
+    """When it restarts, drops messages that it took over and has not passed on yet."""
+
+    def start(self) -> None:
+        """Drop them."""
+        for message in list(self.host.messages.in_place("primary")):
+            if message.resubmitted:
+                self.host.messages.drop(message.id)
+
+    def resubmit(self, message: Message) -> None:
+        """Mark it."""
+        self.host.db.write("UPDATE message SET resubmitted = 1 WHERE id = ?", (message.id,))
+        super().resubmit(message)
 
 
 @defect("takes-over-twice", breaks="SR-OUT-08", part="promotion")

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.dsn import Action, Status
+from conformance.reference.hub2010.outbound import HubOutbound
 from conformance.reference.journal import Journaling
 from conformance.reference.message import Message, Recipient
 from conformance.reference.queue.delivery import Delivery
@@ -118,7 +119,6 @@ class CutsContentOff(Rewrites):
         return content[: 2**20]
 
 
-@defect("waits-for-ever-for-a-next-hop", breaks="SR-TMO-08", part="outbound")
 class WaitsForEver(Outbound):
     """Waits for a silent next hop for a week."""
 
@@ -126,6 +126,11 @@ class WaitsForEver(Outbound):
         """Give the session a week's patience."""
         dialogue.idle = 7 * 86400.0
         await super().opened(hop, server, dialogue)
+
+
+@defect("waits-for-ever-for-a-next-hop", breaks="SR-TMO-08", part="hub_outbound", also={"outbound": WaitsForEver})
+class HubWaitsForEver(WaitsForEver, HubOutbound):
+    """Waits for a silent next hop for a week."""
 
 
 @defect("never-reports-failures", breaks="RL-DSN-01", part="reports")

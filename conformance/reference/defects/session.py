@@ -3,7 +3,7 @@
 import asyncio
 import re
 
-from conformance.reference.config import Peer
+from conformance.reference.config import Listener, Peer
 from conformance.reference.defects.defect import defect
 from conformance.reference.message import Envelope
 from conformance.reference.receive.acceptance import Acceptance, Origin, envelope_of
@@ -60,6 +60,14 @@ class DropsTheSession(Receiver):
         if self.conversation.door == "frontend":
             self.abort()
         return reply
+
+
+@defect("keeps-old-limits-in-open-sessions", breaks="SR-TMO-06", part="receiver")
+class KeepsOldLimits(Receiver):
+    """Holds a session to the limits that were in force when it began."""
+
+    def limit(self, limits: Listener) -> None:
+        """Change nothing."""
 
 
 @defect("forgets-when-the-sender-is-lost", breaks="SR-TMO-03", part="receiver")
