@@ -1,95 +1,87 @@
-"""How long an aggregation takes, and what DuckDB needs for the same questions over the same tables.
+"""How long an aggregation takes, beside DuckDB that makes the same tables of the same files.
 
-    python benchmarks/spark.py [--runs 1000] [--cells 500] [--master local[2]] [--folder DIR]
+    python -m benchmarks.spark [--runs 1000] [--cells 500] [--master local[2]] [--folder DIR] [--without-duckdb]
 
-Made-up runs (seeded) of cells with one message each are written as Parquet, as finished runs have it: the cells of one
-run are made event by event, the other runs are that one under another name. Then: one aggregation of everything, one
-of one run more, and four of the tables' queries by DuckDB on the warehouse. Wall seconds; peak memory of all processes.
+Made-up runs (seeded; tests/spark/many.py) as Parquet, as finished runs have them. Then: one aggregation of everything,
+one of a run more, the same tables by DuckDB; every table of both must be the same. Wall seconds from start to end, of
+which Java's start; CPU seconds (user and system) and peak memory of all processes together
+(proportional set size: what a process that is just forked shares counts once).
 """
 
 import argparse
+import os
 import shutil
 import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-import duckdb
 import psutil
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from conformance.results.content import Manifest, content_of
-from conformance.results.layout import CELLS, PARQUET, RUN_FILE
-from conformance.results.parquet import MANIFEST, write_parquet
-from conformance.results.reader import read_run
-from conformance.spark.job import aggregate
-from tests.spark.synthetic import MadeCell, make_run
+from benchmarks.in_duckdb import difference, tables_of
+from conformance.spark.job import TABLES, aggregate
+from conformance.spark.session import open_session
+from tests.spark.many import make_many
 
-QUERIES = {
-    "matrix": "SELECT run, candidate, scenario, outcome, count(*) FROM cells GROUP BY ALL",
-    "latency": "SELECT run, quantile_cont(reply_t - dot_t, [0.5, 0.95, 0.99]) FROM transactions "
-    "WHERE from_outside AND code BETWEEN 200 AND 299 GROUP BY run",
-    "duplicates": "SELECT run, cell, sink, recipient, key FROM deliveries GROUP BY ALL HAVING count(*) > 1",
-    "losses": "SELECT run, cell, message, recipient FROM acknowledgements a ANTI JOIN deliveries d "
-    "USING (run, cell, key, recipient)",
-}
+T = TypeVar("T")
+THREADS = 2
 
 
-class Peak:
-    """The most memory that this process and its children held together, sampled every tenth of a second."""
+@dataclass
+class Cost:
+    """What something took: seconds of the clock and of CPU, octets of memory at the most."""
+
+    wall: float = 0.0
+    cpu: float = 0.0
+    octets: int = 0
+
+
+class Watch:
+    """Looks at this process and its children twice a second."""
 
     def __init__(self) -> None:
-        self.octets = 0
+        self.cost = Cost()
+        self._cpu: dict[int, float] = {}
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
+        self._thread = threading.Thread(target=self._watch, daemon=True)
 
-    def __enter__(self) -> "Peak":
+    def __enter__(self) -> "Watch":
+        self._before = sum(os.times()[:2])
+        self._began = time.perf_counter()
         self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
+        self.cost.wall = time.perf_counter() - self._began
         self._over.set()
         self._thread.join()
+        self.cost.cpu = sum(os.times()[:2]) - self._before + sum(self._cpu.values())
 
-    def _sample(self) -> None:
+    def _watch(self) -> None:
         me = psutil.Process()
-        self._look(me)
-        while not self._over.wait(0.1):
-            self._look(me)
-
-    def _look(self, me: psutil.Process) -> None:
-        held = 0
-        for process in [me, *me.children(recursive=True)]:
-            try:
-                held += process.memory_info().rss
-            except psutil.NoSuchProcess:
-                continue
-        self.octets = max(self.octets, held)
+        while not self._over.wait(0.5):
+            held = me.memory_full_info().pss
+            for process in me.children(recursive=True):
+                try:
+                    held += process.memory_full_info().pss
+                    times = process.cpu_times()
+                except (psutil.NoSuchProcess, psutil.AccessDenied):  # it has just ended
+                    continue
+                self._cpu[process.pid] = times.user + times.system + times.children_user + times.children_system
+            self.cost.octets = max(self.cost.octets, held)
 
 
-def renamed(source: Path, target: Path) -> None:
-    """Write a run that differs from another in nothing but its name, with Parquet tables and no cells' files."""
-    (target / CELLS).mkdir(parents=True)
-    (target / PARQUET).mkdir()
-    header = read_run(source).header.model_copy(update={"run": target.name})
-    (target / RUN_FILE).write_text(header.model_dump_json(by_alias=True))
-    for name in ("cells", "verdicts", "events"):
-        table = pq.read_table(source / PARQUET / f"{name}.parquet")
-        names = pa.array([target.name] * table.num_rows, pa.string())
-        pq.write_table(table.set_column(0, "run", names), target / PARQUET / f"{name}.parquet", compression="zstd")
-    manifest: Manifest = content_of(target)
-    (target / PARQUET / MANIFEST).write_text(manifest.model_dump_json(by_alias=True))
-
-
-def timed(what: str, do: Callable[[], object]) -> None:
-    """Do something and say how long it took."""
-    with Peak() as peak:
-        began = time.perf_counter()
-        do()
-        seconds = time.perf_counter() - began
-    print(f"{what:<44} {seconds:8.2f} s   peak {peak.octets / 2**30:.2f} GiB", flush=True)
+def measured(what: str, do: Callable[[], T]) -> tuple[T, Cost]:
+    """Do something and say what it took."""
+    with Watch() as watch:
+        result = do()
+    cost = watch.cost
+    print(f"{what:<40} {cost.wall:8.1f} s   CPU {cost.cpu:8.1f} s   peak {cost.octets / 2**30:.2f} GiB", flush=True)
+    return result, cost
 
 
 def main() -> None:
@@ -97,35 +89,39 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--cells", type=int, default=500)
-    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--master", default=f"local[{THREADS}]")
     parser.add_argument("--folder", type=Path, default=None, help="default: a temporary one")
+    parser.add_argument("--without-duckdb", action="store_true")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="conformance-benchmark-", dir=options.folder))
     try:
-        measure(folder, options.runs, options.cells, options.master)
+        measure(folder, options.runs, options.cells, options.master, beside=not options.without_duckdb)
     finally:
         shutil.rmtree(folder)
 
 
-def measure(folder: Path, runs: int, cells: int, master: str) -> None:
-    """Print a line for each thing measured."""
-    made = [MadeCell(f"scenario{n % 50}[x={n}]", messages=1) for n in range(cells)]
-    timed(f"write one run of {cells} cells", lambda: make_run(folder / "first", made))
-    rows = write_parquet(folder / "first").rows
-    for number in range(runs):
-        renamed(folder / "first", folder / "runs" / f"run{number:04}")
-    print(f"{runs} runs of {cells} cells: {runs * rows['events']:,} events, {runs * rows['verdicts']:,} verdicts")
-    out = folder / "out"
-    timed("aggregate all of them", lambda: aggregate([folder / "runs"], out, master=master))
-    renamed(folder / "first", folder / "one-more")
-    timed("aggregate one run more", lambda: aggregate([folder / "one-more"], out, master=master))
-    with duckdb.connect() as database:
-        database.execute("SET threads = 2")
-        for name in ("cells", "transactions", "deliveries", "acknowledgements"):
-            files = f"{out}/warehouse/{name}/*/*.parquet"
-            database.execute(f"CREATE VIEW {name} AS FROM read_parquet('{files}', hive_partitioning = true)")
-        for name, query in QUERIES.items():
-            timed(f"DuckDB: {name}", lambda query=query: database.execute(query).fetchall())
+def measure(folder: Path, runs: int, cells: int, master: str, *, beside: bool) -> None:
+    """Print a line for each thing measured. Raises AssertionError where the two engines differ."""
+    made, out = folder / "made", folder / "out"
+    measured(f"write {runs} runs of {cells} cells", lambda: list(make_many(made, runs, cells)))
+    _, start = measured("start and end a session", lambda: _start(master))
+    summary, all_of_them = measured("aggregate all of them", lambda: aggregate([made / "runs"], out, master=master))
+    assert (summary.runs, summary.cells) == (runs, runs * cells)
+    if beside:
+        tables, duckdb = measured("the same by DuckDB", lambda: tables_of([made / "runs"], THREADS))
+        for table in TABLES:
+            told = difference(table, pq.read_table(out / "tables" / f"{table.name}.parquet"), tables[table.name])
+            assert not told, told
+        wall, cpu = all_of_them.wall / duckdb.wall, all_of_them.cpu / duckdb.cpu
+        print(f"{len(TABLES)} tables are the same; Spark takes {wall:.1f} times as long, {cpu:.1f} times the CPU")
+    (more,) = make_many(made, 1, cells, first=runs)
+    _, one_more = measured("aggregate one run more", lambda: aggregate([more], out, master=master))
+    print(f"... after the session's start              {one_more.wall - start.wall:8.1f} s")
+
+
+def _start(master: str) -> None:
+    with open_session(master) as session:
+        session.range(3).count()
 
 
 if __name__ == "__main__":

@@ -222,3 +222,24 @@ def with_damage(runs: Mapping[str, Ingested], damage: Sequence[tuple[str, str, s
         )
         for name, run in runs.items()
     }
+
+
+def run_rows(runs: Mapping[str, Ingested]) -> pa.Table:
+    """Return a row for each run: what its header says, and how much of it could not be read."""
+    texts = {name: pa.string() for name in ("run", "started", "harness", "clock")}
+    schema = pa.schema(
+        {**texts, "seed": pa.int64(), "filtered": pa.bool_(), "cells_planned": pa.int64(), "damaged": pa.int64()}
+    )
+    rows = [run.header.model_dump(include=set(schema.names)) | {"damaged": run.damaged} for run in runs.values()]
+    return pa.Table.from_pylist(rows, schema)
+
+
+def candidate_rows(runs: Mapping[str, Ingested]) -> pa.Table:
+    """Return a row for each run and candidate in it, with what it claims."""
+    schema = pa.schema({"run": pa.string(), "candidate": pa.string(), "claims": pa.list_(pa.string())})
+    rows = [
+        {"run": name, "candidate": one.name, "claims": list(one.claims)}
+        for name, run in runs.items()
+        for one in run.header.candidates
+    ]
+    return pa.Table.from_pylist(rows, schema)

@@ -8,20 +8,18 @@ the recorded verdicts, but what they say must agree.
 from dataclasses import dataclass
 
 CONDITIONS = r"""
-SELECT c.run, c.cell, c.candidate, c.waive, coalesce(d.quiet, false) AS quiet, c.outcome IS NOT NULL AS whole,
-       coalesce(d.wiped, 0) AS wiped, coalesce(d.disturbed, false) AS disturbed, coalesce(d.garbled, false) AS garbled,
-       c.topology RLIKE '"ShadowRedundancyEnabled":\\s*false'
-         OR c.parameters RLIKE '"ShadowRedundancyEnabled":\\s*false'
+SELECT c.run, c.cell, c.candidate, c.waive, coalesce(d.quiet, false) AS quiet,
+       c.outcome IS NOT NULL AS whole, coalesce(d.wiped, 0) AS wiped, coalesce(d.disturbed, false) AS disturbed,
+       coalesce(d.garbled, false) AS garbled,
+       w.unshadowed OR coalesce(c.parameters RLIKE '"ShadowRedundancyEnabled":\\s*false', false)
          OR coalesce(d.changes, '') LIKE '%ShadowRedundancyEnabled%' AS unshadowed,
-       (c.topology RLIKE '"RejectMessageOnShadowFailure":\\s*true'
-         OR c.parameters RLIKE '"RejectMessageOnShadowFailure":\\s*true')
-         AND coalesce(d.changes, '') NOT LIKE '%RejectMessageOnShadowFailure%' AS mandatory,
-       c.topology RLIKE '"(accept|send)-xshadow":\\s*false' AS without_rights,
+       (w.mandatory OR coalesce(c.parameters RLIKE '"RejectMessageOnShadowFailure":\\s*true', false))
+         AND coalesce(d.changes, '') NOT LIKE '%RejectMessageOnShadowFailure%' AS mandatory, w.without_rights,
        CASE WHEN coalesce(d.changes, '') LIKE '%DuplicateTracking%' OR c.parameters LIKE '%DuplicateTracking%' THEN 0
-            ELSE coalesce(CAST(nullif(regexp_extract(c.topology, '"DuplicateTrackingWindow":\\s*([0-9]{1,12})', 1), '')
-                               AS BIGINT), 3600) END AS tracking_window,
+            ELSE w.tracking_window END AS tracking_window,
        if(size(c.claims) > 0, c.claims, p.claims) AS claims
-FROM cells c LEFT JOIN candidates p ON p.run = c.run AND p.candidate = c.candidate LEFT JOIN (
+FROM cells c JOIN topologies w ON w.topology = c.topology
+LEFT JOIN candidates p ON p.run = c.run AND p.candidate = c.candidate LEFT JOIN (
   SELECT run, cell, bool_or(mode = 'drained' AND quiet) AS quiet,
          count(DISTINCT CASE WHEN mode = 'node' AND action = 'wiped' THEN client END) AS wiped,
          bool_or(mode IN ('fault-fired', 'fault-armed', 'connect-failed', 'node-command', 'configured', 'talked',

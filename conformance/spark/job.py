@@ -1,28 +1,37 @@
 """The whole of an aggregation: run directories in, tables and a page out."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 import pyarrow as pa
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from conformance.results.identity import sha256_of
 from conformance.spark import invariants, traffic
 from conformance.spark.export import export
-from conformance.spark.ingest import Ingested, find_runs, literal, look_at, reading, with_damage
+from conformance.spark.ingest import (
+    Ingested,
+    candidate_rows,
+    find_runs,
+    literal,
+    look_at,
+    reading,
+    run_rows,
+    with_damage,
+)
 from conformance.spark.progress import Progress
 from conformance.spark.schemas import TABLE_DDL
 from conformance.spark.session import open_session
 from conformance.spark.site import write_site
+from conformance.spark.spread import Spread, spread_of
 from conformance.spark.tables import history, verdicts
 from conformance.spark.tables import traffic as seen
 from conformance.spark.tables.table import Table
-from conformance.spark.warehouse import Catalog, Warehouse
+from conformance.spark.warehouse import PARTITIONED, Catalog, Warehouse
 
 Failing = Literal["regression", "flaky", "disagreement"]
 
@@ -38,8 +47,6 @@ FROM recorded v JOIN cells c ON c.run = v.run AND c.cell = v.cell
 
 KEPT = ("servers", "mails", "deliveries", "acknowledgements", "conditions", "rechecks", "verdicts")
 """Views that more than one query builds on: each is computed once."""
-
-LAYERS = {"cells": TABLE_DDL["cells"], "transactions": traffic.DDL}
 
 AT_ONCE = 3
 """Queries in flight: while one is planned, another computes."""
@@ -161,14 +168,17 @@ def _add(
     known = {name: run for name, run in catalog.runs.items() if name not in added}
     warehouse.save(catalog.model_copy(update={"runs": known}))
     warehouse.forget(added)
+    spread = spread_of([run.octets for run in added.values()])
     with reading(session, added) as sources:
         if added:
             with progress.stage(f"reading {len(added)} runs, following their messages", session.sparkContext):
-                _follow(session, sources, added, warehouse)
+                _follow(session, sources, spread, warehouse)
                 damage = [tuple(row) for row in sources["damage"].collect()]
                 added = with_damage(added, damage)
-        _view_headers(session, added)
+        _view_headers(session, added, spread)
         with progress.stage("checking invariants, making tables", session.sparkContext):
+            if added:
+                _define(session, spread)
             rows = _made(session, SUMMARIES) if added else {t.name: t.schema.empty_table() for t in SUMMARIES}
     session.catalog.clearCache()
     whole = catalog.model_copy(update={"runs": {**known, **added}})
@@ -178,45 +188,44 @@ def _add(
     return whole, merged
 
 
-def _follow(
-    session: SparkSession, sources: Mapping[str, DataFrame], added: Collection[str], warehouse: Warehouse
-) -> None:
-    """Write the layers `cells` and `transactions` of runs, and define them from what was written.
+def _follow(session: SparkSession, sources: Mapping[str, DataFrame], spread: Spread, warehouse: Warehouse) -> None:
+    """Write the layers `cells` and `transactions` of runs, and define them and the recorded verdicts.
 
-    Rows of one cell lie together, so that no query has to move them again; and as they are read back, no query's plan
-    has to tell how they were made.
+    Whatever is asked of them is asked of each run, or each cell, on its own: rows that belong together are put
+    together once, here, and no query has to move them again.
     """
-    parts = int(session.conf.get("spark.sql.shuffle.partitions") or "2")
     sources["events"].createOrReplaceTempView("raw_events")
-    sources["verdicts"].createOrReplaceTempView("recorded")
-    session.sql(traffic.EVENTS).repartition(parts, "run", "cell").createOrReplaceTempView("events")
-    layers = {"cells": sources["cells"], "transactions": session.sql(traffic.transactions())}
+    spread.together(session.sql(traffic.EVENTS)).createOrReplaceTempView("events")
+    layers = {
+        "cells": spread.together(sources["cells"]),
+        "transactions": session.sql(traffic.transactions()),
+        "recorded": spread.together(sources["verdicts"]),
+    }
     for name, rows in layers.items():
-        warehouse.add(name, rows)
-        written = session.read.schema(LAYERS[name]).parquet(str(warehouse.path / name))
-        mine = written.where(written["run"].isin(list(added))).repartition(parts, "run", "cell")
-        mine.persist(StorageLevel.MEMORY_AND_DISK).createOrReplaceTempView(name)
+        kept = spread.kept(rows)
+        kept.createOrReplaceTempView(name)
+        if name in PARTITIONED:
+            warehouse.add(name, kept)
 
 
-def _view_headers(session: SparkSession, runs: Mapping[str, Ingested]) -> None:
-    headers = [(run.header, run.damaged) for run in runs.values()]
-    session.createDataFrame(
-        [(h.run, h.started, h.harness, h.clock, h.seed, h.filtered, h.cells_planned, bad) for h, bad in headers],
-        "run STRING, started STRING, harness STRING, clock STRING, seed BIGINT, filtered BOOLEAN, "
-        "cells_planned BIGINT, damaged BIGINT",
-    ).createOrReplaceTempView("runs")
-    session.createDataFrame(
-        [(h.run, one.name, list(one.claims)) for h, _ in headers for one in h.candidates],
-        "run STRING, candidate STRING, claims ARRAY<STRING>",
-    ).createOrReplaceTempView("candidates")
+def _view_headers(session: SparkSession, runs: Mapping[str, Ingested], spread: Spread) -> None:
+    for name, rows in (("runs", run_rows(runs)), ("candidates", candidate_rows(runs))):
+        spread.everywhere(session.createDataFrame(rows)).createOrReplaceTempView(name)
+
+
+def _define(session: SparkSession, spread: Spread) -> None:
+    """Define the views over the layers."""
+    for name, query in views().items():
+        rows = session.sql(query)
+        if name in KEPT:
+            rows = spread.kept(rows)
+        elif name == "topologies":
+            rows = spread.everywhere(rows)
+        rows.createOrReplaceTempView(name)
 
 
 def _made(session: SparkSession, tables: Sequence[Table]) -> dict[str, pa.Table]:
     """Return what tables' queries give."""
-    if "rechecks" in {table.name for table in tables}:
-        for name, query in views().items():
-            rows = session.sql(query)
-            (rows.persist(StorageLevel.MEMORY_AND_DISK) if name in KEPT else rows).createOrReplaceTempView(name)
     with ThreadPoolExecutor(AT_ONCE) as pool:
         results = pool.map(lambda table: session.sql(table.query).toArrow(), tables)
         return {table.name: rows for table, rows in zip(tables, results, strict=True)}

@@ -13,16 +13,19 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from conformance.spark.java import cache_folder, java_home, options_for, version_of
+from conformance.spark.spread import SMALL, settings_for
 
 DEFAULTS = {
     "spark.sql.files.maxPartitionBytes": "32m",
     "spark.driver.memory": "2g",
-    "spark.sql.adaptive.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    "spark.sql.join.preferSortMergeJoin": "false",
+    "spark.sql.shuffledHashJoinFactor": "1",
+    "spark.sql.maxConcurrentOutputFileWriters": "64",
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
@@ -62,29 +65,18 @@ def settings(words: list[str]) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-SMALL = 64 * 1024 * 1024
-"""Octets of history below which compiling the queries takes longer than interpreting them."""
-
-
-def settings_for(octets: int) -> dict[str, str]:
-    """Return what suits a history of this size: parts of a shuffle of 32 MiB each, from 2 to 1,000; compiled or not."""
-    return {
-        "spark.sql.shuffle.partitions": str(min(max(octets // (32 * 1024 * 1024), 2), 1000)),
-        "spark.sql.codegen.wholeStage": str(octets >= SMALL).lower(),
-    }
-
-
 @contextmanager
 def open_session(
     master: str = "local[*]", conf: Mapping[str, str] | None = None, *, octets: int = 0
 ) -> Iterator[SparkSession]:
     """Give a session, and end its JVM afterwards, however the block is left; `octets` is how much will be read.
 
-    Where a session is active already (a notebook, a shell, spark-submit) that one is given, and left as it is.
+    Where a session is active already (a notebook, a shell, spark-submit) that one is given, and left as it was.
     Raises JavaMissing; SparkFailed for what Spark raised within the block.
     """
     if (active := SparkSession.getActiveSession()) is not None:
-        yield active
+        with _set(active, {**DEFAULTS, **settings_for(octets), **(conf or {})}):
+            yield active
         return
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what failed is raised, and told once
     handler = signal.getsignal(signal.SIGINT)
@@ -98,6 +90,23 @@ def open_session(
         finally:
             _end(session)
             signal.signal(signal.SIGINT, handler)  # pyspark had put its own
+
+
+@contextmanager
+def _set(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Let settings of queries hold within the block; what only a new session can have stays as it is."""
+    runtime = {name: value for name, value in settings.items() if session.conf.isModifiable(name)}
+    before = {name: session.conf.get(name, None) for name in runtime}
+    for name, value in runtime.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, was in before.items():
+            if was is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, was)
 
 
 def _first(text: str) -> str:

@@ -21,7 +21,7 @@ WHERE kind IN ('connected', 'content', 'delivered', 'message', 'attempt', 'fault
 """What of a run's events is used at all."""
 
 _SAID = r"""
-SELECT run, cell, session, n, t, kind, verb, to, code, lower(recipient) AS recipient, client, server, listener,
+SELECT run, cell, session, xxhash64(run, cell, session) AS place, n, t, kind, verb, to, code, lower(recipient) AS recipient, client, server, listener,
        CASE WHEN kind = 'command' THEN lower(regexp_extract(line, '(?i)(?:FROM|TO):\\s*<([^>]*)>', 1)) END AS address,
        operation.name AS operation, operation.shadow_id, operation.database, operation.shadow_ids, operation.limit,
        operation.left, digest,
@@ -33,7 +33,10 @@ WHERE session IS NOT NULL
     OR kind = 'reply' AND (to IN ('MAIL', 'RCPT', 'CONTENT') OR to LIKE 'XQ%'
                            OR operation.name IN ('request-shadow', 'track-shadow', 'discard-list')))
 """
-"""What passed in sessions that belongs to a mail transaction or to a discard exchange."""
+"""What passed in sessions that belongs to a mail transaction or to a discard exchange.
+
+`place` only makes sorting cheap: texts that begin alike are slow to compare, numbers are not.
+"""
 
 _NUMBERED = f"""
 SELECT *,
@@ -46,7 +49,8 @@ SELECT *,
          OVER passed AS handshake,
        first(struct(client, server, listener)) OVER passed AS parties
 FROM ({_SAID})
-WINDOW passed AS (PARTITION BY run, cell, session ORDER BY n ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+WINDOW passed AS (PARTITION BY place, run, cell, session ORDER BY n
+                  ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
 """  # noqa: S608  # made of constants
 """Replies come in the order of the commands, also when those were pipelined: the n-th answers the n-th."""
 
@@ -245,23 +249,28 @@ def transactions() -> str:
 DDL = ", ".join(f"`{name}` {kind}" for name, (kind, _) in COLUMNS.items())
 """The layer's schema in Spark's DDL."""
 
-TOPOLOGIES = """
-SELECT topology, from_json(topology, 'servers ARRAY<STRUCT<name: STRING, generation: STRING, role: STRING,
+TOPOLOGIES = r"""
+SELECT topology, topology RLIKE '"ShadowRedundancyEnabled":\\s*false' AS unshadowed,
+       topology RLIKE '"RejectMessageOnShadowFailure":\\s*true' AS mandatory,
+       topology RLIKE '"(accept|send)-xshadow":\\s*false' AS without_rights,
+       coalesce(CAST(nullif(regexp_extract(topology, '"DuplicateTrackingWindow":\\s*([0-9]{1,12})', 1), '') AS BIGINT),
+                3600) AS tracking_window,
+       from_json(topology, 'servers ARRAY<STRUCT<name: STRING, generation: STRING, role: STRING,
          site: STRING, dag: STRING>>, mailboxes ARRAY<STRUCT<address: STRING, server: STRING>>') AS world
 FROM (SELECT DISTINCT topology FROM cells)
 """
-"""Each topology once: a thousand runs of one suite share theirs."""
+"""Each topology once, with the parameters that it sets: a thousand runs of one suite share theirs."""
 
 SERVERS = """
 SELECT run, cell, s.name AS server, s.generation, s.role, s.site,
        coalesce('DAG ' || s.dag, 'site ' || s.site) AS boundary
-FROM (SELECT c.run, c.cell, explode(p.world.servers) AS s FROM cells c JOIN topologies p USING (topology))
+FROM (SELECT c.run, c.cell, explode(p.world.servers) AS s FROM cells c JOIN topologies p ON p.topology = c.topology)
 """
 """A row for each server of a cell's topology. Its boundary is its DAG, else its site (SR-BND-01, SR-BND-02)."""
 
 MAILBOXES = """
 SELECT run, cell, lower(m.address) AS address, m.server
-FROM (SELECT c.run, c.cell, explode(p.world.mailboxes) AS m FROM cells c JOIN topologies p USING (topology))
+FROM (SELECT c.run, c.cell, explode(p.world.mailboxes) AS m FROM cells c JOIN topologies p ON p.topology = c.topology)
 """
 
 MAILS = """

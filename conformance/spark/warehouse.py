@@ -87,8 +87,7 @@ class Warehouse:
 
     def add(self, name: str, rows: DataFrame) -> None:
         """Write rows of runs into a partitioned table: few files for each run, and of no other run any."""
-        even = rows.hint("rebalance", "run")
-        even.write.mode("append").partitionBy("run").option("compression", "zstd").parquet(str(self.path / name))
+        rows.write.mode("append").partitionBy("run").option("compression", "zstd").parquet(str(self.path / name))
 
     def merge(self, table: Table, rows: pa.Table, replaced: Collection[str], known: Iterable[str]) -> pa.Table:
         """Put the rows of some runs into a table's summaries, in place of what those runs had, and return all of them.

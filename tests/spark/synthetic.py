@@ -235,6 +235,7 @@ class MadeCell:
     waived: bool = False
     scenario_sha256: str = "5" * 64
     messages: int = 3
+    axes: dict[str, str] = field(default_factory=dict)
 
 
 def make_run(
@@ -259,7 +260,7 @@ def make_run(
     for cell in cells:
         header = CellHeader(
             run=run_dir.name, nodeid=f"made.scenario.yaml::{cell.name}", scenario=cell.name.partition("[")[0],
-            path="made.scenario.yaml", candidate="made-up", generations=("ex2016",), requirements=("RL-ACK-01",),
+            axes=cell.axes, path="made.scenario.yaml", candidate="made-up", generations=("ex2016",), requirements=("RL-ACK-01",),
             scenario_sha256=cell.scenario_sha256, candidate_sha256=candidate_sha256,
             environment_sha256=environment_sha256, seed=seed, clock="virtual", started=started, topology=TOPOLOGY,
             waive={cell.defect: "made so"} if cell.waived and cell.defect else {},

@@ -151,7 +151,7 @@ COVERAGE = Table(
       FROM breadth GROUP BY run, candidate, scenario
     ), reached AS (
       SELECT a.run, a.candidate, a.scenario, count(DISTINCT a.cell) AS cells,
-             count(DISTINCT CASE WHEN a.judged THEN struct(a.axis, a.value, b.axis, b.value) END) AS pairs
+             count(DISTINCT CASE WHEN a.judged THEN struct(a.axis, a.value, b.axis AS other, b.value AS its) END) AS pairs
       FROM single a JOIN single b ON b.run = a.run AND b.cell = a.cell AND a.axis < b.axis
       GROUP BY a.run, a.candidate, a.scenario
     )

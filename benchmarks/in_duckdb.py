@@ -1,0 +1,98 @@
+"""The tables of an aggregation, made by DuckDB of the same files: what is fast on one machine, and an oracle for Spark.
+
+The queries are the project's own, translated; `REPLACED` says what a translation of single words cannot.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from conformance.results.layout import PARQUET
+from conformance.spark import traffic
+from conformance.spark.ingest import candidate_rows, find_runs, look_at, run_rows
+from conformance.spark.job import ACROSS, KEPT, SUMMARIES, views
+from conformance.spark.tables.table import Table
+
+MACROS = """
+CREATE MACRO xxhash64(a, b, c) AS hash(a, b, c);
+CREATE MACRO array_union(a, b) AS list_distinct(list_concat(a, b));
+"""
+
+WORLD = (
+    '{"servers": [{"name": "VARCHAR", "generation": "VARCHAR", "role": "VARCHAR", "site": "VARCHAR", "dag": "VARCHAR"}]'
+    ', "mailboxes": [{"address": "VARCHAR", "server": "VARCHAR"}]}'
+)
+
+REPLACED: tuple[tuple[str, str], ...] = (
+    (r"ZIP_WITH\(asked, said, LAMBDA a, s : ", "LIST_TRANSFORM(asked, LAMBDA a, i : "),
+    (r"'code': s\.code", "'code': said[i].code"),
+    (r"EXISTS\(finals\)", "LEN(LIST_FILTER(finals, LAMBDA one : one.recipient IS NOT NULL)) > 0"),
+    (r"\bLAST\((CASE .*?END)\) OVER passed", r"LAST_VALUE(\1 IGNORE NULLS) OVER passed"),
+    (r"FROM_JSON\(topology, '[^']*'\)", f"FROM_JSON(topology, '{WORLD}')"),
+    (r"\bQUANTILE\(", "QUANTILE_CONT("),
+    (r"FROM_JSON\(axes, '[^']*'\)", "CAST(CAST(axes AS JSON) AS MAP(TEXT, TEXT))"),
+)
+"""Pattern and replacement, in DuckDB's words as they were translated."""
+
+
+def translated(query: str) -> str:
+    """Return a query of Spark's in DuckDB's words."""
+    tree = sqlglot.parse_one(query, read="spark").transform(_empty_for_nothing)
+    text = tree.sql(dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.IGNORE)
+    for pattern, words in REPLACED:
+        text = re.sub(pattern, words, text, flags=re.DOTALL)
+    return text
+
+
+def _empty_for_nothing(node: exp.Expression) -> exp.Expression:
+    """Let a list of nothing be empty, as it is in Spark, and not be null."""
+    if isinstance(node, exp.ArraySort) and node.find(exp.ArrayAgg):
+        return exp.Coalesce(this=node.copy(), expressions=[exp.Array()])
+    return node
+
+
+def tables_of(paths: Sequence[Path], threads: int) -> dict[str, pa.Table]:
+    """Return every table of finished runs, as an aggregation of them from nothing gives it."""
+    found = look_at(find_runs(paths))
+    with duckdb.connect() as database:
+        database.execute(f"SET threads = {threads}")
+        database.execute(MACROS)
+        for view, table in (("raw_events", "events"), ("recorded", "verdicts"), ("cells", "cells")):
+            files = [f"{run.path}/{PARQUET}/{table}.parquet" for run in found.runs.values()]
+            database.execute(f"CREATE VIEW {view} AS FROM read_parquet({files!r})")
+        database.register("runs", run_rows(found.runs))
+        database.register("candidates", candidate_rows(found.runs))
+        database.execute(f"CREATE VIEW events AS {translated(traffic.EVENTS)}")
+        database.execute(f"CREATE TABLE transactions AS {translated(traffic.transactions())}")
+        for name, query in views().items():
+            kind = "TABLE" if name in KEPT else "VIEW"
+            database.execute(f"CREATE {kind} {name} AS {translated(query)}")
+        made = {table.name: _made(database, table) for table in SUMMARIES}
+        database.register("outcomes", made["outcomes"])
+        return {**made, **{table.name: _made(database, table) for table in ACROSS}}
+
+
+def _made(database: duckdb.DuckDBPyConnection, table: Table) -> pa.Table:
+    return table.shaped(database.sql(translated(table.query)).to_arrow_table())
+
+
+def difference(table: Table, one: pa.Table, other: pa.Table) -> str:
+    """Return where two tables differ, '' when they hold the same; numbers may differ in their last digits."""
+    if one.num_rows != other.num_rows:
+        return f"{table.name}: {one.num_rows} rows and {other.num_rows}"
+    for place, (left, right) in enumerate(zip(one.to_pylist(), other.to_pylist(), strict=True)):
+        if not _same(left, right):
+            return f"{table.name}, row {place}: {left} and {right}"
+    return ""
+
+
+def _same(left: Mapping[str, object], right: Mapping[str, object]) -> bool:
+    return all(
+        abs(one - other) <= 1e-6 if isinstance(one, float) and isinstance(other, float) else one == other
+        for one, other in ((left[name], right[name]) for name in left)
+    )
