@@ -14,7 +14,7 @@ from conformance.run.clock import Clock, Leftovers, run_with_clock
 from conformance.run.drain import drain
 from conformance.run.script import Script, Settled
 from conformance.run.settings import Settings
-from conformance.run.shifted.errors import CannotShift
+from conformance.run.shifted.errors import CannotShift, Unmoved
 from conformance.run.steps.table import HANDLERS
 from conformance.run.together import with_own_clock
 from conformance.run.virtual.errors import ClockError
@@ -66,7 +66,7 @@ def run_cell(
         )
     except NodeError as error:
         return Ran((), str(error), 0.0, {})
-    except CannotShift as error:
+    except (CannotShift, Unmoved) as error:
         return Ran(tuple(events), "", 0.0, {}, inapplicable=str(error))
     except ClockError as error:
         return Ran(tuple(events), f"time cannot go on: {error}", events[-1].t if events else 0.0, logs(cell, directory))

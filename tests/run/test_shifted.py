@@ -17,8 +17,8 @@ import pytest
 from conformance.nodes.guard import descendants
 from conformance.run.clock import Clock, run_with_clock
 from conformance.run.shifted import loop as loop_module
-from conformance.run.shifted.build import SOURCE, library
-from conformance.run.shifted.errors import CannotShift
+from conformance.run.shifted.build import compiled, library
+from conformance.run.shifted.errors import CannotShift, Unmoved
 from conformance.run.shifted.loop import ShiftedClockEventLoop
 from conformance.run.shifted.programs import look_at
 
@@ -62,7 +62,12 @@ def run_moved(
         moved.began(process.pid)
         moved.ready()
         before(clock)
-        said, _ = await process.communicate()
+        try:
+            said, _ = await process.communicate()
+        except BaseException:
+            process.kill()
+            await process.wait()
+            raise
         moved.ending()
         moved.ended()
         assert process.returncode == 0, said
@@ -99,6 +104,68 @@ def test_python_programs_are_moved(program: str, tmp_path: Path) -> None:
     timed = f"import time; began = time.time()\n{program}\nprint(time.time() - began)"
     said, _ = run_moved(tmp_path, sys.executable, "-c", timed)
     assert float(said) == pytest.approx(HOUR, abs=30)
+
+
+def test_files_are_as_old_as_the_clock_says(tmp_path: Path) -> None:
+    """A stamp of the kernel is shown as of the moment in which it was made, one that was set stays, old ones too."""
+    (tmp_path / "old").touch()
+    os.utime(tmp_path / "old", (10**9, 10**9))
+    program = f"""
+import os, time
+from pathlib import Path
+here = Path({str(tmp_path)!r})
+def age(name): return round(time.time() - (here / name).stat().st_mtime)
+(here / "first").touch()
+time.sleep(3600)
+(here / "second").touch()
+os.utime(here / "old", None)
+(here / "set").touch()
+os.utime(here / "set", (time.time() + 600, time.time() + 600))
+time.sleep(7200)
+os.utime(here / "second", ns=(0, 12 * 10**9))
+with open(here / "first") as file: by_handle = round(time.time() - os.fstat(file.fileno()).st_mtime)
+print(age("first"), by_handle, age("old"), age("set"), (here / "second").stat().st_mtime)
+"""
+    said, _ = run_moved(tmp_path, sys.executable, "-c", program)
+    first, by_handle, old, ahead, set_to = map(float, said.split())
+    assert (first, by_handle) == (pytest.approx(3 * HOUR, abs=30), pytest.approx(3 * HOUR, abs=30))
+    assert (old, ahead) == (pytest.approx(2 * HOUR, abs=30), pytest.approx(2 * HOUR - 600, abs=30))
+    assert set_to == 12
+
+
+def test_files_that_were_there_before_stay_as_old_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "old").touch()
+    os.utime(tmp_path / "old", (10**9, 10**9))
+    program = f"import os, time; time.sleep(3600); print(os.stat({str(tmp_path / 'old')!r}).st_mtime)"
+    assert float(run_moved(tmp_path, sys.executable, "-c", program)[0]) == 10**9
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [("SO_RCVTIMEO", "a time limit on reading a socket"), ("SO_SNDTIMEO", "a time limit on writing to a socket")],
+)
+def test_a_program_that_asks_the_kernel_for_a_time_limit_is_refused(option: str, words: str, tmp_path: Path) -> None:
+    program = f"import socket, struct, time; s = socket.socket(); time.sleep(60); \
+s.setsockopt(socket.SOL_SOCKET, socket.{option}, struct.pack('ll', 30, 0)); time.sleep(3600)"
+    with pytest.raises(Unmoved, match=f"it asks for what is not moved: {words}"):
+        run_moved(tmp_path, sys.executable, "-c", program)
+
+
+def test_many_programs_that_are_killed_leave_room_for_others(tmp_path: Path) -> None:
+    """There are fewer slots than programs; each waits, and is killed amidst it, so that it cannot leave its own."""
+    program = """
+import subprocess, sys, time
+began = time.time()
+for _ in range(300):
+    waiting = subprocess.Popen(["sh", "-c", "echo; exec sleep 1000"], stdout=subprocess.PIPE)
+    waiting.stdout.readline()
+    time.sleep(0.01)
+    waiting.kill()
+    waiting.communicate()
+time.sleep(3600)
+print(time.time() - began)
+"""
+    assert float(run_moved(tmp_path, sys.executable, "-c", program)[0]) == pytest.approx(HOUR, abs=60)
 
 
 def test_programs_and_harness_go_from_timer_to_timer_together(tmp_path: Path) -> None:
@@ -276,7 +343,7 @@ def test_the_shim_compiles_without_a_warning(tmp_path: Path) -> None:
         "-shared",
         "-o",
         str(tmp_path / "shim.so"),
-        str(SOURCE),
+        *compiled(),
     ]
     subprocess.run(words, check=True)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.run.shifted.build import library
+from conformance.run.shifted.errors import Unmoved
 from conformance.run.shifted.page import NEVER
 from conformance.run.shifted.program import ShiftedProgram
 from conformance.run.shifted.tree import calibrated
@@ -118,6 +119,9 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
                 program.tree.ask()
         self._looks += 1
         self._turn_of_look = self._turns
+        if unmoved := next((words for program in self._programs if (words := program.unmoved)), ""):
+            self._tell(Unmoved(unmoved))
+            return []
         target = self._target(when)
         if target is not None and target > self.time():
             self._jump(target)

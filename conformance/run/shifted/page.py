@@ -1,8 +1,9 @@
-"""The page that the harness shares with the programs it moves in time; the layout is that of `shim.c`."""
+"""The page that the harness shares with the programs it moves in time; the layout is that of `shim/shim.h`."""
 
 import mmap
 import os
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,11 +15,34 @@ _HEADER = 64
 _SLOTS = 256
 _OFFSET = struct.Struct("q")
 _EPOCH = struct.Struct("Q")
-_SLOT = struct.Struct("iiQqq")
+_UNMOVED = struct.Struct("Q")
+_JUMPED = struct.Struct("Q")
+_SLOT = struct.Struct("iiQqQ")
+_JUMP = struct.Struct("qq")
+_JUMPS = 65536
+
+_OF_FILES = 5
+"""CLOCK_REALTIME_COARSE: what the kernel stamps files with (time(7))."""
+
+UNMOVED = (
+    "a time limit on reading a socket (SO_RCVTIMEO)",
+    "a time limit on writing to a socket (SO_SNDTIMEO)",
+    "a time limit of TCP (TCP_USER_TIMEOUT)",
+    "a time limit on taking a mutex",
+    "a time limit on a set of semaphores",
+    "a time limit on a message queue",
+)
+"""What the shim cannot move, by the bits of the page."""
+
+
+_AT_UNMOVED = _OFFSET.size + _EPOCH.size
+_AT_JUMPED = _AT_UNMOVED + _UNMOVED.size
+_TABLE = _HEADER + _SLOTS * _SLOT.size
 
 
 class Slot(NamedTuple):
-    """What a thread says of itself: whether it waits, the last epoch that found it with nothing to do, and until when.
+    """What a thread says of itself: whether it waits, the last epoch that found it with nothing to do, until when, and
+    how often a wait of it has ended.
 
     `deadline` is in nanoseconds of the shifted monotonic clock.
     """
@@ -27,7 +51,7 @@ class Slot(NamedTuple):
     waits: int
     seen: int
     deadline: int
-    spare: int
+    woken: int
 
 
 class Page:
@@ -35,7 +59,7 @@ class Page:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        size = _HEADER + _SLOTS * _SLOT.size
+        size = _TABLE + _JUMPS * _JUMP.size
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         try:
             os.fchmod(handle, 0o666)
@@ -43,15 +67,28 @@ class Page:
             self._map = mmap.mmap(handle, size)
         finally:
             os.close(handle)
-        self._epoch = 0
+        self._epoch = self._jumps = 0
 
     def close(self) -> None:
         """Unmap it; programs keep theirs."""
         self._map.close()
 
     def set_offset(self, nanoseconds: int) -> None:
-        """Set what is added to the machine's clocks."""
+        """Set what is added to the machine's clocks, and note since when, for the times of files.
+
+        Of more jumps than the page has room for, the last takes the place of the one before.
+        """
+        place = min(self._jumps, _JUMPS - 1)
+        self._jumps = place + 1
+        _JUMP.pack_into(self._map, _TABLE + place * _JUMP.size, time.clock_gettime_ns(_OF_FILES), nanoseconds)
+        _JUMPED.pack_into(self._map, _AT_JUMPED, self._jumps)
         _OFFSET.pack_into(self._map, 0, nanoseconds)
+
+    @property
+    def unmoved(self) -> str:
+        """What a program asked for that is not moved, in words; '' when all was."""
+        bits: int = _UNMOVED.unpack_from(self._map, _AT_UNMOVED)[0]
+        return ", ".join(words for place, words in enumerate(UNMOVED) if bits >> place & 1)
 
     def ask(self) -> int:
         """Begin a new epoch and return it: every waiting thread notes when it has seen it with nothing to do."""
@@ -61,6 +98,6 @@ class Page:
 
     def slots(self) -> Iterator[Slot]:
         """Yield the slots in use; some may be of threads that are gone."""
-        for fields in _SLOT.iter_unpack(self._map[_HEADER:]):
+        for fields in _SLOT.iter_unpack(self._map[_HEADER:_TABLE]):
             if fields[0]:
                 yield Slot._make(fields)

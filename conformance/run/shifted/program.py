@@ -36,6 +36,14 @@ class ShiftedProgram:
         self._release = release
         self._standing = contextlib.ExitStack()
         self._guard = 0
+        self._told = False
+
+    @property
+    def unmoved(self) -> str:
+        """What the node has asked for that cannot be moved, once: then it is told. '' when there is nothing to tell."""
+        words = "" if self._told else self.tree.unmoved
+        self._told = self._told or bool(words)
+        return words
 
     def prefix(self, program: str, environment: Mapping[str, str]) -> list[str]:
         """Return the words before a command that move its clock, beside what its environment preloads already.

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -42,6 +42,7 @@ class Tree:
         self._slept: dict[int, tuple[bytes, float]] = {}
         self._inside: dict[int, int] = {}
         self._waited: list[int] = []
+        self._woken: dict[int, int] = {}
         self._glances = 0
 
     def follow(self, guard: int) -> None:
@@ -58,6 +59,10 @@ class Tree:
 
     def ask(self) -> None:
         """Note that something may have come for them since they were last found quiet."""
+        self._woken = {}
+        self._ask()
+
+    def _ask(self) -> None:
         self._epoch = self.page.ask()
         self._glances = _GLANCES
 
@@ -66,6 +71,13 @@ class Tree:
         for pid in self._below():
             if reason := untouched(pid, self._library, self.page.path):
                 raise CannotShift(reason)
+        if unmoved := self.unmoved:
+            raise CannotShift(unmoved)
+
+    @property
+    def unmoved(self) -> str:
+        """Why the clock is not moved of something that one of the processes has asked for; '' when it is of all."""
+        return f"it asks for what is not moved: {words}" if (words := self.page.unmoved) else ""
 
     def deadline(self) -> int | None:
         """Return the earliest deadline of a thread, nanoseconds of the shifted monotonic clock; None while one has
@@ -77,19 +89,38 @@ class Tree:
         self._waited.clear()
         earliest = NEVER
         now = time.monotonic()
-        quiet = True
+        quiet = asleep = True
         for tid, place in self._threads():
             inner = self._inner(tid, place)
             slot = slots.get(inner)
             if slot is not None and slot.waits:
                 self._waited.append(inner)
+                state = _state(place)
+                asleep = asleep and state in _ASLEEP
                 if slot.seen >= self._epoch:
                     earliest = min(earliest, slot.deadline)
-                elif _state(place) != _STOPPED:  # what is frozen will look when it thaws
+                elif state != _STOPPED:  # what is frozen will look when it thaws
                     quiet = False
             elif not self._sleeps(tid, place, now):
                 quiet = False
-        return earliest if quiet else None
+        return earliest if quiet and self._nobody_moved(slots, asleep=asleep) else None
+
+    def _nobody_moved(self, slots: Mapping[int, Slot], *, asleep: bool) -> bool:
+        """Whether no wait has ended since the look at the slots began, and none is about to: something may have come
+        for one from another who has been quiet only since.
+
+        All asleep at the end of it are quiet for good. Who is about to run may have been given something, or his slice
+        has ended: he is asked again, and when no wait has ended until all have answered, nothing was given to anybody.
+        """
+        waiting = {tid: slots[tid].woken for tid in self._waited}
+        after = {slot.tid: slot.woken for slot in self.page.slots() if slot.waits}
+        if any(after.get(tid) != woken for tid, woken in waiting.items()):
+            return False
+        if asleep or waiting == self._woken:
+            return True
+        self._woken = waiting
+        self._ask()
+        return False
 
     def _below(self) -> Iterator[int]:
         """Yield the processes that are the node's own: below the guard, and below an init of its own namespace."""

@@ -25,6 +25,8 @@ static struct timespec in_an_hour(clockid_t clock) {
     return at;
 }
 
+static void posted(union sigval value) { sem_post(value.sival_ptr); }
+
 static void rang(int number) { (void)number; }
 
 static int waits(const char *how) {
@@ -36,6 +38,7 @@ static int waits(const char *how) {
     uint64_t ticks = 0;
     int epoll = epoll_create1(0), fd;
     sem_t sem;
+    timer_t posix;
     pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
     sigset_t set;
@@ -69,6 +72,20 @@ static int waits(const char *how) {
     if (IS("sigtimedwait")) { sigemptyset(&set); return sigtimedwait(&set, 0, &hour) + 1; }
     if (IS("alarm")) { alarm(HOUR); pause(); return 0; }
     if (IS("setitimer")) { setitimer(ITIMER_REAL, &once, 0); pause(); return 0; }
+    if (IS("timer_create-signal")) {
+        timer_create(CLOCK_REALTIME, &(struct sigevent){.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM}, &posix);
+        timer_settime(posix, 0, &timer, 0);
+        pause();
+        return timer_delete(posix);
+    }
+    if (IS("timer_create-thread")) {
+        struct sigevent event = {.sigev_notify = SIGEV_THREAD, .sigev_notify_function = posted, .sigev_value.sival_ptr = &sem};
+        timer.it_value = in_an_hour(CLOCK_MONOTONIC);
+        timer_create(CLOCK_MONOTONIC, &event, &posix);
+        timer_settime(posix, TIMER_ABSTIME, &timer, 0);
+        while (sem_wait(&sem)) { }
+        return timer_delete(posix);
+    }
     if (IS("timerfd-read")) {
         fd = timerfd_create(CLOCK_MONOTONIC, 0);
         timerfd_settime(fd, 0, &timer, 0);

@@ -1,0 +1,49 @@
+#include "shim.h"
+
+static int real(clockid_t clock, struct timespec *at) {
+    REAL("clock_gettime", int, clockid_t, struct timespec *);
+    return next ? next(clock, at) : (int)syscall(SYS_clock_gettime, clock, at);
+}
+
+int64_t real_ns(clockid_t clock) {
+    struct timespec at;
+    real(clock, &at);
+    return nanoseconds(&at);
+}
+
+int moves(clockid_t clock) {
+    switch (clock) {
+    case CLOCK_REALTIME: case CLOCK_MONOTONIC: case CLOCK_BOOTTIME: case CLOCK_TAI: case CLOCK_REALTIME_COARSE:
+    case CLOCK_MONOTONIC_COARSE: case CLOCK_MONOTONIC_RAW: case CLOCK_REALTIME_ALARM: case CLOCK_BOOTTIME_ALARM:
+        return 1;
+    }
+    return 0;
+}
+
+int64_t now_of(clockid_t clock) { return real_ns(clock) + atomic_load(&page->offset); }
+
+int64_t now(void) { return now_of(CLOCK_MONOTONIC); }
+
+/* A limit far away must not overflow. */
+int64_t after(int64_t ns) { return ns > NEVER / 2 ? NEVER : now() + (ns > 0 ? ns : 0); }
+
+int clock_gettime(clockid_t clock, struct timespec *at) {
+    int result = real(clock, at);
+    if (!result && moves(clock)) *at = timespec_of(nanoseconds(at) + atomic_load(&page->offset));
+    return result;
+}
+
+int gettimeofday(struct timeval *restrict at, void *restrict zone) {
+    (void)zone;
+    int64_t ns = now_of(CLOCK_REALTIME);
+    *at = (struct timeval){.tv_sec = ns / SECOND, .tv_usec = ns % SECOND / 1000};
+    return 0;
+}
+
+time_t time(time_t *at) {
+    time_t seconds = now_of(CLOCK_REALTIME) / SECOND;
+    if (at) *at = seconds;
+    return seconds;
+}
+
+int timespec_get(struct timespec *at, int base) { return clock_gettime(CLOCK_REALTIME, at) ? 0 : base; }

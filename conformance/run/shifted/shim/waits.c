@@ -1,0 +1,106 @@
+#include "shim.h"
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+
+static int64_t of_milliseconds(int ms) { return ms < 0 ? NEVER : after(ms * 1000000L); }
+
+int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
+    int result;
+    int64_t until = of_timespec(timeout);
+    SLICED(until, (int)syscall(SYS_ppoll, fds, count, &limit, mask, 8), result == 0);
+    return result;
+}
+
+int poll(struct pollfd *fds, nfds_t count, int ms) {
+    struct timespec timeout = timespec_of(ms < 0 ? 0 : ms * 1000000L);
+    return ppoll(fds, count, ms < 0 ? 0 : &timeout, 0);
+}
+
+int __poll_chk(struct pollfd *fds, nfds_t count, int ms, size_t size) { (void)size; return poll(fds, count, ms); }
+
+int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask, size_t size) {
+    (void)size;
+    return ppoll(fds, count, timeout, mask);
+}
+
+static int select_until(int count, fd_set *r, fd_set *w, fd_set *x, int64_t until, const sigset_t *mask) {
+    int result;
+    size_t octets = ((size_t)count + 63) / 64 * 8;
+    fd_set sets[3];
+    struct { const sigset_t *mask; size_t size; } masked = {mask, 8};
+#define FRESH(n, of) ((of) ? memcpy(&sets[n], of, octets) : 0)
+    SLICED(until, (int)syscall(SYS_pselect6, count, FRESH(0, r), FRESH(1, w), FRESH(2, x), &limit, &masked),
+           result == 0);
+    if (result >= 0) {
+        if (r) memcpy(r, &sets[0], octets);
+        if (w) memcpy(w, &sets[1], octets);
+        if (x) memcpy(x, &sets[2], octets);
+    }
+    return result;
+}
+
+int select(int count, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x, struct timeval *restrict timeout) {
+    return select_until(count, r, w, x, timeout ? after(of_timeval(*timeout)) : NEVER, 0);
+}
+
+int pselect(int count, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x,
+            const struct timespec *restrict timeout, const sigset_t *restrict mask) {
+    return select_until(count, r, w, x, of_timespec(timeout), mask);
+}
+
+static int epoll_until(int fd, struct epoll_event *events, int most, int64_t until, const sigset_t *mask) {
+    int result; /* in milliseconds, which every kernel knows: rounded up, so that a slice of the last moment ends */
+    SLICED(until, (int)syscall(SYS_epoll_pwait, fd, events, most, (int)((slice + 999999) / 1000000), mask, 8),
+           result == 0);
+    return result;
+}
+
+int epoll_pwait(int fd, struct epoll_event *events, int most, int ms, const sigset_t *mask) {
+    return epoll_until(fd, events, most, of_milliseconds(ms), mask);
+}
+
+int epoll_wait(int fd, struct epoll_event *events, int most, int ms) {
+    return epoll_until(fd, events, most, of_milliseconds(ms), 0);
+}
+
+int epoll_pwait2(int fd, struct epoll_event *events, int most, const struct timespec *timeout, const sigset_t *mask) {
+    return epoll_until(fd, events, most, of_timespec(timeout), mask);
+}
+
+static int nap_until(int64_t until) {
+    int result;
+    SLICED(until, (int)syscall(SYS_nanosleep, &limit, 0), result == 0);
+    return result;
+}
+
+int nanosleep(const struct timespec *time, struct timespec *left) {
+    int64_t until = of_timespec(time);
+    int result = nap_until(until);
+    if (result && left) *left = timespec_of(until > now() ? until - now() : 0);
+    return result;
+}
+
+int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, struct timespec *left) {
+    if (!moves(clock)) return syscall(SYS_clock_nanosleep, clock, flags, time, left) ? errno : 0;
+    int64_t until = flags & TIMER_ABSTIME ? after(nanoseconds(time) - now_of(clock)) : of_timespec(time);
+    int result = nap_until(until);
+    if (result && left && !(flags & TIMER_ABSTIME)) *left = timespec_of(until > now() ? until - now() : 0);
+    return result ? errno : 0;
+}
+
+int usleep(useconds_t microseconds) { return nap_until(after(microseconds * 1000L)); }
+
+unsigned sleep(unsigned seconds) {
+    int64_t until = after(seconds * SECOND);
+    return nap_until(until) && until > now() ? (unsigned)((until - now() + SECOND - 1) / SECOND) : 0;
+}
+
+int sigtimedwait(const sigset_t *restrict set, siginfo_t *restrict info, const struct timespec *restrict timeout) {
+    int result;
+    int64_t until = of_timespec(timeout);
+    SLICED(until, (int)syscall(SYS_rt_sigtimedwait, set, info, &limit, 8), result < 0 && errno == EAGAIN);
+    return result;
+}
