@@ -29,11 +29,16 @@ COARSE = 0.01
 _TRIED = 20
 """Jumps of a wait after which it is known what one takes."""
 
+_SAME = 1.0
+"""Seconds that two timers are apart at most, of which the second takes the place of the first."""
+
 
 @dataclass
 class _Wait:
-    """A wait of the loop for a timer of its own: when it began, by `time()` and really, and the jumps in it."""
+    """A wait of the loop for a timer of its own: until when, since when (both by `time()`), since when really, and the
+    jumps in it."""
 
+    when: float
     began: float
     began_real: float
     jumps: int = 0
@@ -54,7 +59,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         self._moment = calibrated()
         self._looked_last = self._looks = self._turn_of_look = 0
         self._late = 0.0
-        self._waits: dict[float, _Wait] = {}
+        self._waits: list[_Wait] = []
         self.shifted = 0.0
         """Seconds that were jumped over so far."""
 
@@ -154,10 +159,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         wait, divided by them.
         """
         now, real = self.time(), time.monotonic()
-        wait = self._waits.get(when)
-        if wait is None:  # a wait that a shorter one came between goes on as it was
-            self._waits = {past: told for past, told in self._waits.items() if past > now}
-            wait = self._waits[when] = _Wait(now, real)
+        wait = self._wait_for(when, now, real)
         wait.jumps += 1
         spent = real - wait.began_real
         if spent * (when - wait.began) <= PATIENCE * (now - wait.began) or wait.jumps < _TRIED:
@@ -167,6 +169,16 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         target = min(max(earliest, now + smallest), when)
         self._late = max(self._late, target - max(earliest, now))
         return target
+
+    def _wait_for(self, when: float, now: float, real: float) -> _Wait:
+        """Return the wait that goes on: a shorter one may have come between, and what waits on after an event reckons
+        its end anew, a moment off."""
+        for known in self._waits:
+            if abs(known.when - when) < _SAME:
+                return known
+        begun = _Wait(when, now, real)
+        self._waits = [*(known for known in self._waits if known.when > now), begun]
+        return begun
 
     def _jump(self, target: float) -> None:
         self.jumps += 1
