@@ -211,7 +211,18 @@ class NeverExpires(Delivery):
 class ExpiresAtHalf(Delivery):
     """Gives up after half of MessageExpirationTimeout."""
 
+    part_of_its_time = 1 / 2
+
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
-        """Take every message for older than it is."""
-        half = self.host.transport.MessageExpirationTimeout / 2
-        super()._defer(replace(message, since=message.since - half), recipients, hop)
+        """Take a message for expired that is old enough for us."""
+        whole = self.host.transport.MessageExpirationTimeout
+        if self.host.reached(message.since + whole * self.part_of_its_time):
+            message = replace(message, since=message.since - whole)
+        super()._defer(message, recipients, hop)
+
+
+@defect("gives-up-within-the-hour", breaks="RL-RTY-01", part="delivery")
+class GivesUpWithinTheHour(ExpiresAtHalf):
+    """Takes the hours of MessageExpirationTimeout for minutes, and gives up what was deferred for so long."""
+
+    part_of_its_time = 1 / 60
