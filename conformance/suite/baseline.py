@@ -101,11 +101,18 @@ def hold_against(baseline: Baseline, cell: Cell, outcome: Outcome, verdicts: tup
     failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
     if outcome not in (Outcome.PASS, Outcome.FAIL):
         return Reading(outcome=outcome)
-    stale = [entry for entry in entries if not any(entry.explains(verdict) for verdict in failed)]
-    if stale:
-        named = "; ".join(f"{entry.check} of {entry.requirement}" for entry in stale)
-        return Reading(outcome=Outcome.FAIL, text=f"stale baseline: known to fail, and did not: {named}")
+    missing = [entry for entry in entries if not any(entry.explains(verdict) for verdict in failed)]
+    open_still = [verdict for verdict in verdicts if verdict.outcome is Outcome.INCONCLUSIVE]
+    unjudged = [entry for entry in missing if any(entry.explains(verdict) for verdict in open_still)]
+    if stale := [entry for entry in missing if entry not in unjudged]:
+        return Reading(outcome=Outcome.FAIL, text=f"stale baseline: known to fail, and did not: {_named(stale)}")
     news = [verdict for verdict in failed if not any(entry.explains(verdict) for entry in entries)]
     if news or not failed:
         return Reading(outcome=outcome)
+    if unjudged:
+        return Reading(outcome=Outcome.INCONCLUSIVE, text=f"known to fail, and could not be judged: {_named(unjudged)}")
     return Reading(outcome=Outcome.FAIL, known=True, text="; ".join(dict.fromkeys(e.comment for e in entries)))
+
+
+def _named(entries: Iterable[Known]) -> str:
+    return "; ".join(f"{entry.check} of {entry.requirement}" for entry in entries)

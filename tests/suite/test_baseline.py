@@ -81,6 +81,18 @@ def test_only_the_pinned_reason_is_known(
     assert reading.outcome is (Outcome.FAIL if told == "stale baseline" else outcome)
 
 
+def test_what_could_not_be_judged_is_neither_stale_nor_as_expected(tmp_path: Path):
+    entry = "  - {{scenario: {scenario}, check: expect.reply, requirement: RL-X, comment: made up as well}}\n"
+    (tmp_path / "mine.yaml").write_text((KNOWN + entry).format(candidate="mine", scenario="sends"), "utf-8")
+    baseline: Baseline = read_baselines([str(tmp_path)])["mine"]
+    late = failed("expect.delivered", "RL-ACK-01").model_copy(update={"outcome": Outcome.INCONCLUSIVE})
+    reading = hold_against(baseline, _Cell(), Outcome.FAIL, (late, failed("expect.reply", "RL-X")))  # type: ignore[arg-type]
+    assert (reading.outcome, reading.known) == (Outcome.INCONCLUSIVE, False)
+    assert reading.text == "known to fail, and could not be judged: expect.delivered of RL-ACK-01"
+    news = hold_against(baseline, _Cell(), Outcome.FAIL, (late, failed("expect.reply", "RL-X"), failed("more", "RL-Y")))  # type: ignore[arg-type]
+    assert news.outcome is Outcome.FAIL
+
+
 def test_two_baselines_of_one_candidate_are_refused(tmp_path: Path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends"), "utf-8")
