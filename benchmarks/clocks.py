@@ -1,10 +1,13 @@
-"""The corpus under two clocks, compared verdict by verdict: what virtual time says, real time must say too.
+"""The corpus under two clocks, compared verdict by verdict: what virtual time says, another clock must say too.
 
 First the reference runs in virtual time, at the documents' own values. Then the same cells run under another clock, as
 `reference` or as `exec:reference`. For the scaled clock the factor is chosen by how long a cell takes in documented
 time, so that the whole can be waited for; the shortest times of the documents (30 s) limit it.
 
-    python benchmarks/clocks.py [PATH ...] [--clock scaled] [--candidate exec:reference] [--workers 6] [--out DIR]
+    python benchmarks/clocks.py [PATH ...] [--clock shifted] [--candidate exec:reference] [--workers 6] [--out DIR]
+
+It goes file by file. With `--out` what was compared is kept, and not run again: it can be broken off and taken up, hours
+at low priority (`nice -n 19`) on a machine that has other things to do.
 
 Prints each verdict that differs and each cell that could not be judged, with the reason, and what the runs cost. Exits 1
 when a verdict differs. A verdict that one side could not judge (inconclusive) differs from none: it is counted.
@@ -12,6 +15,7 @@ when a verdict differs. A verdict that one side could not judge (inconclusive) d
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,6 +29,9 @@ from conformance.results.reader import StoredCell, read_cell, read_run
 
 FACTORS = ((30_000.0, 60.0), (float("inf"), 600.0))
 """Documented seconds of a cell, up to which the factor beside it is taken: 30,000 s at 60 are 500 s of waiting."""
+
+UNSCALED = ((float("inf"), 1.0),)
+"""A clock that goes from timer to timer needs no factor."""
 
 CORPUS = Path(__file__).parents[1] / "scenarios"
 
@@ -61,10 +68,10 @@ def cells_of(directory: Path) -> Cells:
     return {cell.header.nodeid: cell for cell in stored if cell.footer is not None}
 
 
-def by_factor(cells: Cells) -> Iterator[tuple[float, list[str]]]:
+def by_factor(cells: Cells, clock: str) -> Iterator[tuple[float, list[str]]]:
     """Yield each factor with the node ids that are run at it; what is not applicable is not run again."""
     lower = -1.0
-    for upper, factor in FACTORS:
+    for upper, factor in FACTORS if clock == "scaled" else UNSCALED:
         chosen = [
             nodeid
             for nodeid, cell in cells.items()
@@ -74,6 +81,25 @@ def by_factor(cells: Cells) -> Iterator[tuple[float, list[str]]]:
         if chosen:
             yield factor, chosen
         lower = upper
+
+
+def run_both(path: str, given: argparse.Namespace, out: Path) -> tuple[Cells, Cells]:
+    """Return the cells of a file under the virtual clock and under the other; what is kept from before is not run."""
+    kept = (out / "whole").exists()
+    took = 0.0 if kept else conformance([path, "--candidate", "reference"], out / "virtual", os.cpu_count() or 1)
+    virtual = cells_of(out / "virtual")
+    report("reference, virtual", virtual, took)
+    other: Cells = {}
+    for factor, chosen in by_factor(virtual, given.clock):
+        clock = [given.clock, "--scale", str(factor)] if given.clock == "scaled" else [given.clock]
+        name = f"{given.clock}-{factor:g}"
+        words = [*chosen, "--candidate", given.candidate, "--clock", *clock]
+        took = 0.0 if kept else conformance(words, out / name, given.workers)
+        cells = cells_of(out / name)
+        report(f"{given.candidate}, {name}", cells, took)
+        other |= cells
+    (out / "whole").touch()
+    return virtual, other
 
 
 def compare(one: Cells, other: Cells) -> Compared:
@@ -106,10 +132,21 @@ def report(name: str, cells: Cells, seconds: float) -> None:
     """Print what a run was, and cost."""
     simulated = sum(cell.footer.simulated_seconds for cell in cells.values() if cell.footer)
     cpu = sum(cell.footer.cpu_seconds for cell in cells.values() if cell.footer)
-    print(
-        f"{name:<28} {len(cells):>4} cells {seconds:8.1f} s {len(cells) / seconds:7.2f} cells/s"
-        f" {simulated / seconds:10.0f} simulated s/s {cpu / max(len(cells), 1):7.3f} s CPU/cell"
+    took = (
+        f"{seconds:8.1f} s {len(cells) / seconds:7.2f} cells/s {simulated / seconds:10.0f} simulated s/s"
+        if seconds
+        else "kept from before"
     )
+    print(f"  {name:<28} {len(cells):>4} cells {took} {cpu / max(len(cells), 1):7.3f} s CPU/cell", flush=True)
+
+
+def files_of(paths: Iterable[str]) -> list[str]:
+    """Return the scenario files below the paths; a node id stays as it is."""
+    found: list[str] = []
+    for path in paths:
+        below = sorted(map(str, Path(path).rglob("*.scenario.yaml"))) if Path(path).is_dir() else [path]
+        found += below
+    return found
 
 
 def main() -> int:
@@ -121,20 +158,16 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=6, help="processes of the other run; they mostly wait")
     parser.add_argument("--out", type=Path, help="where the runs are kept (default: nowhere)")
     given = parser.parse_args()
+    virtual: Cells = {}
+    other: Cells = {}
     with tempfile.TemporaryDirectory() as scratch:
-        out = (given.out or Path(scratch)).resolve()
-        out.mkdir(parents=True, exist_ok=True)
-        took = conformance([*given.path, "--candidate", "reference"], out / "virtual", os.cpu_count() or 1)
-        virtual = cells_of(out / "virtual")
-        report("reference, virtual", virtual, took)
-        other: Cells = {}
-        for factor, chosen in by_factor(virtual):
-            clock = [given.clock, "--scale", str(factor)] if given.clock == "scaled" else [given.clock]
-            name = f"{given.clock}-{factor:g}"
-            took = conformance([*chosen, "--candidate", given.candidate, "--clock", *clock], out / name, given.workers)
-            cells = cells_of(out / name)
-            report(f"{given.candidate}, {name}", cells, took)
-            other |= cells
+        for path in files_of(given.path):
+            out = (given.out or Path(scratch)).resolve() / re.sub(r"[^\w.-]+", "_", path.removeprefix(str(CORPUS)))
+            out.mkdir(parents=True, exist_ok=True)
+            print(path)
+            one, two = run_both(path, given, out)
+            virtual |= one
+            other |= two
     applicable = [c for c in virtual.values() if c.footer and c.footer.outcome is not Outcome.NOT_APPLICABLE]
     compared = compare(virtual, other)
     unjudged = sum(

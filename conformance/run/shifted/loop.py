@@ -22,8 +22,8 @@ PATIENCE = 40.0
 """Real seconds that one wait of the harness shall take at most: where meeting every timer of the programs would take
 longer, some are met late."""
 
-COARSE = 0.01
-"""What part of such a wait is jumped over at most, to keep to that: an hour of four days."""
+COARSE = 0.0015
+"""What part of such a wait is jumped over at most, to keep to that: nine minutes of four days."""
 
 
 _TRIED = 20
