@@ -242,9 +242,9 @@ REFERENCE = Candidate(
         }.items()
     },
     own_timers=OwnTimers(
-        source="EX2013, parameters: MessageExpirationTimeout 2 days; MessageRetryInterval 1 minute",
-        tries_in_first_hour=Copies(min=60, max=61),
-        tries_in_half_a_day=Copies(min=715, max=721),
+        source="EX2013, parameters: MessageExpirationTimeout 2 days; MessageRetryInterval 1 minute from an attempt's end",
+        tries_in_first_hour=Copies(min=50, max=61),
+        tries_in_half_a_day=Copies(min=600, max=721),
         given_up_after=2 * 86400,
         given_up_by=2 * 86400 + 60,
     ),

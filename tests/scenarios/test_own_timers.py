@@ -1,10 +1,12 @@
 """A scenario that leaves the timers to the server: what it asks of a candidate is that candidate's own."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from ruamel.yaml import YAML
 
 from conformance import paths
 from conformance.candidates.cast import Cast
@@ -95,3 +97,10 @@ def test_without_leave_they_are_no_axes(tmp_path: Path) -> None:
 def test_what_is_left_out_are_parameters_of_a_node() -> None:
     assert set(LEFT_OUT) <= set(TRANSPORT_DEFAULTS)
     assert set(HASTY.words) == set(own_timers.NAMES)
+
+
+def test_the_page_s_example_is_a_good_one() -> None:
+    page = Path(__file__).parents[2] / "docs" / "shifted-clock.md"
+    (example,) = re.findall(r"^```yaml\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    timers = OwnTimers.model_validate(YAML(typ="safe", pure=True).load(example)["own-timers"])
+    assert timers.words["own-given-up-after"] == 5 * 86400
