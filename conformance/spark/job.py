@@ -168,7 +168,8 @@ def _add(
     known = {name: run for name, run in catalog.runs.items() if name not in added}
     warehouse.save(catalog.model_copy(update={"runs": known}))
     warehouse.forget(added)
-    spread = spread_of([run.octets for run in added.values()])
+    local = (session.sparkContext.master or "").startswith("local")
+    spread = spread_of([run.octets for run in added.values()], local=local)
     with reading(session, added) as sources:
         if added:
             with progress.stage(f"reading {len(added)} runs, following their messages", session.sparkContext):

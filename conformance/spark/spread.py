@@ -24,6 +24,8 @@ class Spread:
 
     parts: int
     keys: tuple[str, ...]
+    local: bool = True
+    """Whether everything is computed in this process: then nothing that it keeps can be lost on the way."""
 
     def together(self, rows: DataFrame) -> DataFrame:
         """Return rows put together; they must have the columns `run` and `cell`."""
@@ -33,21 +35,24 @@ class Spread:
         """Return rows that are computed once, for several queries.
 
         Of a small history the rows lie in memory, and a query's plan begins with them instead of with how they were
-        made; else columns lie on disk, of which a query reads those that it wants: they would fill the heap.
+        made; else columns lie on disk, of which a query reads those that it wants: they would fill the heap. Of a
+        cluster any node may go, and its rows are then made again.
         """
-        return rows.localCheckpoint(eager=False) if self.parts == 1 else rows.persist(StorageLevel.DISK_ONLY)
+        if self.parts == 1 and self.local:
+            return rows.localCheckpoint(eager=False)
+        return rows.persist(StorageLevel.DISK_ONLY)
 
     def everywhere(self, rows: DataFrame) -> DataFrame:
         """Return a few rows that every part is joined with."""
         return rows.coalesce(1) if self.parts == 1 else rows.hint("broadcast")
 
 
-def spread_of(octets: Collection[int]) -> Spread:
+def spread_of(octets: Collection[int], *, local: bool = True) -> Spread:
     """Return how runs of these sizes are spread: by run, unless one alone would make its part much too large."""
     total = sum(octets)
     parts = parts_of(total)
     even = parts == 1 or max(octets) * parts <= 4 * total
-    return Spread(parts, ("run",) if even else ("run", "cell"))
+    return Spread(parts, ("run",) if even else ("run", "cell"), local)
 
 
 def parts_of(octets: int) -> int:
