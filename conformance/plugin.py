@@ -61,6 +61,16 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFi
 
 
 @pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the cells of `--shard`, after everything else has chosen."""
+    place, count = config.stash[OPTIONS].shard
+    left = [item for number, item in enumerate(items) if number % count != place - 1]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = items[place - 1 :: count]
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Begin the run once it is known which cells are in it; nothing is started by `--collect-only`."""
     cells = [item for item in session.items if isinstance(item, CellItem)]

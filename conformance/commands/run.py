@@ -7,6 +7,7 @@ import pytest
 import typer
 
 from conformance import paths
+from conformance.commands.cluster import is_asked, run_on_cluster
 from conformance.judge.verdicts import Outcome
 from conformance.suite.collect import SUFFIX
 from conformance.suite.directory import ALLURE_BY_DEFAULT
@@ -18,7 +19,9 @@ HELP = """usage: conformance run [PATH ...] [OPTIONS] [any option of pytest]
 
 Run scenarios; without a path, the corpus of the harness. `conformance run --help` shows all options of pytest, those
 of the group "conformance of mail transports" among them: --candidate, --clock, --scale, --grid, --run-dir, --fresh,
---baseline, --seed.
+--baseline, --seed, --shard.
+
+--spark MASTER (and --conf spark.x=y) lets a cluster run the cells, at the virtual clock.
 
 Exit codes: 0 all as expected, 1 violations, 2 usage or input, 3 inconclusive or harness errors only."""
 
@@ -51,6 +54,8 @@ def run_pytest(arguments: list[str]) -> int:
     if "-h" in arguments:
         typer.echo(HELP)
         return 0
+    if is_asked(arguments):
+        return run_on_cluster(arguments)
     door = _Door()
     # The root holds for the node ids: in them, and in the command that repeats a cell, paths begin at the start.
     code = pytest.main([*plugin_arguments(), "--rootdir", str(Path.cwd()), *arguments], plugins=[door])

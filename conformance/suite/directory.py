@@ -50,7 +50,12 @@ def chosen(start: Path, options: Options) -> Path:
     """Return --run-dir, or `reports/<UTC stamp>-<seed>`, with a number where that is taken."""
     if options.run_dir is not None:
         return (start / options.run_dir).absolute()
-    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{options.settings.seed}"
+    return stamped(start, options.settings.seed)
+
+
+def stamped(start: Path, seed: int = 1) -> Path:
+    """Return `reports/<UTC stamp>-<seed>` below a directory, with a number where that is taken."""
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{seed}"
     first = start / REPORTS / name
     number = 2
     directory = first

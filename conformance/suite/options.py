@@ -56,6 +56,7 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="HOST,...",
         help="hosts other than this one that candidates of the kind remote may be at, or dial us at; repeatable",
     )
+    group.addoption("--shard", metavar="K/N", help="run only each N-th cell, from the K-th; the shards of a run merge")
     group.addoption("--seed", type=int, default=1, metavar="N", help="seed of everything that is chosen (default 1)")
 
 
@@ -71,6 +72,8 @@ class Options:
     fresh: bool
     baselines: tuple[str, ...]
     hosts: tuple[str, ...] = ()
+    shard: tuple[int, int] = (1, 1)
+    """Which of how many parts of the cells; (1, 1) is all."""
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -114,4 +117,14 @@ def read_options(config: pytest.Config) -> Options:
         fresh=config.getoption("--fresh"),
         baselines=tuple(config.getoption("--baseline") or ()),
         hosts=hosts,
+        shard=_shard(config.getoption("--shard")),
     )
+
+
+def _shard(word: str | None) -> tuple[int, int]:
+    if word is None:
+        return 1, 1
+    first, slash, second = word.partition("/")
+    if not slash or not first.isdecimal() or not second.isdecimal() or not 1 <= int(first) <= int(second):
+        raise pytest.UsageError(f"--shard {word}: write 2/4 for the second of four")
+    return int(first), int(second)

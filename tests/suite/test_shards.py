@@ -1,0 +1,86 @@
+"""`--shard K/N` and `--spark MASTER`: the parts of a run are the whole of it, wherever they were run."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.commands.cluster import exit_code, read_words
+from conformance.results.merge import merge_runs
+from conformance.results.reader import read_run
+from tests.suite.helpers import ROOT, conformance_command
+
+pytestmark = pytest.mark.integration
+
+FEW = (
+    *(str(ROOT / "scenarios" / "creation"), "-k", "submitted-mail-is-shadowed-too or shadow-is-on-disk"),
+    *("--candidate", "reference", "--candidate", "reference+acknowledges-before-shadow"),
+)
+"""Three cells, by two candidates; the second is made wrong."""
+
+
+def verdicts(run_dir: Path) -> dict[str, tuple[str, list[tuple[str, str]]]]:
+    """Return what was found in each cell: its outcome, and every check with its own."""
+    return {
+        cell.header.nodeid: (
+            str(cell.footer and cell.footer.outcome),
+            [(verdict.check, str(verdict.outcome)) for verdict in cell.verdicts],
+        )
+        for cell in read_run(run_dir).cells()
+    }
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run the few cells here, and return the run."""
+    here = tmp_path_factory.mktemp("local")
+    ran = conformance_command("run", *FEW, "--run-dir", "run", cwd=here)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    return here / "run"
+
+
+def test_shards_merge_into_the_run(local: Path, tmp_path: Path) -> None:
+    for shard in ("1/2", "2/2"):
+        ran = conformance_command("run", *FEW, "--shard", shard, "--run-dir", f"run{shard[0]}", cwd=tmp_path)
+        assert ran.returncode in (0, 1), ran.stdout + ran.stderr
+    first, second = verdicts(tmp_path / "run1"), verdicts(tmp_path / "run2")
+    assert first
+    assert second
+    assert not first.keys() & second.keys()
+    merge_runs([tmp_path / "run1", tmp_path / "run2"], tmp_path / "run")
+    assert verdicts(tmp_path / "run") == verdicts(local)
+
+
+@pytest.mark.spark
+def test_a_cluster_finds_what_is_found_here(local: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    ran = conformance_command("run", *FEW, "--spark", "local[1]", "--run-dir", "run", cwd=tmp_path, timeout=600)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert verdicts(tmp_path / "run") == verdicts(local)
+    here, there = read_run(local), read_run(tmp_path / "run")
+    assert there.header.suite_sha256 == here.header.suite_sha256
+    assert there.footer is not None
+    assert here.footer is not None
+    assert there.footer.outcomes == here.footer.outcomes
+    assert "running 2 shards" in ran.stderr
+    assert "shadow-is-on-disk-when-acknowledged" in ran.stdout
+    assert list(tmp_path.glob(".run-*")) == []
+
+
+def test_one_violation_decides_and_no_judgement_is_no_pass() -> None:
+    assert [exit_code(codes) for codes in ({0}, {0, 3}, {0, 1, 3}, {0, 2})] == [0, 3, 1, 0]
+
+
+@pytest.mark.parametrize("word", ["3/2", "2/"])
+def test_a_shard_that_is_none_is_refused(word: str, tmp_path: Path) -> None:
+    ran = conformance_command("run", *FEW, "--shard", word, cwd=tmp_path)
+    assert ran.returncode == 2
+    assert f"--shard {word}: write 2/4 for the second of four" in ran.stderr
+    assert not (tmp_path / "reports").exists()
+
+
+def test_only_virtual_time_goes_to_a_cluster(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="use virtual"):
+        read_words(["--spark", "local", "--clock", "scaled"], tmp_path)
+    asked = read_words(["a", "--spark=local[3]", "--run-dir", "x", "-k", "b", "--conf", "spark.a=b"], tmp_path)
+    assert (asked.master, asked.conf, asked.run_dir) == ("local[3]", ("spark.a=b",), tmp_path / "x")
+    assert asked.words == ("a", "-k", "b", "--clock", "virtual")
