@@ -14,7 +14,7 @@ from conformance.candidates.description import (
     read_description,
 )
 
-FIRST_NEXT_HOP = 25025
+FIRST_NEXT_HOP = 12525
 """`tcp:HOST:PORT` must have been set up to relay to this port of 127.0.0.1: there the harness's sink answers."""
 
 _NO_WORD = re.compile(r"[^A-Za-z0-9_.+-]+")

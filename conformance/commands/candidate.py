@@ -83,13 +83,15 @@ def check(candidate: Candidate) -> Iterator[Answer]:
     probes = _probes()
     for claim, cell in probes.items():
         if claim in candidate.claims:
+            unclaimed = candidate.missing(cell.needs)
+            if unclaimed:
+                words = f"can be tried only with {', '.join(unclaimed)}, which is not claimed"
+                yield Answer(f"claim {claim}", "not judged", words)
+                continue
             answer = _try(claim, candidate, cell)
             yield answer
             if claim == "relay" and answer.state == "missing":
                 return
-    for claim in candidate.claims:
-        if claim not in probes:
-            yield Answer(f"claim {claim}", "told", "judged by scenarios only")
     for claim in probes:
         if claim not in candidate.claims:
             yield Answer(f"claim {claim}", "told", "not claimed: what needs it is not applicable")

@@ -74,8 +74,9 @@ def _set_up(candidate: Candidate, party: str, listener: str) -> Address:
 
 
 async def take_turns(cell_servers: Iterable[Server], cast: Cast, leases: PortLeases) -> None:
-    """Wait until no other cell, of this run or of another, has one of the servers that run already."""
-    players = [cast.plays(server.name) for server in cell_servers]
-    for host, port in sorted({player.addresses["frontend"].at for player in players if player.kind == "remote"}):
+    """Wait until no other cell, of this run or of another, has one of the servers that run already, or its next hops."""
+    remote = [cast.plays(server.name) for server in cell_servers if cast.plays(server.name).kind == "remote"]
+    places = [place.at for one in remote for place in (*one.addresses.values(), *one.next_hops.values())]
+    for host, port in sorted(set(places)):
         while not leases.hold(f"{host}-{port}"):  # noqa: ASYNC110
             await asyncio.sleep(_PAUSE)  # of what another process lets go there is no event

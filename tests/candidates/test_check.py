@@ -2,11 +2,12 @@
 
 import subprocess
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from conformance.candidates.description import read_description
-from conformance.commands.candidate import Answer, check
+from conformance.candidates.description import REFERENCE, Claim, read_description
+from conformance.commands.candidate import Answer, _probes, check
 from tests.nodes import programs
 from tests.suite.helpers import conformance_command
 
@@ -84,3 +85,19 @@ def test_a_description_that_is_wrong_is_input_that_is_wrong(tmp_path: Path):
     checked = command("check", "mine.yaml", cwd=tmp_path)
     assert checked.returncode == 2
     assert "the kind exec needs 'argv'" in checked.stderr
+
+
+def test_every_claim_has_a_probe_and_the_reference_holds_all_of_its_own():
+    assert set(_probes()) == set(get_args(Claim))
+    answers = list(check(REFERENCE))
+    assert {answer.what: answer.state for answer in answers if answer.state != "ok"} == {"version": "told"}
+    assert len(answers) == 1 + len(get_args(Claim))
+
+
+def test_a_claim_that_nobody_could_see_kept_is_not_judged():
+    claims = ("relay", "safety-net")
+    answers = {answer.what: answer for answer in check(REFERENCE.model_copy(update={"claims": claims}))}
+    assert answers["claim relay"].state == "ok"
+    assert answers["claim safety-net"] == Answer(
+        "claim safety-net", "not judged", "can be tried only with inspect, which is not claimed"
+    )

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -23,6 +24,7 @@ from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.nodes.docker_node import DockerNode
 from conformance.nodes.engine import DIRECTORY_LABEL, Engine
 from conformance.nodes.version import detect_version
+from tests.docs.pages import commands
 from tests.nodes import images, programs
 from tests.suite.helpers import command, conformance_command, environment
 
@@ -139,6 +141,27 @@ def test_the_reference_in_containers_keeps_its_promises(tmp_path: Path, referenc
     header = json.loads((tmp_path / "run" / "run.json").read_text("utf-8"))
     assert header["candidates"][0]["kind"] == "docker"
     assert header["candidates"][0]["version"].startswith("sha256:")
+
+
+def test_the_commands_of_the_documentation_do_what_it_says(tmp_path: Path, client: Any, base: str):
+    page = commands(images.ROOT / "docs" / "testing-your-server.md")
+    build, *others = [command.text for command in page if "container" in command.text]
+    words = [*shlex.split(build)[:-1], "--build-arg", f"BASE={base}", "--network", "none", "."]
+    built = subprocess.run(
+        words, cwd=images.ROOT, env={**os.environ, "DOCKER_BUILDKIT": "0"}, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
+    (tmp_path / "fixtures").symlink_to(images.ROOT / "fixtures")
+    try:
+        assert [shlex.split(command)[:2] for command in others] == [
+            ["conformance", "candidate"],
+            ["conformance", "run"],
+        ]
+        for command in others:
+            ran = conformance_command(*shlex.split(command)[1:], cwd=tmp_path)
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+    finally:
+        client.images.remove("conformance-reference", force=True)
 
 
 def test_containers_and_servers_in_this_process_play_together(tmp_path: Path, reference: str):
