@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from conformance.defects.plan import FEW
 from conformance.defects.table import Row, Table
 from conformance.requirements.catalogue import Catalogue
 
@@ -9,9 +10,9 @@ _HEAD = """\
 # What each check catches
 
 The reference transport can be made wrong in {count} named ways (`--candidate reference+NAME`). Each of these defects
-was run in virtual time in every cell whose scenario judges the requirement that it breaks; the table says which checks
-saw it. A defect that is not caught, one that is only blamed on another requirement, a scenario or a check that catches
-nothing, and a binding requirement of the wire that no defect breaks: each fails the build.
+was run in virtual time in each scenario that judges the requirement that it breaks, in {few} cells of it at most; the
+table says which checks saw it. A defect that is not caught, one that is only blamed on another requirement, a scenario
+or a check that catches nothing, and a binding requirement of the wire that no defect breaks: each fails the build.
 
 This page is written by `conformance defects --write docs/defects.md`.
 """
@@ -23,7 +24,7 @@ ALONE = "## What each check catches alone"
 def page(found: Table, catalogue: Catalogue) -> str:
     """Return the page as Markdown."""
     parts = (*_groups(found, catalogue), *_checks(found), *_scenarios(found), *_requirements(found, catalogue))
-    return "\n".join([_HEAD.format(count=len(found.rows)), *parts, ""])
+    return "\n".join([_HEAD.format(count=len(found.rows), few=FEW), *parts, ""])
 
 
 def _groups(found: Table, catalogue: Catalogue) -> Iterator[str]:
