@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.report.safe import visible
-from conformance.results.writer import write_whole
+from conformance.results.whole import write_whole
 
 RESULTS = "allure-results"
 """Where a run directory has Allure's results."""

@@ -17,7 +17,7 @@ from conformance.results.columns import TABLES, Column
 from conformance.results.content import Manifest, content_of
 from conformance.results.layout import PARQUET
 from conformance.results.reader import Damage, StoredCell, read_run
-from conformance.results.writer import write_whole
+from conformance.results.whole import write_whole
 
 MANIFEST = "manifest.json"
 

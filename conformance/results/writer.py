@@ -21,6 +21,7 @@ from conformance.results.errors import RunDirectoryError
 from conformance.results.layout import CELLS, FOOTER_FILE, RUN_FILE, cell_file
 from conformance.results.reader import read_ends, read_header
 from conformance.results.schema import CellFooter, CellHeader, RunFooter, RunHeader
+from conformance.results.whole import write_whole
 
 _SAME_RUN = ("schema_number", "run", "seed", "clock", "scale", "grid", "candidates", "suite_sha256")
 """What the headers of two workers of one run agree in."""
@@ -158,13 +159,6 @@ def finish_run(run_dir: Path, *, wall_seconds: float, interrupted: bool = False)
 
         write_parquet(run_dir)
     return footer
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Replace a file by new content, so that a reader sees the old one or the new one and never a part."""
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    scratch.write_bytes(content)
-    scratch.replace(path)
 
 
 def _pretty(record: BaseModel) -> bytes:

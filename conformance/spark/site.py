@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from jinja2 import Environment, StrictUndefined
 
-from conformance.results.writer import write_whole
+from conformance.results.whole import write_whole
 from conformance.spark.export import printable
 from conformance.spark.tables.table import Table
 from conformance.spark.trends import HEIGHT, WIDTH, trends

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pyspark.sql import DataFrame
 
 from conformance.results.errors import SchemaTooNew
-from conformance.results.writer import write_whole
+from conformance.results.whole import write_whole
 from conformance.spark.ingest import Ingested
 from conformance.spark.tables.table import Table
 

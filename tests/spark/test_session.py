@@ -20,7 +20,8 @@ pytest.importorskip("pyspark")
 import pyspark
 from pyspark import SparkContext
 
-from conformance.spark.java import cache_folder, java_home
+from conformance import paths
+from conformance.spark.java import java_home
 from conformance.spark.job import aggregate
 from conformance.spark.progress import Progress
 from conformance.spark.session import SparkFailed, open_session
@@ -79,7 +80,7 @@ class Cluster:
             **os.environ,
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "JAVA_HOME": str(java_home(os.environ, cache_folder(os.environ))),
+            "JAVA_HOME": str(java_home(os.environ, paths.cache())),
         }
         _, said = self._start("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0")
         self.url = next(match[0] for line in said if (match := re.search(r"spark://127\.0\.0\.1:[1-9]\d*", line)))
