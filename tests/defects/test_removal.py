@@ -1,0 +1,102 @@
+"""Take any one check away, and a gate is red: what it catches is read from the published table, tried, and judged without.
+
+The gates hold that table to what is true. Where a check alone catches a defect, that defect is missed then, or blamed
+on another requirement; any other check is told for catching nothing.
+"""
+
+import functools
+import re
+from typing import NamedTuple
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.description import REFERENCE
+from conformance.defects.page import ALONE
+from conformance.defects.plan import Planned, known_defects, plan
+from conformance.defects.table import gaps, table
+from conformance.defects.trial import Performed, Trial, judged, perform
+from conformance.judge import cell
+from conformance.judge.expectations.table import CHECKS
+from conformance.judge.finding import Finding
+from conformance.judge.invariants.table import INVARIANTS
+from conformance.requirements.catalogue import catalogue
+from conformance.scenarios import names
+from conformance.scenarios.expectations import VERBS
+from conformance.scenarios.loader import read_corpus
+from tests.docs.pages import ROOT
+
+ALL = [*(f"expect.{verb}" for verb in VERBS), *(f"invariant.{name}" for name in names.INVARIANTS)]
+DEFECTS = {defect.name: defect for defect in known_defects()}
+
+DEAR = frozenset({"reports-about-reports", "expires-without-a-report"})
+"""Their trials try again every minute for days; others show the same for less."""
+
+
+class Published(NamedTuple):
+    """What the table says of a check: the defects that it alone catches, and those that others catch too."""
+
+    alone: tuple[str, ...]
+    shared: tuple[str, ...]
+
+    @property
+    def witness(self) -> str:
+        """The defect that takes the fewest trials, if there is one among those that the check alone catches."""
+        cheap = [name for name in self.alone or self.shared if name not in DEAR]
+        return min(cheap, key=lambda name: (len(trials()[name]), name))
+
+
+@functools.cache
+def published() -> dict[str, Published]:
+    _, _, section = (ROOT / "docs" / "defects.md").read_text("utf-8").partition(ALONE)
+    rows = re.findall(r"^\| ((?:expect|invariant)\.\S+) \| (.+) \| (.+) \|$", section, re.MULTILINE)
+    return {check: Published(defects(alone), defects(shared)) for check, alone, shared in rows}
+
+
+def defects(cell: str) -> tuple[str, ...]:
+    return () if cell == "none" else tuple(cell.split(", "))
+
+
+@functools.cache
+def trials() -> dict[str, list[Planned]]:
+    """Return the planned trials of each defect."""
+    corpus = read_corpus([paths.corpus()], paths.fixtures())
+    cells = [cell for scenario in corpus for cell in scenario.cells("smoke", REFERENCE.own_timers)]
+    found: dict[str, list[Planned]] = {name: [] for name in DEFECTS}
+    for planned in plan(DEFECTS.values(), cells):
+        if planned.defect is not None:
+            found[planned.defect].append(planned)
+    return found
+
+
+def told(defect: str, check: str, performed: list[Performed | Trial]) -> list[str]:
+    """Return what the gates tell of a defect and of a check, when what was run is judged by the checks there are."""
+    seen = [one if isinstance(one, Trial) else judged(one) for one in performed]
+    found = table([DEFECTS[defect]], {trial.scenario for trial in seen}, seen)
+    about = (f"defect {defect}:", f"check {check}:")
+    return [line for line in gaps(found, catalogue(), [check]) if line.startswith(about)]
+
+
+def test_the_published_table_has_every_check():
+    assert set(published()) == set(ALL)
+
+
+@pytest.mark.parametrize("check", ALL)
+def test_without_the_check_a_gate_is_red(check: str, monkeypatch: pytest.MonkeyPatch):
+    row = published()[check]
+    performed = [perform(planned, seed=1) for planned in trials()[row.witness]]
+    assert told(row.witness, check, performed) == []
+    blind(check, monkeypatch)
+    lines = told(row.witness, check, performed)
+    assert f"check {check}: catches no defect" in lines
+    assert any(line.startswith(f"defect {row.witness}:") for line in lines) is bool(row.alone)
+
+
+def blind(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a check find nothing, whatever it is shown."""
+    kind, _, name = check.partition(".")
+    if kind == "expect":
+        monkeypatch.setattr(cell, "CHECKS", {**CHECKS, name: lambda expectation, view: Finding("nothing", 1)})
+    else:
+        seen = (INVARIANTS[name][0], lambda case: Finding("nothing", 1))
+        monkeypatch.setattr(cell, "INVARIANTS", {**INVARIANTS, name: seen})
