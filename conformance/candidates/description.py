@@ -147,10 +147,16 @@ class Candidate(_Closed):
     stop_within: float = Field(20.0, alias="stop-within", gt=0, description="seconds, real")
     command_within: float = Field(20.0, alias="command-within", gt=0, description="seconds, real, for each command")
     log_limit: int = Field(
-        16 * 2**20, alias="log-limit", ge=1024, description="exec: octets of its log that are kept, for each start"
+        16 * 2**20,
+        alias="log-limit",
+        ge=1024,
+        description="exec, docker: octets of its log that are kept, for each start",
     )
     directory_limit: int = Field(
-        2 * 2**30, alias="directory-limit", ge=2**20, description="exec: octets on disk beyond which it is killed"
+        2 * 2**30,
+        alias="directory-limit",
+        ge=2**20,
+        description="exec, docker: octets on disk beyond which it is killed",
     )
     defect: str | None = Field(None, description="a defect of the reference to run with")
     generations: tuple[Generation, ...] = Field(get_args(Generation), description="behaviour sets it can take")

@@ -30,8 +30,14 @@ from conformance.nodes.workshop import Workshop
 _REFUSED = 2
 """Exit code of a node that refuses its configuration (node contract)."""
 
+_NOT_RUNNING = 409
+"""What the engine answers when it is to signal a container that does not run."""
+
 _LOOK = 0.5
 """Seconds between two looks at how large the directory has become."""
+
+_FAREWELL = 30.0
+"""Seconds from SIGKILL to the end of a container, by the engine's word."""
 
 _DROPPED = b"\n[the log is at its limit; what follows was dropped]\n"
 
@@ -232,7 +238,10 @@ class DockerNode:
         await self._engine.ask("size", self._running("size").kill)
 
     async def _end(self) -> None:
-        """Remove the container, dead or alive, and wait until nobody follows it any more."""
+        """Kill the container, wait until all that it said was read, and remove it.
+
+        In this order: an engine may never end the log of a container that is gone.
+        """
         container, self._container = self._container, None
         self._asked_to_end = True
         if self._watching is not None:
@@ -240,10 +249,23 @@ class DockerNode:
             await asyncio.gather(self._watching, return_exceptions=True)
             self._watching = None
         if container is not None:
-            await self._engine.ask("kill", partial(container.remove, v=True, force=True))
-        if self._follower is not None:
-            await self._ended.wait()
-            self._follower = None
+            try:
+                await self._finish(container)
+            finally:
+                await self._engine.ask("kill", partial(container.remove, v=True, force=True))
+
+    async def _finish(self, container: Any) -> None:
+        """Kill what is followed, and wait until it has ended."""
+        if self._follower is None:
+            return
+        self._follower = None
+        if not self._ended.is_set():
+            await self._engine.ask("kill", partial(_kill, container))
+        try:
+            async with asyncio.timeout(_FAREWELL):
+                await self._ended.wait()
+        except TimeoutError:
+            raise NodeError(self.name, "kill", f"the Docker engine told of no end within {_FAREWELL:g} s") from None
 
     async def _run(self, name: str, template: Sequence[str], arguments: Sequence[str] = ()) -> str:
         """Run a command in the container and return what it printed."""
@@ -278,3 +300,12 @@ class DockerNode:
         if self._container is None:
             raise NodeError(self.name, stage, "the node is not running")
         return self._container
+
+
+def _kill(container: Any) -> None:
+    """SIGKILL everything in a container; one that has ended needs none."""
+    try:
+        container.kill()
+    except docker.errors.APIError as error:
+        if error.status_code != _NOT_RUNNING:
+            raise

@@ -14,7 +14,19 @@ import docker
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "fixtures" / "containers" / "reference"
-_SKIPPED = {"test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "site-packages", "pydoc_data"}
+_SKIPPED = {
+    "test",
+    "tests",
+    "idlelib",
+    "tkinter",
+    "turtledemo",
+    "ensurepip",
+    "lib2to3",
+    "site-packages",
+    "dist-packages",
+    "pydoc_data",
+    "EXTERNALLY-MANAGED",
+}
 
 
 def base_tar() -> bytes:
@@ -32,8 +44,9 @@ def base_tar() -> bytes:
         for path in _files(stdlib):
             _add(tar, path, f"usr/local/lib/{version}/{path.relative_to(stdlib)}")
             objects |= {path} if ".so" in path.suffixes else set()
+        # Beside the standard library: where a Python looks for packages is its packager's to say.
         for inside, path in _installed(["pip", *_required()]):
-            _add(tar, path, f"usr/local/lib/{version}/site-packages/{inside}")
+            _add(tar, path, f"usr/local/lib/{version}/{inside}")
             objects |= {path} if ".so" in path.suffixes else set()
         for name, path in _libraries(objects).items():
             _add(tar, path, name.removeprefix("/") if name.startswith("/") else f"usr/local/lib/{name}")

@@ -13,7 +13,7 @@ import pytest
 
 from conformance import paths
 from conformance.candidates.cast import Cast
-from conformance.candidates.description import Candidate, CandidateError
+from conformance.candidates.description import REFERENCE, Candidate, CandidateError
 from conformance.candidates.hosts import check_hosts, is_loopback
 from conformance.candidates.means import lacking_means
 from conformance.nodes.contract import NodeError, Unsupported
@@ -140,6 +140,26 @@ def test_what_a_server_has_no_means_for_is_not_applicable(
     else:
         assert found[0].startswith("mta1: ")
         assert said in found[0]
+
+
+SHADOWS = {"claims": ("shadow-2013", "lmtp-delivery"), "addresses": {"frontend": {"port": 25}}}
+
+
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ((), "was not set up to dial mbx1"),
+        (("mbx1",), "was not set up to dial mbx1.delivery"),
+        (("mbx1", "mbx1.delivery"), ""),
+    ],
+)
+def test_one_part_of_a_topology_must_have_been_set_up_to_dial_the_others(known: tuple[str, ...], said: str):
+    path = paths.corpus() / "creation" / "inbound.scenario.yaml"
+    cell = read_corpus([path], paths.fixtures())[0].cells("smoke")[0]
+    hops = {party: {"port": 30001 + number} for number, party in enumerate(known)}
+    mine = candidate(**SHADOWS, **{"next-hops": hops, "scale": 60})
+    found = lacking_means(cell, Cast(REFERENCE, {"mbx2": mine}), 60.0)
+    assert [said in reason for reason in found] == [True] * bool(said), found
 
 
 def test_one_server_cannot_be_two():
