@@ -133,15 +133,15 @@ def _build(master: str, conf: Mapping[str, str], folder: Path, *, brief: bool) -
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J, "utf-8")
     version = version_of(Path(os.environ["JAVA_HOME"]) / "bin" / "java") or 0
+    # The second compiler took a third of all CPU, and had hardly ended when the JVM did.
+    brief_options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if brief else []
     options = ["-XX:+UseSerialGC", f"-Dlog4j2.configurationFile=file:{log4j}", f"-Djava.io.tmpdir={folder}"]
-    if brief:  # the second compiler took a third of all CPU, and had hardly ended when the JVM did
-        options.append("-XX:TieredStopAtLevel=1")
     builder = SparkSession.builder.master(master).appName("conformance aggregate")
     own = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": " ".join([*options, *options_for(version)]),
-        "spark.executor.extraJavaOptions": " ".join(options_for(version)),
+        "spark.driver.extraJavaOptions": " ".join([*brief_options, *options, *options_for(version)]),
+        "spark.executor.extraJavaOptions": " ".join([*brief_options, *options_for(version)]),
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }

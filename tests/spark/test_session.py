@@ -80,6 +80,8 @@ class Cluster:
             **os.environ,
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "SPARK_DAEMON_MEMORY": "256m",
             "JAVA_HOME": str(java_home(os.environ, paths.cache())),
         }
         _, said = self._start("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0")
@@ -117,7 +119,7 @@ def drain(stream: IO[str], said: queue.Queue[str]) -> None:
 def test_a_cluster_that_loses_a_worker_makes_the_same_tables(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [MadeCell(name, name) for name in DEFECTS] + [MadeCell("fine")])
     aggregate([run], tmp_path / "local", master="local[1]")
-    conf = {"spark.executor.memory": "512m", "spark.executor.cores": "1"}
+    conf = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.shuffle.io.retryWait": "1s"}
     with ExitStack() as stack:
         cluster = Cluster(tmp_path, stack)
         victim = cluster.add_worker()
