@@ -2,6 +2,7 @@
 
 import functools
 import os
+import socket
 from urllib.parse import urlsplit
 
 from conformance.candidates.hosts import is_loopback
@@ -25,6 +26,8 @@ def engine_missing() -> str:
 def _missing(address: str) -> str:
     if not _is_here(address):
         return f"the Docker engine at {address} is on another machine: its containers could not reach the harness"
+    if not _listens(address):
+        return f"no Docker engine answers at {address}"
     import docker  # takes a third of a second, and most runs need none of it
     import requests
 
@@ -37,6 +40,22 @@ def _missing(address: str) -> str:
     except (docker.errors.DockerException, requests.RequestException):
         return f"no Docker engine answers at {address}"
     return ""
+
+
+def _listens(address: str) -> bool:
+    """Whether anybody listens on a socket with a path; of other addresses the SDK has to find out.
+
+    Its connection to a socket that is not there would be left to the garbage.
+    """
+    parts = urlsplit(address)
+    if parts.scheme != "unix":
+        return True
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(parts.path)
+        except OSError:
+            return False
+    return True
 
 
 def _is_here(address: str) -> bool:

@@ -7,7 +7,6 @@ import shlex
 import signal
 import subprocess
 import time
-import tomllib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -18,7 +17,7 @@ import docker
 import pytest
 
 from conformance import paths
-from conformance.candidates.description import REFERENCE, Candidate, read_description
+from conformance.candidates.description import Candidate
 from conformance.candidates.engine import engine_missing
 from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.nodes.docker_node import DockerNode
@@ -366,30 +365,3 @@ def test_no_container_outlives_a_run_that_is_killed(tmp_path: Path, client: Any,
     patience = time.monotonic() + 40
     while of_run(client, tmp_path) and time.monotonic() < patience:
         time.sleep(0.05)
-
-
-def test_without_an_engine_it_is_not_applicable_and_says_where_it_looked(tmp_path: Path):
-    (tmp_path / "waits.scenario.yaml").write_text(WAITS, "utf-8")
-    gone = f"unix://{tmp_path}/gone.sock"
-    ran = conformance_command(
-        "run",
-        "waits.scenario.yaml",
-        "--candidate",
-        "docker:any",
-        "--run-dir",
-        "run",
-        "-rs",
-        cwd=tmp_path,
-        DOCKER_HOST=gone,
-    )
-    assert ran.returncode == 0, ran.stdout
-    (cell,) = (tmp_path / "run" / "cells").glob("*.jsonl")
-    assert f"cannot be run: any: no Docker engine answers at {gone}" in cell.read_text("utf-8")
-
-
-def test_the_shipped_image_needs_what_the_project_needs_and_claims_what_the_reference_claims():
-    required = tomllib.loads((images.ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
-    assert set((images.REFERENCE / "requirements.txt").read_text("utf-8").split()) <= set(required)
-    described = read_description(DESCRIPTION)
-    assert (described.identity, described.claims) == (REFERENCE.identity, REFERENCE.claims)
-    assert set(described.commands) == set(REFERENCE.commands)

@@ -92,6 +92,20 @@ def test_a_candidate_that_does_not_start_is_an_error_and_is_told(
     assert footer["outcomes"]["error"] == 1
 
 
+def test_a_server_that_another_kept_from_being_started_has_no_log_and_breaks_nothing(tmp_path: Path):
+    (tmp_path / "relayed.scenario.yaml").write_text(
+        RELAYED.replace("topology: relay", "topology: two-servers-one-dag").replace("mta1", "mbx1"), "utf-8"
+    )
+    candidate = describe(tmp_path, programs.LEAVES_AT_ONCE, 60)
+    ran = conformance_command(
+        "run", "relayed.scenario.yaml", "--candidate", candidate.name, "--run-dir", "run", cwd=tmp_path
+    )
+    assert ran.returncode == 3, ran.stdout
+    assert "HARNESS ERROR" in ran.stdout
+    assert "INTERNALERROR" not in ran.stdout
+    assert [path.parent.name for path in (tmp_path / "run").rglob("node.log")] == ["mbx1"]
+
+
 def test_a_scenario_that_is_wrong_stops_the_run_with_its_places(tmp_path: Path):
     wrong = RELAYED.replace("topology: relay", "topology: relais").replace("RL-ACK-01", "RL-ACK-99")
     (tmp_path / "wrong.scenario.yaml").write_text(wrong, "utf-8")

@@ -1,0 +1,49 @@
+"""What is said of containers where there is no engine, and what the image of the reference is made of."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from conformance.candidates.description import REFERENCE, read_description
+from tests.nodes.images import REFERENCE as PLACE
+from tests.nodes.images import ROOT
+from tests.suite.helpers import conformance_command
+
+WAITS = """\
+id: waits
+title: A server that is there for a long time
+requirements: [RL-ACK-01]
+needs: [relay]
+topology: relay
+steps:
+  - advance: 30d
+"""
+
+
+@pytest.mark.integration
+def test_without_an_engine_it_is_not_applicable_and_says_where_it_looked(tmp_path: Path):
+    (tmp_path / "waits.scenario.yaml").write_text(WAITS, "utf-8")
+    gone = f"unix://{tmp_path}/gone.sock"
+    ran = conformance_command(
+        "run",
+        "waits.scenario.yaml",
+        "--candidate",
+        "docker:any",
+        "--run-dir",
+        "run",
+        "-rs",
+        cwd=tmp_path,
+        DOCKER_HOST=gone,
+    )
+    assert ran.returncode == 0, ran.stdout
+    (cell,) = (tmp_path / "run" / "cells").glob("*.jsonl")
+    assert f"cannot be run: any: no Docker engine answers at {gone}" in cell.read_text("utf-8")
+
+
+def test_the_shipped_image_needs_what_the_project_needs_and_claims_what_the_reference_claims():
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    assert set((PLACE / "requirements.txt").read_text("utf-8").split()) <= set(required)
+    described = read_description(PLACE / "reference.yaml")
+    assert (described.identity, described.claims) == (REFERENCE.identity, REFERENCE.claims)
+    assert set(described.commands) == set(REFERENCE.commands)
