@@ -41,7 +41,7 @@ def figures(module: str, *arguments: str, steered: bool = False) -> dict[str, in
     command = [sys.executable, "-m", module, *arguments]
     if steered:
         command = ["unshare", "-n", "-m", "sh", "-c", _STEER, "sh", *command, "--cpu", "0"]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=True)
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1200, check=True)
     print(f"{module} {' '.join(arguments)}: {ran.stdout}")  # noqa: T201  # the measured figure, with pytest -s or -rP
     found: dict[str, int] = json.loads(ran.stdout)
     return found
