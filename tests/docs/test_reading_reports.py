@@ -42,7 +42,7 @@ def test_the_failure_text_has_what_the_table_says(place: Path) -> None:
     words = {word for row in table.splitlines() for word in re.findall(r"`([^`]+)`", row.split("|")[1])} - {"file:line"}
     assert {"✗ VIOLATION", "violates", "message", "by", "repeat", "history"} <= words
     assert [word for word in words if word not in text] == []
-    assert re.search(r"step 3  \S+\.scenario\.yaml:\d+", text)
+    assert re.search(r"step \d+  \S+\.scenario\.yaml:\d+", text)
 
 
 def test_the_pages_are_where_the_text_says(place: Path) -> None:
