@@ -121,11 +121,14 @@ def attempt_all(trials: Sequence[Planned], seed: int, jobs: int) -> Iterator[Tri
     """Run all trials on `jobs` cores and yield what came of each, in their order."""
     context = multiprocessing.get_context("fork")  # the corpus is read: a fork has it without reading it again
     _SHARED[:] = trials
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_end_with, initargs=(os.getpid(),)) as pool:
+    with (
+        tempfile.TemporaryDirectory(prefix="conformance-defects-") as place,
+        ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(os.getpid(), place)) as pool,
+    ):
         try:
             yield from pool.map(_attempt, range(len(trials)), [seed] * len(trials), chunksize=4)
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
             raise
 
 
@@ -135,8 +138,9 @@ _SHARED: list[Planned] = []
 """What the forked processes find their work in."""
 
 
-def _end_with(parent: int) -> None:
-    """Have the kernel end this process when its parent ends, however that does."""
+def _begin(parent: int, place: str) -> None:
+    """Keep all files where the parent removes them; have the kernel end this process when that one ends, however."""
+    tempfile.tempdir = place
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
