@@ -21,6 +21,9 @@ _SLOT = struct.Struct("iiQqQ")
 _JUMP = struct.Struct("qq")
 _JUMPS = 65536
 
+_TICK = 0.0005
+"""Real seconds between two looks whether the kernel's clock has ticked."""
+
 _OF_FILES = 5
 """CLOCK_REALTIME_COARSE: what the kernel stamps files with (time(7))."""
 
@@ -76,11 +79,17 @@ class Page:
     def set_offset(self, nanoseconds: int) -> None:
         """Set what is added to the machine's clocks, and note since when, for the times of files.
 
+        The kernel stamps files with the time of its last tick: what was made right before a jump is told from what is
+        made right after it only when there is a tick between, which is waited for (4 ms at most, where it is 250 Hz).
         Of more jumps than the page has room for, the last takes the place of the one before.
         """
+        before = moment = time.clock_gettime_ns(_OF_FILES)
+        while moment == before:
+            time.sleep(_TICK)
+            moment = time.clock_gettime_ns(_OF_FILES)
         place = min(self._jumps, _JUMPS - 1)
         self._jumps = place + 1
-        _JUMP.pack_into(self._map, _TABLE + place * _JUMP.size, time.clock_gettime_ns(_OF_FILES), nanoseconds)
+        _JUMP.pack_into(self._map, _TABLE + place * _JUMP.size, moment, nanoseconds)
         _JUMPED.pack_into(self._map, _AT_JUMPED, self._jumps)
         _OFFSET.pack_into(self._map, 0, nanoseconds)
 
