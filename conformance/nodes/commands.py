@@ -8,10 +8,19 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conformance.nodes.contract import NodeError
+from conformance.candidates.description import NODE_COMMANDS, Candidate
+from conformance.nodes.contract import NodeError, Unsupported
 
 MOST = 16 * 2**20
 """Octets that a command may print."""
+
+
+def template_of(candidate: Candidate, node: str, name: str) -> tuple[str, ...]:
+    """Return the words of a command of a candidate's description. Raises Unsupported when it has no such command."""
+    template = candidate.commands.get(name)
+    if template is None:
+        raise Unsupported(node, name, "the candidate's description has no such command")
+    return template
 
 
 async def run_command(
@@ -48,8 +57,13 @@ async def run_command(
     return out.result().decode(errors="replace")
 
 
-def read_json(node: str, name: str, text: str) -> Any:
-    """Return what a command printed as JSON, None for nothing. Raises NodeError when it is none."""
+def answer_of(node: str, name: str, text: str) -> Any:
+    """Return what a command printed: of one of the contract's as JSON, None for nothing; of any other as it is.
+
+    Raises NodeError when it is no JSON.
+    """
+    if name not in NODE_COMMANDS:
+        return text
     try:
         return json.loads(text) if text.strip() else None
     except ValueError as error:

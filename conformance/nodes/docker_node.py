@@ -16,15 +16,15 @@ import docker
 import requests
 from docker.types import Mount
 
-from conformance.candidates.description import NODE_COMMANDS, Candidate
+from conformance.candidates.description import Candidate
 from conformance.candidates.presence import Presence
-from conformance.nodes.commands import MOST, read_json
-from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError, Unsupported
+from conformance.nodes.commands import MOST, answer_of, template_of
+from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError
 from conformance.nodes.engine import Engine, explained, reading
 from conformance.nodes.guard import size_of
 from conformance.nodes.private_root import NODE
 from conformance.nodes.readiness import wait_ready
-from conformance.nodes.reload import reload_words
+from conformance.nodes.reload import reloaded
 from conformance.nodes.workshop import Workshop
 
 _REFUSED = 2
@@ -145,17 +145,12 @@ class DockerNode:
             await self._run("reload", template)
             return
         await self._engine.ask("reload", partial(container.kill, signal="SIGHUP"))
-        words = await reload_words(self.log, before, self._candidate.ready_within)
-        if "refused" in words:
-            raise ConfigurationRefused(self.name, "reload", words)
+        await reloaded(self.name, self.log, before, self._candidate.ready_within)
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run the description's command of that name in the container, and read its JSON."""
-        template = self._candidate.commands.get(name)
-        if template is None:
-            raise Unsupported(self.name, name, "the candidate's description has no such command")
-        text = await self._run(name, template, arguments)
-        return read_json(self.name, name, text) if name in NODE_COMMANDS else text
+        text = await self._run(name, template_of(self._candidate, self.name, name), arguments)
+        return answer_of(self.name, name, text)
 
     async def close(self) -> None:
         """End the node however it is."""

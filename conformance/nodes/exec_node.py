@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from conformance.candidates.description import NODE_COMMANDS, Candidate
+from conformance.candidates.description import Candidate
 from conformance.candidates.presence import look_for
 from conformance.nodes import guard, private_root
-from conformance.nodes.commands import read_json, run_command
-from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError, Unsupported
+from conformance.nodes.commands import answer_of, run_command, template_of
+from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError
 from conformance.nodes.disks.choice import NodeDisk
 from conformance.nodes.readiness import wait_ready
-from conformance.nodes.reload import reload_words
+from conformance.nodes.reload import reloaded
 from conformance.nodes.workshop import Workshop
 
 
@@ -174,17 +174,12 @@ class ExecNode:
             await self._run("reload", template)
             return
         self._tell(b"H")
-        words = await reload_words(self.log, before, self._candidate.ready_within)
-        if "refused" in words:
-            raise ConfigurationRefused(self.name, "reload", words)
+        await reloaded(self.name, self.log, before, self._candidate.ready_within)
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run the description's command of that name and read its JSON; the text, of one that is not the contract's."""
-        template = self._candidate.commands.get(name)
-        if template is None:
-            raise Unsupported(self.name, name, "the candidate's description has no such command")
-        text = await self._run(name, template, arguments)
-        return read_json(self.name, name, text) if name in NODE_COMMANDS else text
+        text = await self._run(name, template_of(self._candidate, self.name, name), arguments)
+        return answer_of(self.name, name, text)
 
     async def close(self) -> None:
         """End the node however it is."""

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.candidates.description import NODE_COMMANDS, Candidate
+from conformance.candidates.description import Candidate
 from conformance.candidates.presence import Presence
-from conformance.nodes.commands import read_json, run_command
+from conformance.nodes.commands import answer_of, run_command, template_of
 from conformance.nodes.contract import NodeConfiguration, NodeError, Unsupported
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.workshop import Workshop
@@ -83,11 +83,11 @@ class RemoteNode:
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run the description's command of that name and read its JSON; the text, of one that is not the contract's."""
-        argv = self._shop.filled(self._template(name), arguments)
+        argv = self._shop.filled(template_of(self._candidate, self.name, name), arguments)
         text = await run_command(
             self.name, name, argv, within=self._candidate.command_within, environment=self._environment()
         )
-        return read_json(self.name, name, text) if name in NODE_COMMANDS else text
+        return answer_of(self.name, name, text)
 
     async def close(self) -> None:
         """End what we started; leave what was there."""
@@ -97,7 +97,7 @@ class RemoteNode:
 
     async def _do(self, name: str) -> None:
         """Run a command and wait for its end, not for that of what it leaves running. Raises NodeError."""
-        argv = self._shop.filled(self._template(name))
+        argv = self._shop.filled(template_of(self._candidate, self.name, name))
         bound = self._candidate.command_within
         with self.log.open("ab") as log:
             try:
@@ -117,12 +117,6 @@ class RemoteNode:
                 await process.wait()
         if code:
             raise NodeError(self.name, name, f"exit code {code}: {self._shop.last_words()}")
-
-    def _template(self, name: str) -> Sequence[str]:
-        template = self._candidate.commands.get(name)
-        if template is None:
-            raise Unsupported(self.name, name, "the candidate's description has no such command")
-        return template
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self._candidate.environment}

@@ -16,17 +16,11 @@ from conformance.defects.page import ALONE
 from conformance.defects.plan import Planned, known_defects, plan
 from conformance.defects.table import gaps, table
 from conformance.defects.trial import Performed, Trial, judged, perform
-from conformance.judge import cell
-from conformance.judge.expectations.table import CHECKS
-from conformance.judge.finding import Finding
-from conformance.judge.invariants.table import INVARIANTS
 from conformance.requirements.catalogue import catalogue
-from conformance.scenarios import names
-from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.loader import read_corpus
 from tests.docs.pages import ROOT
+from tests.judge.checks import ALL, blind
 
-ALL = [*(f"expect.{verb}" for verb in VERBS), *(f"invariant.{name}" for name in names.INVARIANTS)]
 DEFECTS = {defect.name: defect for defect in known_defects()}
 
 DEAR = frozenset({"reports-about-reports", "expires-without-a-report"})
@@ -90,13 +84,3 @@ def test_without_the_check_a_gate_is_red(check: str, monkeypatch: pytest.MonkeyP
     lines = told(row.witness, check, performed)
     assert f"check {check}: catches no defect" in lines
     assert any(line.startswith(f"defect {row.witness}:") for line in lines) is bool(row.alone)
-
-
-def blind(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a check find nothing, whatever it is shown."""
-    kind, _, name = check.partition(".")
-    if kind == "expect":
-        monkeypatch.setattr(cell, "CHECKS", {**CHECKS, name: lambda expectation, view: Finding("nothing", 1)})
-    else:
-        seen = (INVARIANTS[name][0], lambda case: Finding("nothing", 1))
-        monkeypatch.setattr(cell, "INVARIANTS", {**INVARIANTS, name: seen})

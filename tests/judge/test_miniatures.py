@@ -6,13 +6,11 @@ import pytest
 
 from conformance.judge import cell
 from conformance.judge.expectations.table import CHECKS
-from conformance.judge.finding import Finding
 from conformance.judge.invariants.table import INVARIANTS
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.names import INVARIANTS as NAMES
+from tests.judge.checks import ALL, blind
 from tests.judge.miniature import ELSEWHERE, Miniature, miniatures
-
-ALL = [*(f"expect.{verb}" for verb in VERBS), *(f"invariant.{name}" for name in NAMES)]
 
 
 def identify(one: Miniature) -> str:
@@ -64,12 +62,7 @@ def test_without_the_check_a_miniature_fails(check: str, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("check", ALL)
 def test_a_check_that_finds_nothing_is_caught(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blind one check: each of its bad miniatures is missed, however many other checks there are."""
-    kind, _, name = check.partition(".")
-    if kind == "expect":
-        monkeypatch.setattr(cell, "CHECKS", {**CHECKS, name: lambda expectation, view: Finding("nothing", 1)})
-    else:
-        blind = (INVARIANTS[name][0], lambda case: Finding("nothing", 1))
-        monkeypatch.setattr(cell, "INVARIANTS", {**INVARIANTS, name: blind})
+    blind(check, monkeypatch)
     bad = [one for one in miniatures() if one.check == check and one.kind == "bad"]
     assert not any(one.judge().outcome is one.outcome for one in bad)
 

@@ -14,6 +14,16 @@ import docker
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "fixtures" / "containers" / "reference"
+WAITS = """\
+id: waits
+title: A server that is there for a long time
+requirements: [RL-ACK-01]
+needs: [relay]
+topology: relay
+steps:
+  - advance: 30d
+"""
+
 _SKIPPED = {
     "test",
     "tests",

@@ -335,19 +335,8 @@ def test_the_version_is_the_image_s_own(base: str):
     assert asyncio.run(detect_version(candidate(base, version="7.1"))) == "7.1"
 
 
-WAITS = """\
-id: waits
-title: A server that is there for a long time
-requirements: [RL-ACK-01]
-needs: [relay]
-topology: relay
-steps:
-  - advance: 30d
-"""
-
-
 def test_no_container_outlives_a_run_that_is_killed(tmp_path: Path, client: Any, base: str):
-    (tmp_path / "waits.scenario.yaml").write_text(WAITS, "utf-8")
+    (tmp_path / "waits.scenario.yaml").write_text(images.WAITS, "utf-8")
     described_toy = candidate(base).model_dump(mode="json", by_alias=True, exclude_none=True)
     (tmp_path / "toy.yaml").write_text(json.dumps(described_toy), "utf-8")
     words = command("run", "waits.scenario.yaml", "--candidate", "./toy.yaml", "--run-dir", "run")

@@ -7,18 +7,8 @@ import pytest
 
 from conformance.candidates.description import REFERENCE, read_description
 from tests.nodes.images import REFERENCE as PLACE
-from tests.nodes.images import ROOT
+from tests.nodes.images import ROOT, WAITS
 from tests.suite.helpers import conformance_command
-
-WAITS = """\
-id: waits
-title: A server that is there for a long time
-requirements: [RL-ACK-01]
-needs: [relay]
-topology: relay
-steps:
-  - advance: 30d
-"""
 
 
 @pytest.mark.integration
