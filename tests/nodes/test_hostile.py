@@ -12,9 +12,10 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.history.events import Attempt, Closed
+from conformance.judge.lag import LIMIT, worst_lag
 from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.judge.waiting import Waiting
-from conformance.results.reader import read_run
+from conformance.results.reader import StoredCell, read_run
 from conformance.run.cell import Ran, run_cell
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
@@ -115,7 +116,7 @@ def test_a_server_that_never_closes_is_left_and_has_done_its_work(cell: Cell, tm
 STOPPED = (
     RELAYED.replace("id: relayed", "id: stopped")
     + """\
-  - advance: 10m
+  - advance: 1m
   - stop: mta1
   - start: mta1
 """
@@ -133,7 +134,7 @@ def describe(directory: Path, misdeed: str) -> str:
         "listeners": ["frontend"],
         "argv": ["{python}", "-m", "tests.nodes.hostile", "{config}", misdeed],
         "environment": {"PYTHONPATH": str(ROOT)},
-        "stop-within": 1,
+        "stop-within": 1 if misdeed == "ignores-sigterm" else 30,
         "log-limit": 65536,
         "directory-limit": 2**23,
     }
@@ -142,25 +143,30 @@ def describe(directory: Path, misdeed: str) -> str:
     return name
 
 
+def failed(cell: StoredCell) -> Outcome:
+    """Return what the failure of a cell is called: a harness that itself ran too late blames nobody for it."""
+    return Outcome.INCONCLUSIVE if worst_lag(cell.events) > min(cell.header.tolerance, LIMIT) else Outcome.FAIL
+
+
 @pytest.mark.integration
 def test_programs_that_misbehave_side_by_side_leave_each_other_and_the_machine_alone(tmp_path: Path):
     (tmp_path / "stopped.scenario.yaml").write_text(STOPPED, "utf-8")
     (tmp_path / "tmp").mkdir()
     words = [word for misdeed in PROGRAMS for word in ("--candidate", describe(tmp_path, misdeed))]
     ran = conformance_command(
-        "run", "stopped.scenario.yaml", *words, "--cells", str(len(PROGRAMS)), "--clock", "scaled", "--scale", "600",
+        "run", "stopped.scenario.yaml", *words, "--cells", str(len(PROGRAMS)), "--clock", "scaled", "--scale", "60",
         "--run-dir", "run", cwd=tmp_path, TMPDIR=str(tmp_path / "tmp"),
     )  # fmt: skip
-    assert ran.returncode == 1, ran.stdout
     cells = {cell.header.candidate: cell for cell in read_run(tmp_path / "run").cells([])}
     outcomes = {name: cell.footer.outcome for name, cell in cells.items() if cell.footer is not None}
     assert outcomes == {
         "good": Outcome.PASS,
         "ignores-sigterm": Outcome.ERROR,
-        "forks-and-dies": Outcome.FAIL,
-        "fills-its-disk": Outcome.FAIL,
+        "forks-and-dies": failed(cells["forks-and-dies"]),
+        "fills-its-disk": failed(cells["fills-its-disk"]),
         "prints-megabytes": Outcome.PASS,
     }, ran.stdout
+    assert ran.returncode == (1 if Outcome.FAIL in outcomes.values() else 3), ran.stdout
     said = {name: " ".join(verdict.sentence for verdict in cell.verdicts) for name, cell in cells.items()}
     assert "did not leave within 1 s of SIGTERM" in said["ignores-sigterm"]
     assert "died unasked: it left by itself with exit code 7" in said["forks-and-dies"]
