@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from conformance.run.shifted.build import compiled, library
 from conformance.run.shifted.errors import CannotShift, Unmoved
 from conformance.run.shifted.loop import ShiftedClockEventLoop
 from conformance.run.shifted.programs import look_at
+from conformance.run.shifted.tree import Tree
 
 pytestmark = [
     pytest.mark.integration,
@@ -222,6 +224,33 @@ print(worked < 1800, cpu > 0, time.monotonic() - began > 3600)
 
     said, _ = run_moved(tmp_path, sys.executable, "-c", program, before=tempt)
     assert said.split() == ["True", "True", "True"]
+
+
+def test_what_was_sent_right_before_all_were_found_quiet_is_read_before_the_jump(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, theirs = socket.socketpair()
+    look = Tree.deadline
+    read: list[float] = []
+
+    def sends_last(tree: Tree) -> int | None:
+        found = look(tree)
+        if found is not None and not read:
+            theirs.send(b"x")
+        return found
+
+    def listen(clock: Clock) -> None:
+        def come() -> None:
+            ours.recv(64)
+            read.append(clock.elapsed())
+
+        asyncio.get_running_loop().add_reader(ours, come)
+
+    monkeypatch.setattr(Tree, "deadline", sends_last)
+    with ours, theirs:
+        _, passed = run_moved(tmp_path, "sleep", "3600", before=listen)
+    assert passed >= HOUR
+    assert read[0] < HOUR
 
 
 def test_timers_that_are_too_many_are_met_a_little_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from conformance.run.shifted.build import library
 from conformance.run.shifted.errors import Unmoved
-from conformance.run.shifted.page import NEVER
+from conformance.run.shifted.page import NEVER, ticked
 from conformance.run.shifted.program import ShiftedProgram
 from conformance.run.shifted.tree import calibrated
 from conformance.run.virtual.loop import VirtualClockEventLoop
@@ -88,7 +88,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         Raises CannotShift when the shim cannot be made on this machine.
         """
         made = ShiftedProgram(directory, library(), self._moment, stand=self.hold, release=self._release)
-        made.page.set_offset(self._offset)
+        made.page.set_offset(self._offset, ticked())
         self._programs.append(made)
         return made
 
@@ -127,19 +127,24 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         if unmoved := next((words for program in self._programs if (words := program.unmoved)), ""):
             self._tell(Unmoved(unmoved))
             return []
-        target = self._target(when)
-        if target is not None and target > self.time():
-            self._jump(target)
+        earliest = self._earliest(when)
+        if earliest is not None and earliest > self.time():
+            moment = ticked()
             self._turn_of_look = -1
-            return []
+            # A program was found quiet after the last look at the sockets: what it sent in between has to be read first.
+            ready = self.asking.poll(0)
+            if not ready:
+                self._jump(earliest if when is None or earliest >= when else self._coarse(earliest, when), moment)
+            return ready
         nap = min(_NAPS[0] * 1.2 ** min(self._looks, 50), _NAPS[1])
         ready = self.asking.poll(min(nap, self._until(when)))
         if ready:
             self._turn_of_look = -1
         return ready
 
-    def _target(self, when: float | None) -> float | None:
-        """Return the moment to jump to, seconds of `time()`; None while a program has something to do."""
+    def _earliest(self, when: float | None) -> float | None:
+        """Return the earliest moment that a program or the loop waits for, seconds of `time()`; None while a program has
+        something to do, or when nobody waits for a moment."""
         earliest = math.inf if when is None else when
         for program in self._programs:
             deadline = program.tree.deadline()
@@ -147,9 +152,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
                 return None
             if deadline != NEVER:
                 earliest = min(earliest, deadline / _NANOSECONDS)
-        if math.isinf(earliest):
-            return None
-        return earliest if when is None or earliest >= when else self._coarse(earliest, when)
+        return None if math.isinf(earliest) else earliest
 
     def _coarse(self, earliest: float, when: float) -> float:
         """Return the moment to jump to, of a program's next and the loop's own; what it comes too late for is lateness.
@@ -180,14 +183,14 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         self._waits = [*(known for known in self._waits if known.when > now), begun]
         return begun
 
-    def _jump(self, target: float) -> None:
+    def _jump(self, target: float, moment: int) -> None:
         self.jumps += 1
         self._turns = 0
         delta = target - self.time()
         self.shifted += delta
         self._offset += math.ceil(delta * _NANOSECONDS)
         for program in self._programs:
-            program.page.set_offset(self._offset)
+            program.page.set_offset(self._offset, moment)
 
     def _until(self, when: float | None) -> float:
         return _NAPS[1] if when is None else min(max(when - self.time(), 0.0), 1.0)

@@ -43,6 +43,17 @@ _AT_JUMPED = _AT_UNMOVED + _UNMOVED.size
 _TABLE = _HEADER + _SLOTS * _SLOT.size
 
 
+def ticked() -> int:
+    """Wait for the next tick of the clock that the kernel stamps files with (4 ms at most, where it is 250 Hz), and
+    return its time, nanoseconds: what was made right before a jump is told from what is made right after it only when
+    there is a tick between."""
+    before = moment = time.clock_gettime_ns(_OF_FILES)
+    while moment == before:
+        time.sleep(_TICK)
+        moment = time.clock_gettime_ns(_OF_FILES)
+    return moment
+
+
 class Slot(NamedTuple):
     """What a thread says of itself: whether it waits, the last epoch that found it with nothing to do, until when, and
     how often a wait of it has ended.
@@ -76,17 +87,12 @@ class Page:
         """Unmap it; programs keep theirs."""
         self._map.close()
 
-    def set_offset(self, nanoseconds: int) -> None:
-        """Set what is added to the machine's clocks, and note since when, for the times of files.
+    def set_offset(self, nanoseconds: int, moment: int) -> None:
+        """Set what is added to the machine's clocks, and note since when, for the times of files: since the `moment` of
+        the last tick, nanoseconds.
 
-        The kernel stamps files with the time of its last tick: what was made right before a jump is told from what is
-        made right after it only when there is a tick between, which is waited for (4 ms at most, where it is 250 Hz).
         Of more jumps than the page has room for, the last takes the place of the one before.
         """
-        before = moment = time.clock_gettime_ns(_OF_FILES)
-        while moment == before:
-            time.sleep(_TICK)
-            moment = time.clock_gettime_ns(_OF_FILES)
         place = min(self._jumps, _JUMPS - 1)
         self._jumps = place + 1
         _JUMP.pack_into(self._map, _TABLE + place * _JUMP.size, moment, nanoseconds)
