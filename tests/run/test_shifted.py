@@ -5,11 +5,13 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +23,8 @@ from conformance.run.shifted import loop as loop_module
 from conformance.run.shifted.build import compiled, library
 from conformance.run.shifted.errors import CannotShift, Unmoved
 from conformance.run.shifted.loop import ShiftedClockEventLoop
-from conformance.run.shifted.programs import look_at
+from conformance.run.shifted.program import ShiftedProgram
+from conformance.run.shifted.programs import look_at, untouched
 from conformance.run.shifted.tree import Tree
 
 pytestmark = [
@@ -30,6 +33,9 @@ pytestmark = [
 ]
 
 HOUR = 3600.0
+WAITING = struct.Struct("iiQqQ")
+"""A slot of the page (shim.h): thread, whether it waits, epoch, deadline, ended waits."""
+LAST_SLOT = 64 + 255 * WAITING.size
 WAITS = Path(__file__).parent / "programs" / "waits.c"
 
 
@@ -49,6 +55,22 @@ def running(pid: int) -> Path | None:
         return None
 
 
+async def guarded(moved: ShiftedProgram, *argv: object, stdout: int | None = None) -> Process:
+    """Start a program with its clock moved, below a guard whose clock is not; both are a process group of their own.
+
+    Return once the program runs with the shim.
+    """
+    words = [str(word) for word in argv]
+    guard = ["/bin/sh", "-c", '"$@"; exit $?', "guard", *moved.prefix(words[0], os.environ), *words]
+    process = await asyncio.create_subprocess_exec(*guard, stdout=stdout, start_new_session=True)
+    moved.began(process.pid)
+    while not (below := [*descendants(process.pid)]) or any(
+        untouched(pid, Path(library().name), moved.page.path) for pid in below
+    ):
+        await asyncio.sleep(0.01)
+    return process
+
+
 def run_moved(
     directory: Path, *argv: object, before: Callable[[Clock], None] = lambda clock: None
 ) -> tuple[str, float]:
@@ -57,17 +79,13 @@ def run_moved(
     async def main(clock: Clock) -> tuple[str, float]:
         moved = clock.program(directory / "clock")
         assert moved is not None
-        words = [str(word) for word in argv]
-        process = await asyncio.create_subprocess_exec(
-            *moved.prefix(words[0], os.environ), *words, stdout=asyncio.subprocess.PIPE
-        )
-        moved.began(process.pid)
+        process = await guarded(moved, *argv, stdout=PIPE)
         moved.ready()
         before(clock)
         try:
             said, _ = await process.communicate()
         except BaseException:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
             raise
         moved.ending()
@@ -177,12 +195,8 @@ def test_programs_and_harness_go_from_timer_to_timer_together(tmp_path: Path) ->
         moved = clock.program(tmp_path / "clock")
         assert moved is not None
         program = "import time\nfor n in range(6): time.sleep(3600); print('program', n, flush=True)"
-        words = [sys.executable, "-u", "-c", program]
-        process = await asyncio.create_subprocess_exec(
-            *moved.prefix(words[0], os.environ), *words, stdout=asyncio.subprocess.PIPE
-        )
+        process = await guarded(moved, sys.executable, "-u", "-c", program, stdout=PIPE)
         assert process.stdout is not None
-        moved.began(process.pid)
         order: list[str] = []
 
         async def listen(stream: asyncio.StreamReader) -> None:
@@ -226,6 +240,25 @@ print(worked < 1800, cpu > 0, time.monotonic() - began > 3600)
     assert said.split() == ["True", "True", "True"]
 
 
+def test_a_process_that_was_numbered_as_the_guard_is_no_guard(tmp_path: Path) -> None:
+    """Below, in a namespace of their own, processes have numbers that others have outside. What one of them left in the
+    page when it was killed says nothing of the guard."""
+
+    async def main(clock: Clock) -> float:
+        moved = clock.program(tmp_path / "clock")
+        assert moved is not None
+        process = await guarded(moved, "sleep", "3600")
+        with moved.page.path.open("r+b") as page:
+            page.seek(LAST_SLOT)
+            page.write(WAITING.pack(process.pid, 1, 0, 0, 0))
+        moved.ready()
+        assert await process.wait() == 0
+        moved.ended()
+        return clock.elapsed()
+
+    assert run_with_clock(main, "shifted") >= HOUR
+
+
 def test_what_was_sent_right_before_all_were_found_quiet_is_read_before_the_jump(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,10 +299,7 @@ def test_timers_that_are_too_many_are_met_a_little_late(tmp_path: Path, monkeypa
         assert isinstance(loop, ShiftedClockEventLoop)
         moved = clock.program(tmp_path / "clock")
         assert moved is not None
-        process = await asyncio.create_subprocess_exec(
-            *moved.prefix(sys.executable, os.environ), sys.executable, "-c", program
-        )
-        moved.began(process.pid)
+        process = await guarded(moved, sys.executable, "-c", program)
         moved.ready()
         await clock.sleep(86500)
         late.append(clock.lag())

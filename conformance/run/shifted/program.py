@@ -55,7 +55,7 @@ class ShiftedProgram:
         return ["/usr/bin/env", f"LD_PRELOAD={preloaded}", f"CONFORMANCE_CLOCK={self.page.path}"]
 
     def began(self, guard: int) -> None:
-        """Say that the node's guard has started; it and what is below it is followed from now on."""
+        """Say that the node's guard has started, whose own clock is not moved; what is below it is followed from now on."""
         self._guard = guard
         self.tree.follow(guard)
 

@@ -46,7 +46,7 @@ class Tree:
         self._glances = 0
 
     def follow(self, guard: int) -> None:
-        """Begin to look below a process."""
+        """Begin to look below a process, whose own clock is not moved."""
         self._guard = guard
         self._slept.clear()
         self._inside.clear()
@@ -90,9 +90,10 @@ class Tree:
         earliest = NEVER
         now = time.monotonic()
         quiet = asleep = True
-        for tid, place in self._threads():
+        for pid, tid, place in self._threads():
             inner = self._inner(tid, place)
-            slot = slots.get(inner)
+            # the guard does not use the page; one below, with a namespace of its own, may have had the guard's number there
+            slot = slots.get(inner) if pid != self._guard else None
             if slot is not None and slot.waits:
                 self._waited.append(inner)
                 state = _state(place)
@@ -130,7 +131,8 @@ class Tree:
             if not _is_init(pid):
                 yield pid
 
-    def _threads(self) -> Iterator[tuple[int, str]]:
+    def _threads(self) -> Iterator[tuple[int, int, str]]:
+        """Yield the process, the thread, and where /proc tells of it."""
         if self._guard is None:
             return
         for pid in (self._guard, *descendants(self._guard)):  # the guard too: it may be about to signal them
@@ -139,7 +141,7 @@ class Tree:
             except OSError:
                 continue
             for thread in threads:
-                yield int(thread), f"/proc/{pid}/task/{thread}"
+                yield pid, int(thread), f"/proc/{pid}/task/{thread}"
 
     def _inner(self, tid: int, place: str) -> int:
         """Return the thread's id as it knows it itself, in its own namespace."""
