@@ -106,11 +106,12 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
 
     # when to jump
 
-    def _before_poll(self, turns: int) -> None:
-        super()._before_poll(turns)
+    def _looked(self, turns: int, ready: Ready) -> Ready:
+        ready = super()._looked(turns, ready)
         when = self.next_timer()
         if when is not None:
             self._late = max(self._late, self.time() - when)
+        return ready
 
     def _idle(self) -> Ready:
         when = self.next_timer()

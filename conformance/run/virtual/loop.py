@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import errno
 import math
+import os
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -57,7 +59,7 @@ class VirtualClockEventLoop(SeamedEventLoop):
         """Jumps so far."""
         self.naps = 0
         """Looks so far at which the kernel still owed something."""
-        self.asking.before_poll = self._before_poll
+        self.asking.looked = self._looked
         self.asking.idle = self._idle
 
     def __repr__(self) -> str:
@@ -116,12 +118,31 @@ class VirtualClockEventLoop(SeamedEventLoop):
         return await super().create_server(*args, backlog=backlog, **named)
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
-        """See asyncio.loop.sock_connect."""
+        """See asyncio.loop.sock_connect; whatever is on the loopback answers at once."""
+        if isinstance(address, tuple):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             with self.ledger.dialling(sock, address):
-                await super().sock_connect(sock, address)
+                if not self._answered(sock, address):
+                    await super().sock_connect(sock, address)
         finally:  # given up or not: once the kernel has established it, it has to be accepted
             self.ledger.dialled(sock)
+
+    def _answered(self, sock: socket.socket, address: Any) -> bool:
+        """Connect, and wait for an answer that is under way; return whether there was one. Raises OSError."""
+        error = sock.connect_ex(address)
+        if error == errno.EINPROGRESS:
+            error = sock.connect_ex(address)
+        waited = 0.0
+        while error == errno.EALREADY and waited < self.patience and self.ledger.connect_owed(sock, address):
+            time.sleep(_NAP)
+            waited += _NAP
+            error = sock.connect_ex(address)
+        if error in (errno.EALREADY, errno.EAGAIN):
+            return False
+        if error:
+            raise OSError(error, f"connecting to {address} failed: {os.strerror(error)}")
+        return True
 
     async def sock_sendall(self, sock: socket.socket, data: Any) -> None:
         """Refused, as all of its kind: the ledger would not know."""
@@ -145,12 +166,15 @@ class VirtualClockEventLoop(SeamedEventLoop):
 
     # when to jump
 
-    def _before_poll(self, turns: int) -> None:
+    def _looked(self, turns: int, ready: Ready) -> Ready:
         """Wait until all that was sent has come, so that the order of events does not depend on when it came."""
         self._turns += turns
         if self._turns > self._max_turns:
             self._tell(Runaway(self._words(f"{self._max_turns} turns of the loop without a jump, and no progress:")))
+        if self.ledger.quiet or self.ledger.arrived({key.fd for key, _ in ready}):
+            return ready
         self._settle(final=False)
+        return self.asking.poll(0)
 
     def _idle(self) -> Ready:
         """Nothing is ready: really wait for what is under way, or else jump."""
@@ -169,6 +193,10 @@ class VirtualClockEventLoop(SeamedEventLoop):
             self._since_progress += 1
             self._turns = 0
         return []
+
+    def arrive(self) -> None:
+        """See SeamedEventLoop."""
+        self._settle(final=False)
 
     def _settle(self, *, final: bool) -> Ready:
         """Wait until the kernel owes nothing; when `final`, return what became ready meanwhile at once."""

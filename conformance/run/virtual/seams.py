@@ -9,21 +9,38 @@ import asyncio
 import contextlib
 import heapq
 import inspect
+import re
 import socket
 import sys
 from asyncio import selector_events, sslproto
 from collections.abc import Callable, Coroutine
 from functools import partial
+from selectors import EVENT_READ, EVENT_WRITE
 from typing import Any, NamedTuple, Self
 
 from conformance.run.virtual.errors import UnsupportedPython
-from conformance.run.virtual.ledger import End, Ledger
+from conformance.run.virtual.ledger import Ledger
 from conformance.run.virtual.selector import AskingSelector
+from conformance.run.virtual.transport import AccountedTransport
 
 TESTED = ((3, 11), (3, 12), (3, 13))
 """The Python versions whose asyncio was read and tested."""
 
+_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
+
+_FEW = 100
+"""Timers that were cancelled and are still in the heap, above which it is cleared when they are the most of it."""
+
 _SIGNATURES: dict[str, tuple[str, ...]] = {
+    "_run_once": (),
+    "_accept_connection": (
+        "protocol_factory", "sock", "sslcontext", "server", "backlog", "ssl_handshake_timeout", "ssl_shutdown_timeout",
+    ),
+    "_timer_handle_cancelled": ("handle",),
+    "_add_reader": ("fd", "callback", "args"),
+    "_remove_reader": ("fd",),
+    "_add_writer": ("fd", "callback", "args"),
+    "_remove_writer": ("fd",),
     "_make_socket_transport": ("sock", "protocol", "waiter", "extra", "server"),
     "_make_ssl_transport": (
         "rawsock", "protocol", "sslcontext", "waiter", "server_side", "server_hostname", "extra", "server",
@@ -51,62 +68,7 @@ def unfamiliar() -> list[str]:
         method = getattr(loop, name, None)
         if method is None or tuple(inspect.signature(method).parameters)[1:] != parameters:
             found.append(f"SelectorEventLoop.{name}")
-    transport = selector_events._SelectorSocketTransport
-    found += [f"{transport.__name__}.{n}" for n in ("_call_connection_lost", "max_size") if not hasattr(transport, n)]
     return found
-
-
-class OrderedTimer(asyncio.TimerHandle):
-    """A timer that comes after those made before it for the same time: heapq alone does not keep their order."""
-
-    __slots__ = ("_number",)
-
-    def __init__(self, number: int, *rest: Any) -> None:
-        super().__init__(*rest)
-        self._number = number
-
-    def __lt__(self, other: object) -> bool:
-        if not isinstance(other, OrderedTimer):
-            return NotImplemented
-        if self._when == other._when:
-            return self._number < other._number
-        return bool(self._when < other._when)
-
-
-class NotingTransport(selector_events._SelectorSocketTransport):
-    """A socket transport that tells the ledger whenever it may have sent something."""
-
-    max_size = 65536  # of a recv(): asyncio's 256 KiB make malloc give back and regrow the heap, up to +40 % time
-
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        sock: socket.socket,
-        protocol: asyncio.BaseProtocol,
-        note: Callable[[], None],
-        **rest: Any,
-    ) -> None:
-        self._note = note
-        super().__init__(loop, sock, protocol, **rest)
-
-    def write(self, data: Any) -> None:
-        """See asyncio.WriteTransport."""
-        self._note()
-        super().write(data)
-
-    def writelines(self, list_of_data: Any) -> None:
-        """See asyncio.WriteTransport."""
-        self._note()
-        super().writelines(list_of_data)
-
-    def write_eof(self) -> None:
-        """See asyncio.WriteTransport."""
-        self._note()
-        super().write_eof()
-
-    def _call_connection_lost(self, exc: BaseException | None) -> None:  # the one place where the socket is closed
-        self._note()
-        super()._call_connection_lost(exc)
 
 
 class SeamedEventLoop(asyncio.SelectorEventLoop):
@@ -124,7 +86,8 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         self.asking = selector
         self.asking.busy = lambda: bool(self._ready)
         self.ledger = Ledger(selector.interest)
-        self._timers_made = 0
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers_made = self._timers_cancelled = 0
         self._children: dict[int, contextlib.ExitStack] = {}
         self._reaped: set[int] = set()
         # Timers up to this much later fire together. asyncio takes that of time.monotonic(), 1e-9, which is less than
@@ -135,35 +98,88 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         """Let time stand while something the loop cannot see is under way."""
         raise NotImplementedError
 
+    def arrive(self) -> None:
+        """Wait until all that was sent has come."""
+        raise NotImplementedError
+
+    # turns and timers
+
+    def _run_once(self) -> None:
+        """Make one turn: serve the sockets when nothing else is to be done, add the timers that are due, run what is
+        ready. asyncio's own queues what it finds at a socket; here it is served at once."""
+        busy = self._ready or self._stopping or (self._timers and self._timers[0][0] <= self.time())
+        for key, events in self._selector.select(0 if busy else None):
+            reader, writer = key.data
+            if events & EVENT_READ and reader is not None and not reader._cancelled:
+                reader._run()
+            if events & EVENT_WRITE and writer is not None and not writer._cancelled:
+                writer._run()
+        ready = self._ready
+        due = self.time() + self._clock_resolution
+        while self._timers and self._timers[0][0] < due:
+            ready.append(heapq.heappop(self._timers)[2])
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
     def next_timer(self) -> float | None:
         """Return when the next timer is due, in seconds of this loop; None without any."""
-        # asyncio hands the selector a timeout, but never one of more than a day; and it has just taken cancelled timers
-        # off the head of its heap.
-        return self._scheduled[0].when() if self._scheduled else None
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+            self._timers_cancelled -= 1
+        return timers[0][0] if timers else None
 
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        """See asyncio.loop.call_at; equal times keep the order in which they were asked for."""
+        """See asyncio.loop.call_at; equal times keep the order in which they were asked for: a heap alone would not."""
         self._check_closed()
         self._timers_made += 1
-        timer = OrderedTimer(self._timers_made, when, callback, args, self, context)
-        heapq.heappush(self._scheduled, timer)
-        timer._scheduled = True  # so that cancelling it is counted
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, self._timers_made, timer))
         return timer
 
-    def _noting_transport(self, sock: socket.socket, protocol: asyncio.BaseProtocol, **rest: Any) -> NotingTransport:
-        end = self.ledger.registered(sock)
-        return NotingTransport(self, sock, protocol, lambda: self._moved(end), **rest)
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        self._timers_cancelled += 1
+        if self._timers_cancelled > _FEW and self._timers_cancelled > len(self._timers) // 2:
+            self._timers = [timer for timer in self._timers if not timer[2]._cancelled]
+            heapq.heapify(self._timers)
+            self._timers_cancelled = 0
 
-    def _moved(self, end: End | None) -> None:
-        if end is not None:
-            self.ledger.moved(end)
+    # connections
+
+    async def create_connection(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, **named: Any
+    ) -> tuple[Any, Any]:
+        """See asyncio.loop.create_connection; to an address there is nothing to be looked up, and no turn to wait for."""
+        if named or not isinstance(host, str) or not _ADDRESS.fullmatch(host):
+            return await super().create_connection(protocol_factory, host, port, **named)
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            await self.sock_connect(sock, (host, port))
+            protocol = protocol_factory()
+            return self._make_socket_transport(sock, protocol), protocol
+        except BaseException:
+            sock.close()
+            raise
 
     def _make_socket_transport(
-        self, sock: socket.socket, protocol: asyncio.BaseProtocol, waiter: Any = None, **rest: Any
-    ) -> NotingTransport:
-        return self._noting_transport(sock, protocol, waiter=waiter, **rest)
+        self,
+        sock: socket.socket,
+        protocol: asyncio.BaseProtocol,
+        waiter: asyncio.Future[None] | None = None,
+        *,
+        extra: Any = None,
+        server: Any = None,
+    ) -> AccountedTransport:
+        transport = AccountedTransport(self, sock, protocol, self.ledger.registered(sock), server)
+        self._transports[sock.fileno()] = transport
+        transport.begin()
+        if waiter is not None:
+            waiter.set_result(None)
+        return transport
 
     def _make_ssl_transport(
         self,
@@ -178,18 +194,44 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
     ) -> Any:
         """TLS from the first octet; asyncio's own would put a transport of its own below. (STARTTLS needs nothing.)"""
         tls = sslproto.SSLProtocol(self, protocol, sslcontext, waiter, **rest)
-        self._noting_transport(rawsock, tls, extra=extra, server=server)
+        self._make_socket_transport(rawsock, tls, server=server)
         return tls._app_transport
 
+    def _accept_connection(
+        self, protocol_factory: Any, sock: socket.socket, sslcontext: Any = None, server: Any = None, *rest: Any
+    ) -> None:
+        """Take one connection, and serve it in the same turn; the next is told by the next look."""
+        if sslcontext is not None:
+            super()._accept_connection(protocol_factory, sock, sslcontext, server, *rest)
+            return
+        try:
+            connection, there = sock.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError:  # out of descriptors: asyncio's own tries again later
+            super()._accept_connection(protocol_factory, sock, sslcontext, server, *rest)
+            return
+        connection.setblocking(False)
+        self.ledger.accepted(connection, there)
+        try:
+            self._make_socket_transport(connection, protocol_factory(), server=server)
+        except BaseException:
+            connection.close()
+            raise
+
     def _accept_connection2(
-        self, protocol_factory: Any, conn: socket.socket, *rest: Any, **named: Any
+        self, protocol_factory: Any, conn: socket.socket, extra: Any, *rest: Any, **named: Any
     ) -> Coroutine[Any, Any, None]:
-        self.ledger.accepted(conn)  # now, not when the coroutine begins: it has left the queue
-        return super()._accept_connection2(protocol_factory, conn, *rest, **named)  # type: ignore[no-any-return]
+        self.ledger.accepted(conn, extra["peername"])  # now, not when the coroutine begins: it has left the queue
+        return super()._accept_connection2(protocol_factory, conn, extra, *rest, **named)  # type: ignore[no-any-return]
 
     def _start_serving(self, protocol_factory: Any, sock: socket.socket, *rest: Any, **named: Any) -> None:
         self.ledger.listening(sock)
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what is accepted inherits it
         super()._start_serving(protocol_factory, sock, *rest, **named)
+
+    # children
 
     async def _make_subprocess_transport(self, *args: Any, **named: Any) -> Any:
         with contextlib.ExitStack() as stack:

@@ -1,55 +1,80 @@
 """A selector that asks before it waits, and tells events in the order in which sockets were registered."""
 
-import selectors
-from collections.abc import Callable
+import select
+from collections.abc import Callable, Mapping
+from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
 from typing import Any
 
-Ready = list[tuple[selectors.SelectorKey, int]]
+Ready = list[tuple[SelectorKey, int]]
 
 BUSY = 100
 """Turns of a loop that is busy with itself, without a look at the sockets in between: a fixed number, so that the order
 of things depends on nothing else. A look costs as much as a handful of callbacks."""
 
+_TOLD_AT_ONCE = 4096
+"""Events that one look brings at most; the rest comes with the next."""
 
-class AskingSelector(selectors.EpollSelector):
+
+class AskingSelector(BaseSelector):
     """Polls without waiting; when the loop would wait and nothing is ready, it asks `idle` instead of the kernel.
 
     While the loop is `busy`, with callbacks of its own to run, it is not kept from them by a look at its sockets.
-    `before_poll` is told how many turns the loop has made since the last one.
+    `looked` is told how many turns the loop has made since the last look, and what that shows; it returns what is to
+    be taken instead, having waited for what is under way.
 
     epoll tells ready descriptors in the order in which they became ready, which depends on when the kernel happened to
     run its softirqs. The order of registration depends on nothing but the program.
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self.before_poll: Callable[[int], None] = lambda turns: None
+        self.looked: Callable[[int, Ready], Ready] = lambda turns, ready: ready
         self.busy: Callable[[], bool] = lambda: False
         self.idle: Callable[[], Ready] = list
+        self._epoll = select.epoll()
         self._turns = 0
         self._registered = 0
         self._order: dict[int, int] = {}
-        self._interest: dict[int, int] = {}
+        self._keys: dict[int, SelectorKey] = {}
 
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+    def register(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
         """See selectors.BaseSelector."""
-        key = super().register(fileobj, events, data)
+        descriptor = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        if descriptor in self._keys:
+            raise KeyError(f"{fileobj!r} is registered already")
+        self._epoll.register(descriptor, _mask(events))
         self._registered += 1
-        self._order[key.fd] = self._registered
-        self._interest[key.fd] = events
+        self._order[descriptor] = self._registered
+        key = self._keys[descriptor] = SelectorKey(fileobj, descriptor, events, data)
         return key
 
-    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
         """See selectors.BaseSelector."""
-        key = super().modify(fileobj, events, data)
-        self._interest[key.fd] = events
+        before = self.get_key(fileobj)
+        if events != before.events:
+            self._epoll.modify(before.fd, _mask(events))
+        key = self._keys[before.fd] = SelectorKey(fileobj, before.fd, events, data)
         return key
 
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """See selectors.BaseSelector."""
-        key = super().unregister(fileobj)
-        del self._interest[key.fd]
+    def unregister(self, fileobj: Any) -> SelectorKey:
+        """See selectors.BaseSelector; the descriptor has to be open still."""
+        key = self.get_key(fileobj)
+        del self._keys[key.fd], self._order[key.fd]
+        self._epoll.unregister(key.fd)
         return key
+
+    def get_key(self, fileobj: Any) -> SelectorKey:
+        """See selectors.BaseSelector."""
+        return self._keys[fileobj if isinstance(fileobj, int) else fileobj.fileno()]
+
+    def get_map(self) -> Mapping[Any, SelectorKey]:
+        """Return the keys by descriptor."""
+        return self._keys
+
+    def close(self) -> None:
+        """See selectors.BaseSelector."""
+        self._epoll.close()
+        self._keys.clear()
+        self._order.clear()
 
     def select(self, timeout: float | None = None) -> Ready:
         """See selectors.BaseSelector; `timeout` only says whether the loop would wait."""
@@ -57,15 +82,33 @@ class AskingSelector(selectors.EpollSelector):
         if self._turns < BUSY and self.busy():
             return []
         turns, self._turns = self._turns, 0
-        self.before_poll(turns)
-        ready = self.poll(0)
+        ready = self.looked(turns, self.poll(0))
         return ready if ready or (timeout is not None and timeout <= 0) else self.idle()
 
     def poll(self, timeout: float | None) -> Ready:
         """Ask the kernel, waiting up to `timeout` real seconds (None: for ever)."""
-        ready = super().select(timeout)
-        return sorted(ready, key=lambda event: self._order[event[0].fd]) if len(ready) > 1 else ready
+        told = self._epoll.poll(timeout, _TOLD_AT_ONCE)
+        if len(told) > 1:
+            told.sort(key=self._place)
+        ready = []
+        for descriptor, mask in told:
+            key = self._keys[descriptor]
+            ready.append((key, (EVENT_READ if mask == select.EPOLLIN else _meaning(mask)) & key.events))
+        return ready
 
     def interest(self, descriptor: int) -> int:
         """Return the events that a descriptor is registered for; 0 when it is not."""
-        return self._interest.get(descriptor, 0)
+        key = self._keys.get(descriptor)
+        return 0 if key is None else key.events
+
+    def _place(self, told: tuple[int, int]) -> int:
+        return self._order[told[0]]
+
+
+def _mask(events: int) -> int:
+    return (select.EPOLLIN if events & EVENT_READ else 0) | (select.EPOLLOUT if events & EVENT_WRITE else 0)
+
+
+def _meaning(mask: int) -> int:
+    """Return what an event means: an error or a hang-up is for whoever reads and for whoever writes."""
+    return (EVENT_READ if mask & ~select.EPOLLOUT else 0) | (EVENT_WRITE if mask & ~select.EPOLLIN else 0)

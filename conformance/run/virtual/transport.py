@@ -1,0 +1,300 @@
+"""A stream transport on a connected socket that keeps account, for the ledger, of what it has sent and what it has read.
+
+It does what asyncio's own does, in fewer turns of the loop: a protocol is told of its connection, and read for, as soon as
+there is one.
+"""
+
+import asyncio
+import socket
+import sys
+import warnings
+from asyncio.trsock import TransportSocket
+from typing import TYPE_CHECKING, Any
+
+from conformance.run.virtual.ledger import End
+from conformance.run.virtual.tcp import readable_octets
+
+if TYPE_CHECKING:
+    from conformance.run.virtual.seams import SeamedEventLoop
+
+_READ = 65536
+"""Octets of a recv(): asyncio's 256 KiB make malloc give back and regrow the heap, up to +40 % time."""
+
+_HIGH, _LOW = 64 * 1024, 16 * 1024
+"""Octets that wait to be sent at which a protocol is told to pause, and to go on."""
+
+
+class AccountedTransport(asyncio.Transport):
+    """See asyncio.Transport. `end` is what the ledger knows of the socket."""
+
+    _start_tls_compatible = True  # what asyncio's start_tls() asks for
+
+    def __init__(
+        self, loop: "SeamedEventLoop", sock: socket.socket, protocol: asyncio.BaseProtocol, end: End, server: Any = None
+    ) -> None:
+        self._sock: socket.socket | None = sock
+        super().__init__()
+        self._loop = loop
+        self._descriptor = sock.fileno()
+        self._protocol = protocol
+        self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
+        self._end = end
+        self._unsent = bytearray()
+        self._high, self._low = _HIGH, _LOW
+        self._crowded = False
+        self._paused = False
+        self._said_all = False
+        self._closing = False
+        self._lost = False
+        self._server = server
+        if server is not None:
+            server._attach(*([self] if sys.version_info >= (3, 13) else []))
+
+    def __repr__(self) -> str:
+        state = "closed" if self._sock is None else "closing" if self._closing else "open"
+        return f"<{type(self).__name__} fd={self._descriptor} {state} {self._end} unsent={len(self._unsent)}>"
+
+    def __del__(self, warn: Any = warnings.warn) -> None:
+        if self._sock is not None:
+            warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
+            self._sock.close()
+
+    def begin(self) -> None:
+        """Tell the protocol of the connection, and read what comes."""
+        self._protocol.connection_made(self)
+        if self.is_reading():
+            self._loop._add_reader(self._descriptor, self._readable)
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """See asyncio.BaseTransport."""
+        match name:
+            case "sockname":
+                return self._end.here
+            case "peername":
+                return self._end.there
+            case "socket" if self._sock is not None:
+                return TransportSocket(self._sock)
+            case _:
+                return default
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """See asyncio.BaseTransport."""
+        self._protocol = protocol
+        self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        """See asyncio.BaseTransport."""
+        return self._protocol
+
+    # reading
+
+    def is_reading(self) -> bool:
+        """See asyncio.ReadTransport."""
+        return not self._closing and not self._paused
+
+    def pause_reading(self) -> None:
+        """See asyncio.ReadTransport."""
+        if self.is_reading():
+            self._paused = True
+            self._loop._remove_reader(self._descriptor)
+
+    def resume_reading(self) -> None:
+        """See asyncio.ReadTransport."""
+        if self._paused and not self._closing:
+            self._paused = False
+            self._loop._add_reader(self._descriptor, self._readable)
+
+    def _readable(self) -> None:
+        if self._lost:
+            return
+        protocol: Any = self._protocol
+        data = b""
+        try:
+            if self._buffered:
+                octets = self._receive_into(memoryview(protocol.get_buffer(-1)))
+            else:
+                data = self._receive()
+                octets = len(data)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._end.heard_all = True
+            self._fail(error)
+            return
+        try:
+            if not octets:
+                self._heard_all()
+            elif self._buffered:
+                protocol.buffer_updated(octets)
+            else:
+                protocol.data_received(data)
+        except Exception as error:  # noqa: BLE001  # what a protocol does not catch ends its connection, and is told
+            self._fail(error)
+
+    def _receive(self) -> bytes:
+        assert self._sock is not None
+        data = self._sock.recv(_READ)
+        self._end.read += len(data)
+        if data and self._end.lacks and len(data) < _READ and self._more_came():
+            more = self._sock.recv(_READ - len(data))
+            self._end.read += len(more)
+            data += more
+        return data
+
+    def _receive_into(self, buffer: memoryview) -> int:
+        assert self._sock is not None
+        octets = self._sock.recv_into(buffer)
+        self._end.read += octets
+        if octets and self._end.lacks and octets < len(buffer) and self._more_came():
+            more = self._sock.recv_into(buffer[octets:])
+            self._end.read += more
+            octets += more
+        return octets
+
+    def _more_came(self) -> bool:
+        """Wait for what the other end has sent meanwhile: how much is read at once shall not depend on the kernel."""
+        assert self._sock is not None
+        self._loop.arrive()
+        return readable_octets(self._sock) > 0
+
+    def _heard_all(self) -> None:
+        self._end.heard_all = True
+        if self._protocol.eof_received():
+            self._loop._remove_reader(self._descriptor)
+        else:
+            self.close()
+
+    # writing
+
+    def write(self, data: Any) -> None:
+        """See asyncio.WriteTransport."""
+        if self._said_all:
+            raise RuntimeError("write() after write_eof()")
+        if not data or self._lost:
+            return
+        if not self._unsent:
+            try:
+                sent = self._send(data)
+            except OSError as error:
+                self._fail(error)
+                return
+            if sent == len(data):
+                return
+            data = memoryview(data)[sent:]
+            self._loop._add_writer(self._descriptor, self._writable)
+        self._unsent += data
+        if not self._crowded and len(self._unsent) > self._high:
+            self._crowded = True
+            self._protocol.pause_writing()
+
+    def write_eof(self) -> None:
+        """See asyncio.WriteTransport. Raises OSError when the connection is gone already."""
+        if not self._closing and not self._said_all:
+            self._said_all = True
+            if not self._unsent:
+                self._shut_down()
+
+    def can_write_eof(self) -> bool:
+        """See asyncio.WriteTransport."""
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        """See asyncio.WriteTransport."""
+        return len(self._unsent)
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        """See asyncio.WriteTransport."""
+        return self._low, self._high
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """See asyncio.WriteTransport."""
+        self._high = high if high is not None else _HIGH if low is None else 4 * low
+        self._low = low if low is not None else self._high // 4
+        if not self._high >= self._low >= 0:
+            raise ValueError(f"high ({self._high}) must be >= low ({self._low}) must be >= 0")
+
+    def _send(self, data: Any) -> int:
+        assert self._sock is not None
+        self._loop.ledger.moved(self._end)
+        try:
+            sent = self._sock.send(data)
+        except (BlockingIOError, InterruptedError):
+            return 0
+        self._end.sent += sent
+        return sent
+
+    def _writable(self) -> None:
+        if self._lost:
+            return
+        try:
+            del self._unsent[: self._send(self._unsent)]
+        except OSError as error:
+            self._fail(error)
+            return
+        if self._crowded and len(self._unsent) <= self._low:
+            self._crowded = False
+            self._protocol.resume_writing()  # it may write more
+        if not self._unsent:
+            self._loop._remove_writer(self._descriptor)
+            if self._closing:
+                self._lose(None)
+            elif self._said_all:
+                self._shut_down()
+
+    def _shut_down(self) -> None:
+        assert self._sock is not None
+        self._end.said_all = True
+        self._loop.ledger.moved(self._end)
+        self._sock.shutdown(socket.SHUT_WR)
+
+    # the end
+
+    def is_closing(self) -> bool:
+        """See asyncio.BaseTransport."""
+        return self._closing
+
+    def close(self) -> None:
+        """See asyncio.BaseTransport."""
+        if not self._closing:
+            self._closing = True
+            self._loop._remove_reader(self._descriptor)
+            if not self._unsent:
+                self._lose(None)
+
+    def abort(self) -> None:
+        """See asyncio.WriteTransport."""
+        self._force_close(None)
+
+    def _force_close(self, error: BaseException | None) -> None:  # asyncio's TLS calls it so
+        if self._lost:
+            return
+        if self._unsent:
+            self._unsent.clear()
+            self._loop._remove_writer(self._descriptor)
+        if not self._closing:
+            self._closing = True
+            self._loop._remove_reader(self._descriptor)
+        self._lose(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not isinstance(error, OSError):
+            told = {"message": f"{error!r} of a connection's protocol", "exception": error}
+            self._loop.call_exception_handler({**told, "transport": self, "protocol": self._protocol})
+        self._force_close(error)
+
+    def _lose(self, error: BaseException | None) -> None:
+        self._lost = True
+        self._loop.call_soon(self._close, error)
+
+    def _close(self, error: BaseException | None) -> None:
+        try:
+            self._protocol.connection_lost(error)  # type: ignore[arg-type]  # TLS has timeouts of its own kind
+        finally:
+            assert self._sock is not None
+            self._end.said_all = True
+            self._loop.ledger.moved(self._end)
+            self._sock.close()
+            self._sock = None
+            if self._server is not None:
+                self._server._detach(*([self] if sys.version_info >= (3, 13) else []))
+                self._server = None
