@@ -37,6 +37,7 @@ WAITING = struct.Struct("iiQqQ")
 """A slot of the page (shim.h): thread, whether it waits, epoch, deadline, ended waits."""
 LAST_SLOT = 64 + 255 * WAITING.size
 WAITS = Path(__file__).parent / "programs" / "waits.c"
+SIGNALLED = WAITS.with_name("signalled.c")
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,14 @@ def waits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program that waits in every way."""
     program = tmp_path_factory.mktemp("program") / "waits"
     subprocess.run(["cc", "-O1", "-pthread", "-o", program, WAITS], check=True)
+    return program
+
+
+@pytest.fixture(scope="module")
+def signalled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program that is signalled between two slices of a wait."""
+    program = tmp_path_factory.mktemp("program") / "signalled"
+    subprocess.run(["cc", "-O1", "-rdynamic", "-o", program, SIGNALLED, "-ldl"], check=True)
     return program
 
 
@@ -58,15 +67,16 @@ def running(pid: int) -> Path | None:
 async def guarded(moved: ShiftedProgram, *argv: object, stdout: int | None = None) -> Process:
     """Start a program with its clock moved, below a guard whose clock is not; both are a process group of their own.
 
-    Return once the program runs with the shim.
+    Return once the program runs with the shim, or has ended.
     """
     words = [str(word) for word in argv]
     guard = ["/bin/sh", "-c", '"$@"; exit $?', "guard", *moved.prefix(words[0], os.environ), *words]
     process = await asyncio.create_subprocess_exec(*guard, stdout=stdout, start_new_session=True)
     moved.began(process.pid)
-    while not (below := [*descendants(process.pid)]) or any(
-        untouched(pid, Path(library().name), moved.page.path) for pid in below
-    ):
+    while process.returncode is None:
+        below = [*descendants(process.pid)]
+        if below and not any(untouched(pid, Path(library().name), moved.page.path) for pid in below):
+            break
         await asyncio.sleep(0.01)
     return process
 
@@ -105,6 +115,13 @@ def test_a_wait_ends_with_the_jump(way: str, waits: Path, tmp_path: Path) -> Non
     mono, wall = map(int, said.split())
     assert (mono, wall) == (pytest.approx(HOUR, abs=30), pytest.approx(HOUR, abs=30))
     assert elapsed == pytest.approx(HOUR, abs=60), "the harness's clock has jumped with it"
+
+
+@pytest.mark.parametrize("way", re.findall(r'IS\("([a-z_]+)"\)', SIGNALLED.read_text()))
+def test_a_signal_between_two_slices_ends_the_wait(way: str, signalled: Path, tmp_path: Path) -> None:
+    """Exim's daemon waits in select for whatever may come; the alarm of its queue runs must not pass unseen."""
+    said, _ = run_moved(tmp_path, signalled, way)
+    assert said.split() == ["interrupted"]
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,28 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 
+/* Keep every signal out but amidst the call: one that came between two slices would not end the wait. Return whom to let
+ * in there, by the program's own mask for the call, or by its thread's, which goes to `before`. */
+static const void *keep_out(uint64_t *before, const sigset_t *mask) {
+    uint64_t all = ~(uint64_t)0;
+    syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, before, sizeof all);
+    return mask ? (const void *)mask : before;
+}
+
+#define INTERRUPTED(until, mask, call, nothing) \
+    do { \
+        uint64_t before; \
+        const void *let_in = keep_out(&before, mask); \
+        SLICED(until, call, nothing); \
+        syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, 0, sizeof before); \
+    } while (0)
+
 static int64_t of_milliseconds(int ms) { return ms < 0 ? NEVER : after(ms * 1000000L); }
 
 int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
     int result;
     int64_t until = of_timespec(timeout);
-    SLICED(until, (int)syscall(SYS_ppoll, fds, count, &limit, mask, 8), result == 0);
+    INTERRUPTED(until, mask, (int)syscall(SYS_ppoll, fds, count, &limit, let_in, 8), result == 0);
     return result;
 }
 
@@ -30,10 +46,10 @@ static int select_until(int count, fd_set *r, fd_set *w, fd_set *x, int64_t unti
     int result;
     size_t octets = ((size_t)count + 63) / 64 * 8;
     fd_set sets[3];
-    struct { const sigset_t *mask; size_t size; } masked = {mask, 8};
+    struct { const void *mask; size_t size; } masked = {0, 8};
 #define FRESH(n, of) ((of) ? memcpy(&sets[n], of, octets) : 0)
-    SLICED(until, (int)syscall(SYS_pselect6, count, FRESH(0, r), FRESH(1, w), FRESH(2, x), &limit, &masked),
-           result == 0);
+#define ONCE (masked.mask = let_in, (int)syscall(SYS_pselect6, count, FRESH(0, r), FRESH(1, w), FRESH(2, x), &limit, &masked))
+    INTERRUPTED(until, mask, ONCE, result == 0);
     if (result >= 0) {
         if (r) memcpy(r, &sets[0], octets);
         if (w) memcpy(w, &sets[1], octets);
@@ -53,8 +69,9 @@ int pselect(int count, fd_set *restrict r, fd_set *restrict w, fd_set *restrict 
 
 static int epoll_until(int fd, struct epoll_event *events, int most, int64_t until, const sigset_t *mask) {
     int result; /* in milliseconds, which every kernel knows: rounded up, so that a slice of the last moment ends */
-    SLICED(until, (int)syscall(SYS_epoll_pwait, fd, events, most, (int)((slice + 999999) / 1000000), mask, 8),
-           result == 0);
+    INTERRUPTED(until, mask,
+                (int)syscall(SYS_epoll_pwait, fd, events, most, (int)((slice + 999999) / 1000000), let_in, 8),
+                result == 0);
     return result;
 }
 
@@ -72,7 +89,7 @@ int epoll_pwait2(int fd, struct epoll_event *events, int most, const struct time
 
 static int nap_until(int64_t until) {
     int result;
-    SLICED(until, (int)syscall(SYS_nanosleep, &limit, 0), result == 0);
+    INTERRUPTED(until, 0, (int)syscall(SYS_ppoll, 0, 0, &limit, let_in, 8), result == 0);
     return result;
 }
 
