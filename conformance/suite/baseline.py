@@ -1,7 +1,8 @@
 """Baselines: what is known to fail, each with its reason pinned and a comment.
 
 A known failure must fail, and for the reason that is written there; one that does not is stale, and that is a failure
-too. A cell that could not be judged never counts as the failure that was expected.
+too. Only of a race of the candidate's own, which an entry has to name, it is no news when it was not lost this time. A
+cell that could not be judged never counts as the failure that was expected.
 """
 
 from collections.abc import Iterable
@@ -37,6 +38,11 @@ class Known(_Closed):
     check: str = Field(description="the check that fails: `expect.mailbox`, `invariant.content-unchanged`")
     requirement: str = Field(description="the requirement that it blames first")
     comment: str = Field(min_length=10, description="why it fails, and where that is known from")
+    sometimes: str | None = Field(
+        None,
+        min_length=10,
+        description="of a race of the candidate's: what it depends on that it fails; default: always",
+    )
 
     @field_validator("comment")
     @classmethod
@@ -104,14 +110,15 @@ def hold_against(baseline: Baseline, cell: Cell, outcome: Outcome, verdicts: tup
     missing = [entry for entry in entries if not any(entry.explains(verdict) for verdict in failed)]
     open_still = [verdict for verdict in verdicts if verdict.outcome is Outcome.INCONCLUSIVE]
     unjudged = [entry for entry in missing if any(entry.explains(verdict) for verdict in open_still)]
-    if stale := [entry for entry in missing if entry not in unjudged]:
+    if stale := [entry for entry in missing if entry not in unjudged and not entry.sometimes]:
         return Reading(outcome=Outcome.FAIL, text=f"stale baseline: known to fail, and did not: {_named(stale)}")
     news = [verdict for verdict in failed if not any(entry.explains(verdict) for entry in entries)]
     if news or not failed:
         return Reading(outcome=outcome)
     if unjudged:
         return Reading(outcome=Outcome.INCONCLUSIVE, text=f"known to fail, and could not be judged: {_named(unjudged)}")
-    return Reading(outcome=Outcome.FAIL, known=True, text="; ".join(dict.fromkeys(e.comment for e in entries)))
+    seen = [entry.comment for entry in entries if entry not in missing]
+    return Reading(outcome=Outcome.FAIL, known=True, text="; ".join(dict.fromkeys(seen)))
 
 
 def _named(entries: Iterable[Known]) -> str:

@@ -93,6 +93,16 @@ def test_what_could_not_be_judged_is_neither_stale_nor_as_expected(tmp_path: Pat
     assert news.outcome is Outcome.FAIL
 
 
+def test_a_race_that_was_not_lost_this_time_is_not_stale(tmp_path: Path):
+    race = "    sometimes: whether the kill strikes between two files\n"
+    (tmp_path / "mine.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends") + race, "utf-8")
+    baseline: Baseline = read_baselines([str(tmp_path)])["mine"]
+    wrong = failed("expect.delivered", "RL-ACK-01")
+    assert hold_against(baseline, _Cell(), Outcome.PASS, ()).outcome is Outcome.PASS  # type: ignore[arg-type]
+    assert hold_against(baseline, _Cell(), Outcome.FAIL, (wrong,)).known  # type: ignore[arg-type]
+    assert not hold_against(baseline, _Cell(), Outcome.FAIL, (wrong, failed("more", "RL-Y"))).known  # type: ignore[arg-type]
+
+
 def test_two_baselines_of_one_candidate_are_refused(tmp_path: Path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends"), "utf-8")
