@@ -5,8 +5,9 @@ too. Only of a race of the candidate's own, which an entry has to name, it is no
 cell that could not be judged never counts as the failure that was expected.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from ruamel.yaml import YAML
@@ -30,6 +31,18 @@ class _Closed(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class OfMatrix(Protocol):
+    """A cell, as it is run or as it was stored."""
+
+    @property
+    def scenario(self) -> str:
+        """Its scenario's id."""
+
+    @property
+    def axes(self) -> Mapping[str, str]:
+        """Its place in the scenario's matrix."""
+
+
 class Known(_Closed):
     """One known failure: in which cells, by which check, of which requirement, and why we live with it."""
 
@@ -51,7 +64,7 @@ class Known(_Closed):
             raise ValueError("a draft's comment: say why it fails, and whence you know")
         return comment
 
-    def binds(self, cell: Cell) -> bool:
+    def binds(self, cell: OfMatrix) -> bool:
         """Whether the entry speaks of a cell."""
         return self.scenario == cell.scenario and self.axes.items() <= cell.axes.items()
 
