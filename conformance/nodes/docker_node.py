@@ -20,26 +20,22 @@ from conformance.candidates.description import Candidate
 from conformance.candidates.presence import Presence
 from conformance.nodes.commands import MOST, answer_of, template_of
 from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError
-from conformance.nodes.engine import Engine, explained, reading
+from conformance.nodes.engine import Engine, explained, kill
 from conformance.nodes.guard import size_of
 from conformance.nodes.private_root import NODE
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.reload import reloaded
+from conformance.nodes.streams import Stream, follow, run_inside
 from conformance.nodes.workshop import Workshop
 
 _REFUSED = 2
 """Exit code of a node that refuses its configuration (node contract)."""
-
-_NOT_RUNNING = 409
-"""What the engine answers when it is to signal a container that does not run."""
 
 _LOOK = 0.5
 """Seconds between two looks at how large the directory has become."""
 
 _FAREWELL = 30.0
 """Seconds from SIGKILL to the end of a container, by the engine's word."""
-
-_DROPPED = b"\n[the log is at its limit; what follows was dropped]\n"
 
 Moved = Callable[[str | None], None]
 """Called with the address of a container that has one, and with None once it is gone."""
@@ -158,13 +154,10 @@ class DockerNode:
 
     async def _begin(self, configuration: NodeConfiguration) -> None:
         """Start the container that was made, and wait until it is ready."""
-        await self._engine.ask("start", self._container.start)
-        following = (self._container, asyncio.get_running_loop())
-        self._follower = threading.Thread(target=self._follow, args=following, name=f"follow {self.name}", daemon=True)
-        self._follower.start()
+        await self._engine.ask("start", partial(self._launch, self._container, asyncio.get_running_loop()))
         host = await self._engine.ask("start", self._address)
         if not host:
-            await self._ended.wait()
+            await self._until_ended("start")
         if self._ended.is_set():
             raise NodeError(self.name, "start", "the container ended before it was ready", "see its log")
         self._moved(host)
@@ -199,18 +192,23 @@ class DockerNode:
         self._container.reload()
         return str(self._container.attrs["NetworkSettings"]["Networks"][self._network.name]["IPAddress"])
 
-    def _follow(self, container: Any, loop: asyncio.AbstractEventLoop) -> None:
-        """Write what a container prints to the log, up to its limit, and wait for its end; in a thread."""
-        left = self._candidate.log_limit
+    def _launch(self, container: Any, loop: asyncio.AbstractEventLoop) -> None:
+        """Start a container, and a thread that reads what it prints from the first octet on."""
+        stream = Stream.of(container.attach(stream=True, logs=False))
+        try:
+            container.start()
+        except BaseException:
+            stream.close()
+            raise
+        following = (container, stream, loop)
+        self._follower = threading.Thread(target=self._follow, args=following, name=f"follow {self.name}", daemon=True)
+        self._follower.start()
+
+    def _follow(self, container: Any, stream: Stream, loop: asyncio.AbstractEventLoop) -> None:
+        """Write what a container prints to the log, and tell of its end; in a thread."""
         code: int | None = None
         try:
-            with self.log.open("ab", buffering=0) as log, reading(container.logs(stream=True, follow=True)) as output:
-                for chunk in output:
-                    log.write(chunk[:left])
-                    if 0 < left < len(chunk):
-                        log.write(_DROPPED)
-                    left = max(0, left - len(chunk))
-            code = int(container.wait(timeout=None)["StatusCode"])
+            code = follow(container, stream, self.log, self._candidate.log_limit)
             why = f"it left by itself with exit code {code}: {self._shop.last_words()}"
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             why = f"the Docker engine lost sight of it: {explained(error)}"
@@ -230,13 +228,13 @@ class DockerNode:
         while await asyncio.to_thread(size_of, str(self._shop.directory)) <= limit:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK)  # no event comes of what another process writes
         self._failure = f"killed: its directory outgrew {limit} octets"
-        await self._engine.ask("size", self._running("size").kill)
+        try:
+            await self._engine.ask("size", partial(kill, self._running("size")))
+        except NodeError as error:
+            self._failure = f"its directory outgrew {limit} octets, and it could not be killed: {error.reason}"
 
     async def _end(self) -> None:
-        """Kill the container, wait until all that it said was read, and remove it.
-
-        In this order: an engine may never end the log of a container that is gone.
-        """
+        """Kill the container, wait until all that it said was read, and remove it."""
         container, self._container = self._container, None
         self._asked_to_end = True
         if self._watching is not None:
@@ -255,12 +253,16 @@ class DockerNode:
             return
         self._follower = None
         if not self._ended.is_set():
-            await self._engine.ask("kill", partial(_kill, container))
+            await self._engine.ask("kill", partial(kill, container))
+        await self._until_ended("kill")
+
+    async def _until_ended(self, stage: str) -> None:
+        """Wait for the end of a container that was killed, or ended by itself. Raises NodeError."""
         try:
             async with asyncio.timeout(_FAREWELL):
                 await self._ended.wait()
         except TimeoutError:
-            raise NodeError(self.name, "kill", f"the Docker engine told of no end within {_FAREWELL:g} s") from None
+            raise NodeError(self.name, stage, f"the Docker engine told of no end within {_FAREWELL:g} s") from None
 
     async def _run(self, name: str, template: Sequence[str], arguments: Sequence[str] = ()) -> str:
         """Run a command in the container and return what it printed."""
@@ -268,8 +270,9 @@ class DockerNode:
         argv = self._shop.filled(template, arguments)
         bound = self._candidate.command_within
         try:
-            async with asyncio.timeout(bound):
-                code, out, err = await asyncio.to_thread(self._in_container, container.id, argv)
+            code, out, err = await asyncio.to_thread(
+                run_inside, self._engine.api, container.id, argv, within=bound, most=MOST + 1
+            )
         except TimeoutError:
             raise NodeError(self.name, name, f"{argv[0]} had not ended after {bound:g} s") from None
         except (docker.errors.DockerException, requests.RequestException) as error:
@@ -280,27 +283,7 @@ class DockerNode:
             raise NodeError(self.name, name, f"exit code {code}: {err.decode(errors='replace').strip()[-300:]}")
         return out.decode(errors="replace")
 
-    def _in_container(self, container: str, argv: list[str]) -> tuple[int, bytes, bytes]:
-        """Return the exit code of a command, and what it printed to stdout and stderr; one octet more than it may."""
-        api = self._engine.api
-        made = api.exec_create(container, argv)["Id"]
-        out, err = bytearray(), bytearray()
-        with reading(api.exec_start(made, stream=True, demux=True)) as output:
-            for stdout, stderr in output:
-                out += (stdout or b"")[: MOST + 1 - len(out)]
-                err += (stderr or b"")[: MOST + 1 - len(err)]
-        return int(api.exec_inspect(made)["ExitCode"]), bytes(out), bytes(err)
-
     def _running(self, stage: str) -> Any:
         if self._container is None:
             raise NodeError(self.name, stage, "the node is not running")
         return self._container
-
-
-def _kill(container: Any) -> None:
-    """SIGKILL everything in a container; one that has ended needs none."""
-    try:
-        container.kill()
-    except docker.errors.APIError as error:
-        if error.status_code != _NOT_RUNNING:
-            raise

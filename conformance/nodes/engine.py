@@ -6,8 +6,7 @@ import functools
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +26,12 @@ OWNER_LABEL = "conformance.owner"
 
 DIRECTORY_LABEL = "conformance.directory"
 """On everything that we make: the node's directory, which lies in that of the run."""
+
+_NO_LOG = "none"
+"""The engine keeps nothing of what a container prints: it is read while it is printed."""
+
+_NOT_RUNNING = 409
+"""What the engine answers when it is to signal a container that does not run."""
 
 _PATIENCE = 60
 """Seconds in which the engine has to do what it is asked."""
@@ -117,9 +122,7 @@ class Engine:
             network=network.name,
             mounts=mounts,
             stdin_open=False,
-            log_config=LogConfig(
-                type=LogConfig.types.JSON, config={"max-size": str(2 * candidate.log_limit), "max-file": "1"}
-            ),
+            log_config=LogConfig(type=_NO_LOG),
             ulimits=[Ulimit(name="fsize", soft=candidate.directory_limit, hard=candidate.directory_limit)],
             **hardening(needs),
         )
@@ -149,13 +152,13 @@ def hardening(needs: Container) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def reading(stream: Any) -> Iterator[Any]:
-    """Let go of a stream of the SDK's when it was read: its own `close` leaves the connection to the garbage."""
+def kill(container: Any) -> None:
+    """SIGKILL everything in a container; one that has ended needs none."""
     try:
-        yield stream
-    finally:
-        stream._response.close()
+        container.kill()
+    except docker.errors.APIError as error:
+        if error.status_code != _NOT_RUNNING:
+            raise
 
 
 def gateway(network: Any) -> str:

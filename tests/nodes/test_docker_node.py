@@ -120,6 +120,13 @@ def run(what: Candidate, directory: Path, test: Callable[[DockerNode], Awaitable
     return asyncio.run(life())
 
 
+async def failure(node: DockerNode) -> str | None:
+    """Wait until a node has ended, and return why."""
+    async with asyncio.timeout(60):
+        await node._ended.wait()
+    return node.failure
+
+
 def described(tmp_path: Path, image: str) -> None:
     """Write the shipped description of the reference, with the image of this test."""
     text = DESCRIPTION.read_text("utf-8").replace("conformance-reference", image)
@@ -147,8 +154,9 @@ def test_the_commands_of_the_documentation_do_what_it_says(tmp_path: Path, clien
     build, *others = [command.text for command in page if "container" in command.text]
     words = [*shlex.split(build)[:-1], "--build-arg", f"BASE={base}", "--network", "none", "."]
     built = subprocess.run(
-        words, cwd=images.ROOT, env={**os.environ, "DOCKER_BUILDKIT": "0"}, capture_output=True, text=True, check=False
-    )
+        words, cwd=images.ROOT, env={**os.environ, "DOCKER_BUILDKIT": "0"}, capture_output=True, text=True, check=False,
+        timeout=240,
+    )  # fmt: skip
     assert built.returncode == 0, built.stderr
     (tmp_path / "fixtures").symlink_to(images.ROOT / "fixtures")
     try:
@@ -277,8 +285,7 @@ def test_what_ignores_sigterm_is_killed_and_told(tmp_path: Path, base: str):
 
 def test_a_server_that_dies_takes_its_children_with_it_and_has_failed(tmp_path: Path, base: str):
     async def life(node: DockerNode) -> str | None:
-        await node._ended.wait()
-        return node.failure
+        return await failure(node)
 
     dies = programs.DAEMONISES.replace(
         "asyncio.get_running_loop().add",
@@ -303,8 +310,7 @@ async def main():
     )
 
     async def life(node: DockerNode) -> str | None:
-        await node._ended.wait()
-        return node.failure
+        return await failure(node)
 
     limits = {"log-limit": 4096, "directory-limit": 2**22}
     assert run(candidate(base, floods, **limits), tmp_path, life) == "killed: its directory outgrew 4194304 octets"

@@ -1,0 +1,136 @@
+"""Streams of an engine that does not do what it should; a socket plays the engine."""
+
+import json
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingUnixStreamServer
+
+import docker
+import pytest
+
+from conformance.nodes import streams
+from conformance.nodes.streams import Stream, bounded, follow, run_inside
+
+UPGRADED = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
+
+
+def chunk(kind: int, octets: bytes) -> bytes:
+    return struct.pack(">BxxxL", kind, len(octets)) + octets
+
+
+@contextmanager
+def engine(place: Path, printed: bytes, exit_code: int | None) -> Iterator[docker.APIClient]:
+    """Give a client of an engine that has run a command; what that printed comes in one piece with the answer's head."""
+
+    class Answers(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def address_string(self) -> str:
+            return "a socket"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path.endswith("/start"):
+                self.wfile.write(UPGRADED + printed)
+                self.close_connection = not self.rfile.read(1)
+            else:
+                self.tell({"Id": "one"})
+
+        def do_GET(self) -> None:
+            self.tell({"ExitCode": exit_code})
+
+        def tell(self, what: object) -> None:
+            body = json.dumps(what).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with ThreadingUnixStreamServer(str(place), Answers) as server:
+        serving = threading.Thread(target=server.serve_forever, args=(0.01,))
+        serving.start()
+        client = docker.APIClient(base_url=f"unix://{place}", version="1.41")
+        try:
+            yield client
+        finally:
+            client.close()
+            server.shutdown()
+            serving.join()
+
+
+class Container:
+    """One that ends when it is let."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+
+    def wait(self, timeout: float | None) -> dict[str, int]:
+        self.ended.wait()
+        return {"StatusCode": 7}
+
+
+@contextmanager
+def pair() -> Iterator[tuple[Stream, socket.socket]]:
+    """Give a stream, and the engine's end of it."""
+    here, there = socket.socketpair()
+    with here, there:
+        yield Stream(here.makefile("rb"), here), there
+
+
+def test_what_comes_together_with_the_head_of_the_answer_is_read(tmp_path: Path):
+    printed = chunk(1, b"at once") + chunk(2, b"and this") + b"cut"
+    with engine(tmp_path / "sock", printed, 3) as client:
+        assert run_inside(client, "it", ["true"], within=0.5, most=5) == (3, b"at on", b"and t")
+
+
+def test_a_command_that_does_not_end_is_left_in_time(tmp_path: Path):
+    with engine(tmp_path / "sock", chunk(1, b"going on"), None) as client, pytest.raises(TimeoutError):
+        run_inside(client, "it", ["sleep"], within=0.1, most=100)
+
+
+def test_a_stream_is_ended_from_here_in_the_middle_of_a_chunk():
+    with pair() as (stream, there):
+        there.sendall(chunk(1, b"whole") + chunk(1, b"cut off")[:-1])
+        with bounded(stream, 0.1):
+            assert list(stream.chunks()) == [(1, b"whole")]
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["it-ends", "it-never-ends"])
+def test_a_container_has_ended_when_the_engine_says_so(ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(streams, "_LAST_WORDS", 0.1 if not ends else 60)
+    container = Container()
+    with pair() as (stream, there):
+        there.sendall(chunk(1, b"first\n") + chunk(2, b"last\n"))
+        if ends:
+            there.shutdown(socket.SHUT_RDWR)
+        container.ended.set()
+        assert follow(container, stream, tmp_path / "log", 1000) == 7
+    assert (tmp_path / "log").read_bytes() == b"first\nlast\n"
+
+
+def test_a_container_that_closed_its_output_has_not_ended(tmp_path: Path):
+    container, code = Container(), []
+    with pair() as (stream, there):
+        following = threading.Thread(target=lambda: code.append(follow(container, stream, tmp_path / "log", 1000)))
+        following.start()
+        there.shutdown(socket.SHUT_RDWR)
+        following.join(0.1)
+        assert following.is_alive()
+        assert not code
+        container.ended.set()
+        following.join()
+    assert code == [7]
+
+
+def test_an_engine_that_is_gone_is_told(tmp_path: Path):
+    class Lost(Container):
+        def wait(self, timeout: float | None) -> dict[str, int]:
+            raise docker.errors.DockerException("gone")
+
+    with pair() as (stream, _), pytest.raises(docker.errors.DockerException, match="gone"):
+        follow(Lost(), stream, tmp_path / "log", 1000)
