@@ -47,7 +47,9 @@ class Reply:
 
 def parsed(code: int, message: str) -> Reply:
     """Return the reply that a server gave: bounded, and fit to be shown or put into a report."""
-    text = "".join(c if c.isprintable() or c == "\n" else "?" for c in message[:2000])
+    text = message[:2000]
+    if not text.replace("\n", " ").isprintable():
+        text = "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
     match = _ENHANCED.match(text)
     if match is None:
         return Reply(code, "", text)
