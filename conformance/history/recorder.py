@@ -27,20 +27,24 @@ class Recorder:
     def __init__(self, clock: Stopwatch) -> None:
         self._clock = clock
         self.events: list[AnyEvent] = []
-        self._listeners: list[Callable[[AnyEvent], None]] = []
+        self._listeners: tuple[Callable[[AnyEvent], None], ...] = ()
 
     def subscribe(self, listener: Callable[[AnyEvent], None]) -> Callable[[], None]:
         """Add a listener; return what takes it away again."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        self._listeners = (*self._listeners, listener)
+        return lambda: self._forget(listener)
+
+    def _forget(self, listener: Callable[[AnyEvent], None]) -> None:
+        self._listeners = tuple(known for known in self._listeners if known is not listener)
 
     def record(self, kind: type[E], /, **fields: Any) -> E:
         """Make the event `kind(**fields)`, numbered and stamped, and hand it on.
 
         Raises pydantic.ValidationError when the fields are not those of the event.
         """
-        event = kind(n=len(self.events), t=round(self._clock.elapsed(), 6), **fields)
+        fields["n"], fields["t"] = len(self.events), round(self._clock.elapsed(), 6)
+        event = kind.model_validate(fields)
         self.events.append(event)  # type: ignore[arg-type]  # every concrete Event is one of AnyEvent
-        for listener in tuple(self._listeners):
+        for listener in self._listeners:
             listener(event)  # type: ignore[arg-type]
         return event

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from pydantic import BaseModel
+from pydantic_core import to_json
 
 from conformance.history.events import AnyEvent
 from conformance.judge.verdicts import Outcome, Verdict
@@ -100,8 +101,8 @@ class CellWriter:
 
 def line_of(record: BaseModel, name: str = "") -> bytes:
     """Return a record as one line of JSON; `name` becomes its `record` where the record has none of its own."""
-    text = record.model_dump_json(by_alias=True, exclude_none=True)
-    return (f'{{"record":"{name}",{text[1:]}\n' if name else f"{text}\n").encode()
+    text = to_json(record, by_alias=True, exclude_none=True)
+    return b'{"record":"%b",%b\n' % (name.encode(), text[1:]) if name else text + b"\n"
 
 
 def begin_run(run_dir: Path, header: RunHeader) -> RunHeader:

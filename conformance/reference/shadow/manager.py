@@ -72,8 +72,11 @@ class ShadowRedundancyManager(Part):
         self.host.shadows.set_contact(primary, self.host.now())
 
     def asked_by(self, server: str) -> None:
-        """Note that a server came to ask us: it is there, should we hold shadows for it."""
-        self.spoke(server)
+        """Note that a server came to ask us: it is there, and we are in contact, if we hold shadows for it."""
+        if server in self.watched:
+            self.spoke(server)
+        else:
+            self.host.choice.answered(server)
 
     def saw_database(self, primary: str, database: str) -> None:
         """Note a successful session with a primary, and which queue database it named there."""
