@@ -113,10 +113,11 @@ class Conversation:
         units: list[ServerUnit] = []
         at = 0
         while not self.secured and not self.released and (end := self._server.find(b"\n", at) + 1):
-            blocked = self._blocked
-            units.extend(self._reply_line(self._server[at:end]))
-            units.extend(self.answers())
-            self.released = bool(self._client) and blocked and not self._blocked
+            blocked = bool(self._client) and self._blocked
+            if completed := self._reply_line(self._server[at:end]):
+                units += completed
+                units += self.answers()
+                self.released = blocked and not self._blocked
             at = end
         self._server = self._server[at:]
         if self.released:

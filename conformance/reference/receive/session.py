@@ -143,7 +143,7 @@ class Receiver(PeerAuthentication):
             self._greeting = False
 
     def greeted(self, name: str, responses: list[str]) -> list[str]:
-        """Return the lines of the reply to EHLO or LHLO: what this listener offers to this peer."""
+        """Return the reply to EHLO or LHLO, as one text: what this listener offers to this peer."""
         self.verbs.heard()
         self.begin()
         self.session.host_name = name
@@ -154,7 +154,7 @@ class Receiver(PeerAuthentication):
         offered += ["PIPELINING", "ENHANCEDSTATUSCODES"]
         offered += [] if self.conversation.door == "delivery" else ["DSN"]
         offered += self.verbs.offered()
-        return [f"250-{line}" for line in offered[:-1]] + [f"250 {offered[-1]}"]
+        return ["\r\n".join([*(f"250-{line}" for line in offered[:-1]), f"250 {offered[-1]}"])]
 
     async def smtp_AUTH(self, arg: str) -> None:
         """AUTH; what was told before has been heard."""
@@ -238,8 +238,7 @@ class Receiver(PeerAuthentication):
 
     async def _shadow_verb(self, verb: str, arg: str | None) -> None:
         self.verbs.heard()
-        for line in await self.verbs.said(verb, (arg or "").split()):
-            await self.push(line)
+        await self.push("\r\n".join(await self.verbs.said(verb, (arg or "").split())))
 
     @syntax("XSHADOWREQUEST server database")
     async def smtp_XSHADOWREQUEST(self, arg: str | None) -> None:

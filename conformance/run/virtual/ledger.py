@@ -24,11 +24,12 @@ class End:
     """One end of a connection, and the other one, as soon as both are known to be ours.
 
     `listener` is ours that was dialled, when this end dialled one of ours. `sent` and `read` count octets; `said_all` and
-    `heard_all` tell of the end of what is sent, by FIN or RST.
+    `heard_all` tell of the end of what is sent, by FIN or RST. `plain` is an end that a transport serves whose octets
+    have all been taken by the kernel.
     """
 
     __slots__ = (
-        "descriptor", "heard_all", "here", "listener", "name", "other", "read", "said_all", "sent", "sock", "there",
+        "descriptor", "heard_all", "here", "listener", "name", "other", "plain", "read", "said_all", "sent", "sock", "there",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, here: Any, there: Any) -> None:
@@ -40,7 +41,7 @@ class End:
         self.listener: socket.socket | None = None
         self.other: End | None = None
         self.sent = self.read = 0
-        self.said_all = self.heard_all = False
+        self.said_all = self.heard_all = self.plain = False
 
     @property
     def open(self) -> bool:
@@ -51,12 +52,6 @@ class End:
     def lacks(self) -> bool:
         """Whether the other end has sent more than was read here."""
         return self.other is not None and self.other.sent > self.read
-
-    @property
-    def heard(self) -> bool:
-        """Whether the other end has read everything, up to the end if it was sent."""
-        other = self.other
-        return other is not None and self.sent == other.read and (other.heard_all or not self.said_all)
 
     def __str__(self) -> str:
         return f"{tcp.shown(self.here)} -> {tcp.shown(self.there)}"
@@ -145,9 +140,9 @@ class Ledger:
             if other is None:
                 if end.listener is None or end.listener.fileno() not in told:
                     return False
-            elif not end.open or not other.open or self._interest(end.descriptor) & EVENT_WRITE:
+            elif not end.plain or not other.plain:
                 return False
-            elif end.heard:
+            elif end.sent == other.read and (other.heard_all or not end.said_all):
                 del self._moved[end]
             elif other.descriptor not in told and self._interest(other.descriptor) & EVENT_READ:
                 return False

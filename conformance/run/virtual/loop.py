@@ -180,7 +180,7 @@ class VirtualClockEventLoop(SeamedEventLoop):
         """Nothing is ready: really wait for what is under way, or else jump."""
         if self._holds:
             return self.asking.poll(None)
-        if ready := self._settle(final=True) or self.asking.poll(0):
+        if not self.ledger.quiet and (ready := self._settle(final=True) or self.asking.poll(0)):
             return ready
         when = self.next_timer()
         if when is None or math.isinf(when):
