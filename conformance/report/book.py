@@ -88,13 +88,14 @@ def read_book(
 ) -> Book:
     """Read a run directory; `each` is called with every cell and its slug while it is in memory with its events.
 
+    Without `each` the events of a cell that passed are not read: nothing of the book is made of them.
     `corpus` is where scenarios' texts are looked for. Raises RunDirectoryError, SchemaTooNew.
     """
     run = read_run(run_dir)
     unread: list[Damage] = []
     cells: list[Entry] = []
     damage: list[str] = []
-    for cell in run.cells(unread):
+    for cell in run.cells(unread, passed_events=each is not None):
         material = stored(cell, corpus)
         slug = cell.path.stem
         if each is not None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from conformance.history.events import EVENT, AnyEvent
-from conformance.judge.verdicts import Verdict
+from conformance.judge.verdicts import Outcome, Verdict
 from conformance.results.errors import CellUnreadable, RunDirectoryError, SchemaTooNew
 from conformance.results.layout import FOOTER_FILE, RUN_FILE, cell_files
 from conformance.results.schema import SCHEMA, CellFooter, CellHeader, RunFooter, RunHeader
@@ -66,15 +66,15 @@ class StoredRun:
     footer: RunFooter | None
     files: tuple[Path, ...]
 
-    def cells(self, damage: list[Damage] | None = None) -> Iterator[StoredCell]:
-        """Read the cells one by one, in the order of their files' names.
+    def cells(self, damage: list[Damage] | None = None, *, passed_events: bool = True) -> Iterator[StoredCell]:
+        """Read the cells one by one, in the order of their files' names; for `passed_events` see read_cell.
 
         One without a header is told in `damage` and left out; with no list to tell it in, CellUnreadable is raised.
         Raises SchemaTooNew.
         """
         for path in self.files:
             try:
-                yield read_cell(path)
+                yield read_cell(path, passed_events=passed_events)
             except CellUnreadable as error:
                 if damage is None:
                     raise
@@ -106,10 +106,15 @@ def read_run(run_dir: Path) -> StoredRun:
     )
 
 
-def read_cell(path: Path) -> StoredCell:
-    """Read a cell's file. Raises CellUnreadable when its header cannot be read, SchemaTooNew."""
+def read_cell(path: Path, *, passed_events: bool = True) -> StoredCell:
+    """Read a cell's file. Raises CellUnreadable when its header cannot be read, SchemaTooNew.
+
+    Without `passed_events` those of a cell whose verdicts are all passes are not made of their lines: whoever asks only
+    what became of a cell is spared nine tenths of the work. That they are JSON is seen all the same.
+    """
     header: CellHeader | None = None
     events: list[AnyEvent] = []
+    kept: list[tuple[int, dict[str, Any]]] = []
     verdicts: list[Verdict] = []
     footer: CellFooter | None = None
     damage: list[Damage] = []
@@ -122,7 +127,7 @@ def read_cell(path: Path) -> StoredCell:
                 case "cell" if number == 1:
                     header = _cell_header(path, value)
                 case "event":
-                    events.append(EVENT.validate_python(value))
+                    kept.append((number, value))
                 case "verdict":
                     verdicts.append(Verdict.model_validate(value))
                 case "footer":
@@ -131,6 +136,13 @@ def read_cell(path: Path) -> StoredCell:
                     damage.append(Damage(path, number, f"no record of this kind can stand here: {str(name)[:40]!r}"))
         except ValidationError as error:
             damage.append(Damage(path, number, _told(error)))
+    if passed_events or not verdicts or any(verdict.outcome is not Outcome.PASS for verdict in verdicts):
+        for number, value in kept:
+            try:
+                events.append(EVENT.validate_python(value))
+            except ValidationError as error:
+                damage.append(Damage(path, number, _told(error)))
+        damage.sort(key=lambda one: one.line)
     if header is None:
         why = damage[0].why if damage and damage[0].line == 1 else "the file is empty"
         raise CellUnreadable(path, why)
