@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,10 +22,12 @@ from conformance.judge.verdicts import Outcome, worst
 from conformance.judge.waiting import Waiting
 from conformance.nodes.contract import NodeError
 from conformance.nodes.version import detect_version
-from conformance.run.cell import run_cell
+from conformance.run.cell import Ran, run_cell, run_cell_here
+from conformance.run.clock import Leftovers
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus
+from conformance.suite.flight import Flight
 
 PROBE = "probe-"
 """How the ids of fixtures/probes begin; the claim that each tries follows."""
@@ -34,6 +37,11 @@ State = Literal["ok", "missing", "not judged", "told"]
 """`not judged`: it was tried, and nothing can be said of it; `told`: it is no question, or nobody asked."""
 
 _MARKS: dict[State, str] = {"ok": "ok", "missing": "MISSING", "not judged": "NOT JUDGED", "told": "-"}
+
+
+_AT_ONCE: dict[str, int] = {"exec": 6, "docker": 6}
+"""How many claims of a kind are tried at a time: its programs mostly wait. Time that jumps has one cell, and so has a
+server that runs already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +89,13 @@ def check(candidate: Candidate) -> Iterator[Answer]:
     except NodeError as error:
         yield Answer("version", "missing", error.reason)
     probes = _probes()
-    for claim, cell in probes.items():
-        if claim in candidate.claims:
-            unclaimed = candidate.missing(cell.needs)
-            if unclaimed:
-                words = f"can be tried only with {', '.join(unclaimed)}, which is not claimed"
-                yield Answer(f"claim {claim}", "not judged", words)
-                continue
-            answer = _try(claim, candidate, cell)
-            yield answer
-            if claim == "relay" and answer.state == "missing":
-                return
+    trials = [_Trial(candidate, claim, cell) for claim, cell in probes.items() if claim in candidate.claims]
+    if trials and trials[0].claim == "relay":  # who does not even relay is asked nothing more
+        answer = trials.pop(0).answer()
+        yield answer
+        if answer.state == "missing":
+            return
+    yield from _answers(trials, _AT_ONCE.get(candidate.kind, 1))
     for claim in probes:
         if claim not in candidate.claims:
             yield Answer(f"claim {claim}", "told", "not claimed: what needs it is not applicable")
@@ -103,15 +107,58 @@ def _probes() -> dict[str, Cell]:
     return {scenario.id.removeprefix(PROBE): scenario.cells("smoke")[0] for scenario in scenarios}
 
 
-def _try(claim: str, candidate: Candidate, cell: Cell) -> Answer:
-    in_process = candidate.kind == "python"
-    settings = Settings(clock="virtual") if in_process else Settings(clock="scaled", scale=60.0)
-    cast = Cast(candidate)
-    if lacking := lacking_means(cell, cast, settings.scale):
-        return Answer(f"claim {claim}", "not judged", "; ".join(lacking))
-    with tempfile.TemporaryDirectory(prefix="conformance-check-") as directory:
-        ran = run_cell(cell, cast, settings, Path(directory), lambda event: None, Waiting())
-        verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
+class _Trial:
+    """One claim of a candidate, and the cell that tries it."""
+
+    def __init__(self, candidate: Candidate, claim: str, cell: Cell) -> None:
+        in_process = candidate.kind == "python"
+        self.claim = claim
+        self._settings = Settings(clock="virtual") if in_process else Settings(clock="scaled", scale=60.0)
+        self._cell = cell
+        self._cast = Cast(candidate)
+        self._unclaimed = candidate.missing(cell.needs)
+
+    def answer(self) -> Answer:
+        """Try it now, on a loop of its own."""
+        if (refused := self._refused()) is not None:
+            return refused
+        with tempfile.TemporaryDirectory(prefix="conformance-check-") as directory:
+            ran = run_cell(self._cell, self._cast, self._settings, Path(directory), lambda event: None, Waiting())
+            return self._judged(ran)
+
+    async def answer_here(self) -> Answer:
+        """Try it beside others on this loop, in real time."""
+        if (refused := self._refused()) is not None:
+            return refused
+        with tempfile.TemporaryDirectory(prefix="conformance-check-") as directory:
+            try:
+                ran = await run_cell_here(
+                    self._cell, self._cast, self._settings, Path(directory), lambda event: None, Waiting()
+                )
+            except Leftovers as error:
+                return Answer(f"claim {self.claim}", "missing", f"a node did not end: {error}")
+            return await asyncio.to_thread(self._judged, ran)
+
+    def _refused(self) -> Answer | None:
+        """Return why it cannot be tried, or None when it can."""
+        if self._unclaimed:
+            words = f"can be tried only with {', '.join(self._unclaimed)}, which is not claimed"
+            return Answer(f"claim {self.claim}", "not judged", words)
+        if lacking := lacking_means(self._cell, self._cast, self._settings.scale):
+            return Answer(f"claim {self.claim}", "not judged", "; ".join(lacking))
+        return None
+
+    def _judged(self, ran: Ran) -> Answer:
+        verdicts = judge(self._cell, self._cast, self._settings, ran.events, complete=ran.problem == "")
         outcome = Outcome.ERROR if ran.problem else worst(verdict.outcome for verdict in verdicts)
-    states: dict[Outcome, State] = {Outcome.PASS: "ok", Outcome.INCONCLUSIVE: "not judged"}
-    return Answer(f"claim {claim}", states.get(outcome, "missing"), ran.problem or headline(verdicts))
+        states: dict[Outcome, State] = {Outcome.PASS: "ok", Outcome.INCONCLUSIVE: "not judged"}
+        return Answer(f"claim {self.claim}", states.get(outcome, "missing"), ran.problem or headline(verdicts))
+
+
+def _answers(trials: Sequence[_Trial], most: int) -> Iterator[Answer]:
+    """Try claims in their order, up to `most` at a time."""
+    if most == 1:
+        yield from (trial.answer() for trial in trials)
+        return
+    with closing(Flight([(trial.claim, trial.answer_here) for trial in trials], most, chunks=False)) as flight:
+        yield from (flight.result(trial.claim) for trial in trials)
