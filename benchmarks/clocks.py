@@ -5,9 +5,11 @@ First the reference runs in virtual time, at the documents' own values. Then the
 time, so that the whole can be waited for; the shortest times of the documents (30 s) limit it.
 
     python benchmarks/clocks.py [PATH ...] [--clock shifted] [--candidate exec:reference] [--workers 6] [--out DIR]
+    python benchmarks/clocks.py --candidate reference --workers 24 --at-once
 
 It goes file by file. With `--out` what was compared is kept, and not run again: it can be broken off and taken up, hours
-at low priority (`nice -n 19`) on a machine that has other things to do.
+at low priority (`nice -n 19`) on a machine that has other things to do. `--at-once` is for one that has not: all files in
+one run, with as many workers as it can wait with.
 
 Prints each verdict that differs and each cell that could not be judged, with the reason, and what the runs cost. Exits 1
 when a verdict differs. A verdict that one side could not judge (inconclusive) differs from none: it is counted.
@@ -157,11 +159,12 @@ def main() -> int:
     parser.add_argument("--candidate", choices=("reference", "exec:reference"), default="exec:reference")
     parser.add_argument("--workers", type=int, default=6, help="processes of the other run; they mostly wait")
     parser.add_argument("--out", type=Path, help="where the runs are kept (default: nowhere)")
+    parser.add_argument("--at-once", action="store_true", help="all paths in one run, not file by file")
     given = parser.parse_args()
     virtual: Cells = {}
     other: Cells = {}
     with tempfile.TemporaryDirectory() as scratch:
-        for path in files_of(given.path):
+        for path in given.path if given.at_once else files_of(given.path):
             out = (given.out or Path(scratch)).resolve() / re.sub(r"[^\w.-]+", "_", path.removeprefix(str(CORPUS)))
             out.mkdir(parents=True, exist_ok=True)
             print(path)
