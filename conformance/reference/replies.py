@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 _GENERIC = {"2": "2.0.0", "4": "4.3.0", "5": "5.5.0"}
 _BY_CODE = {
@@ -45,6 +46,7 @@ class Reply:
         return self.enhanced or _GENERIC.get(str(self.code)[0], "4.0.0")
 
 
+@lru_cache(maxsize=256)
 def parsed(code: int, message: str) -> Reply:
     """Return the reply that a server gave: bounded, and fit to be shown or put into a report."""
     text = message[:2000]
@@ -57,6 +59,7 @@ def parsed(code: int, message: str) -> Reply:
     return Reply(code, match[0], "\n".join(lines))
 
 
+@lru_cache(maxsize=256)
 def with_enhanced(line: str) -> str:
     """Give a reply line of the library an enhanced status code where RFC 2034 wants one and it has none."""
     code, separator, text = line[:3], line[3:4], line[4:]

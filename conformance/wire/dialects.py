@@ -5,6 +5,7 @@ candidate that spells them differently brings a `Dialect` of its own, as data.
 """
 
 import re
+from collections.abc import Callable, Hashable
 from functools import cached_property, lru_cache
 from typing import Annotated
 
@@ -14,6 +15,10 @@ from conformance.history.events import Operation, OperationName
 
 GROUPS = frozenset({"server", "database", "shadow_id", "limit", "left"})
 """What a pattern may name; `shadow_id` of a `discard-list` is gathered over all lines of the reply."""
+
+
+_KNOWN = 256
+"""Different lines, and replies, whose meaning is remembered at one time."""
 
 
 def _checked(pattern: str) -> str:
@@ -59,6 +64,21 @@ class Dialect(BaseModel):
 
     def command(self, line: str) -> Operation | None:
         """Return the operation that a command line means, if any."""
+        return self._remembered(line, lambda: self._command(line))
+
+    @cached_property
+    def _known(self) -> dict[Hashable, Operation | None]:
+        """What lines mean: the same few are said in session after session."""
+        return {}
+
+    def _remembered(self, key: Hashable, find: Callable[[], Operation | None]) -> Operation | None:
+        if key not in self._known:
+            if len(self._known) >= _KNOWN:
+                self._known.clear()
+            self._known[key] = find()
+        return self._known[key]
+
+    def _command(self, line: str) -> Operation | None:
         if self._any.search(line) is None:  # most lines of most sessions
             return None
         for known in self.commands:
@@ -84,8 +104,12 @@ class Dialect(BaseModel):
             return None
         if asked.name == "shadow-message":
             return asked.model_copy(update={"name": "shadow-stored"}) if content else None
+        name = asked.name
+        return self._remembered((name, lines), lambda: self._reply(name, lines))
+
+    def _reply(self, asked: OperationName, lines: tuple[str, ...]) -> Operation | None:
         for known in self.replies:
-            if known.to == asked.name:
+            if known.to == asked:
                 found = [m for line in lines for p in known.patterns if (m := _compiled(p).search(line))]
                 return _operation(known.operation, [match.groupdict() for match in found])
         return None

@@ -7,6 +7,7 @@ Follows RFC 5321, PIPELINING (RFC 2920), CHUNKING (RFC 3030), AUTH (RFC 4954), S
 import re
 from collections import deque
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal
 
 from conformance.wire.lines import LINE, Lines, redacted, reply_parts, verb_of
@@ -180,9 +181,8 @@ class Conversation:
             self._owed.append(owed)
             self._decides = owed
             return CommandLine(raw, "AUTH", "(redacted)", owed)
-        verb = verb_of(text)
-        recipient = _RECIPIENT.search(text) if verb == "RCPT" else None
-        owed = Awaited(verb, recipient[1] if recipient else None)
+        verb, recipient, shown = _understood(text)
+        owed = Awaited(verb, recipient)
         if verb == "LHLO":
             self.lmtp = True
         if verb == "BDAT" and (chunk := _CHUNK.fullmatch(text)):
@@ -193,7 +193,7 @@ class Conversation:
             self._owed.append(owed)
         if verb in ("DATA", "AUTH", "STARTTLS"):
             self._decides = owed
-        return CommandLine(raw, verb, redacted(text), owed)
+        return CommandLine(raw, verb, shown, owed)
 
     def _content(self) -> list[ClientUnit] | None:
         """Split the content at the dot that ends it: only <CRLF>.<CRLF> does (RFC 5321 4.1.1.4)."""
@@ -289,6 +289,18 @@ class Conversation:
             elif owed.verb == "STARTTLS" and code == 220:
                 self.secured = True
             self._in_auth = owed.verb == "AUTH" and code == 334
+
+
+_KNOWN = 256
+"""Different lines whose meaning is remembered: the same few are said in session after session."""
+
+
+@lru_cache(maxsize=_KNOWN)
+def _understood(text: str) -> tuple[str, str | None, str]:
+    """Return a command line's verb, its recipient if it is RCPT, and the line as it may be shown."""
+    verb = verb_of(text)
+    recipient = _RECIPIENT.search(text) if verb == "RCPT" else None
+    return verb, recipient[1] if recipient else None, redacted(text)
 
 
 _ENHANCED = re.compile(r"[245]\.\d{1,3}\.\d{1,3}")

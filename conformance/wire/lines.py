@@ -1,6 +1,7 @@
 """Single lines of SMTP: bounded, decoded without loss of sense, secrets taken out."""
 
 import re
+from functools import lru_cache
 
 LINE = 16 * 1024
 """Octets of a line without an end that are kept together; whatever is beyond passes as it comes."""
@@ -48,6 +49,7 @@ def redacted(text: str) -> str:
     return _SECRET.sub(r"\1 (redacted)", text) if "AUTH" in text.upper() else text
 
 
+@lru_cache(maxsize=256)
 def reply_parts(text: str) -> tuple[int, bool, str]:
     """Return the code (0 when unreadable), whether more lines follow, and the text of a reply's line."""
     match = _REPLY.fullmatch(text)

@@ -24,12 +24,13 @@ class End:
     """One end of a connection, and the other one, as soon as both are known to be ours.
 
     `listener` is ours that was dialled, when this end dialled one of ours. `sent` and `read` count octets; `said_all` and
-    `heard_all` tell of the end of what is sent, by FIN or RST. `plain` is an end that a transport serves whose octets
-    have all been taken by the kernel.
+    `heard_all` tell of the end of what is sent, by FIN or RST. `served` is an end that a transport reads from, `crowded`
+    one from which the kernel did not take all.
     """
 
     __slots__ = (
-        "descriptor", "heard_all", "here", "listener", "name", "other", "plain", "read", "said_all", "sent", "sock", "there",
+        "crowded", "descriptor", "heard_all", "here", "listener", "name", "other", "read", "said_all", "sent", "served",
+        "sock", "there",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, here: Any, there: Any) -> None:
@@ -41,7 +42,7 @@ class End:
         self.listener: socket.socket | None = None
         self.other: End | None = None
         self.sent = self.read = 0
-        self.said_all = self.heard_all = self.plain = False
+        self.said_all = self.heard_all = self.served = self.crowded = False
 
     @property
     def open(self) -> bool:
@@ -137,10 +138,15 @@ class Ledger:
         """
         for end in tuple(self._moved):
             other = end.other
+            if end not in self._moved:  # forgotten with its other end
+                continue
             if other is None:
                 if end.listener is None or end.listener.fileno() not in told:
                     return False
-            elif not end.plain or not other.plain:
+            elif not end.open and not other.open:
+                self._forget(end)
+                self._forget(other)
+            elif end.crowded or not other.served:
                 return False
             elif end.sent == other.read and (other.heard_all or not end.said_all):
                 del self._moved[end]

@@ -88,6 +88,9 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         self.ledger = Ledger(selector.interest)
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_made = self._timers_cancelled = 0
+        self._transports: dict[
+            int, Any
+        ] = {}  # asyncio's own is one of weak references, which each cost as much as a call
         self._children: dict[int, contextlib.ExitStack] = {}
         self._reaped: set[int] = set()
         # Timers up to this much later fire together. asyncio takes that of time.monotonic(), 1e-9, which is less than
@@ -180,6 +183,10 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         if waiter is not None:
             waiter.set_result(None)
         return transport
+
+    def forget(self, descriptor: int) -> None:
+        """Know no transport of that descriptor any more: it is about to be closed."""
+        del self._transports[descriptor]
 
     def _make_ssl_transport(
         self,

@@ -39,7 +39,7 @@ class AccountedTransport(asyncio.Transport):
         self._protocol = protocol
         self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
         self._end = end
-        end.plain = True
+        end.served = True
         self._unsent = bytearray()
         self._high, self._low = _HIGH, _LOW
         self._crowded = False
@@ -182,7 +182,7 @@ class AccountedTransport(asyncio.Transport):
             if sent == len(data):
                 return
             data = memoryview(data)[sent:]
-            self._end.plain = False
+            self._end.crowded = True
             self._loop._add_writer(self._descriptor, self._writable)
         self._unsent += data
         if not self._crowded and len(self._unsent) > self._high:
@@ -238,7 +238,7 @@ class AccountedTransport(asyncio.Transport):
             self._protocol.resume_writing()  # it may write more
         if not self._unsent:
             self._loop._remove_writer(self._descriptor)
-            self._end.plain = True
+            self._end.crowded = False
             if self._closing:
                 self._lose(None)
             elif self._said_all:
@@ -273,6 +273,7 @@ class AccountedTransport(asyncio.Transport):
             return
         if self._unsent:
             self._unsent.clear()
+            self._end.crowded = False
             self._loop._remove_writer(self._descriptor)
         if not self._closing:
             self._closing = True
@@ -294,8 +295,9 @@ class AccountedTransport(asyncio.Transport):
             self._protocol.connection_lost(error)  # type: ignore[arg-type]  # TLS has timeouts of its own kind
         finally:
             assert self._sock is not None
-            self._end.said_all, self._end.plain = True, False
+            self._end.said_all, self._end.served = True, False
             self._loop.ledger.moved(self._end)
+            self._loop.forget(self._descriptor)
             self._sock.close()
             self._sock = None
             if self._server is not None:
