@@ -88,7 +88,7 @@ def read_book(
 ) -> Book:
     """Read a run directory; `each` is called with every cell and its slug while it is in memory with its events.
 
-    Without `each` the events of a cell that passed are not read: nothing of the book is made of them.
+    Without `each` the events of a cell in which all is well are not read: nothing of the book is made of them.
     `corpus` is where scenarios' texts are looked for. Raises RunDirectoryError, SchemaTooNew.
     """
     run = read_run(run_dir)

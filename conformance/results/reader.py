@@ -109,8 +109,8 @@ def read_run(run_dir: Path) -> StoredRun:
 def read_cell(path: Path, *, passed_events: bool = True) -> StoredCell:
     """Read a cell's file. Raises CellUnreadable when its header cannot be read, SchemaTooNew.
 
-    Without `passed_events` those of a cell whose verdicts are all passes are not made of their lines: whoever asks only
-    what became of a cell is spared nine tenths of the work. That they are JSON is seen all the same.
+    Without `passed_events` those of a cell in which nothing is to be pointed at are not made of their lines: whoever asks
+    only what became of a cell is spared nine tenths of the work. That they are JSON is seen all the same.
     """
     header: CellHeader | None = None
     events: list[AnyEvent] = []
@@ -136,7 +136,7 @@ def read_cell(path: Path, *, passed_events: bool = True) -> StoredCell:
                     damage.append(Damage(path, number, f"no record of this kind can stand here: {str(name)[:40]!r}"))
         except ValidationError as error:
             damage.append(Damage(path, number, _told(error)))
-    if passed_events or not verdicts or any(verdict.outcome is not Outcome.PASS for verdict in verdicts):
+    if passed_events or not verdicts or any(_points_at_events(verdict) for verdict in verdicts):
         for number, value in kept:
             try:
                 events.append(EVENT.validate_python(value))
@@ -147,6 +147,10 @@ def read_cell(path: Path, *, passed_events: bool = True) -> StoredCell:
         why = damage[0].why if damage and damage[0].line == 1 else "the file is empty"
         raise CellUnreadable(path, why)
     return StoredCell(path, header, tuple(events), tuple(verdicts), footer, tuple(damage))
+
+
+def _points_at_events(verdict: Verdict) -> bool:
+    return verdict.outcome is not Outcome.PASS and (bool(verdict.evidence) or verdict.message is not None)
 
 
 def read_ends(run_dir: Path) -> Ends:
