@@ -72,23 +72,28 @@ def rows_of(run: str, cell: StoredCell) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the rows of a cell, each with its table's name."""
     key = {"run": run, "cell": cell.path.stem}
     footer = _plain(cell.footer) if cell.footer else {}
-    yield "cells", _fit(TABLES["cells"], {**_plain(cell.header), **footer, **key})
+    yield "cells", _fit("cells", {**_plain(cell.header), **footer, **key})
     for verdict in cell.verdicts:
-        yield "verdicts", _fit(TABLES["verdicts"], {**_plain(verdict), **key})
+        yield "verdicts", _fit("verdicts", {**_plain(verdict), **key})
     for event in cell.events:
-        yield "events", _fit(TABLES["events"], {**_plain(event), **key})
+        yield "events", _fit("events", {**_plain(event), **key})
 
 
 def _plain(record: BaseModel) -> dict[str, Any]:
     return record.model_dump(mode="json", by_alias=True)
 
 
-def _fit(columns: tuple[Column, ...], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {column.name: _value(column, values.get(column.name)) for column in columns}
+_KINDS = {table: {column.name: column.type for column in columns} for table, columns in TABLES.items()}
 
 
-def _value(column: Column, value: Any) -> Any:
-    if column.type == "json" and value is not None and not isinstance(value, str):
+def _fit(table: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a record has a column. Columns that it has nothing for are left out: an event has few of them."""
+    kinds = _KINDS[table]
+    return {name: _value(kinds[name], value) for name, value in values.items() if name in kinds}
+
+
+def _value(kind: object, value: Any) -> Any:
+    if kind == "json" and value is not None and not isinstance(value, str):
         return json.dumps(value, sort_keys=True)
     return value
 
