@@ -3,6 +3,7 @@
 import os
 import random
 import socket
+from itertools import chain
 
 FIRST, LAST = 20_000, 32_000
 """Below the range from which the kernel takes the ports of outgoing connections."""
@@ -23,7 +24,7 @@ class PortLeases:
         """Return a port of 127.0.0.1 that nobody listens on and nobody else has leased."""
         start = random.SystemRandom().randrange(FIRST, LAST)
         port: int
-        for port in (*range(start, LAST), *range(FIRST, start)):
+        for port in chain(range(start, LAST), range(FIRST, start)):
             if port not in self._held and self._take(port):
                 return port
         raise OSError(f"no loopback port between {FIRST} and {LAST} is free")
