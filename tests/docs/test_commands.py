@@ -1,12 +1,18 @@
 """Every command in the documentation is run, page by page, as a reader would: one after the other in one folder."""
 
+import io
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
+from conformance.cli import main
+from conformance.spark.session import open_session
 from tests.docs.pages import PAGES, ROOT, Command, commands, name_of, outside_of_blocks
 from tests.suite.helpers import environment
 
@@ -38,12 +44,19 @@ def test_links_lead_somewhere(page: Path):
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+@pytest.fixture(scope="module")
+def spark() -> Iterator[None]:
+    """Keep one session for all pages: a JVM takes longer to get warm than to aggregate what a page has."""
+    with open_session("local[2]"):
+        yield
+
+
 @pytest.mark.integration
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if commands(page) and name_of(page) not in BY_THEMSELVES], ids=name_of
 )
-def test_every_command_does_what_the_page_says(page: Path, tmp_path: Path):
+def test_every_command_does_what_the_page_says(page: Path, tmp_path: Path, request: pytest.FixtureRequest):
     (tmp_path / "bin").mkdir()
     door = tmp_path / "bin" / "conformance"
     door.write_text(f'#!/bin/sh\nexec {sys.executable} -m conformance "$@"\n', "utf-8")
@@ -55,6 +68,9 @@ def test_every_command_does_what_the_page_says(page: Path, tmp_path: Path):
         if command.text in ELSEWHERE:
             file, words = ELSEWHERE[command.text]
             assert words in (ROOT / file).read_text("utf-8")
+        elif command.text.startswith("conformance aggregate "):
+            request.getfixturevalue("spark")
+            aggregate(command, here)
         else:
             run(command, here, door.parent)
 
@@ -83,6 +99,19 @@ def run(command: Command, here: Path, door: Path) -> None:
         check=False,
     )
     expected = next((code for part, code in FAILS.items() if part in command.text), 0)
-    told = f"{command.page}:{command.line}: {command.text}\n{ran.stdout}{ran.stderr}"
-    assert ran.returncode == expected, told
-    assert "Traceback" not in ran.stdout + ran.stderr, told
+    hold(command, ran.returncode, expected, ran.stdout + ran.stderr)
+
+
+def aggregate(command: Command, here: Path) -> None:
+    """Run a command of ours in this process, whose Spark session it takes."""
+    said = io.StringIO()
+    with chdir(here), redirect_stdout(said), redirect_stderr(said), pytest.raises(SystemExit) as left:
+        main(shlex.split(command.text)[1:])
+    hold(command, left.value.code, 0, said.getvalue())
+
+
+def hold(command: Command, code: object, expected: int, said: str) -> None:
+    """Hold what came of a command against what the page says."""
+    told = f"{command.page}:{command.line}: {command.text}\n{said}"
+    assert code == expected, told
+    assert "Traceback" not in said, told

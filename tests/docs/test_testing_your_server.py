@@ -47,7 +47,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
         for command in COMMANDS:
             ran = subprocess.run(
                 ["bash", "-e", "-o", "pipefail", "-c", command.text.replace(":2525", f":{port}")],
-                cwd=folder, env={**known, "PATH": f"{door.parent}:{known['PATH']}", "PYTEST_ADDOPTS": "--cells 2"},
+                cwd=folder, env={**known, "PATH": f"{door.parent}:{known['PATH']}", "PYTEST_ADDOPTS": "--cells 4"},
                 capture_output=True, text=True, timeout=400, check=False,
             )  # fmt: skip
             expected = int(any(f"{part}" in f"{command.text} " for part in VIOLATED) and " run " in command.text)

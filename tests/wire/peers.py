@@ -197,12 +197,15 @@ async def world() -> AsyncIterator[World]:
 
 T = TypeVar("T")
 
+PATIENCE = 120
+"""Seconds that a test may take: it only bounds one that has failed already. Thirty megabytes take a busy machine 20."""
+
 
 def run(test: Callable[[World], Awaitable[T]]) -> T:
     """Run a test in a world of its own; whatever hangs fails."""
 
     async def main() -> T:
-        async with asyncio.timeout(20), world() as it:
+        async with asyncio.timeout(PATIENCE), world() as it:
             return await test(it)
 
     return asyncio.run(main())
