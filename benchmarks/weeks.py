@@ -9,7 +9,7 @@ seconds, and CPU milliseconds for each heartbeat, of which the start is a part. 
 Measured with Python 3.11 on one of two virtual cores that others kept busy (CPU seconds are up to half as much again
 there as on a machine of one's own), CPU milliseconds a session, the least of eight cells of a day each:
 
-    before       2.34    a turn of the loop for each step, TCP_INFO for each jump, aiosmtplib
+    before       2.34    a turn of the loop for each step, TCP_INFO for each jump
     now          1.44    of which 0.18 are what two connections and fourteen messages cost in blocking sockets alone,
                          0.25 the loop and its transports, the rest both servers, the link, the history and SQLite
 """

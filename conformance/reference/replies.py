@@ -49,9 +49,7 @@ class Reply:
 @lru_cache(maxsize=256)
 def parsed(code: int, message: str) -> Reply:
     """Return the reply that a server gave: bounded, and fit to be shown or put into a report."""
-    text = message[:2000]
-    if not text.replace("\n", " ").isprintable():
-        text = "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
+    text = "".join(c if c.isprintable() or c == "\n" else "?" for c in message[:2000])
     match = _ENHANCED.match(text)
     if match is None:
         return Reply(code, "", text)

@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance import __version__
 
-_DEPENDENCIES = ("aiosmtpd", "pydantic", "pytest", "pytest-xdist", "ruamel.yaml")
+_DEPENDENCIES = ("aiosmtpd", "aiosmtplib", "pydantic", "pytest", "pytest-xdist", "ruamel.yaml")
 """What can change how a cell runs. Reporting libraries are none of it: a new jinja2 makes no server fail."""
 
 

@@ -1,16 +1,81 @@
-"""LMTP as a client (RFC 2033)."""
+"""LMTP as a client (RFC 2033).
 
-from conformance.reference.replies import Reply
-from conformance.reference.send.spoken import SpokenDialogue
+aiosmtplib does not serve here: it has no LMTP, and drops what comes after the first reply to the final dot, while LMTP
+gives one reply for each recipient.
+"""
+
+import asyncio
+
+from conformance.reference.replies import Reply, parsed
+from conformance.reference.send.dialogue import Dialogue, SessionLost
+
+_LONGEST = 4096
 
 
-class LmtpDialogue(SpokenDialogue):
+class LmtpDialogue(Dialogue):
     """A session with an LMTP server."""
 
     greeting = "LHLO"
+    _reader: asyncio.StreamReader | None = None
+    _writer: asyncio.StreamWriter | None = None
+
+    async def connect(self) -> Reply:
+        """Connect, and return the greeting. Raises SessionLost."""
+        try:
+            async with asyncio.timeout(self.idle):
+                self._reader, self._writer = await asyncio.open_connection(*self.address)
+        except (OSError, TimeoutError) as error:
+            raise SessionLost(f"no connection: {error}") from error
+        return await self._reply()
+
+    async def command(self, line: str) -> Reply:
+        """Say a line and return the reply; what cannot be said as one line is refused here. Raises SessionLost."""
+        if not line.isprintable():
+            return Reply(501, "5.5.2", "a control character cannot be sent")
+        self._write(line.encode("ascii", "replace") + b"\r\n")
+        return await self._reply()
 
     async def body(self, content: bytes, recipients: int) -> list[Reply]:
         """Send a message's content, and return a reply for each recipient. Raises SessionLost."""
-        connection = self._open()
-        connection.write(content, replies=recipients)
-        return [await connection.reply(self.idle) for _ in range(recipients)]
+        self._write(content)
+        return [await self._reply() for _ in range(recipients)]
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.transport.abort()
+
+    def _write(self, octets: bytes) -> None:
+        if self._writer is None or self._writer.is_closing():
+            raise SessionLost("the session is over")
+        self._writer.write(octets)
+
+    async def _reply(self) -> Reply:
+        lines: list[str] = []
+        while True:
+            line = await self._line()
+            if len(line) > _LONGEST or not line[:3].isdigit() or not "200" <= line[:3] <= "599":
+                raise SessionLost(f"it said {line[:80]!r}")
+            lines.append(line[4:])
+            if line[3:4] != "-":
+                return parsed(int(line[:3]), "\n".join(lines))
+
+    async def _line(self) -> str:
+        """Read a line. As long as octets of ours still flow, the session is not idle."""
+        if self._reader is None:
+            raise SessionLost("the session is over")
+        unsent = self._unsent()
+        while True:
+            try:
+                async with asyncio.timeout(self.idle):
+                    return (await self._reader.readuntil(b"\r\n")).decode("latin-1").rstrip("\r\n")
+            except TimeoutError as error:
+                if self._unsent() >= unsent:
+                    raise SessionLost(f"no reply within {self.idle:g} s") from error
+                unsent = self._unsent()
+            except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+                raise SessionLost(f"no reply: {error!r}") from error
+
+    def _unsent(self) -> int:
+        return self._writer.transport.get_write_buffer_size() if self._writer is not None else 0

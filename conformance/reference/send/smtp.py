@@ -1,15 +1,22 @@
-"""SMTP as a client, with STARTTLS and AUTH PLAIN for the servers of the organisation."""
+"""SMTP as a client, over aiosmtplib's protocol: it frames commands, pairs them with replies, and keeps the time.
 
+Its `SMTP` class is not used: it opens connections by name, hides from its caller whether the final dot was sent before
+a session was lost, and rewrites line ends; a transport needs the octets as they are.
+"""
+
+import asyncio
 import base64
 import ssl
 
+from aiosmtplib import SMTPException, SMTPReadTimeoutError, SMTPResponse
+from aiosmtplib.protocol import SMTPProtocol
+
 from conformance.reference.config import Address
-from conformance.reference.replies import Reply
-from conformance.reference.send.dialogue import SessionLost
-from conformance.reference.send.spoken import SpokenDialogue
+from conformance.reference.replies import Reply, parsed
+from conformance.reference.send.dialogue import Dialogue, SessionLost
 
 
-class SmtpDialogue(SpokenDialogue):
+class SmtpDialogue(Dialogue):
     """A session with an SMTP server."""
 
     greeting = "EHLO"
@@ -17,6 +24,21 @@ class SmtpDialogue(SpokenDialogue):
     def __init__(self, address: Address, hello: str, idle: float, secret: str | None = None) -> None:
         super().__init__(address, hello, idle)
         self._secret = secret
+
+    _transport: asyncio.Transport | None = None
+    _protocol: SMTPProtocol | None = None
+
+    async def connect(self) -> Reply:
+        """Connect, and return the greeting. Raises SessionLost."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.idle):
+                self._transport, self._protocol = await loop.create_connection(
+                    lambda: SMTPProtocol(loop), *self.address
+                )
+        except (OSError, TimeoutError) as error:
+            raise SessionLost(f"no connection: {error}") from error
+        return await self._reply()
 
     async def greet(self) -> None:
         """Say hello; where we have a secret with the server, prove who we are: AUTH PLAIN, and only after STARTTLS.
@@ -37,25 +59,63 @@ class SmtpDialogue(SpokenDialogue):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE  # no authority is known that could vouch for the server
-        answer = await self.command("STARTTLS")
-        if answer.code != 220:
-            raise SessionLost(f"it answered STARTTLS with {answer}")
+        protocol = self._alive()
         try:
-            await self._open().start_tls(context, self.idle)
-        except OSError as error:
+            await protocol.start_tls(context, timeout=self.idle)
+        except (SMTPException, OSError) as error:
             raise SessionLost(f"no TLS: {error!r}") from error
+        transport = protocol.transport
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    async def command(self, line: str) -> Reply:
+        """Say a line and return the reply; what cannot be said as one line is refused here. Raises SessionLost."""
+        if not line.isprintable():
+            return Reply(501, "5.5.2", "a control character cannot be sent")
+        try:
+            protocol = self._alive()
+            response = await protocol.execute_command(line.encode("ascii", "replace"), timeout=self.idle)
+        except (SMTPException, OSError) as error:
+            raise SessionLost(f"no reply to {line.partition(' ')[0]}: {error!r}") from error
+        return _read(response)
 
     async def body(self, content: bytes, recipients: int) -> list[Reply]:
         """Send a message's content, and return the one reply once for each recipient. Raises SessionLost."""
-        connection = self._open()
-        connection.write(content, replies=1)
-        return [await connection.reply(self.idle)] * recipients
-
-    async def quit(self) -> None:
-        """Leave with QUIT; a server that resets the connection instead of an answer has let us go. Raises SessionLost."""
-        connection = self._open()
         try:
-            await super().quit()
-        except SessionLost:
-            if not connection.reset:
-                raise
+            self._alive().write(content)
+        except SMTPException as error:
+            raise SessionLost(f"the message could not be sent: {error!r}") from error
+        return [await self._reply()] * recipients
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+
+    async def _reply(self) -> Reply:
+        """Read a reply. As long as octets of ours still flow, the session is not idle."""
+        unsent = self._unsent()
+        while True:
+            try:
+                return _read(await self._alive().read_response(timeout=self.idle))
+            except SMTPReadTimeoutError as error:
+                if self._unsent() >= unsent:
+                    raise SessionLost(f"no reply within {self.idle:g} s") from error
+                unsent = self._unsent()
+            except (SMTPException, OSError) as error:
+                raise SessionLost(f"no reply: {error!r}") from error
+
+    def _unsent(self) -> int:
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def _alive(self) -> SMTPProtocol:
+        if self._protocol is None or self._transport is None or not self._protocol.is_connected:
+            raise SessionLost("the session is over")
+        return self._protocol
+
+
+def _read(response: SMTPResponse) -> Reply:
+    if not 200 <= response.code <= 599:
+        raise SessionLost(f"it said {response.code}")
+    return parsed(response.code, response.message)
