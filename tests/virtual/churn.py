@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from conformance.run.virtual.loop import VirtualClockEventLoop
-from conformance.run.virtual.selector import BUSY
+from conformance.run.virtual.seams import BUSY
 
 _TICK = 1.0
 """Virtual seconds from one timer to the next: there is always one to jump to."""

@@ -11,6 +11,7 @@ class Shadows:
 
     def __init__(self, db: Database) -> None:
         self._db = db
+        self._contacts: dict[str, float] = dict(map(tuple, db.read("SELECT server, at FROM contact")))
 
     def primaries(self) -> list[str]:
         """Return the primaries of the shadows held, by name."""
@@ -52,9 +53,9 @@ class Shadows:
 
     def contact(self, primary: str) -> float | None:
         """Return when there last was a successful session with a primary, POSIX seconds."""
-        rows = self._db.read("SELECT at FROM contact WHERE server = ?", (primary,))
-        return rows[0][0] if rows else None
+        return self._contacts.get(primary)
 
     def set_contact(self, primary: str, at: float) -> None:
         """Note a successful session with a primary."""
+        self._contacts[primary] = at
         self._db.write("INSERT OR REPLACE INTO contact (server, at) VALUES (?, ?)", (primary, at))

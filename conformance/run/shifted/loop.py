@@ -106,18 +106,18 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
 
     # when to jump
 
-    def _looked(self, turns: int, ready: Ready) -> Ready:
-        ready = super()._looked(turns, ready)
+    def look(self, turns: int, *, may_wait: bool) -> Ready:
+        """See SeamedEventLoop; how late the next timer is is noted too."""
         when = self.next_timer()
         if when is not None:
             self._late = max(self._late, self.time() - when)
-        return ready
+        return super().look(turns, may_wait=may_wait)
 
     def _idle(self) -> Ready:
         when = self.next_timer()
         if self._holds:
-            return self.asking.poll(self._until(when))
-        if ready := self._settle(final=True) or self.asking.poll(0):
+            return self.sockets.poll(self._until(when))
+        if ready := self._settle(final=True) or self.sockets.poll(0):
             return ready
         if self._turns != self._turn_of_look + 1:  # the loop has done something since, which they may have noticed
             self._looks = 0
@@ -133,12 +133,12 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
             moment = ticked()
             self._turn_of_look = -1
             # A program was found quiet after the last look at the sockets: what it sent in between has to be read first.
-            ready = self.asking.poll(0)
+            ready = self.sockets.poll(0)
             if not ready:
                 self._jump(earliest if when is None or earliest >= when else self._coarse(earliest, when), moment)
             return ready
         nap = min(_NAPS[0] * 1.2 ** min(self._looks, 50), _NAPS[1])
-        ready = self.asking.poll(min(nap, self._until(when)))
+        ready = self.sockets.poll(min(nap, self._until(when)))
         if ready:
             self._turn_of_look = -1
         return ready

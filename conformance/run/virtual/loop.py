@@ -59,8 +59,6 @@ class VirtualClockEventLoop(SeamedEventLoop):
         """Jumps so far."""
         self.naps = 0
         """Looks so far at which the kernel still owed something."""
-        self.asking.looked = self._looked
-        self.asking.idle = self._idle
 
     def __repr__(self) -> str:
         held = f" held by {', '.join(self._holds.values())}" if self._holds else ""
@@ -74,10 +72,6 @@ class VirtualClockEventLoop(SeamedEventLoop):
     def progress(self) -> None:
         """Say that something has happened that the program is run for: the count towards Runaway begins anew."""
         self._since_progress = self._turns = 0
-
-    def look_every_turn(self) -> None:
-        """From now on look at the sockets in every turn, also while there are callbacks to run: to see them closed."""
-        self.asking.busy = lambda: False
 
     @contextlib.contextmanager
     def hold(self, reason: str) -> Iterator[None]:
@@ -166,21 +160,22 @@ class VirtualClockEventLoop(SeamedEventLoop):
 
     # when to jump
 
-    def _looked(self, turns: int, ready: Ready) -> Ready:
-        """Wait until all that was sent has come, so that the order of events does not depend on when it came."""
+    def look(self, turns: int, *, may_wait: bool) -> Ready:
+        """See SeamedEventLoop. All that was sent has come then: the order of events does not depend on when it came."""
         self._turns += turns
         if self._turns > self._max_turns:
             self._tell(Runaway(self._words(f"{self._max_turns} turns of the loop without a jump, and no progress:")))
-        if self.ledger.quiet or self.ledger.arrived({key.fd for key, _ in ready}):
-            return ready
-        self._settle(final=False)
-        return self.asking.poll(0)
+        ready = self.sockets.poll(0)
+        if not self.ledger.quiet and not self.ledger.arrived({key.fd for key, _ in ready}):
+            self._settle(final=False)
+            ready = self.sockets.poll(0)
+        return ready if ready or not may_wait else self._idle()
 
     def _idle(self) -> Ready:
         """Nothing is ready: really wait for what is under way, or else jump."""
         if self._holds:
-            return self.asking.poll(None)
-        if not self.ledger.quiet and (ready := self._settle(final=True) or self.asking.poll(0)):
+            return self.sockets.poll(None)
+        if not self.ledger.quiet and (ready := self._settle(final=True) or self.sockets.poll(0)):
             return ready
         when = self.next_timer()
         if when is None or math.isinf(when):
@@ -212,7 +207,7 @@ class VirtualClockEventLoop(SeamedEventLoop):
                 return []
             if not final:
                 time.sleep(nap)
-            elif ready := self.asking.poll(nap):
+            elif ready := self.sockets.poll(nap):
                 return ready
         return []
 

@@ -20,13 +20,17 @@ from typing import Any, NamedTuple, Self
 
 from conformance.run.virtual.errors import UnsupportedPython
 from conformance.run.virtual.ledger import Ledger
-from conformance.run.virtual.selector import AskingSelector
+from conformance.run.virtual.selector import OrderedSelector, Ready
 from conformance.run.virtual.transport import AccountedTransport
 
 TESTED = ((3, 11), (3, 12), (3, 13))
 """The Python versions whose asyncio was read and tested."""
 
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
+
+BUSY = 100
+"""Turns of a loop that is busy with itself, without a look at the sockets in between: a fixed number, so that the order
+of things depends on nothing else. A look costs as much as a handful of callbacks."""
 
 _FEW = 100
 """Timers that were cancelled and are still in the heap, above which it is cleared when they are the most of it."""
@@ -71,6 +75,21 @@ def unfamiliar() -> list[str]:
     return found
 
 
+class Reader:
+    """What is done when a transport's socket is readable: a handle (asyncio's word) of the loop's own, which needs none of
+    the contexts that asyncio's copies and enters."""
+
+    __slots__ = ("_cancelled", "_run")
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self._run = run
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Do nothing any more, also if it is ready."""
+        self._cancelled = True
+
+
 class SeamedEventLoop(asyncio.SelectorEventLoop):
     """An asyncio loop whose sockets are all in a ledger, and whose timers keep their order."""
 
@@ -81,11 +100,11 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         return super().__new__(cls)
 
     def __init__(self) -> None:
-        selector = AskingSelector()
-        super().__init__(selector)
-        self.asking = selector
-        self.asking.busy = lambda: bool(self._ready)
-        self.ledger = Ledger(selector.interest)
+        self.sockets = OrderedSelector()
+        super().__init__(self.sockets)
+        self.ledger = Ledger(self.sockets.interest)
+        self._every_turn = False
+        self._unlooked = 0
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_made = self._timers_cancelled = 0
         self._transports: dict[
@@ -105,19 +124,30 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         """Wait until all that was sent has come."""
         raise NotImplementedError
 
+    def look(self, turns: int, *, may_wait: bool) -> Ready:
+        """Return what is ready at the sockets, `turns` after the last look; `may_wait`: nothing else is to be done."""
+        raise NotImplementedError
+
     # turns and timers
 
+    def look_every_turn(self) -> None:
+        """From now on look at the sockets in every turn, also while there are callbacks to run: to see them closed."""
+        self._every_turn = True
+
     def _run_once(self) -> None:
-        """Make one turn: serve the sockets when nothing else is to be done, add the timers that are due, run what is
-        ready. asyncio's own queues what it finds at a socket; here it is served at once."""
-        busy = self._ready or self._stopping or (self._timers and self._timers[0][0] <= self.time())
-        for key, events in self._selector.select(0 if busy else None):
-            reader, writer = key.data
-            if events & EVENT_READ and reader is not None and not reader._cancelled:
-                reader._run()
-            if events & EVENT_WRITE and writer is not None and not writer._cancelled:
-                writer._run()
+        """Make one turn: look at the sockets unless there is something else to do, add the timers that are due, run what
+        is ready. asyncio's own queues what it finds at a socket; here it is served at once."""
         ready = self._ready
+        self._unlooked += 1
+        if not ready or self._unlooked >= BUSY or self._every_turn:
+            turns, self._unlooked = self._unlooked, 0
+            busy = ready or self._stopping or (self._timers and self._timers[0][0] <= self.time())
+            for key, events in self.look(turns, may_wait=not busy):
+                reader, writer = key.data
+                if events & EVENT_READ and reader is not None and not reader._cancelled:
+                    reader._run()
+                if events & EVENT_WRITE and writer is not None and not writer._cancelled:
+                    writer._run()
         due = self.time() + self._clock_resolution
         while self._timers and self._timers[0][0] < due:
             ready.append(heapq.heappop(self._timers)[2])
@@ -183,6 +213,10 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         if waiter is not None:
             waiter.set_result(None)
         return transport
+
+    def read_from(self, descriptor: int, readable: Callable[[], None]) -> None:
+        """Have `readable` called whenever a socket is, that nobody reads from or writes to yet."""
+        self.sockets.register(descriptor, EVENT_READ, (Reader(readable), None))
 
     def forget(self, descriptor: int) -> None:
         """Know no transport of that descriptor any more: it is about to be closed."""
@@ -276,7 +310,7 @@ def left_open(loop: asyncio.AbstractEventLoop) -> list[Open]:
     found = [Open(repr(transport), transport.abort) for _, transport in transports if not transport.is_closing()]
     for descriptor, key in sorted(loop._selector.get_map().items()):
         reader = key.data[0]
-        if reader is not None and getattr(reader._callback, "__name__", "") == "_accept_connection":
+        if isinstance(reader, asyncio.Handle) and getattr(reader._callback, "__name__", "") == "_accept_connection":
             sock = reader._args[1]  # as _start_serving gave it: (protocol_factory, sock, ...)
             found.append(Open(f"listener fd={descriptor} {sock.getsockname()}", partial(loop._stop_serving, sock)))
     return found

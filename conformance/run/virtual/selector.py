@@ -1,37 +1,23 @@
-"""A selector that asks before it waits, and tells events in the order in which sockets were registered."""
+"""A selector that tells events in the order in which sockets were registered."""
 
 import select
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
 from typing import Any
 
 Ready = list[tuple[SelectorKey, int]]
 
-BUSY = 100
-"""Turns of a loop that is busy with itself, without a look at the sockets in between: a fixed number, so that the order
-of things depends on nothing else. A look costs as much as a handful of callbacks."""
-
 _TOLD_AT_ONCE = 4096
 """Events that one look brings at most; the rest comes with the next."""
 
 
-class AskingSelector(BaseSelector):
-    """Polls without waiting; when the loop would wait and nothing is ready, it asks `idle` instead of the kernel.
-
-    While the loop is `busy`, with callbacks of its own to run, it is not kept from them by a look at its sockets.
-    `looked` is told how many turns the loop has made since the last look, and what that shows; it returns what is to
-    be taken instead, having waited for what is under way.
-
-    epoll tells ready descriptors in the order in which they became ready, which depends on when the kernel happened to
+class OrderedSelector(BaseSelector):
+    """epoll tells ready descriptors in the order in which they became ready, which depends on when the kernel happened to
     run its softirqs. The order of registration depends on nothing but the program.
     """
 
     def __init__(self) -> None:
-        self.looked: Callable[[int, Ready], Ready] = lambda turns, ready: ready
-        self.busy: Callable[[], bool] = lambda: False
-        self.idle: Callable[[], Ready] = list
         self._epoll = select.epoll()
-        self._turns = 0
         self._registered = 0
         self._order: dict[int, int] = {}
         self._keys: dict[int, SelectorKey] = {}
@@ -77,13 +63,8 @@ class AskingSelector(BaseSelector):
         self._order.clear()
 
     def select(self, timeout: float | None = None) -> Ready:
-        """See selectors.BaseSelector; `timeout` only says whether the loop would wait."""
-        self._turns += 1
-        if self._turns < BUSY and self.busy():
-            return []
-        turns, self._turns = self._turns, 0
-        ready = self.looked(turns, self.poll(0))
-        return ready if ready or (timeout is not None and timeout <= 0) else self.idle()
+        """See selectors.BaseSelector."""
+        return self.poll(timeout)
 
     def poll(self, timeout: float | None) -> Ready:
         """Ask the kernel, waiting up to `timeout` real seconds (None: for ever)."""

@@ -64,7 +64,10 @@ class AccountedTransport(asyncio.Transport):
         """Tell the protocol of the connection, and read what comes."""
         self._protocol.connection_made(self)
         if self.is_reading():
-            self._loop._add_reader(self._descriptor, self._readable)
+            if self._unsent:  # the protocol has written more than the kernel took
+                self._loop._add_reader(self._descriptor, self._readable)
+            else:
+                self._loop.read_from(self._descriptor, self._readable)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """See asyncio.BaseTransport."""
