@@ -89,8 +89,10 @@ class LeanSMTP(Lean, SMTP):
         self._unsent += line + b"\r\n"
         if line.rpartition(b"\n")[2][3:4] != b"-":
             whole, self._unsent = self._unsent, b""
-            self._writer.write(whole)
-            await self._writer.drain()
+            transport = self._writer.transport
+            transport.write(whole)
+            if transport.get_write_buffer_size() or transport.is_closing():  # else there is nothing to wait for
+                await self._writer.drain()
 
     def _reset_timeout(self, duration: float | None = None) -> None:
         """Count the idle time from now on. A timer that is set moves itself when it rings, which hardly one does."""
