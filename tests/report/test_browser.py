@@ -67,6 +67,7 @@ def reader(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Reader]
     made.page.on("pageerror", lambda error: made.said.append(str(error)))
     made.page.on("request", lambda asked: made.asked.append(asked.url))
     yield made
+    print(f"said: {made.said}; asked last: {made.asked[-9:]}")  # pytest shows it of a test that failed
     context.close()
 
 
