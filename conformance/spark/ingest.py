@@ -19,6 +19,7 @@ from conformance.results.columns import FOOTER, TABLES
 from conformance.results.content import Manifest, content_of, stored_manifest
 from conformance.results.errors import RunDirectoryError, SchemaTooNew
 from conformance.results.layout import CELLS, PARQUET, RUN_FILE
+from conformance.results.parquet import arrow_schema
 from conformance.results.reader import read_run
 from conformance.results.schema import SCHEMA, RunHeader
 from conformance.spark.schemas import CORRUPT, LINE_DDL, TABLE_DDL
@@ -133,7 +134,9 @@ def _table(path: Path, name: str) -> Path:
 
 @contextmanager
 def reading(session: SparkSession, runs: Mapping[str, Ingested]) -> Iterator[dict[str, DataFrame]]:
-    """Give the tables `cells`, `verdicts`, `events` of runs, and `damage`: a row for each line that is left out.
+    """Give the tables `cells`, `verdicts`, `events` of runs.
+
+    Where any is read line by line, `damage` has a row for each line that is left out.
 
     Raises SchemaTooNew when a cell's file is of a newer schema.
     """
@@ -141,14 +144,13 @@ def reading(session: SparkSession, runs: Mapping[str, Ingested]) -> Iterator[dic
     tables = {
         name: session.read.schema(TABLE_DDL[name]).parquet(*(literal(_table(path, name)) for path in stored))
         if stored
-        else session.createDataFrame([], TABLE_DDL[name])
-        for name in TABLES
+        else session.createDataFrame(arrow_schema(columns).empty_table())
+        for name, columns in TABLES.items()
     }
-    damage = session.createDataFrame([], "run STRING, file STRING, text STRING")
     loose = {name: folder for name, run in runs.items() if any((folder := Path(run.path) / CELLS).glob("*.jsonl"))}
     loose = {name: folder for name, folder in loose.items() if not runs[name].parquet}
     if not loose:
-        yield {**tables, "damage": damage}
+        yield tables
         return
     lines = _lines(session, loose).persist()
     try:

@@ -8,7 +8,7 @@ the recorded verdicts, but what they say must agree.
 from dataclasses import dataclass
 
 CONDITIONS = r"""
-SELECT c.run, c.cell, c.candidate, c.waive, coalesce(d.quiet, false) AS quiet,
+SELECT c.run, c.cell, c.candidate, c.waive, w.place, coalesce(d.quiet, false) AS quiet,
        c.outcome IS NOT NULL AS whole, coalesce(d.wiped, 0) AS wiped, coalesce(d.disturbed, false) AS disturbed,
        coalesce(d.garbled, false) AS garbled,
        w.unshadowed OR coalesce(c.parameters RLIKE '"ShadowRedundancyEnabled":\\s*false', false)
@@ -47,16 +47,20 @@ WHERE c.quiet AND c.wiped < 2 AND NOT (a.sender = '' AND d.key IS NULL AND f.key
 
 _TWO_COPIES = """
 WITH asked AS (
-  SELECT a.run, a.cell, a.key, a.server, min(a.acknowledged_n) AS n, any_value(c.mandatory) AS mandatory
+  SELECT a.run, a.cell, a.key, a.server, min(a.acknowledged_n) AS n, any_value(c.mandatory) AS mandatory,
+         any_value(c.place) AS place
   FROM acknowledgements a
   JOIN conditions c ON c.run = a.run AND c.cell = a.cell AND NOT c.unshadowed AND NOT c.without_rights
-  JOIN servers s ON s.run = a.run AND s.cell = a.cell AND s.server = a.server AND s.generation <> 'ex2010'
-       AND s.role = 'mailbox'
   GROUP BY a.run, a.cell, a.key, a.server, a.session
 ), peers AS (
-  SELECT p.run, p.cell, p.server AS primary, o.server AS peer
-  FROM servers p JOIN servers o ON o.run = p.run AND o.cell = p.cell AND o.boundary = p.boundary
-       AND o.server <> p.server AND o.generation <> 'ex2010'
+  SELECT p.place, p.name AS server, o.name AS peer
+  FROM (SELECT place, one.key AS name, one.value.boundary AS boundary
+        FROM (SELECT place, explode(map_entries(servers)) AS one FROM topologies)
+        WHERE one.value.generation <> 'ex2010' AND one.value.role = 'mailbox') p
+  JOIN (SELECT place, one.key AS name, one.value.boundary AS boundary
+        FROM (SELECT place, explode(map_entries(servers)) AS one FROM topologies)
+        WHERE one.value.generation <> 'ex2010') o
+    ON o.place = p.place AND o.boundary = p.boundary AND o.name <> p.name
 ), trouble AS (
   SELECT run, cell, client AS one, server AS other, n FROM transactions
   WHERE kind = 'incident' AND mode IN ('connect-failed', 'fault-fired')
@@ -67,16 +71,16 @@ WITH asked AS (
   JOIN transactions s ON s.run = r.run AND s.cell = r.cell AND s.session = r.session AND s.kind = 'session'
   WHERE r.kind = 'incident' AND r.mode = 'reply'
   UNION ALL
-  SELECT e.run, e.cell, p.primary, p.peer, e.n FROM transactions e
-  JOIN peers p ON p.run = e.run AND p.cell = e.cell AND p.peer = e.client
-  WHERE e.kind = 'incident' AND e.mode = 'node'
-    AND e.action IN ('stopped', 'killed', 'wiped', 'paused', 'exited', 'failed', 'refused')
+  SELECT run, cell, NULL, client, n FROM transactions
+  WHERE kind = 'incident' AND mode = 'node'
+    AND action IN ('stopped', 'killed', 'wiped', 'paused', 'exited', 'failed', 'refused')
 ), paired AS (
   SELECT a.run, a.cell, a.key, a.server, a.n, a.mandatory, min(k.stored_n) AS stored_n, min(x.n) AS trouble_n
-  FROM asked a JOIN peers p ON p.run = a.run AND p.cell = a.cell AND p.primary = a.server
+  FROM asked a JOIN peers p ON p.place = a.place AND p.server = a.server
   LEFT JOIN copies k ON k.run = a.run AND k.cell = a.cell AND k.key = a.key AND k.holder = p.peer AND k.mode = 'shadow'
        AND k.stored_n < a.n
-  LEFT JOIN trouble x ON x.run = a.run AND x.cell = a.cell AND x.one = p.primary AND x.other = p.peer AND x.n < a.n
+  LEFT JOIN trouble x ON x.run = a.run AND x.cell = a.cell AND x.other = p.peer AND coalesce(x.one, p.server) = p.server
+       AND x.n < a.n
   GROUP BY a.run, a.cell, a.key, a.server, a.n, a.mandatory
 )
 SELECT run, cell, n, stored_n IS NULL AS bad FROM paired
@@ -85,11 +89,7 @@ WHERE stored_n IS NOT NULL OR trouble_n IS NULL OR mandatory
 """SR-CRE-01, SR-BND-03. Where a shadow is not mandatory, any visible trouble with a peer excuses (SR-ENA-03)."""
 
 _BOUNDARY = """
-SELECT t.run, t.cell, t.n, p.boundary <> h.boundary OR p.server = h.server AS bad
-FROM transactions t
-JOIN servers p ON p.run = t.run AND p.cell = t.cell AND p.server = t.client
-JOIN servers h ON h.run = t.run AND h.cell = t.cell AND h.server = t.server
-WHERE t.kind = 'mail' AND t.mode = 'shadow'
+SELECT run, cell, n, NOT inside OR client = server AS bad FROM mails WHERE mode = 'shadow' AND among_servers
 """
 """SR-BND-01, SR-BND-02, SR-BND-05: every transfer of a shadow, stored or not."""
 
@@ -124,9 +124,9 @@ WITH clean AS (
          lag(d.n) OVER same AS before_n, lag(d.t) OVER same AS before_t, lag(d.giver) OVER same AS before_giver,
          lag(d.session) OVER same AS before_session
   FROM deliveries d
-  JOIN mailboxes m ON m.run = d.run AND m.cell = d.cell AND m.address = d.recipient
   JOIN conditions c ON c.run = d.run AND c.cell = d.cell AND array_contains(c.claims, 'duplicate-detection')
        AND c.tracking_window > 0
+  JOIN topologies w ON w.place = c.place AND array_contains(w.mailboxes, d.recipient)
   WHERE d.message_id IS NOT NULL AND d.date IS NOT NULL AND d.report IS NULL AND d.sink LIKE '%-store'
   WINDOW same AS (PARTITION BY d.run, d.cell, d.sink, d.recipient, d.message_id, d.date ORDER BY d.n)
 ), excuse AS (

@@ -31,7 +31,7 @@ from conformance.spark.spread import Spread, spread_of
 from conformance.spark.tables import history, verdicts
 from conformance.spark.tables import traffic as seen
 from conformance.spark.tables.table import Table
-from conformance.spark.warehouse import PARTITIONED, Catalog, Warehouse
+from conformance.spark.warehouse import Catalog, Warehouse, batch_of
 
 Failing = Literal["regression", "flaky", "disagreement"]
 
@@ -40,12 +40,13 @@ SUMMARIES: tuple[Table, ...] = (*(table for table in TABLES if not table.across)
 ACROSS: tuple[Table, ...] = tuple(table for table in TABLES if table.across)
 
 JUDGED = """
-SELECT v.run, v.cell, c.candidate, v.check, v.outcome, v.occasions, v.requirements
+SELECT v.run, v.cell, c.candidate, v.check, v.outcome, v.occasions, v.requirements, v.message, v.moment, v.evidence,
+       CASE WHEN v.outcome = 'fail' THEN v.sentence END AS sentence
 FROM recorded v JOIN cells c ON c.run = v.run AND c.cell = v.cell
 """
-"""The recorded verdicts without their sentences, and whose they are."""
+"""The recorded verdicts, and whose they are."""
 
-KEPT = ("servers", "mails", "deliveries", "acknowledgements", "conditions", "rechecks", "verdicts")
+KEPT = ("topologies", "conditions", "mails", "deliveries", "acknowledgements", "rechecks", "verdicts")
 """Views that more than one query builds on: each is computed once."""
 
 AT_ONCE = 3
@@ -109,7 +110,7 @@ def aggregate(
     for told in found.unreadable:
         progress.note(f"left out: {told}")
     octets = sum(run.octets for run in added.values())
-    with open_session(master, conf, octets=octets) as session:
+    with open_session(master, conf, octets=octets, learn=progress.note) as session:
         catalog, tables = _add(session, added, catalog, warehouse, progress)
         with progress.stage("comparing runs", session.sparkContext):
             outcomes = session.read.parquet(literal(warehouse.summary(verdicts.OUTCOMES)))
@@ -143,8 +144,9 @@ def layout() -> str:
 def views() -> dict[str, str]:
     """Return the query of every view over `cells`, `transactions` and `recorded`, in order."""
     return {
-        **traffic.VIEWS,
+        "topologies": traffic.TOPOLOGIES,
         "conditions": invariants.CONDITIONS,
+        **traffic.VIEWS,
         "rechecks": invariants.rechecks(),
         "verdicts": JUDGED,
     }
@@ -165,31 +167,36 @@ def _add(
     session: SparkSession, added: dict[str, Ingested], catalog: Catalog, warehouse: Warehouse, progress: Progress
 ) -> tuple[Catalog, dict[str, pa.Table]]:
     """Write the partitions of runs, merge their summaries, and write the catalog last; return it and all summaries."""
-    known = {name: run for name, run in catalog.runs.items() if name not in added}
-    warehouse.save(catalog.model_copy(update={"runs": known}))
-    warehouse.forget(added)
+    if not added:
+        return catalog, {
+            table.name: warehouse.merge(table, table.schema.empty_table(), (), catalog.runs) for table in SUMMARIES
+        }
+    catalog = warehouse.without(catalog, added)
     local = (session.sparkContext.master or "").startswith("local")
     spread = spread_of([run.octets for run in added.values()], local=local)
+    batch = batch_of(added)
     with reading(session, added) as sources:
-        if added:
-            with progress.stage(f"reading {len(added)} runs, following their messages", session.sparkContext):
-                _follow(session, sources, spread, warehouse)
-                damage = [tuple(row) for row in sources["damage"].collect()]
-                added = with_damage(added, damage)
+        with progress.stage(f"reading {len(added)} runs, following their messages", session.sparkContext):
+            _follow(session, sources, spread, warehouse, batch)
+            if "damage" in sources:
+                added = with_damage(added, [tuple(row) for row in sources["damage"].collect()])
         _view_headers(session, added, spread)
         with progress.stage("checking invariants, making tables", session.sparkContext):
-            if added:
-                _define(session, spread)
-            rows = _made(session, SUMMARIES) if added else {t.name: t.schema.empty_table() for t in SUMMARIES}
+            _define(session, spread)
+            rows = _made(session, SUMMARIES)
     session.catalog.clearCache()
-    whole = catalog.model_copy(update={"runs": {**known, **added}})
+    whole = catalog.model_copy(
+        update={"runs": {**catalog.runs, **added}, "batches": {**catalog.batches, batch: tuple(sorted(added))}}
+    )
     with progress.stage("adding them to the warehouse"):
         merged = {table.name: warehouse.merge(table, rows[table.name], added, whole.runs) for table in SUMMARIES}
         warehouse.save(whole)
     return whole, merged
 
 
-def _follow(session: SparkSession, sources: Mapping[str, DataFrame], spread: Spread, warehouse: Warehouse) -> None:
+def _follow(
+    session: SparkSession, sources: Mapping[str, DataFrame], spread: Spread, warehouse: Warehouse, batch: str
+) -> None:
     """Write the layers `cells` and `transactions` of runs, and define them and the recorded verdicts.
 
     Whatever is asked of them is asked of each run, or each cell, on its own: rows that belong together are put
@@ -197,16 +204,12 @@ def _follow(session: SparkSession, sources: Mapping[str, DataFrame], spread: Spr
     """
     sources["events"].createOrReplaceTempView("raw_events")
     spread.together(session.sql(traffic.EVENTS)).createOrReplaceTempView("events")
-    layers = {
-        "cells": spread.together(sources["cells"]),
-        "transactions": session.sql(traffic.transactions()),
-        "recorded": spread.together(sources["verdicts"]),
-    }
+    spread.together(sources["verdicts"]).createOrReplaceTempView("recorded")
+    layers = {"cells": spread.together(sources["cells"]), "transactions": session.sql(traffic.transactions())}
     for name, rows in layers.items():
         kept = spread.kept(rows)
         kept.createOrReplaceTempView(name)
-        if name in PARTITIONED:
-            warehouse.add(name, kept)
+        warehouse.add(name, batch, kept)
 
 
 def _view_headers(session: SparkSession, runs: Mapping[str, Ingested], spread: Spread) -> None:
@@ -220,7 +223,7 @@ def _define(session: SparkSession, spread: Spread) -> None:
         rows = session.sql(query)
         if name in KEPT:
             rows = spread.kept(rows)
-        elif name == "topologies":
+        if name == "topologies":
             rows = spread.everywhere(rows)
         rows.createOrReplaceTempView(name)
 

@@ -89,7 +89,7 @@ FROM ({_ANSWERED})
 _NONE = "CAST(NULL AS {})"
 
 COLUMNS: dict[str, tuple[str, str]] = {
-    "run": ("STRING", "the run's name; the partition"),
+    "run": ("STRING", "the run's name"),
     "cell": ("STRING", "the cell's file without its suffix"),
     "kind": ("STRING", "`session`, `mail`, `discard`, `delivery`, `message`, `attempt` or `incident`"),
     "n": ("BIGINT", "number of the event that it began with"),
@@ -254,40 +254,42 @@ SELECT topology, topology RLIKE '"ShadowRedundancyEnabled":\\s*false' AS unshado
        topology RLIKE '"RejectMessageOnShadowFailure":\\s*true' AS mandatory,
        topology RLIKE '"(accept|send)-xshadow":\\s*false' AS without_rights,
        coalesce(CAST(nullif(regexp_extract(topology, '"DuplicateTrackingWindow":\\s*([0-9]{1,12})', 1), '') AS BIGINT),
-                3600) AS tracking_window,
-       from_json(topology, 'servers ARRAY<STRUCT<name: STRING, generation: STRING, role: STRING,
-         site: STRING, dag: STRING>>, mailboxes ARRAY<STRUCT<address: STRING, server: STRING>>') AS world
-FROM (SELECT DISTINCT topology FROM cells)
+                3600) AS tracking_window, place,
+       map_from_entries(transform(world.servers, s -> struct(s.name AS name, struct(
+         s.generation, s.role, s.site, coalesce('DAG ' || s.dag, 'site ' || s.site) AS boundary) AS its))) AS servers,
+       transform(world.mailboxes, m -> lower(m.address)) AS mailboxes
+FROM (SELECT topology, row_number() OVER (ORDER BY topology) AS place,
+             from_json(topology, 'servers ARRAY<STRUCT<name: STRING, generation: STRING, role: STRING,
+               site: STRING, dag: STRING>>, mailboxes ARRAY<STRUCT<address: STRING, server: STRING>>') AS world
+      FROM (SELECT DISTINCT topology FROM cells))
 """
-"""Each topology once, with the parameters that it sets: a thousand runs of one suite share theirs."""
+"""Each topology once, by its number: a thousand runs of one suite share theirs.
 
-SERVERS = """
-SELECT run, cell, s.name AS server, s.generation, s.role, s.site,
-       coalesce('DAG ' || s.dag, 'site ' || s.site) AS boundary
-FROM (SELECT c.run, c.cell, explode(p.world.servers) AS s FROM cells c JOIN topologies p ON p.topology = c.topology)
-"""
-"""A row for each server of a cell's topology. Its boundary is its DAG, else its site (SR-BND-01, SR-BND-02)."""
-
-MAILBOXES = """
-SELECT run, cell, lower(m.address) AS address, m.server
-FROM (SELECT c.run, c.cell, explode(p.world.mailboxes) AS m FROM cells c JOIN topologies p ON p.topology = c.topology)
+It has the parameters that it sets, and its servers by name: a server's boundary is its DAG, else its site (SR-BND-01,
+SR-BND-02).
 """
 
 MAILS = """
-SELECT m.*, p.server IS NULL AS from_outside
-FROM transactions m LEFT JOIN servers p ON p.run = m.run AND p.cell = m.cell AND p.server = m.client
+SELECT m.run, m.cell, m.n, m.t, m.session, m.client, m.server, m.listener, m.mode, m.recipients, m.accepted, m.refused,
+       m.shadow_id, m.key, m.message_id, m.report, m.about, m.dot_n, m.dot_t, m.reply_n, m.reply_t, m.code, m.replies,
+       element_at(w.servers, m.client) IS NULL AS from_outside,
+       element_at(w.servers, m.client) IS NOT NULL AND element_at(w.servers, m.server) IS NOT NULL AS among_servers,
+       element_at(w.servers, m.client).site AS client_site, element_at(w.servers, m.server).site AS server_site,
+       element_at(w.servers, m.client).boundary = element_at(w.servers, m.server).boundary AS inside
+FROM transactions m JOIN conditions c ON c.run = m.run AND c.cell = m.cell JOIN topologies w ON w.place = c.place
 WHERE m.kind = 'mail'
 """
-"""A row for each mail transaction, and whether its client is none of the topology's servers."""
+"""A row for each mail transaction: whether its client is none of the topology's servers, or both parties are.
+
+`inside`: both are servers of one boundary.
+"""
 
 COPIES = """
-SELECT t.run, t.cell, t.mode, t.shadow_id, t.key, t.message_id, p.server AS primary, h.server AS holder,
-       p.site AS primary_site, h.site AS holder_site, p.boundary = h.boundary AS inside, t.accepted AS recipients,
-       t.session, t.n AS begun_n, t.reply_n AS stored_n, t.reply_t AS stored_t
-FROM transactions t
-JOIN servers p ON p.run = t.run AND p.cell = t.cell AND p.server = if(t.mode = 'shadow', t.client, t.server)
-JOIN servers h ON h.run = t.run AND h.cell = t.cell AND h.server = if(t.mode = 'shadow', t.server, t.client)
-WHERE t.kind = 'mail' AND t.mode IN ('shadow', 'tracked') AND t.code BETWEEN 200 AND 299
+SELECT run, cell, mode, shadow_id, key, message_id, if(mode = 'shadow', client, server) AS primary,
+       if(mode = 'shadow', server, client) AS holder, if(mode = 'shadow', client_site, server_site) AS primary_site,
+       if(mode = 'shadow', server_site, client_site) AS holder_site, inside, accepted AS recipients, session,
+       n AS begun_n, reply_n AS stored_n, reply_t AS stored_t
+FROM mails WHERE mode IN ('shadow', 'tracked') AND code BETWEEN 200 AND 299 AND among_servers
 """
 """A row for each shadow copy that was acknowledged, with who is its primary and who holds it."""
 
@@ -313,12 +315,9 @@ LEFT JOIN (SELECT run, cell, session, key, min(reply_n) AS reply_n, min_by(reply
 """A row for each message and recipient that a sender of the harness was told 250 for; latency in seconds."""
 
 VIEWS = {
-    "topologies": TOPOLOGIES,
-    "servers": SERVERS,
-    "mailboxes": MAILBOXES,
     "mails": MAILS,
     "copies": COPIES,
     "deliveries": DELIVERIES,
     "acknowledgements": ACKNOWLEDGEMENTS,
 }
-"""The views over `transactions` and `cells`, in the order in which they build on each other."""
+"""The views over `transactions`, `topologies` and `conditions`, in the order in which they build on each other."""

@@ -1,16 +1,17 @@
-"""What is kept from one aggregation to the next: two tables with a partition for each run, and its summaries.
+"""What is kept from one aggregation to the next: two tables with a partition for each batch of runs, and summaries.
 
-`cells` and `transactions` are Spark's; adding a run writes its partition and touches no other. `summaries` holds the
-rows of every table that is made of each run on its own: small, one file a table. The catalog is written last: what it
-does not name is not there, so that an interrupted aggregation is as if it had never been.
+`cells` and `transactions` are Spark's. The runs that one aggregation adds are a batch: a few large files, which cost
+far less to write and to read than a few small ones for each run. Adding runs touches no batch that is there, unless
+one of them takes its own place. `summaries` holds the rows of every table that is made of each run on its own: small,
+one file a table. The catalog is written last: what it does not name is not there, so that an interrupted aggregation
+is as if it had never been.
 """
 
 import io
 import shutil
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,11 +20,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from pyspark.sql import DataFrame
 
 from conformance.results.errors import SchemaTooNew
+from conformance.results.identity import sha256_of
 from conformance.results.whole import write_whole
 from conformance.spark.ingest import Ingested
 from conformance.spark.tables.table import Table
 
-VERSION = 2
+VERSION = 3
 """The number of the warehouse's own schema: that of its catalog and folders."""
 
 PARTITIONED = ("cells", "transactions")
@@ -37,6 +39,7 @@ class Catalog(BaseModel):
     version: int = VERSION
     layout: str = Field(description="hash of the schemas and queries that its tables were made with")
     runs: dict[str, Ingested] = {}
+    batches: dict[str, tuple[str, ...]] = Field({}, description="the runs whose rows each batch's files hold")
 
 
 class _Head(BaseModel):
@@ -78,35 +81,77 @@ class Warehouse:
         self.path.mkdir(parents=True, exist_ok=True)
         write_whole(self.catalog_file, (catalog.model_dump_json(by_alias=True, indent=1) + "\n").encode())
 
-    def forget(self, runs: Collection[str]) -> None:
-        """Delete runs' partitions, whatever an interrupted aggregation left of them."""
-        for name in PARTITIONED:
-            for partition in (self.path / name).glob("run=*"):
-                if unquote(partition.name.removeprefix("run=")) in runs:
-                    shutil.rmtree(partition)
+    def without(self, catalog: Catalog, runs: Collection[str]) -> Catalog:
+        """Take runs out, and whatever an interrupted aggregation left; return the catalog as it is written then.
 
-    def add(self, name: str, rows: DataFrame) -> None:
-        """Write rows of runs into a partitioned table: few files for each run, and of no other run any."""
-        rows.write.mode("append").partitionBy("run").option("compression", "zstd").parquet(str(self.path / name))
+        Batches of other runs stay as they are; of one that has some of these the files are written anew, without them.
+        """
+        kept = catalog.model_copy(
+            update={"runs": {name: run for name, run in catalog.runs.items() if name not in runs}}
+        )
+        self.save(kept)
+        batches: dict[str, tuple[str, ...]] = {}
+        for batch, held in catalog.batches.items():
+            stay = tuple(run for run in held if run in kept.runs)
+            if stay:
+                batches[batch] = stay
+            if len(stay) < len(held):
+                for name in PARTITIONED:
+                    _only(self.batch(name, batch), stay)
+        for name in PARTITIONED:
+            for folder in (self.path / name).glob("batch=*"):
+                if folder.name.removeprefix("batch=") not in batches:
+                    shutil.rmtree(folder)
+        kept = kept.model_copy(update={"batches": batches})
+        self.save(kept)
+        return kept
+
+    def batch(self, name: str, batch: str) -> Path:
+        """Return the folder of a table's rows of one batch."""
+        return self.path / name / f"batch={batch}"
+
+    def add(self, name: str, batch: str, rows: DataFrame) -> None:
+        """Write the rows of a batch of runs into a partitioned table."""
+        rows.write.mode("overwrite").option("compression", "zstd").parquet(str(self.batch(name, batch)))
 
     def merge(self, table: Table, rows: pa.Table, replaced: Collection[str], known: Iterable[str]) -> pa.Table:
         """Put the rows of some runs into a table's summaries, in place of what those runs had, and return all of them.
 
         Rows of runs that are not `known` are none of the warehouse's, and go.
         """
-        file = self.summary(table)
-        rows = table.shaped(rows)
-        if file.is_file():
-            before = pq.read_table(file, schema=table.schema)
-            stay = pa.array(sorted(set(known) - set(replaced)), pa.string())
-            before = before.filter(pc.is_in(before["run"], value_set=stay))
-            rows = table.shaped(pa.concat_tables([before, rows]))
+        before, rows = self._summaries(table), table.shaped(rows)
+        stay = before.filter(
+            pc.is_in(before["run"], value_set=pa.array(sorted(set(known) - set(replaced)), pa.string()))
+        )
+        if rows.num_rows == 0 and stay.num_rows == before.num_rows and self.summary(table).is_file():
+            return before
+        rows = table.shaped(pa.concat_tables([stay, rows]))
         octets = io.BytesIO()
         pq.write_table(rows, octets, compression="zstd")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, octets.getvalue())
+        self.summary(table).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(self.summary(table), octets.getvalue())
         return rows
 
     def summary(self, table: Table) -> Path:
         """Return where a table's summaries are."""
         return self.path / "summaries" / f"{table.name}.parquet"
+
+    def _summaries(self, table: Table) -> pa.Table:
+        file = self.summary(table)
+        return pq.read_table(file, schema=table.schema) if file.is_file() else table.schema.empty_table()
+
+
+def batch_of(runs: Mapping[str, Ingested]) -> str:
+    """Return the name of a batch: the same for the same runs with the same content."""
+    return sha256_of({name: run.content_sha256 for name, run in runs.items()})[:16]
+
+
+def _only(folder: Path, runs: Collection[str]) -> None:
+    """Let the files of a batch hold the rows of these runs, and no others."""
+    stay = pa.array(sorted(runs), pa.string())
+    for file in sorted(folder.glob("*.parquet")):
+        with pq.ParquetFile(file) as held:
+            rows = held.read()
+        octets = io.BytesIO()
+        pq.write_table(rows.filter(pc.is_in(rows["run"], value_set=stay)), octets, compression="zstd")
+        write_whole(file, octets.getvalue())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("pyspark")
@@ -25,7 +26,7 @@ from conformance.spark.session import BadSetting, settings
 from conformance.spark.site import render, shown
 from conformance.spark.tables.verdicts import MATRIX
 from conformance.spark.trends import trends
-from conformance.spark.warehouse import VERSION, Warehouse
+from conformance.spark.warehouse import PARTITIONED, VERSION, Catalog, Warehouse
 from tests.spark.synthetic import MadeCell, make_run
 
 
@@ -72,7 +73,7 @@ def test_two_runs_of_one_name_are_refused_and_a_copy_counts_once(tmp_path: Path)
 
 def test_a_warehouse_of_another_layout_is_made_anew(tmp_path: Path) -> None:
     warehouse = Warehouse(tmp_path / "warehouse")
-    (warehouse.path / "cells" / "run=r1").mkdir(parents=True)
+    (warehouse.path / "cells" / "batch=b1").mkdir(parents=True)
     warehouse.save(warehouse.load("one"))
     assert warehouse.load("one").runs == {}
     assert warehouse.path.exists()
@@ -80,12 +81,27 @@ def test_a_warehouse_of_another_layout_is_made_anew(tmp_path: Path) -> None:
     assert not warehouse.path.exists()
 
 
-def test_a_run_is_forgotten_whatever_its_name(tmp_path: Path) -> None:
-    warehouse = Warehouse(tmp_path)
-    for name in ("run=a%3Ab", "run=a"):
-        (tmp_path / "cells" / name).mkdir(parents=True)
-    warehouse.forget({"a:b"})
-    assert [path.name for path in (tmp_path / "cells").iterdir()] == ["run=a"]
+def test_a_run_goes_from_its_batch_and_leftovers_go_whole(tmp_path: Path) -> None:
+    found = look_at([make_run(tmp_path / name, [MadeCell("fine")]) for name in ("a:b", "a", "c")]).runs
+    warehouse = Warehouse(tmp_path / "warehouse")
+    held = {"one": ("a", "a:b"), "two": ("c",), "cut-short": ()}
+    for table in PARTITIONED:
+        for batch, runs in held.items():
+            folder = warehouse.batch(table, batch)
+            folder.mkdir(parents=True)
+            pq.write_table(pa.table({"run": pa.array([*runs, *runs], pa.string())}), folder / "part-0.parquet")
+    before = (warehouse.batch("cells", "two") / "part-0.parquet").stat().st_mtime_ns
+    known = Catalog(layout="x", runs=dict(found), batches={name: held[name] for name in ("one", "two")})
+    after = warehouse.without(known, {"a:b"})
+    assert (set(after.runs), after.batches) == ({"a", "c"}, {"one": ("a",), "two": ("c",)})
+    assert warehouse.load("x") == after
+    for table in PARTITIONED:
+        assert sorted(path.name for path in (warehouse.path / table).iterdir()) == ["batch=one", "batch=two"]
+        with pq.ParquetFile(warehouse.batch(table, "one") / "part-0.parquet") as file:
+            assert file.read()["run"].to_pylist() == ["a", "a"]
+    assert (warehouse.batch("cells", "two") / "part-0.parquet").stat().st_mtime_ns == before
+    assert set(warehouse.without(after, {"a"}).batches) == {"two"}
+    assert not warehouse.batch("cells", "one").exists()
 
 
 def test_exports_hold_the_same_and_no_formulas(tmp_path: Path) -> None:

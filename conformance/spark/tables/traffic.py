@@ -136,28 +136,32 @@ COVERAGE = Table(
     ("run", "candidate", "scenario"),
     """
     WITH said AS (
-      SELECT run, candidate, scenario, cell, outcome IN ('pass', 'fail') AS judged,
+      SELECT run, candidate, scenario, outcome IN ('pass', 'fail') AS judged,
              map_entries(from_json(axes, 'MAP<STRING, STRING>')) AS axes
       FROM cells WHERE axes IS NOT NULL
     ), single AS (
-      SELECT run, candidate, scenario, cell, judged, one.key AS axis, one.value AS value
-      FROM (SELECT run, candidate, scenario, cell, judged, explode(axes) AS one FROM said)
-    ), breadth AS (
-      SELECT run, candidate, scenario, axis, count(DISTINCT value) AS width
-      FROM single GROUP BY run, candidate, scenario, axis
+      SELECT run, candidate, scenario, judged, axes, explode(axes) AS one FROM said
+    ), crossed AS (
+      SELECT run, candidate, scenario, judged, one, explode(axes) AS other FROM single
     ), possible AS (
       SELECT run, candidate, scenario, count(*) AS axes,
              CAST((sum(width) * sum(width) - sum(width * width)) / 2 AS BIGINT) AS pairs
-      FROM breadth GROUP BY run, candidate, scenario
+      FROM (SELECT run, candidate, scenario, one.key, count(DISTINCT one.value) AS width
+            FROM single GROUP BY run, candidate, scenario, one.key)
+      GROUP BY run, candidate, scenario
     ), reached AS (
-      SELECT a.run, a.candidate, a.scenario, count(DISTINCT a.cell) AS cells,
-             count(DISTINCT CASE WHEN a.judged THEN struct(a.axis, a.value, b.axis AS other, b.value AS its) END) AS pairs
-      FROM single a JOIN single b ON b.run = a.run AND b.cell = a.cell AND a.axis < b.axis
-      GROUP BY a.run, a.candidate, a.scenario
+      SELECT run, candidate, scenario, count_if(judged) AS pairs
+      FROM (SELECT run, candidate, scenario, bool_or(judged) AS judged FROM crossed WHERE one.key < other.key
+            GROUP BY run, candidate, scenario, one, other)
+      GROUP BY run, candidate, scenario
+    ), varied AS (
+      SELECT run, candidate, scenario, count(*) AS cells FROM said WHERE size(axes) > 1
+      GROUP BY run, candidate, scenario
     )
-    SELECT p.run, p.candidate, p.scenario, p.axes, r.cells, r.pairs AS pairs_reached, p.pairs AS pairs_possible,
+    SELECT p.run, p.candidate, p.scenario, p.axes, v.cells, r.pairs AS pairs_reached, p.pairs AS pairs_possible,
            round(r.pairs / p.pairs, 6) AS reached
     FROM possible p JOIN reached r ON r.run = p.run AND r.candidate = p.candidate AND r.scenario = p.scenario
+    JOIN varied v ON v.run = p.run AND v.candidate = p.candidate AND v.scenario = p.scenario
     """,
 )
 """Of the values that occur in the run: what no cell has is unknown here. The sum of products of widths, halved."""

@@ -101,7 +101,7 @@ FAILURES = Table(
     SELECT v.run, c.candidate, c.scenario, c.nodeid, v.check, try_element_at(v.requirements, 1) AS requirement,
            v.message, v.moment, try_element_at(v.evidence, 1) AS event, v.sentence, c.repeat,
            'cells/' || c.cell || '.jsonl' AS path
-    FROM recorded v JOIN cells c ON c.run = v.run AND c.cell = v.cell
+    FROM verdicts v JOIN cells c ON c.run = v.run AND c.cell = v.cell
     WHERE v.outcome = 'fail'
     """,
 )
