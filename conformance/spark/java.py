@@ -23,6 +23,7 @@ for argument do
     shift
     case $argument in
         --add-modules=jdk.incubator.vector{also}) ;;
+        -XX:AOTMode=record) set -- "$@" "$argument"; exec >/dev/null ;;  # says where it recorded, whatever it is told
         *) set -- "$@" "$argument" ;;
     esac
 done

@@ -4,7 +4,7 @@ import logging
 import os
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,11 +13,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from conformance import paths
+from conformance.spark import ahead
 from conformance.spark.java import java_home, options_for, version_of
 from conformance.spark.spread import SMALL, settings_for
 
 DEFAULTS = {
     "spark.sql.files.maxPartitionBytes": "32m",
+    "spark.sql.files.openCostInBytes": "128k",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.driver.memory": "2g",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
@@ -27,7 +31,7 @@ DEFAULTS = {
     "spark.sql.join.preferSortMergeJoin": "false",
     "spark.sql.shuffledHashJoinFactor": "1",
     "spark.sql.maxConcurrentOutputFileWriters": "64",
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
+    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.ui.enabled": "false",
@@ -49,6 +53,15 @@ logger.gateway.level = error
 """
 
 
+_LATE = (
+    "-XX:Tier4InvocationThreshold=25000",
+    "-XX:Tier4MinInvocationThreshold=3000",
+    "-XX:Tier4CompileThreshold=60000",
+    "-XX:Tier4BackEdgeThreshold=200000",
+)
+"""Java's second compiler later than it would: planning and fifty queries have much code that runs a few times only."""
+
+
 class SparkFailed(RuntimeError):
     """Spark could not do what it was asked; the text is its own."""
 
@@ -68,10 +81,15 @@ def settings(words: list[str]) -> dict[str, str]:
 
 @contextmanager
 def open_session(
-    master: str = "local[*]", conf: Mapping[str, str] | None = None, *, octets: int = 0
+    master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
+    *,
+    octets: int = 0,
+    learn: Callable[[str], None] | None = None,
 ) -> Iterator[SparkSession]:
     """Give a session, and end its JVM afterwards, however the block is left; `octets` is how much will be read.
 
+    With `learn` the first session makes what lets later ones start sooner, when it has ended, and tells so.
     Where a session is active already (a notebook, a shell, spark-submit) that one is given, and left as it was.
     Raises JavaMissing; SparkFailed for what Spark raised within the block.
     """
@@ -83,14 +101,22 @@ def open_session(
     handler = signal.getsignal(signal.SIGINT)
     with tempfile.TemporaryDirectory(prefix="conformance-spark-") as folder, _environment():
         chosen = {**DEFAULTS, **settings_for(octets), **(conf or {})}
-        session = _build(master, chosen, Path(folder), brief=octets < SMALL)
+        java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
+        cache = ahead.ahead_of(java, paths.cache(), Path(folder))
+        options = _options(java, Path(folder), cache, brief=octets < SMALL, learn=learn is not None)
+        session = _build(master, chosen, Path(folder), options)
+        started = None
         try:
             yield session
+            started = ahead.started_with(session)
         except PySparkException as error:
             raise SparkFailed(_first(str(error))) from None  # its words live in the JVM that is about to end
         finally:
             _end(session)
             signal.signal(signal.SIGINT, handler)  # pyspark had put its own
+        if learn is not None and started is not None and cache.record.is_file():
+            learn("keeping what Java learnt, so that it starts sooner the next time (once, some 20 s)")
+            cache.make(java, *started)
 
 
 @contextmanager
@@ -129,19 +155,24 @@ def _environment() -> Iterator[None]:
         os.environ.update(before)
 
 
-def _build(master: str, conf: Mapping[str, str], folder: Path, *, brief: bool) -> SparkSession:
+def _options(java: Path, folder: Path, cache: ahead.Ahead, *, brief: bool, learn: bool) -> tuple[list[str], list[str]]:
+    """Return Java's options for the driver, and for executors."""
+    version = version_of(java) or 0
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J, "utf-8")
-    version = version_of(Path(os.environ["JAVA_HOME"]) / "bin" / "java") or 0
-    # The second compiler took a third of all CPU, and had hardly ended when the JVM did.
-    brief_options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if brief else []
-    options = ["-XX:+UseSerialGC", f"-Dlog4j2.configurationFile=file:{log4j}", f"-Djava.io.tmpdir={folder}"]
+    # In a short session the second compiler took a third of all CPU, and had hardly ended when the JVM did.
+    both = ["-XX:+UseSerialGC", *(("-XX:TieredStopAtLevel=1",) if brief else _LATE), *options_for(version)]
+    driver = [*both, f"-Dlog4j2.configurationFile=file:{log4j}", f"-Djava.io.tmpdir={folder}"]
+    return [*driver, *(cache.options(learn=learn) if version >= ahead.OLDEST else ())], both
+
+
+def _build(master: str, conf: Mapping[str, str], folder: Path, options: tuple[list[str], list[str]]) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("conformance aggregate")
     own = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": " ".join([*brief_options, *options, *options_for(version)]),
-        "spark.executor.extraJavaOptions": " ".join([*brief_options, *options_for(version)]),
+        "spark.driver.extraJavaOptions": " ".join(options[0]),
+        "spark.executor.extraJavaOptions": " ".join(options[1]),
         "spark.local.dir": str(folder / "scratch"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }

@@ -1,0 +1,72 @@
+"""What Java learnt of Spark in an earlier session, kept for later ones: half of a short session is loading of classes.
+
+A session of Java 25 or later that finds nothing kept records what it loads; when it has ended, Java makes a cache of
+that (200 MB, some twenty seconds of CPU, once). Java itself refuses a cache that does not fit; its name changes with
+Java and Spark, and the one that was there before goes.
+"""
+
+import hashlib
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+from pyspark.sql import SparkSession
+
+OLDEST = 25
+"""The oldest Java that keeps what it needs."""
+
+_OWN = ("-XX:AOTMode=", "-XX:AOTConfiguration=", "-XX:AOTCache=")
+_QUIET = "-Xlog:disable"
+_LIMIT = 300.0
+"""Seconds that making a cache may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The cache of one Java and one Spark, and where a session records what goes into it."""
+
+    cache: Path
+    record: Path
+
+    def options(self, *, learn: bool) -> tuple[str, ...]:
+        """Return Java's options: those that use the cache where there is one, else those that record, if asked to."""
+        if self.cache.is_file():
+            return (f"-XX:AOTCache={self.cache}", _QUIET)
+        return ("-XX:AOTMode=record", f"-XX:AOTConfiguration={self.record}", _QUIET) if learn else ()
+
+    def make(self, java: Path, arguments: Sequence[str], class_path: str) -> bool:
+        """Make the cache of what a session recorded that was started so; say whether there is one now."""
+        if not self.record.is_file():
+            return False
+        self.cache.parent.mkdir(parents=True, exist_ok=True)
+        scratch = self.record.with_suffix(".aot")
+        own = ["-XX:AOTMode=create", f"-XX:AOTConfiguration={self.record}", f"-XX:AOTCache={scratch}"]
+        same = [one for one in arguments if not one.startswith(_OWN)]
+        done = subprocess.run(  # noqa: S603  # the Java that Spark itself was started with
+            [java, *same, *own, "-cp", class_path], capture_output=True, timeout=_LIMIT, check=False
+        )
+        if done.returncode or not scratch.is_file():
+            return False
+        for old in self.cache.parent.glob("*.aot"):
+            old.unlink(missing_ok=True)
+        scratch.replace(self.cache)
+        return True
+
+
+def ahead_of(java: Path, folder: Path, scratch: Path) -> Ahead:
+    """Return the cache for a Java and the Spark that is installed; `folder` is for what can be made again."""
+    jars = Path(pyspark.__file__).parent / "jars"
+    place = hashlib.sha256(f"{java} {jars}".encode()).hexdigest()[:12]
+    stamp = f"{pyspark.__version__} {jars.stat().st_mtime_ns} {java.stat().st_mtime_ns}"
+    name = hashlib.sha256(stamp.encode()).hexdigest()[:12]
+    return Ahead(folder / f"spark-{place}" / f"{name}.aot", scratch / "loaded.config")
+
+
+def started_with(session: SparkSession) -> tuple[list[str], str]:
+    """Return the options and the class path that a session's Java was started with."""
+    jvm = session._jvm
+    assert jvm is not None
+    arguments = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    return [str(one) for one in arguments], str(jvm.java.lang.System.getProperty("java.class.path"))
