@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 USAGE = 2
 _SHARDS_PER_CORE = 2
 """So that a core that had the quick cells gets some more."""
+NOTHING = "no scenario was found"
+"""What a run without a cell says last."""
 _TAIL = 4000
 """Characters of a shard's output that are told when it made no run."""
 
@@ -95,8 +97,8 @@ def run_on_cluster(words: Sequence[str]) -> int:
         _make_room(asked)
         with tempfile.TemporaryDirectory(prefix=f".{asked.run_dir.name}-", dir=asked.run_dir.parent) as folder:
             shards = _run(asked, Path(folder))
-            if not _merge(shards, asked.run_dir):
-                typer.echo(shards[0].output[-_TAIL:].strip(), err=True)
+            if not merge_shards(shards, asked.run_dir):
+                typer.echo(shards[0].output.strip(), err=True)
                 return USAGE
     except (RunDirectoryError, JavaMissing, SparkFailed, ValueError) as error:
         typer.echo(error, err=True)
@@ -161,17 +163,20 @@ def shard_task(
                     errors="backslashreplace",
                     check=False,
                 )
-                told = (ran.stdout + ran.stderr)[-_TAIL:]
+                told = (ran.stderr + ran.stdout)[-_TAIL:]  # what it came to stands on standard output, last
                 yield pd.DataFrame([{"place": place, "code": ran.returncode, "folder": target, "output": told}])
 
     return task
 
 
-def _merge(shards: Sequence[Shard], run_dir: Path) -> bool:
-    """Put the shards that have a run together; one that had no cell has none. False when none has."""
+def merge_shards(shards: Sequence[Shard], run_dir: Path) -> bool:
+    """Put the shards that have a run together; one that had no cell has none. False when none has.
+
+    Raises RunDirectoryError when a shard made none for any other reason while others did: its cells would be missing.
+    """
     sources = [shard for shard in shards if (shard.folder / RUN_FILE).exists()]
     for shard in shards:
-        if shard not in sources and shard.code != USAGE:
+        if shard not in sources and (shard.code != USAGE or (sources and NOTHING not in shard.output)):
             raise RunDirectoryError(f"shard {shard.place + 1} made no run:\n{shard.output.strip()}")
     if sources:
         merge_runs([shard.folder for shard in sources], run_dir)

@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from conformance import paths
-from conformance.commands.cluster import is_asked, run_on_cluster
+from conformance.commands.cluster import NOTHING, is_asked, run_on_cluster
 from conformance.judge.verdicts import Outcome
 from conformance.suite.collect import SUFFIX
 from conformance.suite.directory import ALLURE_BY_DEFAULT
@@ -67,7 +67,7 @@ def run_pytest(arguments: list[str]) -> int:
         case pytest.ExitCode.INTERNAL_ERROR:
             return UNJUDGED
         case pytest.ExitCode.NO_TESTS_COLLECTED:
-            typer.echo(f"no scenario was found: name files that end in {SUFFIX}, or folders of them")
+            typer.echo(f"{NOTHING}: name files that end in {SUFFIX}, or folders of them")
     return USAGE
 
 

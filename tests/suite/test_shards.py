@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.commands.cluster import exit_code, read_words
+from conformance.commands.cluster import NOTHING, Shard, exit_code, merge_shards, read_words
+from conformance.results.errors import RunDirectoryError
 from conformance.results.merge import merge_runs
 from conformance.results.reader import read_run
 from tests.suite.helpers import ROOT, conformance_command
@@ -68,6 +69,25 @@ def test_a_cluster_finds_what_is_found_here(local: Path, tmp_path: Path) -> None
 
 def test_one_violation_decides_and_no_judgement_is_no_pass() -> None:
     assert [exit_code(codes) for codes in ({0}, {0, 3}, {0, 1, 3}, {0, 2})] == [0, 3, 1, 0]
+
+
+@pytest.mark.parametrize("code", [2, 4])
+def test_a_shard_that_made_no_run_is_an_error_unless_it_had_no_cell(code: int, local: Path, tmp_path: Path) -> None:
+    ran = Shard(0, 0, local, "")
+    empty = Shard(1, 2, tmp_path / "1", f"{NOTHING}: name some")
+    assert merge_shards([ran, empty], tmp_path / "run")
+    assert verdicts(tmp_path / "run") == verdicts(local)
+    broken = Shard(2, code, tmp_path / "2", "error: candidate nobody is not known here")
+    with pytest.raises(RunDirectoryError, match=r"shard 3 made no run:\nerror: candidate nobody"):
+        merge_shards([ran, empty, broken], tmp_path / "more")
+    assert not (tmp_path / "more").exists()
+
+
+def test_a_shard_without_a_cell_says_so(tmp_path: Path) -> None:
+    ran = conformance_command("run", *FEW, "--shard", "50/50", "--run-dir", "run", cwd=tmp_path)
+    assert ran.returncode == 2
+    assert NOTHING in ran.stdout
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("word", ["3/2", "2/"])
