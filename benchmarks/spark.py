@@ -11,6 +11,7 @@ which Java's start; CPU seconds (user and system) and peak memory of all process
 import argparse
 import os
 import shutil
+import sys
 import tempfile
 import threading
 import time
@@ -21,9 +22,11 @@ from typing import TypeVar
 
 import psutil
 import pyarrow.parquet as pq
+from rich.console import Console
 
 from benchmarks.in_duckdb import difference, tables_of
 from conformance.spark.job import TABLES, aggregate
+from conformance.spark.progress import Progress
 from conformance.spark.session import open_session
 from tests.spark.many import make_many
 
@@ -41,7 +44,7 @@ class Cost:
 
 
 class Watch:
-    """Looks at this process and its children twice a second."""
+    """Looks at this process and its children every two seconds: counting pages costs CPU too."""
 
     def __init__(self) -> None:
         self.cost = Cost()
@@ -63,7 +66,7 @@ class Watch:
 
     def _watch(self) -> None:
         me = psutil.Process()
-        while not self._over.wait(0.5):
+        while not self._over.wait(2):
             held = me.memory_full_info().pss
             for process in me.children(recursive=True):
                 try:
@@ -104,6 +107,12 @@ def measure(folder: Path, runs: int, cells: int, master: str, *, beside: bool) -
     """Print a line for each thing measured. Raises AssertionError where the two engines differ."""
     made, out = folder / "made", folder / "out"
     measured(f"write {runs} runs of {cells} cells", lambda: list(make_many(made, runs, cells)))
+    watched = Progress(Console(file=sys.stderr, force_terminal=True))
+    learn = made / "runs" / "run0000"
+    measured(
+        "one run, and what Java keeps of it (once)", lambda: aggregate([learn], out, master=master, progress=watched)
+    )
+    shutil.rmtree(out)
     _, start = measured("start and end a session", lambda: _start(master))
     summary, all_of_them = measured("aggregate all of them", lambda: aggregate([made / "runs"], out, master=master))
     assert (summary.runs, summary.cells) == (runs, runs * cells)
