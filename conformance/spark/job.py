@@ -110,7 +110,9 @@ def aggregate(
     for told in found.unreadable:
         progress.note(f"left out: {told}")
     octets = sum(run.octets for run in added.values())
-    with open_session(master, conf, octets=octets, learn=progress.note) as session:
+    # Where nobody waits, caches are often thrown away: learning would cost more than it ever gives.
+    learn = progress.note if progress.is_watched else None
+    with open_session(master, conf, octets=octets, learn=learn) as session:
         catalog, tables = _add(session, added, catalog, warehouse, progress)
         with progress.stage("comparing runs", session.sparkContext):
             outcomes = session.read.parquet(literal(warehouse.summary(verdicts.OUTCOMES)))
