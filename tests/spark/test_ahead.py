@@ -1,0 +1,77 @@
+"""What Java learnt of Spark: it is used where it is, made where it is asked for, and the old one goes."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from conformance import paths
+from conformance.spark.ahead import OLDEST, Ahead, ahead_of, started_with
+from conformance.spark.java import java_home, version_of
+from conformance.spark.session import open_session
+
+MAKES = """#!/bin/sh
+for argument do
+    case $argument in
+        -XX:AOTCache=*) printf '%s\\n' "$@" >"${argument#-XX:AOTCache=}" ;;
+    esac
+done
+"""
+
+
+def java_that(text: str, folder: Path) -> Path:
+    java = folder / "java"
+    java.write_text(text)
+    java.chmod(0o755)
+    return java
+
+
+def test_a_session_learns_when_asked_and_uses_what_there_is(tmp_path: Path) -> None:
+    found = Ahead(tmp_path / "kept.aot", tmp_path / "loaded.config")
+    assert found.options(learn=False) == ()
+    assert found.options(learn=True)[:2] == ("-XX:AOTMode=record", f"-XX:AOTConfiguration={found.record}")
+    found.cache.touch()
+    assert found.options(learn=True) == found.options(learn=False)
+    assert found.options(learn=False)[0] == f"-XX:AOTCache={found.cache}"
+
+
+def test_it_is_made_with_the_sessions_own_options_and_the_old_one_goes(tmp_path: Path) -> None:
+    found = ahead_of(java_that(MAKES, tmp_path), tmp_path / "cache", tmp_path)
+    assert not found.make(tmp_path / "java", ["-Xmx2g"], "a.jar:b.jar")  # nothing was recorded
+    found.record.touch()
+    found.cache.parent.mkdir(parents=True)
+    (found.cache.parent / "old.aot").touch()
+    assert found.make(tmp_path / "java", ["-Xmx2g", "-XX:AOTMode=record"], "a.jar:b.jar")
+    assert list(found.cache.parent.iterdir()) == [found.cache]
+    words = found.cache.read_text().splitlines()
+    assert words[0] == "-Xmx2g"
+    assert [word for word in words if word.startswith("-XX:AOTMode")] == ["-XX:AOTMode=create"]
+    assert words[-2:] == ["-cp", "a.jar:b.jar"]
+
+
+def test_a_java_that_cannot_make_it_leaves_what_there_was(tmp_path: Path) -> None:
+    found = ahead_of(java_that("#!/bin/sh\nexit 1\n", tmp_path), tmp_path / "cache", tmp_path)
+    found.record.touch()
+    found.cache.parent.mkdir(parents=True)
+    (found.cache.parent / "old.aot").touch()
+    assert not found.make(tmp_path / "java", [], "")
+    assert [one.name for one in found.cache.parent.iterdir()] == ["old.aot"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_second_session_has_what_the_first_one_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    java = java_home({}, paths.cache()) / "bin" / "java"
+    if (version_of(java) or 0) < OLDEST:
+        pytest.skip(f"keeps nothing before Java {OLDEST}")
+    told: list[str] = []
+    with open_session("local[1]", learn=told.append) as session:
+        assert session.range(3).count() == 3
+    assert len(told) == 1
+    (kept,) = paths.cache().glob("spark-*/*.aot")
+    with open_session("local[1]", learn=told.append) as session:
+        assert session.range(3).count() == 3
+        assert f"-XX:AOTCache={kept}" in started_with(session)[0]
+    assert len(told) == 1
