@@ -49,6 +49,9 @@ FROM recorded v JOIN cells c ON c.run = v.run AND c.cell = v.cell
 KEPT = ("topologies", "conditions", "mails", "deliveries", "acknowledgements", "rechecks", "verdicts")
 """Views that more than one query builds on: each is computed once."""
 
+ACROSS_SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""Runs are compared over all outcomes there are: however few runs are added, that is worth compiling."""
+
 AT_ONCE = 3
 """Queries in flight: while one is planned, another computes."""
 
@@ -115,6 +118,8 @@ def aggregate(
     with open_session(master, conf, octets=octets, learn=learn) as session:
         catalog, tables = _add(session, added, catalog, warehouse, progress)
         with progress.stage("comparing runs", session.sparkContext):
+            for name, value in ACROSS_SETTINGS.items():
+                session.conf.set(name, value)
             outcomes = session.read.parquet(literal(warehouse.summary(verdicts.OUTCOMES)))
             outcomes.createOrReplaceTempView("outcomes")
             tables |= _made(session, ACROSS)
@@ -184,8 +189,9 @@ def _add(
                 added = with_damage(added, [tuple(row) for row in sources["damage"].collect()])
         _view_headers(session, added, spread)
         with progress.stage("checking invariants, making tables", session.sparkContext):
-            _define(session, spread)
+            defined = _define(session, spread)
             rows = _made(session, SUMMARIES)
+            del defined
     session.catalog.clearCache()
     whole = catalog.model_copy(
         update={"runs": {**catalog.runs, **added}, "batches": {**catalog.batches, batch: tuple(sorted(added))}}
@@ -219,15 +225,21 @@ def _view_headers(session: SparkSession, runs: Mapping[str, Ingested], spread: S
         spread.everywhere(session.createDataFrame(rows)).createOrReplaceTempView(name)
 
 
-def _define(session: SparkSession, spread: Spread) -> None:
-    """Define the views over the layers."""
+def _define(session: SparkSession, spread: Spread) -> list[DataFrame]:
+    """Define the views over the layers, and return what they are made of.
+
+    Whoever asks several things at once must hold that: what nobody holds Spark forgets, while tasks still count in it.
+    """
+    made = []
     for name, query in views().items():
         rows = session.sql(query)
+        made.append(rows)
         if name in KEPT:
             rows = spread.kept(rows)
         if name == "topologies":
             rows = spread.everywhere(rows)
         rows.createOrReplaceTempView(name)
+    return made
 
 
 def _made(session: SparkSession, tables: Sequence[Table]) -> dict[str, pa.Table]:
