@@ -43,6 +43,25 @@ def test_collecting_alone_makes_no_directory(pytester: pytest.Pytester) -> None:
     assert not (pytester.path / "run").exists()
 
 
+def test_a_server_s_own_timers_are_not_scaled(pytester: pytest.Pytester) -> None:
+    """It would be asked to do in hours what it does in days."""
+    where = [
+        str(paths.corpus() / "relay" / "expiry.scenario.yaml"),
+        "-k",
+        "tried-again",
+        "-p",
+        "no:cacheprovider",
+        "-rs",
+    ]
+    directory = ["--run-dir", str(pytester.path / "run")]
+    result = pytester.runpytest_subprocess(*plugin_arguments(), *where, *directory, "--clock", "scaled")
+    result.stdout.fnmatch_lines(["*1 not applicable*"])
+    assert (
+        "the server's own timers cannot be scaled"
+        in next((pytester.path / "run" / "cells").glob("*.jsonl")).read_text()
+    )
+
+
 def test_bad_yaml_is_told_by_its_place_and_without_traceback(pytester: pytest.Pytester) -> None:
     Path(pytester.path / "bad.scenario.yaml").write_text("id: bad\ntitle: [x\n", "utf-8")
     result = pytester.runpytest_subprocess(

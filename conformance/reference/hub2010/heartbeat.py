@@ -7,8 +7,8 @@ from conformance.reference.routing.forks import forks
 from conformance.reference.send.dialogue import Dialogue
 from conformance.reference.shadow.manager import ShadowRedundancyManager
 
-PATIENCE = 30.0
-"""Seconds for each answer in a heartbeat; who is silent for longer does not answer."""
+PATIENCE = 0.1
+"""What part of ShadowHeartbeatTimeoutInterval an answer in a heartbeat may take: half a minute by default."""
 
 
 class Heartbeat(ShadowRedundancyManager):
@@ -55,7 +55,7 @@ class Heartbeat(ShadowRedundancyManager):
     @property
     def patience(self) -> float:
         """How long to wait for each answer in a heartbeat, seconds."""
-        return min(PATIENCE, self.host.transport.ShadowHeartbeatTimeoutInterval)
+        return PATIENCE * self.host.transport.ShadowHeartbeatTimeoutInterval
 
     def due(self, primary: str) -> float:
         """Return when to ask: after each ShadowHeartbeatTimeoutInterval without a session (SR-E10-06)."""
