@@ -77,8 +77,7 @@ def by_factor(cells: Cells, clock: str) -> Iterator[tuple[float, list[str]]]:
         chosen = [
             nodeid
             for nodeid, cell in cells.items()
-            if cell.footer and cell.footer.outcome is not Outcome.NOT_APPLICABLE
-            if lower < cell.footer.simulated_seconds <= upper
+            if _applicable(cell) and cell.footer and lower < cell.footer.simulated_seconds <= upper
         ]
         if chosen:
             yield factor, chosen
@@ -108,6 +107,8 @@ def compare(one: Cells, other: Cells) -> Compared:
     """Compare every verdict of the cells that both runs have."""
     found = Compared()
     for nodeid in sorted(one.keys() & other.keys()):
+        if not _applicable(other[nodeid]):  # a server's own timers cannot be scaled
+            continue
         before, after = _by_check(one[nodeid]), _by_check(other[nodeid])
         short = nodeid.partition("::")[2].replace("candidate=reference", "").replace("::,", " ")
         for key in sorted(before.keys() | after.keys()):
@@ -119,6 +120,10 @@ def compare(one: Cells, other: Cells) -> Compared:
             else:
                 found.different.append(f"{short} {_words(key, was, now)}")
     return found
+
+
+def _applicable(cell: StoredCell) -> bool:
+    return cell.footer is not None and cell.footer.outcome is not Outcome.NOT_APPLICABLE
 
 
 def _by_check(cell: StoredCell) -> dict[tuple[str, str], Verdict]:
@@ -171,7 +176,7 @@ def main() -> int:
             one, two = run_both(path, given, out)
             virtual |= one
             other |= two
-    applicable = [c for c in virtual.values() if c.footer and c.footer.outcome is not Outcome.NOT_APPLICABLE]
+    applicable = [cell for cell in virtual.values() if _applicable(cell)]
     compared = compare(virtual, other)
     unjudged = sum(
         cell.footer is not None and cell.footer.outcome is Outcome.INCONCLUSIVE
