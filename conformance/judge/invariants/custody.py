@@ -20,15 +20,14 @@ def shadow_not_delivered_while_primary_lives(case: Case) -> Finding:
     for message, made in case.trace.messages.items():
         finding.occasions += sum(copy.transaction.way == "shadow" for copy in case.trace.copies_of(message))
         for takeover in takeovers(case.trace, message):
-            held = [copy for copy in takeover.held if copy.transaction.way == "shadow"]
-            kept = [Kept.of(copy) for copy in held] + _unheard(case, takeover, message)
-            if held and not any(_may(case, takeover, one) for one in kept):
+            held = [Kept.of(copy) for copy in takeover.held if copy.transaction.way == "shadow"]
+            if held and not any(_may(case, takeover, kept) for kept in (*held, *_unheard(case, takeover, message))):
                 sent = takeover.sent
                 finding.violated(
                     f"{named(made)}: {sent.client} transmitted its shadow to {sent.server} at {moment(sent.t)} (event "
                     f"{sent.n}), {_since(case, takeover, held[-1])}",
                     sent.n,
-                    held[-1].stored.n,
+                    held[-1].n,
                     message=message,
                 )
     return finding
@@ -62,16 +61,12 @@ def _unheard(case: Case, takeover: Takeover, message: str) -> list[Kept]:
 
 def _may(case: Case, takeover: Takeover, kept: Kept) -> bool:
     span = seconds(case, kept.holder, "ShadowResubmitTimeSpan", takeover.sent.n)
-    away = takeover.sent.t - _contact(case, takeover, kept)
+    away = takeover.sent.t - _last_contact(case, takeover, kept)
     return away >= span - case.slack or _other_database(case, takeover, kept) or _asked_for(case, takeover, kept)
 
 
-def last_contact(case: Case, takeover: Takeover, copy: Copy) -> float:
+def _last_contact(case: Case, takeover: Takeover, kept: Kept) -> float:
     """Return when the holder last had a session with the primary in which that answered, before a takeover. Seconds."""
-    return _contact(case, takeover, Kept.of(copy))
-
-
-def _contact(case: Case, takeover: Takeover, kept: Kept) -> float:
     found = kept.t
     for session in case.trace.sessions.values():
         if (session.client, session.server) == (kept.holder, kept.primary) and session.keywords is not None:
@@ -80,9 +75,9 @@ def _contact(case: Case, takeover: Takeover, kept: Kept) -> float:
     return found
 
 
-def _since(case: Case, takeover: Takeover, copy: Copy) -> str:
-    last = last_contact(case, takeover, copy)
-    return f"{moment(takeover.sent.t - last)} after {copy.primary} had answered it, its database unchanged"
+def _since(case: Case, takeover: Takeover, kept: Kept) -> str:
+    last = _last_contact(case, takeover, kept)
+    return f"{moment(takeover.sent.t - last)} after {kept.primary} had answered it, its database unchanged"
 
 
 def _other_database(case: Case, takeover: Takeover, kept: Kept) -> bool:
