@@ -14,7 +14,6 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from conformance.judge.verdicts import Outcome, Verdict
-from conformance.scenarios.document import Cell
 
 UNEXPLAINED = "say why:"
 """How the comment of a drafted entry begins; nobody may leave it so."""
@@ -114,7 +113,7 @@ def read_baselines(words: Iterable[str]) -> dict[str, Baseline]:
     return found
 
 
-def hold_against(baseline: Baseline, cell: Cell, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
+def hold_against(baseline: Baseline, cell: OfMatrix, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
     """Say what is left of a cell's outcome once what is known is taken off."""
     entries = [entry for entry in baseline.known if entry.binds(cell)]
     failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]

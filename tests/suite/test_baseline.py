@@ -75,7 +75,7 @@ def test_only_the_pinned_reason_is_known(
 ):
     (tmp_path / "mine.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends"), "utf-8")
     baseline: Baseline = read_baselines([str(tmp_path)])["mine"]
-    reading = hold_against(baseline, _Cell(), outcome, tuple(verdicts))  # type: ignore[arg-type]
+    reading = hold_against(baseline, _Cell(), outcome, tuple(verdicts))
     assert reading.known is known
     assert told in reading.text
     assert reading.outcome is (Outcome.FAIL if told == "stale baseline" else outcome)
@@ -86,10 +86,10 @@ def test_what_could_not_be_judged_is_neither_stale_nor_as_expected(tmp_path: Pat
     (tmp_path / "mine.yaml").write_text((KNOWN + entry).format(candidate="mine", scenario="sends"), "utf-8")
     baseline: Baseline = read_baselines([str(tmp_path)])["mine"]
     late = failed("expect.delivered", "RL-ACK-01").model_copy(update={"outcome": Outcome.INCONCLUSIVE})
-    reading = hold_against(baseline, _Cell(), Outcome.FAIL, (late, failed("expect.reply", "RL-X")))  # type: ignore[arg-type]
+    reading = hold_against(baseline, _Cell(), Outcome.FAIL, (late, failed("expect.reply", "RL-X")))
     assert (reading.outcome, reading.known) == (Outcome.INCONCLUSIVE, False)
     assert reading.text == "known to fail, and could not be judged: expect.delivered of RL-ACK-01"
-    news = hold_against(baseline, _Cell(), Outcome.FAIL, (late, failed("expect.reply", "RL-X"), failed("more", "RL-Y")))  # type: ignore[arg-type]
+    news = hold_against(baseline, _Cell(), Outcome.FAIL, (late, failed("expect.reply", "RL-X"), failed("more", "RL-Y")))
     assert news.outcome is Outcome.FAIL
 
 
@@ -98,9 +98,9 @@ def test_a_race_that_was_not_lost_this_time_is_not_stale(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends") + race, "utf-8")
     baseline: Baseline = read_baselines([str(tmp_path)])["mine"]
     wrong = failed("expect.delivered", "RL-ACK-01")
-    assert hold_against(baseline, _Cell(), Outcome.PASS, ()).outcome is Outcome.PASS  # type: ignore[arg-type]
-    assert hold_against(baseline, _Cell(), Outcome.FAIL, (wrong,)).known  # type: ignore[arg-type]
-    assert not hold_against(baseline, _Cell(), Outcome.FAIL, (wrong, failed("more", "RL-Y"))).known  # type: ignore[arg-type]
+    assert hold_against(baseline, _Cell(), Outcome.PASS, ()).outcome is Outcome.PASS
+    assert hold_against(baseline, _Cell(), Outcome.FAIL, (wrong,)).known
+    assert not hold_against(baseline, _Cell(), Outcome.FAIL, (wrong, failed("more", "RL-Y"))).known
 
 
 def test_two_baselines_of_one_candidate_are_refused(tmp_path: Path):
