@@ -7,11 +7,10 @@ one of a run more, the same tables by DuckDB; every table of both must be the sa
 which Java's start; CPU seconds (user and system) and peak memory of all processes together
 (proportional set size: what a process that is just forked shares counts once).
 
-Measured on two cores that had five to fifteen other programs at the same time (so the CPU seconds say something, and
-the wall does not: 1,801 s): 1,000 runs of 500 cells took 592 s of CPU and 3.1 GiB; DuckDB made the same tables with
-99 s of CPU, a sixth. One run more took 35 s of CPU, about ten of them for the start;
-with what Java keeps 24 s, and 22 s of the clock with little else running, 17 of them after the start. Neither has yet been seen to be
-done in three minutes, or in fifteen seconds.
+Measured on two cores, of which nobody else wanted much: 1,001 runs of 500 cells in 271 s, with 443 s of CPU. The rest beside
+five to fifteen other programs: all of it with this benchmark's own looks at memory 592 s of CPU and 3.1 GiB; DuckDB made
+the same tables with 99 s of CPU. One run more took 35 s of CPU, about ten of them for the start; with what Java keeps
+24 s, and 22 s of the clock, 17 of them after the start. Neither three minutes nor fifteen seconds is reached yet.
 """
 
 import argparse
