@@ -13,13 +13,13 @@ import sqlglot
 from sqlglot import exp
 
 from conformance.results.layout import PARQUET
-from conformance.spark import traffic
 from conformance.spark.ingest import candidate_rows, find_runs, look_at, run_rows
-from conformance.spark.job import ACROSS, KEPT, SUMMARIES, views
+from conformance.spark.job import ACROSS, KEPT, SUMMARIES, layers, views
+from conformance.spark.schemas import TABLE_DDL
 from conformance.spark.tables.table import Table
 
 MACROS = """
-CREATE MACRO xxhash64(a, b, c) AS hash(a, b, c);
+CREATE MACRO xxhash64(a, b) AS hash(a, b);
 CREATE MACRO array_union(a, b) AS list_distinct(list_concat(a, b));
 """
 
@@ -62,14 +62,12 @@ def tables_of(paths: Sequence[Path], threads: int) -> dict[str, pa.Table]:
     with duckdb.connect() as database:
         database.execute(f"SET threads = {threads}")
         database.execute(MACROS)
-        for view, table in (("raw_events", "events"), ("recorded", "verdicts"), ("cells", "cells")):
+        for table in TABLE_DDL:
             files = [f"{run.path}/{PARQUET}/{table}.parquet" for run in found.runs.values()]
-            database.execute(f"CREATE VIEW {view} AS FROM read_parquet({files!r})")
+            database.execute(f"CREATE VIEW raw_{table} AS FROM read_parquet({files!r})")
         database.register("runs", run_rows(found.runs))
         database.register("candidates", candidate_rows(found.runs))
-        database.execute(f"CREATE VIEW events AS {translated(traffic.EVENTS)}")
-        database.execute(f"CREATE TABLE transactions AS {translated(traffic.transactions())}")
-        for name, query in views().items():
+        for name, query in {**layers(), **views()}.items():
             kind = "TABLE" if name in KEPT else "VIEW"
             database.execute(f"CREATE {kind} {name} AS {translated(query)}")
         made = {table.name: _made(database, table) for table in SUMMARIES}

@@ -27,11 +27,11 @@ from conformance.spark.progress import Progress
 from conformance.spark.schemas import TABLE_DDL
 from conformance.spark.session import open_session
 from conformance.spark.site import write_site
-from conformance.spark.spread import Spread, spread_of
+from conformance.spark.spread import Spread, parts_of
 from conformance.spark.tables import history, verdicts
 from conformance.spark.tables import traffic as seen
 from conformance.spark.tables.table import Table
-from conformance.spark.warehouse import Catalog, Warehouse, batch_of
+from conformance.spark.warehouse import PARTITIONED, Catalog, Warehouse, batch_of
 
 Failing = Literal["regression", "flaky", "disagreement"]
 
@@ -40,13 +40,13 @@ SUMMARIES: tuple[Table, ...] = (*(table for table in TABLES if not table.across)
 ACROSS: tuple[Table, ...] = tuple(table for table in TABLES if table.across)
 
 JUDGED = """
-SELECT v.run, v.cell, c.candidate, v.check, v.outcome, v.occasions, v.requirements, v.message, v.moment, v.evidence,
+SELECT v.cell_id, c.run, c.candidate, v.check, v.outcome, v.occasions, v.requirements, v.message, v.moment, v.evidence,
        CASE WHEN v.outcome = 'fail' THEN v.sentence END AS sentence
-FROM recorded v JOIN cells c ON c.run = v.run AND c.cell = v.cell
+FROM recorded v JOIN cells c ON c.cell_id = v.cell_id
 """
 """The recorded verdicts, and whose they are."""
 
-KEPT = ("topologies", "conditions", "mails", "deliveries", "acknowledgements", "rechecks", "verdicts")
+KEPT = ("exchanges", "happenings", "topologies", "conditions", "mails", "acknowledgements", "rechecks", "verdicts")
 """Views that more than one query builds on: each is computed once."""
 
 ACROSS_SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
@@ -145,11 +145,23 @@ def aggregate(
 def layout() -> str:
     """Return the hash of all that the warehouse's tables are made with: changed queries make it anew."""
     made = [(table.name, table.query, str(table.schema)) for table in SUMMARIES]
-    return sha256_of([Catalog.model_json_schema(), TABLE_DDL, traffic.transactions(), views(), made])
+    return sha256_of([Catalog.model_json_schema(), TABLE_DDL, layers(), views(), made])
+
+
+def layers() -> dict[str, str]:
+    """Return the query of what is made of `raw_cells`, `raw_verdicts` and `raw_events`, in order."""
+    return {
+        "cells": traffic.CELLS,
+        "recorded": traffic.RECORDED,
+        "events": traffic.EVENTS,
+        "exchanges": traffic.EXCHANGES,
+        "happenings": traffic.HAPPENINGS,
+        "transactions": traffic.TRANSACTIONS,
+    }
 
 
 def views() -> dict[str, str]:
-    """Return the query of every view over `cells`, `transactions` and `recorded`, in order."""
+    """Return the query of every view over the layers, in order."""
     return {
         "topologies": traffic.TOPOLOGIES,
         "conditions": invariants.CONDITIONS,
@@ -180,7 +192,7 @@ def _add(
         }
     catalog = warehouse.without(catalog, added)
     local = (session.sparkContext.master or "").startswith("local")
-    spread = spread_of([run.octets for run in added.values()], local=local)
+    spread = Spread(parts_of(sum(run.octets for run in added.values())), local)
     batch = batch_of(added)
     with reading(session, added) as sources:
         with progress.stage(f"reading {len(added)} runs, following their messages", session.sparkContext):
@@ -207,17 +219,20 @@ def _follow(
 ) -> None:
     """Write the layers `cells` and `transactions` of runs, and define them and the recorded verdicts.
 
-    Whatever is asked of them is asked of each run, or each cell, on its own: rows that belong together are put
-    together once, here, and no query has to move them again.
+    Nearly whatever is asked of them is asked of each cell on its own: rows that belong together are put together
+    once, here, and few queries have to move them again.
     """
-    sources["events"].createOrReplaceTempView("raw_events")
-    spread.together(session.sql(traffic.EVENTS)).createOrReplaceTempView("events")
-    spread.together(sources["verdicts"]).createOrReplaceTempView("recorded")
-    layers = {"cells": spread.together(sources["cells"]), "transactions": session.sql(traffic.transactions())}
-    for name, rows in layers.items():
-        kept = spread.kept(rows)
-        kept.createOrReplaceTempView(name)
-        warehouse.add(name, batch, kept)
+    for name in TABLE_DDL:
+        sources[name].createOrReplaceTempView(f"raw_{name}")
+    for name, query in layers().items():
+        rows = session.sql(query)
+        if name in ("cells", "recorded", "events"):
+            rows = spread.together(rows)
+        if name in ("cells", *KEPT):
+            rows = spread.kept(rows)
+        if name in PARTITIONED:
+            warehouse.add(name, batch, rows)
+        rows.createOrReplaceTempView(name)
 
 
 def _view_headers(session: SparkSession, runs: Mapping[str, Ingested], spread: Spread) -> None:

@@ -1,17 +1,16 @@
-"""How a history is spread over parts: what is asked of it is asked of each run, or each cell, on its own.
+"""How a history is spread over parts: nearly all that is asked of it is asked of each cell on its own.
 
-So rows that belong together are put together once, and no query moves them again. A small history is one part: then
+So rows of a cell are put together once, and joined where they are. A small history is one part: then
 Spark plans no exchange at all, and a query is one stage.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
-PART = 128 * 1024 * 1024
-"""Octets of history in a part: thirty runs of five hundred cells, which a task sorts in memory."""
+PART = 64 * 1024 * 1024
+"""Octets of history in a part: fifteen runs of five hundred cells, of which a task holds what it joins in memory."""
 SMALL = 64 * 1024 * 1024
 """Octets of history below which there is one part, and compiling queries takes longer than interpreting them."""
 LEAST = 4
@@ -22,39 +21,31 @@ MOST = 1000
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """So many parts, each with all rows of some runs, or of some cells."""
+    """So many parts, each with all rows of some cells."""
 
     parts: int
-    keys: tuple[str, ...]
     local: bool = True
     """Whether everything is computed in this process: then nothing that it keeps can be lost on the way."""
 
     def together(self, rows: DataFrame) -> DataFrame:
-        """Return rows put together; they must have the columns `run` and `cell`."""
-        return rows.coalesce(1) if self.parts == 1 else rows.repartition(self.parts, *self.keys)
+        """Return rows put together; they must have the column `cell_id`."""
+        return rows.coalesce(1) if self.parts == 1 else rows.repartition(self.parts, "cell_id")
 
     def kept(self, rows: DataFrame) -> DataFrame:
         """Return rows that are computed once, for several queries.
 
         Of a small history the rows lie in memory, and a query's plan begins with them instead of with how they were
         made; else columns lie on disk, of which a query reads those that it wants: they would fill the heap. Of a
-        cluster any node may go, and its rows are then made again.
+        cluster any node may go, and its rows are then made again. In a join these are the rows that are looked up, not
+        sorted: a part has few of them, which Spark cannot know.
         """
         if self.parts == 1 and self.local:
-            return rows.localCheckpoint(eager=False)
-        return rows.persist(StorageLevel.DISK_ONLY)
+            return rows.localCheckpoint(eager=False).hint("shuffle_hash")
+        return rows.persist(StorageLevel.DISK_ONLY).hint("shuffle_hash")
 
     def everywhere(self, rows: DataFrame) -> DataFrame:
         """Return a few rows that every part is joined with."""
         return rows.coalesce(1) if self.parts == 1 else rows.hint("broadcast")
-
-
-def spread_of(octets: Collection[int], *, local: bool = True) -> Spread:
-    """Return how runs of these sizes are spread: by run, unless one alone would make its part much too large."""
-    total = sum(octets)
-    parts = parts_of(total)
-    even = parts == 1 or max(octets) * parts <= 4 * total
-    return Spread(parts, ("run",) if even else ("run", "cell"), local)
 
 
 def parts_of(octets: int) -> int:
@@ -70,5 +61,4 @@ def settings_for(octets: int) -> dict[str, str]:
         "spark.sql.codegen.wholeStage": str(not small).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if small else "FALLBACK",
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.autoBroadcastJoinThreshold": "-1" if small else "10m",
     }

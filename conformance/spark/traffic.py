@@ -5,8 +5,14 @@ above it (`VIEWS`) is a query over `transactions` and `cells`, joined within a c
 A message is known by its `key`: its Message-ID, or its body's hash where it has none.
 """
 
+CELLS = "SELECT xxhash64(run, cell) AS cell_id, * FROM raw_cells"
+"""The cells, each with a number that stands for its run and its name: one number is joined sooner than two texts."""
+
+RECORDED = "SELECT xxhash64(run, cell) AS cell_id, * FROM raw_verdicts"
+"""The recorded verdicts, with that number."""
+
 EVENTS = """
-SELECT run, cell, n, t, kind, session, client, server, listener, verb,
+SELECT xxhash64(run, cell) AS cell_id, n, t, kind, session, client, server, listener, verb,
        CASE WHEN kind = 'command' AND verb IN ('MAIL', 'RCPT') THEN line END AS line, operation, to, code, recipient,
        digest, fault, action, healed, message, sender, recipients, outcome, accepted, dot_sent, sink, giver, node,
        how, CASE WHEN kind = 'configured' THEN changes END AS changes, quiet
@@ -21,7 +27,7 @@ WHERE kind IN ('connected', 'content', 'delivered', 'message', 'attempt', 'fault
 """What of a run's events is used at all."""
 
 _SAID = r"""
-SELECT run, cell, session, xxhash64(run, cell, session) AS place, n, t, kind, verb, to, code, lower(recipient) AS recipient, client, server, listener,
+SELECT cell_id, session, xxhash64(cell_id, session) AS place, n, t, kind, verb, to, code, lower(recipient) AS recipient, client, server, listener,
        CASE WHEN kind = 'command' THEN lower(regexp_extract(line, '(?i)(?:FROM|TO):\\s*<([^>]*)>', 1)) END AS address,
        operation.name AS operation, operation.shadow_id, operation.database, operation.shadow_ids, operation.limit,
        operation.left, digest,
@@ -49,13 +55,13 @@ SELECT *,
          OVER passed AS handshake,
        first(struct(client, server, listener)) OVER passed AS parties
 FROM ({_SAID})
-WINDOW passed AS (PARTITION BY place, run, cell, session ORDER BY n
+WINDOW passed AS (PARTITION BY place, cell_id, session ORDER BY n
                   ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
 """  # noqa: S608  # made of constants
 """Replies come in the order of the commands, also when those were pipelined: the n-th answers the n-th."""
 
 _GATHERED = f"""
-SELECT run, cell, session, discard, number, any_value(parties) AS parties,
+SELECT cell_id, session, discard, number, any_value(parties) AS parties,
        any_value(struct(n, t, address, shadow_id, handshake, limit))
          FILTER (WHERE kind = 'command' AND (discard OR verb = 'MAIL')) AS begun,
        any_value(struct(n, t, digest)) FILTER (WHERE kind = 'content') AS content,
@@ -66,11 +72,11 @@ SELECT run, cell, session, discard, number, any_value(parties) AS parties,
        any_value(struct(n, t, database, shadow_ids, left)) FILTER (WHERE told) AS told
 FROM ({_NUMBERED})
 WHERE kind IN ('command', 'content') OR told OR kind = 'reply' AND to IN ('RCPT', 'CONTENT')
-GROUP BY run, cell, session, discard, number
+GROUP BY cell_id, session, discard, number
 """  # noqa: S608
 
 _ANSWERED = f"""
-SELECT run, cell, session, number, parties, begun, content, finals, discard, told,
+SELECT cell_id, session, number, parties, begun, content, finals, discard, told,
        zip_with(asked, said, (a, s) -> named_struct('address', a.address, 'code', s.code)) AS envelope,
        array_max(transform(finals, one -> one.code)) AS code,
        exists(finals, one -> one.recipient IS NOT NULL) AS each
@@ -86,11 +92,10 @@ SELECT *,
 FROM ({_ANSWERED})
 """  # noqa: S608
 
-_NONE = "CAST(NULL AS {})"
-
 COLUMNS: dict[str, tuple[str, str]] = {
     "run": ("STRING", "the run's name"),
     "cell": ("STRING", "the cell's file without its suffix"),
+    "cell_id": ("BIGINT", "a number that stands for both"),
     "kind": ("STRING", "`session`, `mail`, `discard`, `delivery`, `message`, `attempt` or `incident`"),
     "n": ("BIGINT", "number of the event that it began with"),
     "t": ("DOUBLE", "when that was: seconds of documented time since the cell began"),
@@ -214,36 +219,44 @@ _OTHER = {
 }
 
 
+def _either(name: str) -> str:
+    """Return a column of an exchange: as mail has it, as a discard exchange has it, or as the row's own kind does."""
+    mail, discard = _MAIL.get(name), _DISCARD.get(name)
+    if mail is None or discard is None or mail == discard:
+        return mail or discard or ""
+    return f"CASE WHEN discard THEN {discard} ELSE {mail} END"
+
+
+_EXCHANGE = {name: _either(name) for name in COLUMNS if _either(name)}
+
+
 def _row(expressions: dict[str, str]) -> str:
-    """Return the select list of one kind of row: all columns, in order."""
-    known = {"run": "run", "cell": "cell", **expressions}
+    """Return the select list of rows that have these columns, in the layer's order."""
     return ", ".join(
-        f"CAST({known[name]} AS {kind}) AS `{name}`" if name in known else f"CAST(NULL AS {kind}) AS `{name}`"
-        for name, (kind, _) in COLUMNS.items()
+        f"CAST({expressions[name]} AS {kind}) AS `{name}`" for name, (kind, _) in COLUMNS.items() if name in expressions
     )
 
 
-def transactions() -> str:
-    """Return the query of the layer, over the view `events`: exchanges by families, everything else as it stands."""
-    either = {
-        name: _MAIL.get(name, _NONE.format(kind))
-        if name not in _DISCARD
-        else _DISCARD[name]
-        if name not in _MAIL
-        else _MAIL[name]
-        if _MAIL[name] == _DISCARD[name]
-        else f"CASE WHEN discard THEN {_DISCARD[name]} ELSE {_MAIL[name]} END"
-        for name, (kind, _) in COLUMNS.items()
-        if name not in ("run", "cell")
-    }
-    return f"""
-    SELECT {_row(either)} FROM ({_ENVELOPED})
-    UNION ALL
-    SELECT {_row(_OTHER)} FROM events
-    WHERE kind IN ('connected', 'delivered', 'message', 'attempt', 'fault-armed', 'fault-fired', 'connect-failed', 'node',
-                   'node-command', 'configured', 'talked', 'drained')
-       OR kind = 'reply' AND code >= 400 OR kind = 'closed' AND how = 'reset'
-    """  # noqa: S608
+EXCHANGES = f"SELECT cell_id, {_row(_EXCHANGE)} FROM ({_ENVELOPED})"  # noqa: S608
+"""The part of the layer that is gathered from sessions: mail transactions and discard exchanges."""
+
+HAPPENINGS = f"""
+SELECT cell_id, {_row(_OTHER)} FROM events
+WHERE kind IN ('connected', 'delivered', 'message', 'attempt', 'fault-armed', 'fault-fired', 'connect-failed', 'node',
+               'node-command', 'configured', 'talked', 'drained')
+   OR kind = 'reply' AND code >= 400 OR kind = 'closed' AND how = 'reset'
+"""  # noqa: S608
+"""The part of the layer that stands in the events as it is."""
+
+
+def _layer(part: str, has: dict[str, str]) -> str:
+    known = {"run": "c.run", "cell": "c.cell", "cell_id": "c.cell_id"} | {name: f"x.`{name}`" for name in has}
+    columns = {name: known.get(name, "NULL") for name in COLUMNS}
+    return f"SELECT {_row(columns)} FROM {part} x JOIN cells c ON c.cell_id = x.cell_id"  # noqa: S608
+
+
+TRANSACTIONS = f"{_layer('exchanges', _EXCHANGE)} UNION ALL {_layer('happenings', _OTHER)}"
+"""The layer as it is kept, over the views `exchanges`, `happenings` and `cells`."""
 
 
 DDL = ", ".join(f"`{name}` {kind}" for name, (kind, _) in COLUMNS.items())
@@ -270,13 +283,13 @@ SR-BND-02).
 """
 
 MAILS = """
-SELECT m.run, m.cell, m.n, m.t, m.session, m.client, m.server, m.listener, m.mode, m.recipients, m.accepted, m.refused,
+SELECT m.cell_id, m.n, m.t, m.session, m.client, m.server, m.listener, m.mode, m.recipients, m.accepted, m.refused,
        m.shadow_id, m.key, m.message_id, m.report, m.about, m.dot_n, m.dot_t, m.reply_n, m.reply_t, m.code, m.replies,
        element_at(w.servers, m.client) IS NULL AS from_outside,
        element_at(w.servers, m.client) IS NOT NULL AND element_at(w.servers, m.server) IS NOT NULL AS among_servers,
        element_at(w.servers, m.client).site AS client_site, element_at(w.servers, m.server).site AS server_site,
        element_at(w.servers, m.client).boundary = element_at(w.servers, m.server).boundary AS inside
-FROM transactions m JOIN conditions c ON c.run = m.run AND c.cell = m.cell JOIN topologies w ON w.place = c.place
+FROM exchanges m JOIN conditions c ON c.cell_id = m.cell_id JOIN topologies w ON w.place = c.place
 WHERE m.kind = 'mail'
 """
 """A row for each mail transaction: whether its client is none of the topology's servers, or both parties are.
@@ -285,7 +298,7 @@ WHERE m.kind = 'mail'
 """
 
 COPIES = """
-SELECT run, cell, mode, shadow_id, key, message_id, if(mode = 'shadow', client, server) AS primary,
+SELECT cell_id, mode, shadow_id, key, message_id, if(mode = 'shadow', client, server) AS primary,
        if(mode = 'shadow', server, client) AS holder, if(mode = 'shadow', client_site, server_site) AS primary_site,
        if(mode = 'shadow', server_site, client_site) AS holder_site, inside, accepted AS recipients, session,
        n AS begun_n, reply_n AS stored_n, reply_t AS stored_t
@@ -294,23 +307,23 @@ FROM mails WHERE mode IN ('shadow', 'tracked') AND code BETWEEN 200 AND 299 AND 
 """A row for each shadow copy that was acknowledged, with who is its primary and who holds it."""
 
 DELIVERIES = """
-SELECT run, cell, server AS sink, client AS giver, session, recipients[0] AS recipient, sender, key, message_id,
+SELECT cell_id, server AS sink, client AS giver, session, recipients[0] AS recipient, sender, key, message_id,
        date, stable_sha256, report, about, action, n, t
-FROM transactions WHERE kind = 'delivery'
+FROM happenings WHERE kind = 'delivery'
 """
 """A row for each message and recipient that a sink took."""
 
 ACKNOWLEDGEMENTS = """
-SELECT a.run, a.cell, a.message, m.key, m.message_id, m.sender, a.recipient, a.server, a.listener, a.session,
+SELECT a.cell_id, a.message, m.key, m.message_id, m.sender, a.recipient, a.server, a.listener, a.session,
        a.n AS attempt_n, coalesce(t.reply_n, a.n) AS acknowledged_n, t.reply_t - t.dot_t AS latency
-FROM (SELECT run, cell, message, server, listener, session, n, explode(accepted) AS recipient
-      FROM transactions WHERE kind = 'attempt') a
-JOIN (SELECT run, cell, message, key, message_id, sender FROM transactions WHERE kind = 'message') m
-  ON m.run = a.run AND m.cell = a.cell AND m.message = a.message
-LEFT JOIN (SELECT run, cell, session, key, min(reply_n) AS reply_n, min_by(reply_t, reply_n) AS reply_t,
+FROM (SELECT cell_id, message, server, listener, session, n, explode(accepted) AS recipient
+      FROM happenings WHERE kind = 'attempt') a
+JOIN (SELECT cell_id, message, key, message_id, sender FROM happenings WHERE kind = 'message') m
+  ON m.cell_id = a.cell_id AND m.message = a.message
+LEFT JOIN (SELECT cell_id, session, key, min(reply_n) AS reply_n, min_by(reply_t, reply_n) AS reply_t,
                   min_by(dot_t, reply_n) AS dot_t
-           FROM transactions WHERE kind = 'mail' AND code BETWEEN 200 AND 299 GROUP BY run, cell, session, key) t
-  ON t.run = a.run AND t.cell = a.cell AND t.session = a.session AND t.key = m.key
+           FROM exchanges WHERE kind = 'mail' AND code BETWEEN 200 AND 299 GROUP BY cell_id, session, key) t
+  ON t.cell_id = a.cell_id AND t.session = a.session AND t.key = m.key
 """
 """A row for each message and recipient that a sender of the harness was told 250 for; latency in seconds."""
 
@@ -320,4 +333,4 @@ VIEWS = {
     "deliveries": DELIVERIES,
     "acknowledgements": ACKNOWLEDGEMENTS,
 }
-"""The views over `transactions`, `topologies` and `conditions`, in the order in which they build on each other."""
+"""The views over `exchanges`, `happenings`, `topologies` and `conditions`, in the order in which they build on each other."""

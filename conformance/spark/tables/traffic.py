@@ -17,12 +17,12 @@ LATENCY = Table(
     ),
     ("run", "candidate", "scenario", "clock"),
     """
-    SELECT t.run, c.candidate, c.scenario, c.clock, count(*) AS messages, min(t.reply_t - t.dot_t) AS least,
+    SELECT c.run, c.candidate, c.scenario, c.clock, count(*) AS messages, min(t.reply_t - t.dot_t) AS least,
            percentile(t.reply_t - t.dot_t, 0.5) AS p50, percentile(t.reply_t - t.dot_t, 0.95) AS p95,
            percentile(t.reply_t - t.dot_t, 0.99) AS p99, max(t.reply_t - t.dot_t) AS most
-    FROM mails t JOIN cells c ON c.run = t.run AND c.cell = t.cell
+    FROM mails t JOIN cells c ON c.cell_id = t.cell_id
     WHERE t.from_outside AND t.code BETWEEN 200 AND 299
-    GROUP BY t.run, c.candidate, c.scenario, c.clock
+    GROUP BY c.run, c.candidate, c.scenario, c.clock
     """,
 )
 
@@ -43,11 +43,11 @@ PLACEMENT = Table(
     ),
     ("run", "candidate", "scenario", "mode", "primary_site", "holder_site", "inside_boundary"),
     """
-    SELECT k.run, c.candidate, c.scenario, k.mode, k.primary_site, k.holder_site,
+    SELECT c.run, c.candidate, c.scenario, k.mode, k.primary_site, k.holder_site,
            k.primary_site = k.holder_site AS same_site, k.inside AS inside_boundary, count(*) AS copies,
-           count(DISTINCT struct(k.cell, k.key)) AS messages, count(DISTINCT struct(k.cell, k.holder)) AS holders
-    FROM copies k JOIN cells c ON c.run = k.run AND c.cell = k.cell
-    GROUP BY k.run, c.candidate, c.scenario, k.mode, k.primary_site, k.holder_site, k.inside
+           count(DISTINCT struct(k.cell_id, k.key)) AS messages, count(DISTINCT struct(k.cell_id, k.holder)) AS holders
+    FROM copies k JOIN cells c ON c.cell_id = k.cell_id
+    GROUP BY c.run, c.candidate, c.scenario, k.mode, k.primary_site, k.holder_site, k.inside
     """,
 )
 
@@ -66,11 +66,11 @@ DUPLICATES = Table(
     ),
     ("run", "candidate", "nodeid", "sink", "recipient", "message_id"),
     """
-    SELECT d.run, c.candidate, c.nodeid, d.sink, d.recipient, d.key AS message_id, count(*) AS copies,
+    SELECT c.run, c.candidate, c.nodeid, d.sink, d.recipient, d.key AS message_id, count(*) AS copies,
            min(d.t) AS first_t, max(d.t) AS last_t, min(d.n) AS first_event, max(d.n) AS last_event
-    FROM deliveries d JOIN cells c ON c.run = d.run AND c.cell = d.cell
+    FROM deliveries d JOIN cells c ON c.cell_id = d.cell_id
     WHERE d.report IS NULL
-    GROUP BY d.run, c.candidate, c.nodeid, d.sink, d.recipient, d.key
+    GROUP BY c.run, c.candidate, c.nodeid, d.sink, d.recipient, d.key
     HAVING count(*) > 1
     """,
 )
@@ -88,15 +88,15 @@ LOSSES = Table(
     ),
     ("run", "candidate", "nodeid", "message", "recipient", "server"),
     """
-    SELECT a.run, c.candidate, c.nodeid, a.message, a.key AS message_id, a.recipient, a.server,
+    SELECT c.run, c.candidate, c.nodeid, a.message, a.key AS message_id, a.recipient, a.server,
            min(a.acknowledged_n) AS event, c.outcome
-    FROM acknowledgements a JOIN cells c ON c.run = a.run AND c.cell = a.cell
+    FROM acknowledgements a JOIN cells c ON c.cell_id = a.cell_id
     LEFT ANTI JOIN deliveries d
-      ON d.run = a.run AND d.cell = a.cell AND d.key = a.key AND d.recipient = a.recipient
+      ON d.cell_id = a.cell_id AND d.key = a.key AND d.recipient = a.recipient
     LEFT ANTI JOIN deliveries r
-      ON r.run = a.run AND r.cell = a.cell AND r.report = 'delivery-status' AND r.about = a.message_id
+      ON r.cell_id = a.cell_id AND r.report = 'delivery-status' AND r.about = a.message_id
          AND r.recipient = a.sender
-    GROUP BY a.run, c.candidate, c.nodeid, a.message, a.key, a.recipient, a.server, c.outcome
+    GROUP BY c.run, c.candidate, c.nodeid, a.message, a.key, a.recipient, a.server, c.outcome
     """,
 )
 
@@ -111,13 +111,13 @@ FAULTS = Table(
     ),
     ("run", "candidate", "scenario", "action"),
     """
-    SELECT e.run, c.candidate, c.scenario, e.action,
-           count(DISTINCT CASE WHEN e.mode = 'fault-armed' THEN struct(e.cell, e.fault) END) AS armed,
-           count(DISTINCT CASE WHEN e.mode = 'fault-fired' THEN struct(e.cell, e.fault) END) AS fired,
+    SELECT c.run, c.candidate, c.scenario, e.action,
+           count(DISTINCT CASE WHEN e.mode = 'fault-armed' THEN struct(e.cell_id, e.fault) END) AS armed,
+           count(DISTINCT CASE WHEN e.mode = 'fault-fired' THEN struct(e.cell_id, e.fault) END) AS fired,
            count_if(e.mode = 'fault-fired') AS times
-    FROM transactions e JOIN cells c ON c.run = e.run AND c.cell = e.cell
+    FROM happenings e JOIN cells c ON c.cell_id = e.cell_id
     WHERE e.kind = 'incident' AND (e.mode = 'fault-fired' OR e.mode = 'fault-armed' AND NOT coalesce(e.healed, false))
-    GROUP BY e.run, c.candidate, c.scenario, e.action
+    GROUP BY c.run, c.candidate, c.scenario, e.action
     """,
 )
 
@@ -177,9 +177,10 @@ RECHECKS = Table(
     ),
     ("run", "candidate", "check"),
     """
-    SELECT run, candidate, check, count_if(outcome = 'pass') AS passed, count_if(outcome = 'fail') AS failed,
-           sum(occasions) AS occasions, sum(violations) AS violations
-    FROM rechecks GROUP BY run, candidate, check
+    SELECT c.run, c.candidate, k.check, count_if(k.outcome = 'pass') AS passed,
+           count_if(k.outcome = 'fail') AS failed, sum(k.occasions) AS occasions, sum(k.violations) AS violations
+    FROM rechecks k JOIN cells c ON c.cell_id = k.of_cell
+    GROUP BY c.run, c.candidate, k.check
     """,
 )
 
@@ -195,13 +196,13 @@ DISAGREEMENTS = Table(
     ),
     ("run", "candidate", "nodeid", "check"),
     """
-    SELECT k.run, k.candidate, c.nodeid, k.check, v.outcome AS recorded, k.outcome AS found, k.occasions,
+    SELECT c.run, c.candidate, c.nodeid, k.check, v.outcome AS recorded, k.outcome AS found, k.occasions,
            k.violations, k.evidence AS event
-    FROM rechecks k JOIN cells c ON c.run = k.run AND c.cell = k.cell
-    LEFT JOIN (SELECT run, cell, check,
+    FROM rechecks k JOIN cells c ON c.cell_id = k.of_cell
+    LEFT JOIN (SELECT cell_id, check,
                       CASE WHEN bool_or(outcome = 'fail') THEN 'fail' ELSE max(outcome) END AS outcome
-               FROM verdicts WHERE check LIKE 'invariant.%' GROUP BY run, cell, check) v
-      ON v.run = k.run AND v.cell = k.cell AND v.check = k.check
+               FROM verdicts WHERE check LIKE 'invariant.%' GROUP BY cell_id, check) v
+      ON v.cell_id = k.of_cell AND v.check = k.check
     WHERE (k.outcome = 'fail') <> coalesce(v.outcome = 'fail', false) AND coalesce(v.outcome, '') <> 'inconclusive'
     """,
 )

@@ -74,11 +74,11 @@ LEDGER = Table(
     ),
     ("run", "candidate", "requirement"),
     f"""
-    SELECT run, candidate, requirement, count(DISTINCT cell) AS cells, {_COUNTED},
+    SELECT run, candidate, requirement, count(DISTINCT cell_id) AS cells, {_COUNTED},
            CASE WHEN bool_or(outcome = 'fail') THEN 'fail' WHEN bool_or(outcome = 'pass') THEN 'pass'
                 WHEN bool_or(outcome IN ('error', 'inconclusive')) THEN 'inconclusive'
                 ELSE 'not-applicable' END AS outcome
-    FROM (SELECT run, cell, candidate, outcome,
+    FROM (SELECT run, cell_id, candidate, outcome,
                  explode(CASE WHEN outcome = 'fail' THEN slice(requirements, 1, 1) ELSE requirements END) AS requirement
           FROM verdicts)
     GROUP BY run, candidate, requirement
@@ -101,7 +101,7 @@ FAILURES = Table(
     SELECT v.run, c.candidate, c.scenario, c.nodeid, v.check, try_element_at(v.requirements, 1) AS requirement,
            v.message, v.moment, try_element_at(v.evidence, 1) AS event, v.sentence, c.repeat,
            'cells/' || c.cell || '.jsonl' AS path
-    FROM verdicts v JOIN cells c ON c.run = v.run AND c.cell = v.cell
+    FROM verdicts v JOIN cells c ON c.cell_id = v.cell_id
     WHERE v.outcome = 'fail'
     """,
 )
