@@ -200,12 +200,12 @@ INVARIANTS = (
 def rechecks() -> str:
     """Return the query of a row for each cell and invariant that had an occasion there.
 
-    Cells that are cut short, or waive an invariant, have none. Each query is summed up on its own, and its cell gets a
-    new name: only so does Spark see that rows of eight queries still lie where their cells do, and moves none.
+    Cells that are cut short, or waive an invariant, have none. Each query is summed up on its own: put
+    together first, all their rows would have to be moved.
     """
     return " UNION ALL ".join(
         f"""
-    SELECT o.cell_id AS of_cell, 'invariant.{one.name}' AS check, o.occasions, o.violations, o.evidence,
+    SELECT o.cell_id, 'invariant.{one.name}' AS check, o.occasions, o.violations, o.evidence,
            if(o.violations > 0, 'fail', 'pass') AS outcome
     FROM (SELECT cell_id, count(*) AS occasions, count_if(bad) AS violations, min(CASE WHEN bad THEN n END) AS evidence
           FROM ({one.query}) GROUP BY cell_id) o

@@ -25,6 +25,7 @@ DEFAULTS = {
     "spark.driver.memory": "2g",
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     "spark.kryoserializer.buffer.max": "1g",
+    "spark.buffer.pageSize": "1m",
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
@@ -59,10 +60,10 @@ logger.gateway.level = error
 
 
 _LATE = (
-    "-XX:Tier4InvocationThreshold=25000",
-    "-XX:Tier4MinInvocationThreshold=3000",
-    "-XX:Tier4CompileThreshold=60000",
-    "-XX:Tier4BackEdgeThreshold=200000",
+    "-XX:Tier4InvocationThreshold=100000",
+    "-XX:Tier4MinInvocationThreshold=12000",
+    "-XX:Tier4CompileThreshold=240000",
+    "-XX:Tier4BackEdgeThreshold=800000",
 )
 """Java's second compiler later than it would: planning and fifty queries have much code that runs a few times only."""
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
-PART = 64 * 1024 * 1024
-"""Octets of history in a part: fifteen runs of five hundred cells, of which a task holds what it joins in memory."""
+PART = 128 * 1024 * 1024
+"""Octets of history in a part: thirty runs of five hundred cells, of which a task holds what it joins in memory."""
 SMALL = 64 * 1024 * 1024
 """Octets of history below which there is one part, and compiling queries takes longer than interpreting them."""
 LEAST = 4

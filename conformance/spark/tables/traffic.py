@@ -179,7 +179,7 @@ RECHECKS = Table(
     """
     SELECT c.run, c.candidate, k.check, count_if(k.outcome = 'pass') AS passed,
            count_if(k.outcome = 'fail') AS failed, sum(k.occasions) AS occasions, sum(k.violations) AS violations
-    FROM rechecks k JOIN cells c ON c.cell_id = k.of_cell
+    FROM rechecks k JOIN cells c ON c.cell_id = k.cell_id
     GROUP BY c.run, c.candidate, k.check
     """,
 )
@@ -198,11 +198,11 @@ DISAGREEMENTS = Table(
     """
     SELECT c.run, c.candidate, c.nodeid, k.check, v.outcome AS recorded, k.outcome AS found, k.occasions,
            k.violations, k.evidence AS event
-    FROM rechecks k JOIN cells c ON c.cell_id = k.of_cell
+    FROM rechecks k JOIN cells c ON c.cell_id = k.cell_id
     LEFT JOIN (SELECT cell_id, check,
                       CASE WHEN bool_or(outcome = 'fail') THEN 'fail' ELSE max(outcome) END AS outcome
                FROM verdicts WHERE check LIKE 'invariant.%' GROUP BY cell_id, check) v
-      ON v.cell_id = k.of_cell AND v.check = k.check
+      ON v.cell_id = k.cell_id AND v.check = k.check
     WHERE (k.outcome = 'fail') <> coalesce(v.outcome = 'fail', false) AND coalesce(v.outcome, '') <> 'inconclusive'
     """,
 )
