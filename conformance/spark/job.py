@@ -117,16 +117,14 @@ def aggregate(
     learn = progress.note if progress.is_watched else None
     with open_session(master, conf, octets=octets, learn=learn) as session:
         catalog, tables = _add(session, added, catalog, warehouse, progress)
-        with progress.stage("comparing runs", session.sparkContext):
-            for name, value in ACROSS_SETTINGS.items():
-                session.conf.set(name, value)
-            outcomes = session.read.parquet(literal(warehouse.summary(verdicts.OUTCOMES)))
-            outcomes.createOrReplaceTempView("outcomes")
-            tables |= _made(session, ACROSS)
-    with progress.stage("writing tables and page"):
-        tables = {table.name: table.shaped(tables[table.name]) for table in TABLES}
-        for name, table in tables.items():
-            export(table, out / "tables", name)
+        told = "comparing runs, writing tables"
+        with progress.stage(told, session.sparkContext), ThreadPoolExecutor(1) as beside:
+            writing = beside.submit(_export, tables, out)  # Python writes while Spark compares
+            compared = _compared(session, warehouse)
+            writing.result()
+    with progress.stage("writing the page"):
+        _export(compared, out)
+        tables |= compared
         page = write_site(out, TABLES, tables)
     for run in added:
         _tell_damage(catalog.runs[run], progress)
@@ -230,9 +228,11 @@ def _follow(
             rows = spread.together(rows)
         if name in ("cells", *KEPT):
             rows = spread.kept(rows)
-        if name in PARTITIONED:
-            warehouse.add(name, batch, rows)
         rows.createOrReplaceTempView(name)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        writing = [pool.submit(warehouse.add, name, batch, session.table(name)) for name in PARTITIONED]
+        for one in writing:
+            one.result()
 
 
 def _view_headers(session: SparkSession, runs: Mapping[str, Ingested], spread: Spread) -> None:
@@ -257,6 +257,24 @@ def _define(session: SparkSession, spread: Spread) -> list[DataFrame]:
             rows = spread.everywhere(rows)
         rows.createOrReplaceTempView(name)
     return made
+
+
+def _compared(session: SparkSession, warehouse: Warehouse) -> dict[str, pa.Table]:
+    """Return the tables of all runs together."""
+    for name, value in ACROSS_SETTINGS.items():
+        session.conf.set(name, value)
+    parts = max(int(session.conf.get("spark.sql.shuffle.partitions") or 1), session.sparkContext.defaultParallelism)
+    session.conf.set("spark.sql.shuffle.partitions", str(parts))
+    session.read.parquet(literal(warehouse.summary(verdicts.OUTCOMES))).createOrReplaceTempView("outcomes")
+    rows = _made(session, ACROSS)
+    return {table.name: table.shaped(rows[table.name]) for table in ACROSS}
+
+
+def _export(tables: Mapping[str, pa.Table], out: Path) -> None:
+    """Write tables for whoever has no Spark; what is internal stays in the warehouse."""
+    for table in TABLES:
+        if table.name in tables:
+            export(tables[table.name], out / "tables", table.name)
 
 
 def _made(session: SparkSession, tables: Sequence[Table]) -> dict[str, pa.Table]:

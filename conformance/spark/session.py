@@ -23,8 +23,6 @@ DEFAULTS = {
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.driver.memory": "2g",
-    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
-    "spark.kryoserializer.buffer.max": "1g",
     "spark.buffer.pageSize": "1m",
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
     "spark.sql.session.timeZone": "UTC",

@@ -58,6 +58,8 @@ def settings_for(octets: int) -> dict[str, str]:
     small = octets < SMALL
     return {
         "spark.sql.shuffle.partitions": str(parts_of(octets)),
+        "spark.serializer": f"org.apache.spark.serializer.{'Java' if small else 'Kryo'}Serializer",
+        "spark.kryoserializer.buffer.max": "1g",
         "spark.sql.codegen.wholeStage": str(not small).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if small else "FALLBACK",
         "spark.sql.adaptive.enabled": "false",
