@@ -1,6 +1,5 @@
 """A session leaves nothing behind; a cluster gives the same tables, also when it loses a worker on the way."""
 
-import json
 import os
 import queue
 import re
@@ -17,17 +16,19 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+import pyarrow.parquet as pq
 import pyspark
 from pyspark import SparkContext
 
 from conformance import paths
+from conformance.results.parquet import write_parquet
 from conformance.spark.java import java_home
-from conformance.spark.job import aggregate
+from conformance.spark.job import TABLES, aggregate
 from conformance.spark.progress import Progress
 from conformance.spark.session import SparkFailed, open_session
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.spark
 
 
 def interrupted() -> None:
@@ -37,6 +38,7 @@ def interrupted() -> None:
         raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_an_interrupted_session_leaves_no_process_and_no_setting() -> None:
     before = dict(os.environ), signal.getsignal(signal.SIGINT), psutil.Process().children(recursive=True)
     with pytest.raises(KeyboardInterrupt):
@@ -44,28 +46,37 @@ def test_an_interrupted_session_leaves_no_process_and_no_setting() -> None:
     assert (dict(os.environ), signal.getsignal(signal.SIGINT), psutil.Process().children(recursive=True)) == before
 
 
+@pytest.mark.slow
 def test_what_spark_says_outlives_its_jvm() -> None:
     with pytest.raises(SparkFailed, match="nowhere"), open_session("local[1]") as session:
         session.sql("SELECT * FROM nowhere").collect()
 
 
 class Killing(Progress):
-    """Kills a process as soon as a stage begins."""
+    """Kills a worker with its executor in the middle of an aggregation, as soon as a stage begins.
 
-    def __init__(self, victim: psutil.Process, stage: str) -> None:
+    The stage goes on when the master knows that the worker is gone.
+    """
+
+    def __init__(self, cluster: "Cluster", victim: psutil.Process, stage: str) -> None:
         super().__init__()
+        self._cluster = cluster
         self._victim = victim
         self._stage = stage
-        self.killed: list[str] = []
+        self.killed: list[list[str]] = []
+        self.stages_after: list[str] = []
 
     @contextmanager
     def stage(self, what: str, spark: SparkContext | None = None) -> Iterator[None]:
         if what.startswith(self._stage):
             for process in [*self._victim.children(recursive=True), self._victim]:
-                self.killed.append(process.name())
+                self.killed.append(process.cmdline())
                 process.kill()
+            self._cluster.wait_for_master("Removing worker")
         with super().stage(what, spark):
             yield
+        if self.killed:
+            self.stages_after.append(what)
 
 
 class Cluster:
@@ -84,15 +95,21 @@ class Cluster:
             "SPARK_DAEMON_MEMORY": "256m",
             "JAVA_HOME": str(java_home(os.environ, paths.cache())),
         }
-        _, said = self._start("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0")
-        self.url = next(match[0] for line in said if (match := re.search(r"spark://127\.0\.0\.1:[1-9]\d*", line)))
+        _, self._said = self._start("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0")
+        self.url = self.wait_for_master(r"spark://127\.0\.0\.1:[1-9]\d*")
 
-    def add_worker(self) -> psutil.Process:
-        """Start a worker and wait until the master has it."""
+    def wait_for_master(self, pattern: str) -> str:
+        """Wait until the master says something; it must not end before."""
+        return next(match[0] for line in self._said if (match := re.search(pattern, line)))
+
+    def add_workers(self, count: int) -> list[psutil.Process]:
+        """Start workers and wait until the master has them."""
         options = ("--host", "127.0.0.1", "--cores", "1", "--memory", "900m", "--work-dir", str(self._folder))
-        process, said = self._start("org.apache.spark.deploy.worker.Worker", *options, self.url)
-        next(line for line in said if "Successfully registered with master" in line)
-        return psutil.Process(process.pid)
+        name = "org.apache.spark.deploy.worker.Worker"
+        started = [self._start(name, *options, self.url) for _ in range(count)]
+        for _, said in started:
+            next(line for line in said if "Successfully registered with master" in line)
+        return [psutil.Process(process.pid) for process, _ in started]
 
     def _start(self, name: str, *arguments: str) -> tuple[subprocess.Popen[str], Iterator[str]]:
         command = [self._program, name, "--webui-port", "0", *arguments]
@@ -117,15 +134,24 @@ def drain(stream: IO[str], said: queue.Queue[str]) -> None:
 
 
 def test_a_cluster_that_loses_a_worker_makes_the_same_tables(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", [MadeCell(name, name) for name in DEFECTS] + [MadeCell("fine")])
-    aggregate([run], tmp_path / "local", master="local[1]")
+    """Compared with what DuckDB makes of the same run: a second oracle, and much sooner there than a session of Spark."""
+    pytest.importorskip("duckdb")
+    from benchmarks.in_duckdb import difference, tables_of
+
+    before = psutil.Process().children(recursive=True)
+    run = make_run(tmp_path / "run", [MadeCell(name, name, messages=1) for name in DEFECTS] + [MadeCell("fine")])
+    write_parquet(run)
     conf = {"spark.executor.memory": "512m", "spark.executor.cores": "1", "spark.shuffle.io.retryWait": "1s"}
     with ExitStack() as stack:
         cluster = Cluster(tmp_path, stack)
-        victim = cluster.add_worker()
-        cluster.add_worker()
-        killing = Killing(victim, "checking")
+        victim, _ = cluster.add_workers(2)
+        killing = Killing(cluster, victim, "checking")
         aggregate([run], tmp_path / "cluster", master=cluster.url, conf=conf, progress=killing)
-    assert "java" in killing.killed
-    for path in sorted((tmp_path / "local" / "tables").glob("*.json")):
-        assert json.loads(path.read_text()) == json.loads((tmp_path / "cluster" / "tables" / path.name).read_text())
+    assert any("org.apache.spark.executor.CoarseGrainedExecutorBackend" in words for words in killing.killed)
+    assert len(killing.stages_after) == 4
+    expected = tables_of([run], 1)
+    for table in TABLES:
+        made = pq.read_table(tmp_path / "cluster" / "tables" / f"{table.name}.parquet")
+        assert difference(table, made, expected[table.name]) == ""
+    assert expected["rechecks"].num_rows > 0
+    assert psutil.Process().children(recursive=True) == before
