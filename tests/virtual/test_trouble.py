@@ -96,13 +96,13 @@ def test_what_the_kernel_never_delivers_is_a_stall() -> None:
         _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         await clock.sleep(1)
         loop.patience = 0.01
-        loop.ledger.arrived = lambda told: False  # type: ignore[method-assign]
+        loop.ledger.due = lambda: None  # type: ignore[method-assign]
         loop.ledger.owed = lambda final: "8 octets of 127.0.0.1:1 -> 127.0.0.1:2"  # type: ignore[method-assign]
         writer.write(b"250 OK\r\n")
         try:
             await clock.sleep(60)
         finally:
-            del loop.ledger.owed, loop.ledger.arrived
+            del loop.ledger.owed, loop.ledger.due
             for each in (writer, *writers):
                 each.close()
             server.close()

@@ -1,15 +1,15 @@
 """What the kernel still owes the loop: octets sent and not yet there, FIN or RST under way, connections to accept.
 
 A zero-timeout poll that shows nothing does not prove that nothing is under way: a kernel may defer the delivery of a
-loopback packet to another core. What our own two ends of a connection have sent and read proves it without a word of the
-kernel, and so does a poll that names whoever is owed something (`arrived`). Where these two say nothing, TCP_INFO of both
-ends does (`owed`). Only connections that were written to, opened or closed since they were last found quiet are looked at.
+loopback packet to another core. What our own two ends of a connection have sent and read says who is about to be readable
+without a word of the kernel (`due`). Where they cannot say it, TCP_INFO of both ends does (`owed`). Only connections that
+were written to, opened or closed since they were last found quiet are looked at.
 """
 
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import Any
 
@@ -54,6 +54,12 @@ class End:
         """Whether the other end has sent more than was read here."""
         return self.other is not None and self.other.sent > self.read
 
+    @property
+    def awaits(self) -> bool:
+        """Whether the other end has sent more than was read here, or has ended and was not heard to."""
+        other = self.other
+        return other is not None and (other.sent > self.read or (other.said_all and not self.heard_all))
+
     def __str__(self) -> str:
         return f"{tcp.shown(self.here)} -> {tcp.shown(self.there)}"
 
@@ -69,6 +75,7 @@ class Ledger:
         self._interest = interest
         self._ends: dict[Name, End] = {}
         self._moved: dict[End, None] = {}
+        self._come: dict[End, None] = {}
         self._new: dict[socket.socket, End] = {}
         self._dialling: dict[socket.socket, tuple[str, int]] = {}
         self._listeners: dict[tuple[str, int], socket.socket] = {}
@@ -131,28 +138,36 @@ class Ledger:
         """Forget all debts, after they were told."""
         self._moved.clear()
 
-    def arrived(self, told: Container[int]) -> bool:
-        """Whether all that is under way has come, or is for a descriptor of `told`, which are about to be served.
+    def due(self) -> list[int] | None:
+        """Return the descriptors that our own two ends say are about to be readable, if they can say that of all of them.
 
-        Asks the kernel nothing. False says only that it has to be asked (`owed`).
+        None says that the kernel has to be asked: somebody else's socket, one that takes no more, a connect without an
+        answer.
         """
-        for end in tuple(self._moved):
+        if self._dialling:
+            return None
+        due: dict[int, None] = {}
+        for end in (*self._come, *self._moved):
             other = end.other
-            if end not in self._moved:  # forgotten with its other end
-                continue
             if other is None:
-                if end.listener is None or end.listener.fileno() not in told:
-                    return False
-            elif not end.open and not other.open:
-                self._forget(end)
-                self._forget(other)
-            elif end.crowded or not other.served:
-                return False
-            elif end.sent == other.read and (other.heard_all or not end.said_all):
-                del self._moved[end]
-            elif other.descriptor not in told and self._interest(other.descriptor) & EVENT_READ:
-                return False
-        return not self._dialling
+                if end not in self._moved:  # forgotten with its other end
+                    continue
+                if end.listener is None or (descriptor := end.listener.fileno()) < 0:
+                    return None
+            elif end.sent == other.read and (other.heard_all or not end.said_all or not other.open):
+                if end.served:  # as most are: nothing else is to be known of an end that goes on
+                    self._moved.pop(end, None)
+                    self._come.pop(end, None)
+                else:
+                    self._settled(end)
+                continue
+            elif not other.served or end.crowded:
+                return None
+            else:
+                descriptor = other.descriptor
+            if self._interest(descriptor) & EVENT_READ:
+                due[descriptor] = None
+        return list(due)
 
     # what is owed
 
@@ -234,12 +249,22 @@ class Ledger:
         return None
 
     def _settled(self, end: End) -> None:
+        """Owe nothing for an end any more; what has come to its other one, and was not read, is still to be told there."""
         self._moved.pop(end, None)
-        if end.other is None and not end.open:
+        self._come.pop(end, None)
+        other = end.other
+        if other is None:
+            if not end.open:
+                self._forget(end)
+        elif other.awaits and other.open:
+            self._come[end] = None
+        elif not end.open and not other.open:
+            self._forget(other)
             self._forget(end)
 
     def _forget(self, end: End) -> None:
         self._moved.pop(end, None)
+        self._come.pop(end, None)
         self._new.pop(end.sock, None)
         if end.name is not None and self._ends.get(end.name) is end:
             del self._ends[end.name]

@@ -55,6 +55,9 @@ class VirtualClockEventLoop(SeamedEventLoop):
         self._since_progress = self._turns = 0
         self._holds: dict[object, str] = {}
         self._guards: list[Callable[[ClockError], None]] = []
+        self._misled = False
+        self.before_waiting: Callable[[], None] | None = None
+        """What is called whenever nothing is left to be done at this time."""
         self.jumps = 0
         """Jumps so far."""
         self.naps = 0
@@ -165,14 +168,24 @@ class VirtualClockEventLoop(SeamedEventLoop):
         self._turns += turns
         if self._turns > self._max_turns:
             self._tell(Runaway(self._words(f"{self._max_turns} turns of the loop without a jump, and no progress:")))
+        due = self.ledger.due()
+        if due and not self._misled and not self.every_turn:
+            return self.sockets.expected(due)
+        self._misled = False
         ready = self.sockets.poll(0)
-        if not self.ledger.quiet and not self.ledger.arrived({key.fd for key, _ in ready}):
+        if due is None or (due and not {key.fd for key, _ in ready}.issuperset(due)):
             self._settle(final=False)
             ready = self.sockets.poll(0)
         return ready if ready or not may_wait else self._idle()
 
+    def misled(self) -> None:
+        """See SeamedEventLoop."""
+        self._misled = True
+
     def _idle(self) -> Ready:
         """Nothing is ready: really wait for what is under way, or else jump."""
+        if self.before_waiting is not None:
+            self.before_waiting()
         if self._holds:
             return self.sockets.poll(None)
         if not self.ledger.quiet and (ready := self._settle(final=True) or self.sockets.poll(0)):

@@ -103,7 +103,7 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         self.sockets = OrderedSelector()
         super().__init__(self.sockets)
         self.ledger = Ledger(self.sockets.interest)
-        self._every_turn = False
+        self.every_turn = False
         self._unlooked = 0
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_made = self._timers_cancelled = 0
@@ -124,6 +124,10 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         """Wait until all that was sent has come."""
         raise NotImplementedError
 
+    def misled(self) -> None:
+        """Ask the kernel at the next look: a socket was served, and there was nothing to be done."""
+        raise NotImplementedError
+
     def look(self, turns: int, *, may_wait: bool) -> Ready:
         """Return what is ready at the sockets, `turns` after the last look; `may_wait`: nothing else is to be done."""
         raise NotImplementedError
@@ -132,14 +136,14 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
 
     def look_every_turn(self) -> None:
         """From now on look at the sockets in every turn, also while there are callbacks to run: to see them closed."""
-        self._every_turn = True
+        self.every_turn = True
 
     def _run_once(self) -> None:
         """Make one turn: look at the sockets unless there is something else to do, add the timers that are due, run what
         is ready. asyncio's own queues what it finds at a socket; here it is served at once."""
         ready = self._ready
         self._unlooked += 1
-        if not ready or self._unlooked >= BUSY or self._every_turn:
+        if not ready or self._unlooked >= BUSY or self.every_turn:
             turns, self._unlooked = self._unlooked, 0
             busy = ready or self._stopping or (self._timers and self._timers[0][0] <= self.time())
             for key, events in self.look(turns, may_wait=not busy):
@@ -216,7 +220,7 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
 
     def read_from(self, descriptor: int, readable: Callable[[], None]) -> None:
         """Have `readable` called whenever a socket is, that nobody reads from or writes to yet."""
-        self.sockets.register(descriptor, EVENT_READ, (Reader(readable), None))
+        self.sockets.register_later(descriptor, EVENT_READ, (Reader(readable), None))
 
     def forget(self, descriptor: int) -> None:
         """Know no transport of that descriptor any more: it is about to be closed."""
@@ -246,8 +250,9 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
             super()._accept_connection(protocol_factory, sock, sslcontext, server, *rest)
             return
         try:
-            connection, there = sock.accept()
+            connection, there = self._taken_from(sock)
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            self.misled()
             return
         except OSError:  # out of descriptors: asyncio's own tries again later
             super()._accept_connection(protocol_factory, sock, sslcontext, server, *rest)
@@ -259,6 +264,14 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         except BaseException:
             connection.close()
             raise
+
+    def _taken_from(self, listener: socket.socket) -> tuple[socket.socket, Any]:
+        """Accept a connection; where the ledger expects one, it comes. Raises BlockingIOError when there is none."""
+        try:
+            return listener.accept()
+        except BlockingIOError:
+            self.arrive()
+            return listener.accept()
 
     def _accept_connection2(
         self, protocol_factory: Any, conn: socket.socket, extra: Any, *rest: Any, **named: Any

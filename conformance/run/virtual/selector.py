@@ -21,6 +21,7 @@ class OrderedSelector(BaseSelector):
         self._registered = 0
         self._order: dict[int, int] = {}
         self._keys: dict[int, SelectorKey] = {}
+        self._later: dict[int, None] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
         """See selectors.BaseSelector."""
@@ -28,15 +29,23 @@ class OrderedSelector(BaseSelector):
         if descriptor in self._keys:
             raise KeyError(f"{fileobj!r} is registered already")
         self._epoll.register(descriptor, _mask(events))
+        return self._know(SelectorKey(fileobj, descriptor, events, data))
+
+    def register_later(self, descriptor: int, events: int, data: Any) -> None:
+        """Register a descriptor that is not registered; the kernel hears of it when it is asked for the first time."""
+        self._later[descriptor] = None
+        self._know(SelectorKey(descriptor, descriptor, events, data))
+
+    def _know(self, key: SelectorKey) -> SelectorKey:
         self._registered += 1
-        self._order[descriptor] = self._registered
-        key = self._keys[descriptor] = SelectorKey(fileobj, descriptor, events, data)
+        self._order[key.fd] = self._registered
+        self._keys[key.fd] = key
         return key
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
         """See selectors.BaseSelector."""
         before = self.get_key(fileobj)
-        if events != before.events:
+        if events != before.events and before.fd not in self._later:
             self._epoll.modify(before.fd, _mask(events))
         key = self._keys[before.fd] = SelectorKey(fileobj, before.fd, events, data)
         return key
@@ -45,7 +54,10 @@ class OrderedSelector(BaseSelector):
         """See selectors.BaseSelector; the descriptor has to be open still."""
         key = self.get_key(fileobj)
         del self._keys[key.fd], self._order[key.fd]
-        self._epoll.unregister(key.fd)
+        if key.fd in self._later:
+            del self._later[key.fd]
+        else:
+            self._epoll.unregister(key.fd)
         return key
 
     def get_key(self, fileobj: Any) -> SelectorKey:
@@ -61,6 +73,7 @@ class OrderedSelector(BaseSelector):
         self._epoll.close()
         self._keys.clear()
         self._order.clear()
+        self._later.clear()
 
     def select(self, timeout: float | None = None) -> Ready:
         """See selectors.BaseSelector."""
@@ -68,6 +81,9 @@ class OrderedSelector(BaseSelector):
 
     def poll(self, timeout: float | None) -> Ready:
         """Ask the kernel, waiting up to `timeout` real seconds (None: for ever)."""
+        for descriptor in self._later:
+            self._epoll.register(descriptor, _mask(self._keys[descriptor].events))
+        self._later.clear()
         told = self._epoll.poll(timeout, _TOLD_AT_ONCE)
         if len(told) > 1:
             told.sort(key=self._place)
@@ -76,6 +92,12 @@ class OrderedSelector(BaseSelector):
             key = self._keys[descriptor]
             ready.append((key, (EVENT_READ if mask == select.EPOLLIN else _meaning(mask)) & key.events))
         return ready
+
+    def expected(self, descriptors: list[int]) -> Ready:
+        """Return registered descriptors as readable, without asking the kernel."""
+        if len(descriptors) > 1:
+            descriptors.sort(key=self._order.__getitem__)
+        return [(self._keys[descriptor], EVENT_READ) for descriptor in descriptors]
 
     def interest(self, descriptor: int) -> int:
         """Return the events that a descriptor is registered for; 0 when it is not."""

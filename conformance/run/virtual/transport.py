@@ -120,6 +120,7 @@ class AccountedTransport(asyncio.Transport):
                 data = self._receive()
                 octets = len(data)
         except (BlockingIOError, InterruptedError):
+            self._loop.misled()
             return
         except OSError as error:
             self._end.heard_all = True
@@ -137,7 +138,10 @@ class AccountedTransport(asyncio.Transport):
 
     def _receive(self) -> bytes:
         assert self._sock is not None
-        data = self._sock.recv(_READ)
+        try:
+            data = self._sock.recv(_READ)
+        except BlockingIOError:
+            data = self._come().recv(_READ)
         self._end.read += len(data)
         if data and self._end.lacks and len(data) < _READ and self._more_came():
             more = self._sock.recv(_READ - len(data))
@@ -147,13 +151,23 @@ class AccountedTransport(asyncio.Transport):
 
     def _receive_into(self, buffer: memoryview) -> int:
         assert self._sock is not None
-        octets = self._sock.recv_into(buffer)
+        try:
+            octets = self._sock.recv_into(buffer)
+        except BlockingIOError:
+            octets = self._come().recv_into(buffer)
         self._end.read += octets
         if octets and self._end.lacks and octets < len(buffer) and self._more_came():
             more = self._sock.recv_into(buffer[octets:])
             self._end.read += more
             octets += more
         return octets
+
+    def _come(self) -> socket.socket:
+        """Wait for what the other end has sent, or return at once when it has sent nothing."""
+        assert self._sock is not None
+        if self._end.awaits:
+            self._loop.arrive()
+        return self._sock
 
     def _more_came(self) -> bool:
         """Wait for what the other end has sent meanwhile: how much is read at once shall not depend on the kernel."""
