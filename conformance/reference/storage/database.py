@@ -11,8 +11,10 @@ promised to anybody. Meanwhile `has_room` says no, so that nobody new comes in.
 
 import asyncio
 import os
+import re
 import sqlite3
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,12 @@ AGAIN = 1.0
 
 RESERVE = 2 * 2**20
 """Octets of the disk that are kept for what has been acknowledged: its delivery is written down too."""
+
+
+_REMEMBERED = 256
+"""Queries of one table whose rows are kept until it is written to."""
+
+_WRITTEN = re.compile(r"(?:INSERT(?: OR \w+)? INTO|UPDATE|DELETE FROM) (\w+)")
 
 
 class DatabaseError(Exception):
@@ -42,6 +50,7 @@ class Database:
         self._committed: asyncio.Future[None] | None = None
         self._broken: DatabaseError | None = None
         self._written: list[tuple[str, Sequence[Any]]] = []
+        self._read: dict[str, dict[tuple[str, Sequence[Any]], list[sqlite3.Row]]] = {}
         self._full = False
 
     def open(self) -> bool:
@@ -68,6 +77,7 @@ class Database:
         if self._lingering is None:
             connection.execute("BEGIN IMMEDIATE")
             self._lingering = asyncio.get_running_loop().call_later(LINGER, self._commit)
+        self._read.pop(_table(statement), None)
         cursor = connection.execute(statement, parameters)
         self._written.append((statement, parameters))
         return cursor
@@ -75,6 +85,17 @@ class Database:
     def read(self, statement: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """Return all rows of a query; what was written and is not committed yet is seen."""
         return self._usable().execute(statement, parameters).fetchall()
+
+    def read_again(self, table: str, statement: str, parameters: Sequence[Any]) -> list[sqlite3.Row]:
+        """Return all rows of a query over one table, as they were read before unless that was written to since: the same
+        few questions are asked in every session, and have the same answer in most."""
+        known = self._read.setdefault(table, {})
+        rows = known.get((statement, parameters))
+        if rows is None:
+            if len(known) >= _REMEMBERED:
+                known.clear()
+            rows = known[statement, parameters] = self.read(statement, parameters)
+        return rows
 
     async def durable(self) -> None:
         """Return when all that was written so far is on disk. Raises DatabaseError when it could not be."""
@@ -91,6 +112,7 @@ class Database:
         connection, self._connection = self._connection, None
         committed = self._ended()
         self._written.clear()
+        self._read.clear()
         self._full = False
         if committed is not None and not committed.done():
             committed.cancel()
@@ -142,3 +164,11 @@ class Database:
             connection.execute(statement, parameters)
         self._committed = committed
         self._lingering = asyncio.get_running_loop().call_later(AGAIN, self._commit)
+
+
+@lru_cache(maxsize=256)
+def _table(statement: str) -> str:
+    """Return the table that a statement writes to. Raises ValueError when that cannot be seen."""
+    if (match := _WRITTEN.match(statement)) is None:
+        raise ValueError(f"which table is written to? {statement}")
+    return match[1]

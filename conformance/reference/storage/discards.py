@@ -57,11 +57,13 @@ class Discards:
 
     def waiting(self, server: str, most: int, without: Collection[int] = ()) -> tuple[list[DiscardEvent], int]:
         """Return a server's oldest notifications, and how many it has in all; `without` these rows."""
-        rows = self._db.read(
-            "SELECT id, shadow_id, queued FROM discard WHERE server = ? ORDER BY id LIMIT ?",
-            (server, most + len(without)),
+        limit = most + len(without)
+        rows = self._db.read_again(
+            "discard", "SELECT id, shadow_id, queued FROM discard WHERE server = ? ORDER BY id LIMIT ?", (server, limit)
         )
-        number: int = self._db.read("SELECT COUNT(*) FROM discard WHERE server = ?", (server,))[0][0]
+        number = len(rows)
+        if number == limit:
+            number = self._db.read("SELECT COUNT(*) FROM discard WHERE server = ?", (server,))[0][0]
         events = [DiscardEvent(row[0], server, row[1], row[2]) for row in rows if row[0] not in without]
         return events[:most], number - (len(rows) - len(events))
 

@@ -23,7 +23,9 @@ class Shadows:
     def any_for(self, primary: str) -> bool:
         """Return whether a shadow is held for a primary."""
         return bool(
-            self._db.read("SELECT 1 FROM message WHERE primary_server = ? AND place = 'shadow' LIMIT 1", (primary,))
+            self._db.read_again(
+                "message", "SELECT 1 FROM message WHERE primary_server = ? AND place = 'shadow' LIMIT 1", (primary,)
+            )
         )
 
     def held_for(self, primary: str) -> list[int]:
@@ -35,7 +37,8 @@ class Shadows:
 
     def of_other_databases(self, primary: str, database: str) -> list[int]:
         """Return the rows held for a primary that came from another queue database of it, oldest first."""
-        rows = self._db.read(
+        rows = self._db.read_again(
+            "message",
             "SELECT id FROM message WHERE primary_server = ? AND place = 'shadow' AND primary_database <> ?"
             " ORDER BY id",
             (primary, database),
