@@ -62,7 +62,7 @@ def execute(
     with _Execution(cell, cast, header, run_dir, watch, known, settings.scale) as execution:
         if (refused := execution.refuse()) is not None:
             return refused
-        ran = run_cell(cell, cast, settings, execution.attachments, execution.seen, Waiting())
+        ran = run_cell(cell, cast, settings, execution.attachments, execution.seen, Waiting(), execution.flush)
         if ran.inapplicable:
             return execution.not_applicable(f"--clock {settings.clock}: {ran.inapplicable}")
         return execution.finish(ran, judge(cell, cast, settings, ran.events, complete=ran.problem == ""))
@@ -81,7 +81,9 @@ async def execute_here(
     with _Execution(cell, cast, header, run_dir, lambda event: None, known, settings.scale) as execution:
         if (refused := execution.refuse()) is not None:
             return refused
-        ran = await run_cell_here(cell, cast, settings, execution.attachments, execution.seen, Waiting())
+        ran = await run_cell_here(
+            cell, cast, settings, execution.attachments, execution.seen, Waiting(), execution.flush
+        )
         verdicts = await asyncio.to_thread(judge, cell, cast, settings, ran.events, complete=ran.problem == "")
         return execution.finish(ran, verdicts)
 
@@ -125,6 +127,10 @@ class _Execution:
         """Write an event as it happens."""
         self._writer.event(event)
         self._watch(event)
+
+    def flush(self) -> None:
+        """Hand what was written to the operating system."""
+        self._writer.flush()
 
     def refuse(self) -> CellResult | None:
         """Write why the cell is not applicable, or return None when it is."""

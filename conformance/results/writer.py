@@ -1,22 +1,24 @@
 """Writes a run directory as the run goes: what was written stays, also when the program is killed a moment later.
 
-Each line of a cell's file is handed to the operating system before the next thing happens. It is not forced to the
-disk: a crash of the program loses at most the line in hand, a crash of the machine may lose more.
+What a cell's file has got is handed to the operating system before any time passes in the cell, and in real time at once.
+It is not forced to the disk: a crash of the program loses at most what happened in the same moment of virtual time, a crash
+of the machine may lose more.
 """
 
 import json
 import os
 from collections import Counter
 from datetime import UTC, datetime
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pydantic import BaseModel
-from pydantic_core import to_json
+from pydantic import BaseModel, TypeAdapter
+from pydantic_core import SchemaSerializer, to_json
 
-from conformance.history.events import AnyEvent
+from conformance.history.events import AnyEvent, Event
 from conformance.judge.verdicts import Outcome, Verdict
 from conformance.results.errors import RunDirectoryError
 from conformance.results.layout import CELLS, FOOTER_FILE, RUN_FILE, cell_file
@@ -50,7 +52,7 @@ class CellWriter:
             self._file = self.path.open("xb")
         except FileExistsError as error:
             raise RunDirectoryError(f"{self.path}: this cell was run before in this directory; take another") from error
-        self._write(self.header)
+        self._write(line_of(self.header))
         return self
 
     def __exit__(
@@ -61,13 +63,13 @@ class CellWriter:
             self.attachments.rmdir()
 
     def event(self, event: AnyEvent) -> None:
-        """Write an event."""
-        self._write(event, "event")
+        """Write an event; it is handed to the operating system by the next `flush`, at the latest."""
+        self._file.write(line_of_event(event))
         self._events += 1
 
     def verdict(self, verdict: Verdict) -> None:
         """Write a verdict."""
-        self._write(verdict, "verdict")
+        self._write(line_of(verdict, "verdict"))
         self._verdicts += 1
 
     def finish(
@@ -81,21 +83,24 @@ class CellWriter:
         known: str = "",
     ) -> None:
         """Write the footer: the cell is whole. A sentence is cut at 4,000 characters; its verdict has all of it."""
-        self._write(
-            CellFooter(
-                outcome=outcome,
-                sentence=sentence[:_SENTENCE],
-                events=self._events,
-                verdicts=self._verdicts,
-                wall_seconds=round(wall_seconds, 6),
-                cpu_seconds=round(cpu_seconds, 6),
-                simulated_seconds=round(simulated_seconds, 6),
-                known=known[:_SENTENCE] or None,
-            )
+        footer = CellFooter(
+            outcome=outcome,
+            sentence=sentence[:_SENTENCE],
+            events=self._events,
+            verdicts=self._verdicts,
+            wall_seconds=round(wall_seconds, 6),
+            cpu_seconds=round(cpu_seconds, 6),
+            simulated_seconds=round(simulated_seconds, 6),
+            known=known[:_SENTENCE] or None,
         )
+        self._write(line_of(footer))
 
-    def _write(self, record: BaseModel, name: str = "") -> None:
-        self._file.write(line_of(record, name))
+    def flush(self) -> None:
+        """Hand what was written to the operating system."""
+        self._file.flush()
+
+    def _write(self, line: bytes) -> None:
+        self._file.write(line)
         self._file.flush()
 
 
@@ -103,6 +108,18 @@ def line_of(record: BaseModel, name: str = "") -> bytes:
     """Return a record as one line of JSON; `name` becomes its `record` where the record has none of its own."""
     text = to_json(record, by_alias=True, exclude_none=True)
     return b'{"record":"%b",%b\n' % (name.encode(), text[1:]) if name else text + b"\n"
+
+
+def line_of_event(event: AnyEvent) -> bytes:
+    """Return an event as one line of JSON, as a part of which `record` comes first."""
+    serializer = _serializer(type(event))  # type: ignore[arg-type]  # a class has a hash, whatever its objects have
+    return b'{"record":"event",%b\n' % serializer.to_json(event, exclude_none=True)[1:]
+
+
+@cache
+def _serializer(kind: type[Event]) -> SchemaSerializer:
+    """Return what makes JSON of events of a kind; the union's own would look for the kind of each."""
+    return TypeAdapter(kind).serializer
 
 
 def begin_run(run_dir: Path, header: RunHeader) -> RunHeader:

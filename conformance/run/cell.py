@@ -45,11 +45,13 @@ def run_cell(
     directory: Path,
     seen: Callable[[AnyEvent], None],
     settled: Settled,
+    flush: Callable[[], None] = lambda: None,
 ) -> Ran:
     """Run one cell on a clock of its own and return its history.
 
-    `directory` takes the nodes' data and logs; `seen` is called with each event as it happens. What a node or the
-    scenario does wrong is told in `problem`; only KeyboardInterrupt and the like pass through.
+    `directory` takes the nodes' data and logs; `seen` is called with each event as it happens, and `flush` before any time
+    passes after it. What a node or the scenario does wrong is told in `problem`; only KeyboardInterrupt and the like pass
+    through.
     """
     events: list[AnyEvent] = []
 
@@ -62,7 +64,9 @@ def run_cell(
             if candidate.kind == "python":
                 load_factory(candidate.factory or "")  # it takes a second, and no clock runs yet
         return run_with_clock(
-            lambda clock: _run(cell, cast, settings, directory, both, settled, clock), settings.clock, settings.scale
+            lambda clock: _run(cell, cast, settings, directory, both, settled, flush, clock),
+            settings.clock,
+            settings.scale,
         )
     except NodeError as error:
         return Ran((), str(error), 0.0, {})
@@ -89,10 +93,11 @@ async def run_cell_here(
     directory: Path,
     seen: Callable[[AnyEvent], None],
     settled: Settled,
+    flush: Callable[[], None] = lambda: None,
 ) -> Ran:
     """Run one cell beside others on this loop, in real time; see run_cell."""
     return await with_own_clock(
-        lambda clock: _run(cell, cast, settings, directory, seen, settled, clock),
+        lambda clock: _run(cell, cast, settings, directory, seen, settled, flush, clock),
         settings,
     )
 
@@ -104,8 +109,10 @@ async def _run(
     directory: Path,
     seen: Callable[[AnyEvent], None],
     settled: Settled,
+    flush: Callable[[], None],
     clock: Clock,
 ) -> Ran:
+    clock.keep(flush)
     recorder = Recorder(clock)
     recorder.subscribe(seen)
     recorder.subscribe(lambda event: clock.progress())

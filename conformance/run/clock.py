@@ -29,6 +29,10 @@ _REAL_FAREWELL = 100
 """Beats that they get in real time, where the other end of a socket may be a process that has to be given a core."""
 
 
+def _nothing() -> None:
+    """Keep nothing."""
+
+
 class Leftovers(RuntimeError):
     """A cell ended and left tasks or connections behind. They have been cancelled and aborted."""
 
@@ -68,6 +72,10 @@ class Clock(Protocol):
 
     def progress(self) -> None:
         """Say that something happened: a virtual clock that runs on without any says Runaway."""
+        ...
+
+    def keep(self, flush: Callable[[], None]) -> None:
+        """Have `flush` called after each `progress`: at once, or before virtual time jumps and the loop really waits."""
         ...
 
     def program(self, directory: Path) -> ShiftedProgram | None:
@@ -117,6 +125,10 @@ class VirtualClock:
         """See Clock."""
         self._loop.progress()
 
+    def keep(self, flush: Callable[[], None]) -> None:
+        """See Clock."""
+        self._loop.before_waiting = flush
+
     @asynccontextmanager
     async def guarded(self) -> AsyncIterator[None]:
         """See Clock; works as asyncio.timeout does."""
@@ -149,6 +161,7 @@ class ShiftedClock(VirtualClock):
     def __init__(self, loop: ShiftedClockEventLoop) -> None:
         super().__init__(loop)
         self._shifted = loop
+        self._flush: Callable[[], None] = _nothing
 
     def now(self) -> float:
         """See Clock; the machine's own and the offset, which the nodes see too."""
@@ -157,6 +170,15 @@ class ShiftedClock(VirtualClock):
     def lag(self) -> float:
         """See Clock."""
         return self._shifted.lateness()
+
+    def progress(self) -> None:
+        """See Clock."""
+        super().progress()
+        self._flush()
+
+    def keep(self, flush: Callable[[], None]) -> None:
+        """See Clock; the machine's time passes all the while."""
+        self._flush = flush
 
     def program(self, directory: Path) -> ShiftedProgram | None:
         """See Clock."""
@@ -177,6 +199,7 @@ class ScaledClock:
         self._began = loop.time()
         self._worst = 0.0
         self._due = self._began
+        self._flush: Callable[[], None] = _nothing
         self._beat()
 
     def now(self) -> float:
@@ -202,7 +225,12 @@ class ScaledClock:
         return worst * self.scale
 
     def progress(self) -> None:
-        """See Clock; real time needs none."""
+        """See Clock."""
+        self._flush()
+
+    def keep(self, flush: Callable[[], None]) -> None:
+        """See Clock."""
+        self._flush = flush
 
     def program(self, directory: Path) -> ShiftedProgram | None:
         """See Clock; a scaled node is told so by its configuration."""

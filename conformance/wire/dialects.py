@@ -6,6 +6,7 @@ candidate that spells them differently brings a `Dialect` of its own, as data.
 
 import re
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Annotated
 
@@ -103,7 +104,7 @@ class Dialect(BaseModel):
         if asked is None or code // 100 != 2:
             return None
         if asked.name == "shadow-message":
-            return asked.model_copy(update={"name": "shadow-stored"}) if content else None
+            return replace(asked, name="shadow-stored") if content else None
         name = asked.name
         return self._remembered((name, lines), lambda: self._reply(name, lines))
 

@@ -1,5 +1,6 @@
 """Shards become one run, and a finished run's tables hold what its files do."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any, get_args
@@ -92,8 +93,10 @@ def test_tables_older_than_their_run_are_not_taken(tmp_path: Path) -> None:
     assert manifest.content_sha256 != content_of(run_dir).content_sha256
 
 
-def fields(model: Any) -> set[str]:
-    return {field.alias or name for name, field in model.model_fields.items()}
+def fields(kind: Any) -> set[str]:
+    if dataclasses.is_dataclass(kind):
+        return {field.name for field in dataclasses.fields(kind)}
+    return {field.alias or name for name, field in kind.model_fields.items()}
 
 
 def names(of: tuple[columns.Column, ...]) -> set[str]:

@@ -157,6 +157,7 @@ def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
         "from tests.results.samples import EVENTS, cell_header\n"
         f"with CellWriter(pathlib.Path({str(tmp_path)!r}), cell_header()) as writer:\n"
         "    for event in EVENTS[:3]: writer.event(event)\n"
+        "    writer.flush()\n"
         "    print('written', flush=True)\n"
         "    sys.stdin.read()\n"
     )

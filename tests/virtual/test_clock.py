@@ -83,6 +83,35 @@ class HandLoop:
         self.now += seconds
 
 
+def test_what_happened_is_handed_on_before_virtual_time_passes() -> None:
+    handed_on: list[list[str]] = []
+    happened: list[str] = []
+
+    async def main(clock: Clock) -> None:
+        clock.keep(lambda: handed_on.append(happened[:]))
+        for word in ("one", "two"):
+            happened.append(word)
+            clock.progress()
+            await asyncio.sleep(0)
+        assert handed_on == []
+        await clock.sleep(7)
+        assert handed_on[0] == ["one", "two"]
+
+    run_with_clock(main, "virtual")
+
+
+@pytest.mark.parametrize("name", ["scaled", "real", "shifted"])
+def test_what_happened_is_handed_on_at_once_where_time_always_passes(name: ClockName) -> None:
+    handed_on: list[str] = []
+
+    async def main(clock: Clock) -> None:
+        clock.keep(lambda: handed_on.append("all"))
+        clock.progress()
+        assert handed_on == ["all"]
+
+    run_with_clock(main, name, 1.0)
+
+
 def test_lag_is_what_blocked_the_loop_and_is_told_once() -> None:
     loop = HandLoop()
     clock = ScaledClock(loop, 100)  # type: ignore[arg-type]
