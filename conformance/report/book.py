@@ -9,7 +9,7 @@ from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.failure import headline
 from conformance.report.material import Material, stored
 from conformance.report.offence import Offence, offence_of
-from conformance.results.reader import Damage, read_run
+from conformance.results.reader import Damage, read_cell, read_run
 from conformance.results.schema import CellHeader, RunFooter, RunHeader
 
 ORDER = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_APPLICABLE)
@@ -95,7 +95,10 @@ def read_book(
     unread: list[Damage] = []
     cells: list[Entry] = []
     damage: list[str] = []
-    for cell in run.cells(unread, passed_events=each is not None):
+    for shorter in run.cells(unread, aside=None if each else lambda line: True):
+        cell = (
+            shorter if each or not any(_points_at_events(one) for one in shorter.verdicts) else read_cell(shorter.path)
+        )
         material = stored(cell, corpus)
         slug = cell.path.stem
         if each is not None:
@@ -103,6 +106,10 @@ def read_book(
         damage += [str(one) for one in cell.damage]
         cells.append(entry(material, slug, cell.footer.wall_seconds if cell.footer is not None else None))
     return Book(run.header, run.footer, tuple(cells), (*(str(one) for one in unread), *damage))
+
+
+def _points_at_events(verdict: Verdict) -> bool:
+    return verdict.outcome is not Outcome.PASS and (bool(verdict.evidence) or verdict.message is not None)
 
 
 def entry(material: Material, slug: str, seconds: float | None = None) -> Entry:

@@ -5,7 +5,7 @@ files that they were made from, so that nobody reads a table that is older than 
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel
 
+from conformance.history.events import EVENT, AnyEvent
 from conformance.results.columns import TABLES, Column
 from conformance.results.content import Manifest, content_of
 from conformance.results.layout import PARQUET
-from conformance.results.reader import Damage, StoredCell, read_run
+from conformance.results.plain_events import is_plain, read_plain
+from conformance.results.reader import Damage, StoredCell, read_cell, read_run
 from conformance.results.whole import write_whole
 
 MANIFEST = "manifest.json"
@@ -58,29 +60,107 @@ def write_parquet(run_dir: Path) -> Manifest:
     (folder / MANIFEST).unlink(missing_ok=True)
     damage: list[Damage] = []
     before = content_of(run_dir)
-    with _Tables(folder) as tables:
-        for cell in run.cells(damage):
-            damage += cell.damage
-            tables.add(run.header.run, cell)
+    plain: list[bytes] = []
+
+    def aside(line: bytes) -> bool:
+        if taken := is_plain(line):
+            plain.append(line)
+        return taken
+
+    with _Tables(folder, run.header.run) as tables:
+        for cell in run.cells(damage, aside=aside):
+            tables.add(cell, plain[:])
+            plain.clear()
+    damage += tables.damage
     told = tuple(str(one) for one in damage[:_TOLD])
     manifest = before.model_copy(update={"damaged": len(damage), "damage": told, "rows": tables.rows})
     write_whole(folder / MANIFEST, (manifest.model_dump_json(by_alias=True, indent=2) + "\n").encode())
     return manifest
 
 
-def rows_of(run: str, cell: StoredCell) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the rows of a cell, each with its table's name."""
-    key = {"run": run, "cell": cell.path.stem}
-    footer = _plain(cell.footer) if cell.footer else {}
-    yield "cells", _fit("cells", {**_plain(cell.header), **footer, **key})
-    for verdict in cell.verdicts:
-        yield "verdicts", _fit("verdicts", {**_plain(verdict), **key})
-    for event in cell.events:
-        yield "events", _fit("events", {**_plain(event), **key})
+class _Tables:
+    """The three files, each written a few thousand rows at a time; `rows` counts them, `damage` is what is no row."""
+
+    def __init__(self, folder: Path, run: str) -> None:
+        self.rows = dict.fromkeys(TABLES, 0)
+        self.damage: list[Damage] = []
+        self._run = run
+        self._schemas = {name: arrow_schema(columns) for name, columns in TABLES.items()}
+        self._waiting: list[tuple[StoredCell, list[bytes]]] = []
+        self._lines = 0
+        self._files = {
+            name: pq.ParquetWriter(folder / f"{name}.parquet", schema, compression="zstd")
+            for name, schema in self._schemas.items()
+        }
+
+    def __enter__(self) -> "_Tables":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._flush()
+        for file in self._files.values():
+            file.close()
+
+    def add(self, cell: StoredCell, plain: list[bytes]) -> None:
+        """Take a cell, and those lines of its events that are rows as they stand."""
+        self._waiting.append((cell, plain))
+        self._lines += len(cell.events) + len(plain)
+        if self._lines >= _ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        try:
+            plain = read_plain([line for _, lines in self._waiting for line in lines], self._schemas["events"])
+        except pa.ArrowInvalid:  # one of them is damaged: which one, and what is left, the slow way
+            self._waiting = [(read_cell(cell.path), []) for cell, _ in self._waiting]
+            plain = read_plain([], self._schemas["events"])
+        cells = [cell for cell, _ in self._waiting]
+        whose = [pa.repeat(cell.path.stem, len(lines)) for cell, lines in self._waiting]
+        events = pa.concat_tables(
+            [
+                self._table("events", [(cell, _plain_event(event)) for cell in cells for event in cell.events]),
+                self._keyed("events", plain, pa.concat_arrays(whose)),
+            ]
+        )
+        self._write("cells", self._table("cells", [(cell, _cell(cell)) for cell in cells]))
+        self._write(
+            "verdicts", self._table("verdicts", [(cell, _plain(one)) for cell in cells for one in cell.verdicts])
+        )
+        self._write("events", events.sort_by([("cell", "ascending"), ("n", "ascending")]))
+        self.damage += [one for cell in cells for one in cell.damage]
+        self._waiting.clear()
+        self._lines = 0
+
+    def _table(self, name: str, records: list[tuple[StoredCell, dict[str, Any]]]) -> pa.Table:
+        rows = pa.Table.from_pylist([_fit(name, values) for _, values in records], schema=self._schemas[name])
+        return self._keyed(name, rows, pa.array([cell.path.stem for cell, _ in records], pa.string()))
+
+    def _keyed(self, name: str, rows: pa.Table, whose: pa.Array) -> pa.Table:
+        """Return rows with all columns of their table; `whose` is the cell of each."""
+        values = {"run": pa.repeat(self._run, len(rows)), "cell": whose}
+        schema = self._schemas[name]
+        return pa.table(
+            [values[field.name] if field.name in values else rows[field.name] for field in schema], schema=schema
+        )
+
+    def _write(self, name: str, rows: pa.Table) -> None:
+        self._files[name].write_table(rows)
+        self.rows[name] += len(rows)
+
+
+def _cell(cell: StoredCell) -> dict[str, Any]:
+    return {**_plain(cell.header), **(_plain(cell.footer) if cell.footer else {})}
 
 
 def _plain(record: BaseModel) -> dict[str, Any]:
     return record.model_dump(mode="json", by_alias=True)
+
+
+def _plain_event(event: AnyEvent) -> dict[str, Any]:
+    values: dict[str, Any] = EVENT.dump_python(event, mode="json")
+    return values
 
 
 _KINDS = {table: {column.name: column.type for column in columns} for table, columns in TABLES.items()}
@@ -96,38 +176,3 @@ def _value(kind: object, value: Any) -> Any:
     if kind == "json" and value is not None and not isinstance(value, str):
         return json.dumps(value, sort_keys=True)
     return value
-
-
-class _Tables:
-    """The three files, each written a few thousand rows at a time."""
-
-    def __init__(self, folder: Path) -> None:
-        self.rows = dict.fromkeys(TABLES, 0)
-        self._schemas = {name: arrow_schema(columns) for name, columns in TABLES.items()}
-        self._waiting: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
-        self._files = {
-            name: pq.ParquetWriter(folder / f"{name}.parquet", schema, compression="zstd")
-            for name, schema in self._schemas.items()
-        }
-
-    def __enter__(self) -> "_Tables":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for name, file in self._files.items():
-            self._flush(name)
-            file.close()
-
-    def add(self, run: str, cell: StoredCell) -> None:
-        for name, row in rows_of(run, cell):
-            self._waiting[name].append(row)
-        for name, rows in self._waiting.items():
-            if len(rows) >= _ROWS:
-                self._flush(name)
-
-    def _flush(self, name: str) -> None:
-        rows = self._waiting[name]
-        if rows:
-            self._files[name].write_table(pa.Table.from_pylist(rows, schema=self._schemas[name]))
-            self.rows[name] += len(rows)
-            rows.clear()

@@ -3,7 +3,7 @@
 A cell's file without a footer was cut short; what it has until there is as good as any other.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from conformance.history.events import EVENT, AnyEvent
-from conformance.judge.verdicts import Outcome, Verdict
+from conformance.judge.verdicts import Verdict
 from conformance.results.errors import CellUnreadable, RunDirectoryError, SchemaTooNew
 from conformance.results.layout import FOOTER_FILE, RUN_FILE, cell_files
 from conformance.results.schema import SCHEMA, CellFooter, CellHeader, RunFooter, RunHeader
@@ -21,6 +21,12 @@ M = TypeVar("M", bound=BaseModel)
 
 _TAIL = 64 * 1024
 """Octets from the end of a cell's file in which its footer is looked for; `writer.finish` keeps it shorter."""
+
+
+_EVENT = b'{"record":"event",'
+
+Aside = Callable[[bytes], bool]
+"""(the line of an event) -> whether it was taken by whoever gave this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +72,15 @@ class StoredRun:
     footer: RunFooter | None
     files: tuple[Path, ...]
 
-    def cells(self, damage: list[Damage] | None = None, *, passed_events: bool = True) -> Iterator[StoredCell]:
-        """Read the cells one by one, in the order of their files' names; for `passed_events` see read_cell.
+    def cells(self, damage: list[Damage] | None = None, *, aside: Aside | None = None) -> Iterator[StoredCell]:
+        """Read the cells one by one, in the order of their files' names; for `aside` see read_cell.
 
         One without a header is told in `damage` and left out; with no list to tell it in, CellUnreadable is raised.
         Raises SchemaTooNew.
         """
         for path in self.files:
             try:
-                yield read_cell(path, passed_events=passed_events)
+                yield read_cell(path, aside=aside)
             except CellUnreadable as error:
                 if damage is None:
                     raise
@@ -106,19 +112,18 @@ def read_run(run_dir: Path) -> StoredRun:
     )
 
 
-def read_cell(path: Path, *, passed_events: bool = True) -> StoredCell:
+def read_cell(path: Path, *, aside: Aside | None = None) -> StoredCell:
     """Read a cell's file. Raises CellUnreadable when its header cannot be read, SchemaTooNew.
 
-    Without `passed_events` those of a cell in which nothing is to be pointed at are not made of their lines: whoever asks
-    only what became of a cell is spared nine tenths of the work. That they are JSON is seen all the same.
+    `aside` is offered the line of each event, whole as it stands: what it takes is not read here, and is nine tenths of the
+    work.
     """
     header: CellHeader | None = None
     events: list[AnyEvent] = []
-    kept: list[tuple[int, dict[str, Any]]] = []
     verdicts: list[Verdict] = []
     footer: CellFooter | None = None
     damage: list[Damage] = []
-    for number, value in numbered(path):
+    for number, value in numbered(path, aside):
         if isinstance(value, Damage):
             damage.append(value)
             continue
@@ -127,7 +132,7 @@ def read_cell(path: Path, *, passed_events: bool = True) -> StoredCell:
                 case "cell" if number == 1:
                     header = _cell_header(path, value)
                 case "event":
-                    kept.append((number, value))
+                    events.append(EVENT.validate_python(value))
                 case "verdict":
                     verdicts.append(Verdict.model_validate(value))
                 case "footer":
@@ -136,21 +141,10 @@ def read_cell(path: Path, *, passed_events: bool = True) -> StoredCell:
                     damage.append(Damage(path, number, f"no record of this kind can stand here: {str(name)[:40]!r}"))
         except ValidationError as error:
             damage.append(Damage(path, number, _told(error)))
-    if passed_events or not verdicts or any(_points_at_events(verdict) for verdict in verdicts):
-        for number, value in kept:
-            try:
-                events.append(EVENT.validate_python(value))
-            except ValidationError as error:
-                damage.append(Damage(path, number, _told(error)))
-        damage.sort(key=lambda one: one.line)
     if header is None:
         why = damage[0].why if damage and damage[0].line == 1 else "the file is empty"
         raise CellUnreadable(path, why)
     return StoredCell(path, header, tuple(events), tuple(verdicts), footer, tuple(damage))
-
-
-def _points_at_events(verdict: Verdict) -> bool:
-    return verdict.outcome is not Outcome.PASS and (bool(verdict.evidence) or verdict.message is not None)
 
 
 def read_ends(run_dir: Path) -> Ends:
@@ -178,10 +172,12 @@ def read_end(path: Path) -> tuple[CellHeader, CellFooter | None]:
         raise CellUnreadable(path, _told(error)) from error
 
 
-def numbered(path: Path) -> Iterator[tuple[int, dict[str, Any] | Damage]]:
-    """Yield each line of a file with its number from 1: a JSON object, or in which way it is none."""
+def numbered(path: Path, aside: Aside | None = None) -> Iterator[tuple[int, dict[str, Any] | Damage]]:
+    """Yield each line of a file with its number from 1: a JSON object, or in which way it is none. See read_cell."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
+            if aside is not None and line.startswith(_EVENT) and line.endswith(b"}\n") and aside(line):
+                continue
             if not line.endswith(b"\n"):
                 yield number, Damage(path, number, f"the last line was cut short after {len(line)} octets")
                 continue
