@@ -166,7 +166,9 @@ class PythonNode:
         if self._node is not None:
             await self.kill()
         if self._handler is not None:
-            logging.getLogger(f"conformance.node.{self.name}").removeHandler(self._handler)
+            logger = logging.getLogger(f"conformance.node.{self.name}")
+            logger.removeHandler(self._handler)
+            logger.propagate = True  # as it was: pytest gives handlers of its own to those that do not
             self._handler.close()
             self._handler = None
 

@@ -65,6 +65,36 @@ def test_statements_without_an_await_between_them_are_committed_together_or_not_
     asyncio.run(life())
 
 
+def test_what_is_remembered_is_read_anew_once_its_table_was_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def life() -> None:
+        async with furnished(tmp_path) as (host, _):
+            read = host.db.read
+            monkeypatch.setattr(
+                host.db, "read", lambda query, given=(): (asked.append(given[0]), read(query, given))[1]
+            )
+
+            def contact(server: str) -> list[tuple[float]]:
+                rows = host.db.read_again("contact", "SELECT at FROM contact WHERE server = ?", (server,))
+                return [tuple(row) for row in rows]
+
+            assert [contact("mbx1"), contact("mbx1"), contact("mbx2")] == [[], [], []]
+            host.db.write("DELETE FROM discard WHERE id = 4711")
+            assert contact("mbx1") == []
+            assert asked == ["mbx1", "mbx2"]
+            host.db.write("INSERT OR REPLACE INTO contact (server, at) VALUES (?, ?)", ("mbx1", 5.0))
+            assert [contact("mbx1"), contact("mbx2")] == [[(5.0,)], []]
+            assert asked == ["mbx1", "mbx2"] * 2
+            host.db.write("PRAGMA defer_foreign_keys = ON")  # who knows what that does
+            assert contact("mbx1") == [(5.0,)]
+            assert asked == ["mbx1", "mbx2", "mbx1", "mbx2", "mbx1"]
+
+    asyncio.run(life())
+
+
 def test_a_commit_that_fails_is_told_to_everybody_who_waits_for_it(tmp_path: Path):
     async def life() -> None:
         async with furnished(tmp_path) as (host, _):

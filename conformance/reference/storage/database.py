@@ -14,7 +14,6 @@ import os
 import re
 import sqlite3
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +76,7 @@ class Database:
         if self._lingering is None:
             connection.execute("BEGIN IMMEDIATE")
             self._lingering = asyncio.get_running_loop().call_later(LINGER, self._commit)
-        self._read.pop(_table(statement), None)
+        self._forget(statement)
         cursor = connection.execute(statement, parameters)
         self._written.append((statement, parameters))
         return cursor
@@ -96,6 +95,12 @@ class Database:
                 known.clear()
             rows = known[statement, parameters] = self.read(statement, parameters)
         return rows
+
+    def _forget(self, statement: str) -> None:
+        if (written := _WRITTEN.match(statement)) is not None:
+            self._read.pop(written[1], None)
+        else:
+            self._read.clear()
 
     async def durable(self) -> None:
         """Return when all that was written so far is on disk. Raises DatabaseError when it could not be."""
@@ -164,11 +169,3 @@ class Database:
             connection.execute(statement, parameters)
         self._committed = committed
         self._lingering = asyncio.get_running_loop().call_later(AGAIN, self._commit)
-
-
-@lru_cache(maxsize=256)
-def _table(statement: str) -> str:
-    """Return the table that a statement writes to. Raises ValueError when that cannot be seen."""
-    if (match := _WRITTEN.match(statement)) is None:
-        raise ValueError(f"which table is written to? {statement}")
-    return match[1]
