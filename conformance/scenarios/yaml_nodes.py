@@ -5,6 +5,7 @@ so are duplicate keys and directives; `yes` and `no` are text, as YAML 1.2 has i
 one by one, so that a slip in one does not hide the others.
 """
 
+import contextlib
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -38,6 +39,9 @@ MAX_NODES = 20_000
 """Nodes of one document."""
 
 Scalar = str | int | float | bool | None
+
+_PLAIN = re.compile(r"[^\t\r\x85\u2028\u2029\ufeff?!]*")
+"""What both parsers read alike: the one in C knows YAML 1.1, where tabs, line breaks, tags and `? key` are another matter."""
 
 _DOCUMENT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _CONSTANTS: Mapping[str, Scalar] = {
@@ -157,11 +161,23 @@ def _told(error: MarkedYAMLError, chunk: str) -> str:
     return words
 
 
+def _events(text: str) -> Iterator[Event]:
+    """Return the parser's events. The parser in C is quick, the one in Python tells better what is wrong.
+
+    Raises MarkedYAMLError and ReaderError, and so may what it returns.
+    """
+    if _PLAIN.fullmatch(text):
+        with contextlib.suppress(MarkedYAMLError, ReaderError):
+            return iter(list(YAML(typ="safe").parse(text)))
+    slow: Iterator[Event] = YAML(typ="safe", pure=True).parse(text)
+    return slow
+
+
 class _Composer:
     """Builds the nodes of one document from the parser's events."""
 
     def __init__(self, chunk: Chunk, report: Report) -> None:
-        self._events = YAML(typ="safe", pure=True).parse(chunk.text)
+        self._events = _events(chunk.text)
         self._line = chunk.line
         self._report = report
         self._nodes = 0
@@ -215,7 +231,7 @@ class _Composer:
                 yield key, Entry(mark, node)
 
     def _scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
-        if event.style is not None:
+        if event.style:  # quoted, or a block
             return str(event.value)
         try:
             return resolve(event.value)
