@@ -9,7 +9,7 @@ from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.failure import headline
 from conformance.report.material import Material, stored
 from conformance.report.offence import Offence, offence_of
-from conformance.results.reader import Damage, read_cell, read_run
+from conformance.results.reader import EVENTS, Aside, Damage, read_cell, read_run
 from conformance.results.schema import CellHeader, RunFooter, RunHeader
 
 ORDER = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_APPLICABLE)
@@ -95,7 +95,8 @@ def read_book(
     unread: list[Damage] = []
     cells: list[Entry] = []
     damage: list[str] = []
-    for shorter in run.cells(unread, aside=None if each else lambda line: True):
+    unasked = Aside(EVENTS, take=lambda lines: None)
+    for shorter in run.cells(unread, aside=None if each else unasked):
         cell = (
             shorter if each or not any(_points_at_events(one) for one in shorter.verdicts) else read_cell(shorter.path)
         )

@@ -84,7 +84,7 @@ class Catalogue(_Closed):
 @lru_cache(maxsize=1)
 def catalogue() -> Catalogue:
     """Return the catalogue of the package, read once. Raises pydantic.ValidationError when the file is damaged."""
-    return Catalogue.model_validate(YAML(typ="safe", pure=True).load(_FILE.read_text("utf-8")))
+    return Catalogue.model_validate(YAML(typ="safe").load(_FILE.read_text("utf-8")))
 
 
 def clause(requirement: str) -> str:

@@ -5,7 +5,9 @@ files that they were made from, so that nobody reads a table that is older than 
 """
 
 import json
+from collections import deque
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,8 @@ from conformance.history.events import EVENT, AnyEvent
 from conformance.results.columns import TABLES, Column
 from conformance.results.content import Manifest, content_of
 from conformance.results.layout import PARQUET
-from conformance.results.plain_events import is_plain, read_plain
-from conformance.results.reader import Damage, StoredCell, read_cell, read_run
+from conformance.results.plain_events import RUNS, read_plain
+from conformance.results.reader import Aside, Damage, StoredCell, read_cell, read_run
 from conformance.results.whole import write_whole
 
 MANIFEST = "manifest.json"
@@ -27,6 +29,10 @@ _ROWS = 20_000
 """Rows of events that are gathered before they are written."""
 _TOLD = 100
 """Damaged lines that the manifest names; all are counted."""
+_AT_ONCE = 2
+"""Threads that make rows."""
+_Gathered = tuple[StoredCell, bytes]
+_Made = tuple[dict[str, pa.Table], list[Damage]]
 _SCALARS = {
     "text": pa.string(),
     "json": pa.string(),
@@ -61,15 +67,9 @@ def write_parquet(run_dir: Path) -> Manifest:
     damage: list[Damage] = []
     before = content_of(run_dir)
     plain: list[bytes] = []
-
-    def aside(line: bytes) -> bool:
-        if taken := is_plain(line):
-            plain.append(line)
-        return taken
-
     with _Tables(folder, run.header.run) as tables:
-        for cell in run.cells(damage, aside=aside):
-            tables.add(cell, plain[:])
+        for cell in run.cells(damage, aside=Aside(RUNS, take=plain.append)):
+            tables.add(cell, b"".join(plain))
             plain.clear()
     damage += tables.damage
     told = tuple(str(one) for one in damage[:_TOLD])
@@ -79,15 +79,21 @@ def write_parquet(run_dir: Path) -> Manifest:
 
 
 class _Tables:
-    """The three files, each written a few thousand rows at a time; `rows` counts them, `damage` is what is no row."""
+    """The three files, each written a few thousand rows at a time; `rows` counts them, `damage` is what is no row.
+
+    Rows are made in threads beside whoever reads the cells: Arrow holds no lock of Python's. Both are whole once the
+    context was left.
+    """
 
     def __init__(self, folder: Path, run: str) -> None:
         self.rows = dict.fromkeys(TABLES, 0)
         self.damage: list[Damage] = []
         self._run = run
         self._schemas = {name: arrow_schema(columns) for name, columns in TABLES.items()}
-        self._waiting: list[tuple[StoredCell, list[bytes]]] = []
+        self._gathered: list[_Gathered] = []
         self._lines = 0
+        self._makers = ThreadPoolExecutor(_AT_ONCE)
+        self._being_made: deque[Future[_Made]] = deque()
         self._files = {
             name: pq.ParquetWriter(folder / f"{name}.parquet", schema, compression="zstd")
             for name, schema in self._schemas.items()
@@ -97,41 +103,52 @@ class _Tables:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._flush()
-        for file in self._files.values():
-            file.close()
+        try:
+            self._flush()
+            while self._being_made:
+                self._write_next()
+        finally:
+            self._makers.shutdown()
+            for file in self._files.values():
+                file.close()
 
-    def add(self, cell: StoredCell, plain: list[bytes]) -> None:
+    def add(self, cell: StoredCell, plain: bytes) -> None:
         """Take a cell, and those lines of its events that are rows as they stand."""
-        self._waiting.append((cell, plain))
-        self._lines += len(cell.events) + len(plain)
+        self._gathered.append((cell, plain))
+        self._lines += len(cell.events) + plain.count(b"\n")
         if self._lines >= _ROWS:
             self._flush()
 
     def _flush(self) -> None:
-        if not self._waiting:
-            return
+        if self._gathered:
+            self._being_made.append(self._makers.submit(self._make, self._gathered))
+            self._gathered, self._lines = [], 0
+        if len(self._being_made) > _AT_ONCE:
+            self._write_next()
+
+    def _write_next(self) -> None:
+        made, damage = self._being_made.popleft().result()
+        self.damage += damage
+        for name, rows in made.items():
+            self._files[name].write_table(rows)
+            self.rows[name] += len(rows)
+
+    def _make(self, gathered: list[_Gathered]) -> _Made:
         try:
-            plain = read_plain([line for _, lines in self._waiting for line in lines], self._schemas["events"])
+            plain = read_plain(b"".join(lines for _, lines in gathered), self._schemas["events"])
         except pa.ArrowInvalid:  # one of them is damaged: which one, and what is left, the slow way
-            self._waiting = [(read_cell(cell.path), []) for cell, _ in self._waiting]
-            plain = read_plain([], self._schemas["events"])
-        cells = [cell for cell, _ in self._waiting]
-        whose = [pa.repeat(cell.path.stem, len(lines)) for cell, lines in self._waiting]
-        events = pa.concat_tables(
-            [
-                self._table("events", [(cell, _plain_event(event)) for cell in cells for event in cell.events]),
-                self._keyed("events", plain, pa.concat_arrays(whose)),
-            ]
-        )
-        self._write("cells", self._table("cells", [(cell, _cell(cell)) for cell in cells]))
-        self._write(
-            "verdicts", self._table("verdicts", [(cell, _plain(one)) for cell in cells for one in cell.verdicts])
-        )
-        self._write("events", events.sort_by([("cell", "ascending"), ("n", "ascending")]))
-        self.damage += [one for cell in cells for one in cell.damage]
-        self._waiting.clear()
-        self._lines = 0
+            gathered = [(read_cell(cell.path), b"") for cell, _ in gathered]
+            plain = read_plain(b"", self._schemas["events"])
+        cells = [cell for cell, _ in gathered]
+        whose = pa.concat_arrays([pa.repeat(cell.path.stem, lines.count(b"\n")) for cell, lines in gathered])
+        others = self._table("events", [(cell, _plain_event(event)) for cell in cells for event in cell.events])
+        events = pa.concat_tables([others, self._keyed("events", plain, whose)])
+        made = {
+            "cells": self._table("cells", [(cell, _cell(cell)) for cell in cells]),
+            "verdicts": self._table("verdicts", [(cell, _plain(one)) for cell in cells for one in cell.verdicts]),
+            "events": events.sort_by([("cell", "ascending"), ("n", "ascending")]),
+        }
+        return made, [one for cell in cells for one in cell.damage]
 
     def _table(self, name: str, records: list[tuple[StoredCell, dict[str, Any]]]) -> pa.Table:
         rows = pa.Table.from_pylist([_fit(name, values) for _, values in records], schema=self._schemas[name])
@@ -144,10 +161,6 @@ class _Tables:
         return pa.table(
             [values[field.name] if field.name in values else rows[field.name] for field in schema], schema=schema
         )
-
-    def _write(self, name: str, rows: pa.Table) -> None:
-        self._files[name].write_table(rows)
-        self.rows[name] += len(rows)
 
 
 def _cell(cell: StoredCell) -> dict[str, Any]:

@@ -28,24 +28,23 @@ def _is_plain(kind: type) -> bool:
 PLAIN = tuple(get_args(get_type_hints(kind)["kind"])[0] for kind in get_args(get_args(AnyEvent)[0]) if _is_plain(kind))
 """The kinds of events that are rows as they stand."""
 
-_LINE = re.compile(rb'\{"record":"event","n":\d+,"t":[-+.e\d]+,"kind":"(?:%b)".*\}\n' % "|".join(PLAIN).encode())
+RUNS = re.compile(
+    rb'(?>\{"record":"event","n":\d+,"t":[-+.e\d]+,"kind":"(?:%b)"[^\n]*\}\n)++' % "|".join(PLAIN).encode()
+)
+"""Lines that follow one another and are such events."""
 
 
-def is_plain(line: bytes) -> bool:
-    """Return whether a line is that of an event which is a row as it stands."""
-    return _LINE.fullmatch(line) is not None
-
-
-def read_plain(lines: list[bytes], schema: pa.Schema) -> pa.Table:
+def read_plain(lines: bytes, schema: pa.Schema) -> pa.Table:
     """Return the rows of such lines, in the columns of `schema` (those of the table of events).
 
     Raises pyarrow.ArrowInvalid when one of them is no such row.
     """
     if not lines:
         return schema.empty_table()
+    longest = max(map(len, lines.split(b"\n")))
     read = pyarrow.json.read_json(
-        io.BytesIO(b"".join(lines)),
-        read_options=pyarrow.json.ReadOptions(block_size=max(_BLOCK, 2 * max(map(len, lines)))),
+        io.BytesIO(lines),
+        read_options=pyarrow.json.ReadOptions(block_size=max(_BLOCK, 2 * longest)),
         parse_options=pyarrow.json.ParseOptions(
             explicit_schema=schema.append(pa.field("record", pa.string())), unexpected_field_behavior="error"
         ),

@@ -3,6 +3,7 @@
 A cell's file without a footer was cut short; what it has until there is as good as any other.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,10 +24,17 @@ _TAIL = 64 * 1024
 """Octets from the end of a cell's file in which its footer is looked for; `writer.finish` keeps it shorter."""
 
 
-_EVENT = b'{"record":"event",'
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """Lines that are not read as records: `runs` matches as many of them as follow one another, each with its end, and
+    `take` gets those octets."""
 
-Aside = Callable[[bytes], bool]
-"""(the line of an event) -> whether it was taken by whoever gave this."""
+    runs: re.Pattern[bytes]
+    take: Callable[[bytes], None]
+
+
+EVENTS = re.compile(rb'(?>\{"record":"event",[^\n]*\}\n)++')
+"""The lines of events, as far as can be seen without reading them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +123,7 @@ def read_run(run_dir: Path) -> StoredRun:
 def read_cell(path: Path, *, aside: Aside | None = None) -> StoredCell:
     """Read a cell's file. Raises CellUnreadable when its header cannot be read, SchemaTooNew.
 
-    `aside` is offered the line of each event, whole as it stands: what it takes is not read here, and is nine tenths of the
-    work.
+    What is put `aside` is not read here: to read events is nine tenths of the work.
     """
     header: CellHeader | None = None
     events: list[AnyEvent] = []
@@ -173,20 +180,28 @@ def read_end(path: Path) -> tuple[CellHeader, CellFooter | None]:
 
 
 def numbered(path: Path, aside: Aside | None = None) -> Iterator[tuple[int, dict[str, Any] | Damage]]:
-    """Yield each line of a file with its number from 1: a JSON object, or in which way it is none. See read_cell."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if aside is not None and line.startswith(_EVENT) and line.endswith(b"}\n") and aside(line):
-                continue
-            if not line.endswith(b"\n"):
-                yield number, Damage(path, number, f"the last line was cut short after {len(line)} octets")
-                continue
-            try:
-                value = from_json(line)
-            except ValueError as error:
-                yield number, Damage(path, number, f"no JSON: {_told(error)}")
-                continue
-            yield number, value if isinstance(value, dict) else Damage(path, number, "no JSON object")
+    """Yield each line of a file with its number from 1: a JSON object, or in which way it is none; see read_cell."""
+    octets = path.read_bytes()
+    start = number = 0
+    while start < len(octets):
+        if aside is not None and (run := aside.runs.match(octets, start)) is not None:
+            aside.take(run[0])
+            number += octets.count(b"\n", start, run.end())
+            start = run.end()
+            continue
+        end = octets.find(b"\n", start) + 1 or len(octets)
+        line, start, number = octets[start:end], end, number + 1
+        yield number, _object(path, number, line)
+
+
+def _object(path: Path, number: int, line: bytes) -> dict[str, Any] | Damage:
+    if not line.endswith(b"\n"):
+        return Damage(path, number, f"the last line was cut short after {len(line)} octets")
+    try:
+        value = from_json(line)
+    except ValueError as error:
+        return Damage(path, number, f"no JSON: {_told(error)}")
+    return value if isinstance(value, dict) else Damage(path, number, "no JSON object")
 
 
 def _plain(value: object) -> dict[str, Any]:

@@ -81,6 +81,26 @@ def test_parquet_holds_what_the_files_do(tmp_path: Path) -> None:
     assert tables["cells"][0]["outcome"] == "pass"
 
 
+@pytest.mark.parametrize(
+    ("sound", "damaged"),
+    [(b'"line":"MAIL', b'"line":7,"spoilt":"MAIL'), (b'"session":"s1","verb"', b'"session":["s1"],"verb"')],
+    ids=["a-field-that-nobody-knows", "a-field-of-another-type"],
+)
+def test_a_damaged_event_is_left_out_and_named(tmp_path: Path, sound: bytes, damaged: bytes) -> None:
+    run_dir = make_run(tmp_path / "r", "a::1", "a::2")
+    write_parquet(run_dir)
+    before = pq.read_table(run_dir / "parquet" / "events.parquet").to_pylist()
+    path = sorted((run_dir / "cells").glob("*.jsonl"))[0]
+    octets = path.read_bytes()
+    assert octets.count(sound) == 1
+    path.write_bytes(octets.replace(sound, damaged))
+    manifest = write_parquet(run_dir)
+    line = octets[: octets.index(sound)].count(b"\n") + 1
+    assert (manifest.damaged, manifest.damage[0].split(": ")[0]) == (1, f"{path.name}:{line}")
+    after = pq.read_table(run_dir / "parquet" / "events.parquet").to_pylist()
+    assert after == [row for row in before if (row["cell"], row["n"]) != (path.stem, line - 2)]
+
+
 def test_tables_older_than_their_run_are_not_taken(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "r", "a::1")
     assert stored_manifest(run_dir) is None
