@@ -8,7 +8,7 @@ command two timers.
 import asyncio
 import functools
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from aiosmtpd.smtp import SMTP, _AuthMechAttr, login_always_fail
@@ -32,6 +32,41 @@ class Lean:
 
     def __dir__(self) -> tuple[str, ...]:
         return _sought(type(self))
+
+
+_RESTS: dict[tuple[Any, str], dict[str, str]] = {}
+
+
+def _rests(kind: Any, beginning: str) -> dict[str, str]:
+    """Return those names in a class by what follows their beginning; once for each class."""
+    if (found := _RESTS.get((kind, beginning))) is None:
+        names = {name.removeprefix(beginning): name for name in _sought(kind, beginning)}
+        found = _RESTS[kind, beginning] = names
+    return found
+
+
+class Bound(Mapping[str, Any]):
+    """The methods of an object whose names begin so, by the rest of their names; each is bound when it is asked for."""
+
+    __slots__ = ("_names", "_of")
+
+    def __init__(self, of: Any, beginning: str) -> None:
+        self._of = of
+        self._names = _rests(type(of), beginning)
+
+    def __getitem__(self, rest: str) -> Any:
+        return getattr(self._of, self._names[rest])
+
+    def get(self, rest: str, default: Any = None) -> Any:
+        """See Mapping.get."""
+        name = self._names.get(rest)
+        return default if name is None else getattr(self._of, name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
 
 
 class LeanSMTP(Lean, SMTP):
@@ -78,10 +113,19 @@ class LeanSMTP(Lean, SMTP):
         self._auth_callback = None if authenticator is not None else login_always_fail
         self._auth_required = False
         self._auth_require_tls = True
-        self._auth_methods = _mechanisms(self, auth_exclude_mechanism)
-        self._smtp_methods = {name[5:]: getattr(self, name) for name in _sought(type(self), "smtp_")}
-        self._handle_hooks = {name[7:]: getattr(handler, name) for name in _sought(type(handler), "handle_")}
+        self._auth_without = auth_exclude_mechanism
+        self._smtp_methods = Bound(self, "smtp_")  # type: ignore[assignment]  # it is read only
+        self._handle_hooks = Bound(handler, "handle_")  # type: ignore[assignment]
         self._ehlo_hook_ver = "new" if "EHLO" in self._handle_hooks else None
+
+    @functools.cached_property
+    def _auth_methods(self) -> dict[str, _AuthMechAttr]:  # type: ignore[override]  # it is written to nowhere
+        """The mechanisms of AUTH by name, which is offered in few sessions."""
+        found = {}
+        for name in _sought(type(self), "auth_"):
+            method = getattr(self, name)
+            found[getattr(method, "__auth_mechanism_name__", name[5:].replace("__", "-"))] = _AuthMechAttr(method, True)
+        return {name: method for name, method in found.items() if name not in self._auth_without}
 
     async def push(self, status: str | bytes) -> None:
         """Send a line of a reply; lines that are not its last go out together with it."""
@@ -117,15 +161,6 @@ class LeanSMTP(Lean, SMTP):
         """Take an address and what follows it apart, once for equal ones: the answer depends on nothing else."""
         limit = self.local_part_limit
         return _taken_apart(limit, arg)
-
-
-def _mechanisms(server: SMTP, without: Iterable[str]) -> dict[str, _AuthMechAttr]:
-    """Return the AUTH mechanisms that aiosmtpd finds in a server, by name."""
-    found = {}
-    for name in _sought(type(server), "auth_"):
-        method = getattr(server, name)
-        found[getattr(method, "__auth_mechanism_name__", name[5:].replace("__", "-"))] = _AuthMechAttr(method, True)
-    return {name: method for name, method in found.items() if name not in without}
 
 
 class _Apart(SMTP):

@@ -90,7 +90,7 @@ def test_a_damaged_event_is_left_out_and_named(tmp_path: Path, sound: bytes, dam
     run_dir = make_run(tmp_path / "r", "a::1", "a::2")
     write_parquet(run_dir)
     before = pq.read_table(run_dir / "parquet" / "events.parquet").to_pylist()
-    path = sorted((run_dir / "cells").glob("*.jsonl"))[0]
+    path = min((run_dir / "cells").glob("*.jsonl"))
     octets = path.read_bytes()
     assert octets.count(sound) == 1
     path.write_bytes(octets.replace(sound, damaged))

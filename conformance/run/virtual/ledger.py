@@ -101,11 +101,15 @@ class Ledger:
         finally:
             del self._dialling[sock]
 
-    def dialled(self, sock: socket.socket) -> None:
-        """Note the dialling end of a connection that the kernel has established."""
-        with contextlib.suppress(OSError):  # it was reset already: nothing can be under way then
-            end = self._new[sock] = self._end(End(sock, sock.getsockname(), sock.getpeername()))
-            end.listener = self._listener_at(end.name[1]) if end.name else None
+    def dialled(self, sock: socket.socket) -> bool:
+        """Note the dialling end of a connection that the kernel has established; return whether it has."""
+        try:
+            there = sock.getpeername()
+        except OSError:  # refused, not answered yet, or reset already: nothing can be under way then
+            return False
+        end = self._new[sock] = self._end(End(sock, sock.getsockname(), there))
+        end.listener = self._listener_at(end.name[1]) if end.name else None
+        return True
 
     def accepted(self, sock: socket.socket, there: Any) -> None:
         """Note the accepting end of a connection from `there`, as soon as it was taken from the queue."""

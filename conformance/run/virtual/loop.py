@@ -118,16 +118,18 @@ class VirtualClockEventLoop(SeamedEventLoop):
         """See asyncio.loop.sock_connect; whatever is on the loopback answers at once."""
         if isinstance(address, tuple):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        error = sock.connect_ex(address)
+        if error in (0, errno.EINPROGRESS) and self.ledger.dialled(sock):
+            return  # as nearly always
         try:
             with self.ledger.dialling(sock, address):
-                if not self._answered(sock, address):
+                if not self._answered(sock, address, error):
                     await super().sock_connect(sock, address)
         finally:  # given up or not: once the kernel has established it, it has to be accepted
             self.ledger.dialled(sock)
 
-    def _answered(self, sock: socket.socket, address: Any) -> bool:
-        """Connect, and wait for an answer that is under way; return whether there was one. Raises OSError."""
-        error = sock.connect_ex(address)
+    def _answered(self, sock: socket.socket, address: Any, error: int) -> bool:
+        """Wait for an answer to a connect that is under way; return whether there was one. Raises OSError."""
         if error == errno.EINPROGRESS:
             error = sock.connect_ex(address)
         waited = 0.0

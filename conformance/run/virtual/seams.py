@@ -158,7 +158,18 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
-                handle._run()
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except BaseException as error:  # noqa: BLE001
+                    self._failed(handle, error)
+
+    def _failed(self, handle: asyncio.Handle, error: BaseException) -> None:
+        """Tell of what a callback raised, or raise it on, as asyncio's own handles do."""
+        if isinstance(error, SystemExit | KeyboardInterrupt):
+            raise error
+        self.call_exception_handler(
+            {"message": f"Exception in callback {handle!r}", "exception": error, "handle": handle}
+        )
 
     def next_timer(self) -> float | None:
         """Return when the next timer is due, in seconds of this loop; None without any."""
