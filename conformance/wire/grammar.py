@@ -23,6 +23,9 @@ REPLY = 2 * 1024 * 1024
 REPLY_LINES = 20_000
 """Octets and lines of one reply whose text is kept, and which are held until it is whole."""
 
+_SHORT = 1024
+"""Octets of what is looked up as one whole reply: the same few are said in session after session."""
+
 UNASKED = 100
 """Replies that answer nothing, in one session, which are told as replies; more of them are octets without meaning."""
 
@@ -110,8 +113,15 @@ class Conversation:
         """Take octets from the server. Replies given instead of it are among the units, in their turn (`injected`)."""
         if self.secured and not self._server:
             return [Octets(data)] if data else []
+        if len(data) <= _SHORT and not self.released and not self.reply_held and self._owed and not self._reply:
+            said = _said_at_once(data)
+            if said is not None and not self._server_overlong.begun:
+                blocked = bool(self._client) and self._blocked
+                units: list[ServerUnit] = [self._replied(data, *said), *self.answers()]
+                self.released = blocked and not self._blocked
+                return units
         self._server += data
-        units: list[ServerUnit] = []
+        units = []
         at = 0
         while not self.secured and not self.released and (end := self._server.find(b"\n", at) + 1):
             blocked = bool(self._client) and self._blocked
@@ -235,7 +245,7 @@ class Conversation:
     def _reply_line(self, raw: bytes) -> list[ServerUnit]:
         code, more, text = reply_parts(self._server_overlong.finish(raw))
         if not more and not self._reply_raw and not self._reply and self._owed:
-            return [self._replied(raw, code, [text])]
+            return [self._replied(raw, code, (text,))]
         self._reply_raw.append(raw)
         self._reply_held += len(raw)
         self._reply_size += len(raw)
@@ -248,7 +258,7 @@ class Conversation:
         self._unasked += not self._owed
         if not self._owed and self._unasked > UNASKED:
             return [Octets(whole)]
-        return [self._replied(whole, code, lines)]
+        return [self._replied(whole, code, tuple(lines))]
 
     def _pass_raw(self, more: bytes) -> list[ServerUnit]:
         """Let go of what is held of a reply whose text is known, or does not matter."""
@@ -268,7 +278,7 @@ class Conversation:
             self._recipients = []
         return self._owed[0]
 
-    def _replied(self, raw: bytes, code: int, lines: list[str]) -> WholeReply:
+    def _replied(self, raw: bytes, code: int, lines: tuple[str, ...]) -> WholeReply:
         owed = self._head()
         if owed is not None:
             self._owed.popleft()
@@ -307,12 +317,35 @@ _ENHANCED = re.compile(r"[245]\.\d{1,3}\.\d{1,3}")
 """RFC 3463: class, subject, detail."""
 
 
-def _parsed(reply: bytes) -> tuple[int, list[str]]:
+def _parsed(reply: bytes) -> tuple[int, tuple[str, ...]]:
     parts = [reply_parts(text) for text in reply.decode("ascii", "replace").split("\r\n")]
-    return parts[-1][0], [text for _, _, text in parts]
+    return parts[-1][0], tuple(text for _, _, text in parts)
 
 
-def _whole(raw: bytes, code: int, lines: list[str], owed: Awaited | None) -> WholeReply:
-    enhanced = lines[0].partition(" ")[0] if lines else ""
-    known = enhanced if _ENHANCED.fullmatch(enhanced) else None
-    return WholeReply(raw, owed.verb if owed else "", code, known, tuple(lines), owed)
+@lru_cache(maxsize=_KNOWN)
+def _said_at_once(octets: bytes) -> tuple[int, tuple[str, ...]] | None:
+    """Return the code and the lines of octets that are one reply, whole and nothing more; else None."""
+    lines = octets.split(b"\n")
+    if lines.pop():
+        return None
+    read = Lines()
+    parts = [reply_parts(read.finish(line + b"\n")) for line in lines]
+    if (
+        not parts
+        or parts[-1][1]
+        or (parts[-1][0] == 0 and len(parts) > 1)
+        or not all(more for _, more, _ in parts[:-1])
+    ):
+        return None
+    return parts[-1][0], tuple(text for _, _, text in parts)
+
+
+def _whole(raw: bytes, code: int, lines: tuple[str, ...], owed: Awaited | None) -> WholeReply:
+    return WholeReply(raw, owed.verb if owed else "", code, _enhanced(lines[0]) if lines else None, lines, owed)
+
+
+@lru_cache(maxsize=_KNOWN)
+def _enhanced(line: str) -> str | None:
+    """Return the enhanced status code that the text of a reply's line begins with, if any."""
+    code = line.partition(" ")[0]
+    return code if _ENHANCED.fullmatch(code) else None

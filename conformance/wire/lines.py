@@ -20,6 +20,11 @@ class Lines:
     def __init__(self) -> None:
         self._beginning = b""
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is a line that has not ended."""
+        return bool(self._beginning)
+
     def add(self, octets: bytes) -> None:
         """Take a part of a line that has not ended."""
         self._beginning = (self._beginning + octets)[: TEXT + 3]
