@@ -9,8 +9,8 @@ were written to, opened or closed since they were last found quiet are looked at
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator
-from selectors import EVENT_READ, EVENT_WRITE
+from collections.abc import Iterator, Mapping
+from selectors import EVENT_READ, EVENT_WRITE, SelectorKey
 from typing import Any
 
 from conformance.run.virtual import tcp
@@ -50,11 +50,6 @@ class End:
         return self.sock.fileno() >= 0
 
     @property
-    def lacks(self) -> bool:
-        """Whether the other end has sent more than was read here."""
-        return self.other is not None and self.other.sent > self.read
-
-    @property
     def awaits(self) -> bool:
         """Whether the other end has sent more than was read here, or has ended and was not heard to."""
         other = self.other
@@ -65,16 +60,17 @@ class End:
 
 
 class Ledger:
-    """Knows every TCP socket of one loop; `interest` tells the events that a descriptor is watched for.
+    """Knows every TCP socket of one loop; `watched` are those that it is told of, and what for, by descriptor.
 
     `owed(final)`: with `final`, a poll has just shown that nothing is readable, so that whatever has not been read has
     not come. Without, what waits to be read is no debt: it has come.
     """
 
-    def __init__(self, interest: Callable[[int], int]) -> None:
-        self._interest = interest
+    def __init__(self, watched: Mapping[int, SelectorKey]) -> None:
+        self._watched = watched
         self._ends: dict[Name, End] = {}
-        self._moved: dict[End, None] = {}
+        self.moved: dict[End, None] = {}
+        """Ends that have sent, shut down or closed, and are not known to be owed nothing."""
         self._come: dict[End, None] = {}
         self._new: dict[socket.socket, End] = {}
         self._dialling: dict[socket.socket, tuple[str, int]] = {}
@@ -83,7 +79,7 @@ class Ledger:
     @property
     def quiet(self) -> bool:
         """Whether there is nothing to look at."""
-        return not self._moved and not self._dialling
+        return not self.moved and not self._dialling
 
     # what happens to sockets
 
@@ -124,43 +120,39 @@ class Ledger:
         except OSError:
             return End(sock, None, None)
 
-    def moved(self, end: End) -> None:
-        """Note that an end sends, shuts down or closes."""
-        self._moved[end] = None
-
     def _end(self, end: End) -> End:
         if end.name is None:  # a path is a socket of this machine's own kind
             return end
         self._ends[end.name] = end
-        self._moved[end] = None
+        self.moved[end] = None
         if other := self._ends.get(end.name[::-1]):  # what it has sent so far was to nobody we knew
-            self._moved[other] = None
+            self.moved[other] = None
             end.other, other.other = other, end
         return end
 
     def forgive(self) -> None:
         """Forget all debts, after they were told."""
-        self._moved.clear()
+        self.moved.clear()
 
-    def due(self) -> list[int] | None:
-        """Return the descriptors that our own two ends say are about to be readable, if they can say that of all of them.
+    def due(self) -> list[SelectorKey] | None:
+        """Return the sockets that our own two ends say are about to be readable, if they can say that of all of them.
 
         None says that the kernel has to be asked: somebody else's socket, one that takes no more, a connect without an
         answer.
         """
         if self._dialling:
             return None
-        due: dict[int, None] = {}
-        for end in (*self._come, *self._moved):
+        due: dict[int, SelectorKey] = {}
+        for end in (*self._come, *self.moved):
             other = end.other
             if other is None:
-                if end not in self._moved:  # forgotten with its other end
+                if end not in self.moved:  # forgotten with its other end
                     continue
                 if end.listener is None or (descriptor := end.listener.fileno()) < 0:
                     return None
             elif end.sent == other.read and (other.heard_all or not end.said_all or not other.open):
                 if end.served:  # as most are: nothing else is to be known of an end that goes on
-                    self._moved.pop(end, None)
+                    self.moved.pop(end, None)
                     self._come.pop(end, None)
                 else:
                     self._settled(end)
@@ -169,9 +161,14 @@ class Ledger:
                 return None
             else:
                 descriptor = other.descriptor
-            if self._interest(descriptor) & EVENT_READ:
-                due[descriptor] = None
-        return list(due)
+            key = self._watched.get(descriptor)
+            if key is not None and key.events & EVENT_READ:
+                due[descriptor] = key
+        return list(due.values())
+
+    def _interest(self, descriptor: int) -> int:
+        key = self._watched.get(descriptor)
+        return 0 if key is None else key.events
 
     # what is owed
 
@@ -181,7 +178,7 @@ class Ledger:
             if self.connect_owed(sock, address):
                 return f"the answer to a connect to {tcp.shown(address)}"
         unaccepted: Counter[socket.socket] = Counter()
-        for end in tuple(self._moved):
+        for end in tuple(self.moved):
             if end.listener is not None and end.other is None:
                 debt = self._accept_owed(end, end.listener, unaccepted)
             else:
@@ -254,7 +251,7 @@ class Ledger:
 
     def _settled(self, end: End) -> None:
         """Owe nothing for an end any more; what has come to its other one, and was not read, is still to be told there."""
-        self._moved.pop(end, None)
+        self.moved.pop(end, None)
         self._come.pop(end, None)
         other = end.other
         if other is None:
@@ -267,7 +264,7 @@ class Ledger:
             self._forget(end)
 
     def _forget(self, end: End) -> None:
-        self._moved.pop(end, None)
+        self.moved.pop(end, None)
         self._come.pop(end, None)
         self._new.pop(end.sock, None)
         if end.name is not None and self._ends.get(end.name) is end:

@@ -172,10 +172,10 @@ class VirtualClockEventLoop(SeamedEventLoop):
             self._tell(Runaway(self._words(f"{self._max_turns} turns of the loop without a jump, and no progress:")))
         due = self.ledger.due()
         if due and not self._misled and not self.every_turn:
-            return self.sockets.expected(due)
+            return self.sockets.in_order(due)
         self._misled = False
         ready = self.sockets.poll(0)
-        if due is None or (due and not {key.fd for key, _ in ready}.issuperset(due)):
+        if due is None or (due and not {key.fd for key, _ in ready}.issuperset(key.fd for key in due)):
             self._settle(final=False)
             ready = self.sockets.poll(0)
         return ready if ready or not may_wait else self._idle()

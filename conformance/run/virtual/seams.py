@@ -14,6 +14,7 @@ import socket
 import sys
 from asyncio import selector_events, sslproto
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from functools import partial
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import Any, NamedTuple, Self
@@ -63,6 +64,9 @@ _SIGNATURES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """The methods overridden here, with the parameters (after `self`) that they had when they were read."""
 
+_HANDLE = {"_callback", "_args", "_cancelled", "_loop", "_source_traceback", "_repr", "_context", "_scheduled", "_when"}
+"""What a handle and a timer hold."""
+
 
 def unfamiliar() -> list[str]:
     """Return what of this Python's asyncio is not as it was when it was read; empty when all of it is."""
@@ -72,6 +76,8 @@ def unfamiliar() -> list[str]:
         method = getattr(loop, name, None)
         if method is None or tuple(inspect.signature(method).parameters)[1:] != parameters:
             found.append(f"SelectorEventLoop.{name}")
+    if {*asyncio.Handle.__slots__, *asyncio.TimerHandle.__slots__} - {"__weakref__"} != _HANDLE:
+        found.append("TimerHandle")
     return found
 
 
@@ -90,6 +96,36 @@ class Reader:
         self._cancelled = True
 
 
+class Soon(asyncio.Handle):
+    """asyncio's, made in one step, and without what is for debugging: there are dozens to a session."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Any) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+
+class Timer(asyncio.TimerHandle):
+    """Likewise."""
+
+    __slots__ = ()
+
+    def __init__(self, when: float, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Any) -> None:
+        self._context = copy_context() if context is None else context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+        self._when = when
+        self._scheduled = False
+
+
 class SeamedEventLoop(asyncio.SelectorEventLoop):
     """An asyncio loop whose sockets are all in a ledger, and whose timers keep their order."""
 
@@ -102,7 +138,7 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self.sockets = OrderedSelector()
         super().__init__(self.sockets)
-        self.ledger = Ledger(self.sockets.interest)
+        self.ledger = Ledger(self.sockets.get_map())
         self.every_turn = False
         self._unlooked = 0
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
@@ -152,9 +188,10 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
                     reader._run()
                 if events & EVENT_WRITE and writer is not None and not writer._cancelled:
                     writer._run()
-        due = self.time() + self._clock_resolution
-        while self._timers and self._timers[0][0] < due:
-            ready.append(heapq.heappop(self._timers)[2])
+        if self._timers:
+            due = self.time() + self._clock_resolution
+            while self._timers and self._timers[0][0] < due:
+                ready.append(heapq.heappop(self._timers)[2])
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
@@ -179,13 +216,28 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
             self._timers_cancelled -= 1
         return timers[0][0] if timers else None
 
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Any = None) -> asyncio.Handle:
+        """See asyncio.loop.call_soon."""
+        if self._closed:
+            self._check_closed()
+        handle = Soon(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        """See asyncio.loop.call_later."""
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
         """See asyncio.loop.call_at; equal times keep the order in which they were asked for: a heap alone would not."""
-        self._check_closed()
+        if self._closed:
+            self._check_closed()
         self._timers_made += 1
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        timer = Timer(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, self._timers_made, timer))
         return timer
 

@@ -93,16 +93,14 @@ class OrderedSelector(BaseSelector):
             ready.append((key, (EVENT_READ if mask == select.EPOLLIN else _meaning(mask)) & key.events))
         return ready
 
-    def expected(self, descriptors: list[int]) -> Ready:
-        """Return registered descriptors as readable, without asking the kernel."""
-        if len(descriptors) > 1:
-            descriptors.sort(key=self._order.__getitem__)
-        return [(self._keys[descriptor], EVENT_READ) for descriptor in descriptors]
+    def in_order(self, keys: list[SelectorKey]) -> Ready:
+        """Return registered sockets as readable, without asking the kernel."""
+        if len(keys) > 1:
+            keys.sort(key=self._order_of)
+        return [(key, EVENT_READ) for key in keys]
 
-    def interest(self, descriptor: int) -> int:
-        """Return the events that a descriptor is registered for; 0 when it is not."""
-        key = self._keys.get(descriptor)
-        return 0 if key is None else key.events
+    def _order_of(self, key: SelectorKey) -> int:
+        return self._order[key.fd]
 
     def _place(self, told: tuple[int, int]) -> int:
         return self._order[told[0]]

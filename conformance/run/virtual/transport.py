@@ -39,6 +39,7 @@ class AccountedTransport(asyncio.Transport):
         self._protocol = protocol
         self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
         self._end = end
+        self._moved = loop.ledger.moved
         end.served = True
         self._unsent = bytearray()
         self._high, self._low = _HIGH, _LOW
@@ -142,8 +143,9 @@ class AccountedTransport(asyncio.Transport):
             data = self._sock.recv(_READ)
         except BlockingIOError:
             data = self._come().recv(_READ)
-        self._end.read += len(data)
-        if data and self._end.lacks and len(data) < _READ and self._more_came():
+        end = self._end
+        end.read += len(data)
+        if end.other is not None and end.other.sent > end.read and 0 < len(data) < _READ and self._more_came():
             more = self._sock.recv(_READ - len(data))
             self._end.read += len(more)
             data += more
@@ -155,8 +157,9 @@ class AccountedTransport(asyncio.Transport):
             octets = self._sock.recv_into(buffer)
         except BlockingIOError:
             octets = self._come().recv_into(buffer)
-        self._end.read += octets
-        if octets and self._end.lacks and octets < len(buffer) and self._more_came():
+        end = self._end
+        end.read += octets
+        if end.other is not None and end.other.sent > end.read and 0 < octets < len(buffer) and self._more_came():
             more = self._sock.recv_into(buffer[octets:])
             self._end.read += more
             octets += more
@@ -234,7 +237,7 @@ class AccountedTransport(asyncio.Transport):
 
     def _send(self, data: Any) -> int:
         assert self._sock is not None
-        self._loop.ledger.moved(self._end)
+        self._moved[self._end] = None
         try:
             sent = self._sock.send(data)
         except (BlockingIOError, InterruptedError):
@@ -264,7 +267,7 @@ class AccountedTransport(asyncio.Transport):
     def _shut_down(self) -> None:
         assert self._sock is not None
         self._end.said_all = True
-        self._loop.ledger.moved(self._end)
+        self._moved[self._end] = None
         self._sock.shutdown(socket.SHUT_WR)
 
     # the end
@@ -313,7 +316,7 @@ class AccountedTransport(asyncio.Transport):
         finally:
             assert self._sock is not None
             self._end.said_all, self._end.served = True, False
-            self._loop.ledger.moved(self._end)
+            self._moved[self._end] = None
             self._loop.forget(self._descriptor)
             self._sock.close()
             self._sock = None
