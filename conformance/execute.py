@@ -48,7 +48,6 @@ def execute(
     header: CellHeader,
     run_dir: Path,
     *,
-    watch: Callable[[AnyEvent], None] = lambda event: None,
     known: Known = lambda outcome, verdicts: "",
 ) -> CellResult:
     """Run and judge one cell; everything is written to its file of the run directory as it happens.
@@ -59,7 +58,7 @@ def execute(
     the harness itself does wrong: that is a verdict. KeyboardInterrupt passes through, after everything was cleaned
     up.
     """
-    with _Execution(cell, cast, header, run_dir, watch, known, settings.scale) as execution:
+    with _Execution(cell, cast, header, run_dir, known, settings.scale) as execution:
         if (refused := execution.refuse()) is not None:
             return refused
         ran = run_cell(cell, cast, settings, execution.attachments, execution.seen, Waiting(), execution.flush)
@@ -78,7 +77,7 @@ async def execute_here(
     known: Known,
 ) -> CellResult:
     """Run and judge one cell beside others on this loop, in real time; see `execute`. It is judged in a thread."""
-    with _Execution(cell, cast, header, run_dir, lambda event: None, known, settings.scale) as execution:
+    with _Execution(cell, cast, header, run_dir, known, settings.scale) as execution:
         if (refused := execution.refuse()) is not None:
             return refused
         ran = await run_cell_here(
@@ -97,14 +96,12 @@ class _Execution:
         cast: Cast,
         header: CellHeader,
         run_dir: Path,
-        watch: Callable[[AnyEvent], None],
         known: Known,
         scale: float,
     ) -> None:
         self._scale = scale
         self._cell = cell
         self._cast = cast
-        self._watch = watch
         self._known = known
         self._writer = CellWriter(run_dir, header)
         self._wall, self._cpu = time.monotonic(), time.process_time()
@@ -126,7 +123,6 @@ class _Execution:
     def seen(self, event: AnyEvent) -> None:
         """Write an event as it happens."""
         self._writer.event(event)
-        self._watch(event)
 
     def flush(self) -> None:
         """Hand what was written to the operating system."""

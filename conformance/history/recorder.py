@@ -17,16 +17,16 @@ class Stopwatch(Protocol):
 
 
 class Recorder:
-    """Numbers and stamps events, keeps them, and hands each to its listeners at once.
+    """Numbers and stamps events, keeps them (in `events`, when that is given), and hands each to its listeners at once.
 
     A listener (the cell's file, a waiting expectation) is called with every event, in order, before `record`
     returns: what was
     recorded has been written when the program is killed a moment later.
     """
 
-    def __init__(self, clock: Stopwatch) -> None:
+    def __init__(self, clock: Stopwatch, events: list[AnyEvent] | None = None) -> None:
         self._clock = clock
-        self.events: list[AnyEvent] = []
+        self.events: list[AnyEvent] = [] if events is None else events
         self._listeners: tuple[Callable[[AnyEvent], None], ...] = ()
 
     def subscribe(self, listener: Callable[[AnyEvent], None]) -> Callable[[], None]:

@@ -54,17 +54,12 @@ def run_cell(
     through.
     """
     events: list[AnyEvent] = []
-
-    def both(event: AnyEvent) -> None:
-        events.append(event)
-        seen(event)
-
     try:
         for candidate in cast.candidates:
             if candidate.kind == "python":
                 load_factory(candidate.factory or "")  # it takes a second, and no clock runs yet
         return run_with_clock(
-            lambda clock: _run(cell, cast, settings, directory, both, settled, flush, clock),
+            lambda clock: _run(cell, cast, settings, directory, seen, settled, flush, Recorder(clock, events), clock),
             settings.clock,
             settings.scale,
         )
@@ -97,7 +92,7 @@ async def run_cell_here(
 ) -> Ran:
     """Run one cell beside others on this loop, in real time; see run_cell."""
     return await with_own_clock(
-        lambda clock: _run(cell, cast, settings, directory, seen, settled, flush, clock),
+        lambda clock: _run(cell, cast, settings, directory, seen, settled, flush, Recorder(clock), clock),
         settings,
     )
 
@@ -110,10 +105,10 @@ async def _run(
     seen: Callable[[AnyEvent], None],
     settled: Settled,
     flush: Callable[[], None],
+    recorder: Recorder,
     clock: Clock,
 ) -> Ran:
     clock.keep(flush)
-    recorder = Recorder(clock)
     recorder.subscribe(seen)
     recorder.subscribe(lambda event: clock.progress())
     world = World(cell, cast, settings, clock, recorder, directory)

@@ -7,8 +7,9 @@ a session was lost, and rewrites line ends; a transport needs the octets as they
 import asyncio
 import base64
 import ssl
+from collections.abc import Awaitable
 
-from aiosmtplib import SMTPException, SMTPReadTimeoutError, SMTPResponse
+from aiosmtplib import SMTPException, SMTPResponse
 from aiosmtplib.protocol import SMTPProtocol
 
 from conformance.reference.config import Address
@@ -24,9 +25,12 @@ class SmtpDialogue(Dialogue):
     def __init__(self, address: Address, hello: str, idle: float, secret: str | None = None) -> None:
         super().__init__(address, hello, idle)
         self._secret = secret
-
-    _transport: asyncio.Transport | None = None
-    _protocol: SMTPProtocol | None = None
+        self._transport: asyncio.Transport | None = None
+        self._protocol: SMTPProtocol | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._until = 0.0
+        self._unsent_before = 0
+        self._waiting = self._silent = False
 
     async def connect(self) -> Reply:
         """Connect, and return the greeting. Raises SessionLost."""
@@ -38,7 +42,7 @@ class SmtpDialogue(Dialogue):
                 )
         except (OSError, TimeoutError) as error:
             raise SessionLost(f"no connection: {error}") from error
-        return await self._reply()
+        return await self._within_patience(self._protocol.read_response(), "the connection")
 
     async def greet(self) -> None:
         """Say hello; where we have a secret with the server, prove who we are: AUTH PLAIN, and only after STARTTLS.
@@ -72,12 +76,8 @@ class SmtpDialogue(Dialogue):
         """Say a line and return the reply; what cannot be said as one line is refused here. Raises SessionLost."""
         if not line.isprintable():
             return Reply(501, "5.5.2", "a control character cannot be sent")
-        try:
-            protocol = self._alive()
-            response = await protocol.execute_command(line.encode("ascii", "replace"), timeout=self.idle)
-        except (SMTPException, OSError) as error:
-            raise SessionLost(f"no reply to {line.partition(' ')[0]}: {error!r}") from error
-        return _read(response)
+        said = self._alive().execute_command(line.encode("ascii", "replace"))
+        return await self._within_patience(said, line.partition(" ")[0])
 
     async def body(self, content: bytes, recipients: int) -> list[Reply]:
         """Send a message's content, and return the one reply once for each recipient. Raises SessionLost."""
@@ -85,26 +85,47 @@ class SmtpDialogue(Dialogue):
             self._alive().write(content)
         except SMTPException as error:
             raise SessionLost(f"the message could not be sent: {error!r}") from error
-        return [await self._reply()] * recipients
+        return [await self._within_patience(self._alive().read_response(), "the message")] * recipients
 
     def abort(self) -> None:
         """End the connection at once."""
         transport, self._transport = self._transport, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if transport is not None:
             transport.abort()
 
-    async def _reply(self) -> Reply:
-        """Read a reply. As long as octets of ours still flow, the session is not idle."""
-        unsent = self._unsent()
-        while True:
-            try:
-                return _read(await self._alive().read_response(timeout=self.idle))
-            except SMTPReadTimeoutError as error:
-                if self._unsent() >= unsent:
-                    raise SessionLost(f"no reply within {self.idle:g} s") from error
-                unsent = self._unsent()
-            except (SMTPException, OSError) as error:
-                raise SessionLost(f"no reply: {error!r}") from error
+    async def _within_patience(self, response: Awaitable[SMTPResponse], to: str) -> Reply:
+        """Return a reply, or end the session when nothing comes and nothing of ours flows for as long as it may be idle."""
+        loop = asyncio.get_running_loop()
+        self._until = loop.time() + self.idle
+        self._unsent_before = self._unsent()
+        if self._timer is None:  # one for all replies: it finds how long it has to go on when it rings, which is seldom
+            self._timer = loop.call_at(self._until, self._rung)
+        self._waiting = True
+        try:
+            return _read(await response)
+        except (SMTPException, OSError) as error:
+            words = f"no reply to {to} within {self.idle:g} s" if self._silent else f"no reply to {to}: {error!r}"
+            raise SessionLost(words) from error
+        finally:
+            self._waiting = False
+
+    def _rung(self) -> None:
+        self._timer = None
+        if not self._waiting or self._transport is None:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._until:
+            unsent = self._unsent()
+            if unsent >= self._unsent_before:
+                self._silent = True
+                self._transport.abort()
+                return
+            self._unsent_before = unsent
+            self._until = loop.time() + self.idle
+        self._timer = loop.call_at(self._until, self._rung)
 
     def _unsent(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
