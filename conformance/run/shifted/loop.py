@@ -52,6 +52,8 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     it does.
     """
 
+    time_passes = True
+
     def __init__(self) -> None:
         super().__init__()
         self._offset = 0

@@ -151,9 +151,8 @@ class Ledger:
                 if end.listener is None or (descriptor := end.listener.fileno()) < 0:
                     return None
             elif end.sent == other.read and (other.heard_all or not end.said_all or not other.open):
-                if end.served:  # as most are: nothing else is to be known of an end that goes on
+                if end.served and not self._come:  # as most are: nothing else is to be known of an end that goes on
                     self.moved.pop(end, None)
-                    self._come.pop(end, None)
                 else:
                     self._settled(end)
                 continue

@@ -44,6 +44,8 @@ class VirtualClockEventLoop(SeamedEventLoop):
     except connecting; other processes and threads have to be held.
     """
 
+    time_passes = False
+
     def __init__(
         self, *, start: float = 0.0, max_jumps: int = 100_000, max_turns: int = 1_000_000, patience: float = 5.0
     ) -> None:
@@ -199,6 +201,7 @@ class VirtualClockEventLoop(SeamedEventLoop):
             self._tell(Runaway(self._words(f"{self._since_progress} jumps of the clock, and no progress:")))
         elif when > self._now:
             self._now = when
+            self.may_ring = True
             self.jumps += 1
             self._since_progress += 1
             self._turns = 0

@@ -129,6 +129,9 @@ class Timer(asyncio.TimerHandle):
 class SeamedEventLoop(asyncio.SelectorEventLoop):
     """An asyncio loop whose sockets are all in a ledger, and whose timers keep their order."""
 
+    time_passes = True
+    """Whether timers become due by themselves."""
+
     def __new__(cls, *args: Any, **named: Any) -> Self:
         """Refuse before there is half a loop. Raises UnsupportedPython."""
         if unknown := unfamiliar():
@@ -140,6 +143,8 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         super().__init__(self.sockets)
         self.ledger = Ledger(self.sockets.get_map())
         self.every_turn = False
+        self.may_ring = True
+        """Whether a timer may be due: whoever sets the clock says so."""
         self._unlooked = 0
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_made = self._timers_cancelled = 0
@@ -181,17 +186,18 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         self._unlooked += 1
         if not ready or self._unlooked >= BUSY or self.every_turn:
             turns, self._unlooked = self._unlooked, 0
-            busy = ready or self._stopping or (self._timers and self._timers[0][0] <= self.time())
+            busy = ready or self._stopping or (self.may_ring and self._timers and self._timers[0][0] <= self.time())
             for key, events in self.look(turns, may_wait=not busy):
                 reader, writer = key.data
                 if events & EVENT_READ and reader is not None and not reader._cancelled:
                     reader._run()
                 if events & EVENT_WRITE and writer is not None and not writer._cancelled:
                     writer._run()
-        if self._timers:
+        if self.may_ring:
             due = self.time() + self._clock_resolution
             while self._timers and self._timers[0][0] < due:
                 ready.append(heapq.heappop(self._timers)[2])
+            self.may_ring = self.time_passes
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
@@ -237,6 +243,7 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         if self._closed:
             self._check_closed()
         self._timers_made += 1
+        self.may_ring = self.may_ring or when <= self.time() + self._clock_resolution
         timer = Timer(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, self._timers_made, timer))
         return timer

@@ -95,8 +95,9 @@ class OrderedSelector(BaseSelector):
 
     def in_order(self, keys: list[SelectorKey]) -> Ready:
         """Return registered sockets as readable, without asking the kernel."""
-        if len(keys) > 1:
-            keys.sort(key=self._order_of)
+        if len(keys) == 1:
+            return [(keys[0], EVENT_READ)]
+        keys.sort(key=self._order_of)
         return [(key, EVENT_READ) for key in keys]
 
     def _order_of(self, key: SelectorKey) -> int:
