@@ -1,31 +1,26 @@
-"""Every private name of asyncio that the virtual clock stands on, in one place, with the reason for each.
+"""What of asyncio the virtual clock overrides, with the reason for each.
 
-asyncio has no public way to see that a socket was accepted, written to or closed, nor to know the next timer. The names
-below have kept their meaning from Python 3.11 to 3.13; on any other version the loop refuses to be made, and
-`tests/virtual/test_python.py` says what has to be looked at.
+asyncio has no public way to see that a socket was accepted, written to or closed, nor to know the next timer: some of the
+names are private ones (see conformance.run.virtual.familiar).
 """
 
 import asyncio
 import contextlib
 import heapq
-import inspect
 import re
 import socket
-import sys
 from asyncio import selector_events, sslproto
 from collections.abc import Callable, Coroutine
-from contextvars import copy_context
 from functools import partial
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import Any, NamedTuple, Self
 
 from conformance.run.virtual.errors import UnsupportedPython
+from conformance.run.virtual.familiar import unfamiliar
+from conformance.run.virtual.handles import Reader, Soon, Timer
 from conformance.run.virtual.ledger import Ledger
 from conformance.run.virtual.selector import OrderedSelector, Ready
 from conformance.run.virtual.transport import AccountedTransport
-
-TESTED = ((3, 11), (3, 12), (3, 13))
-"""The Python versions whose asyncio was read and tested."""
 
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 
@@ -35,95 +30,6 @@ of things depends on nothing else. A look costs as much as a handful of callback
 
 _FEW = 100
 """Timers that were cancelled and are still in the heap, above which it is cleared when they are the most of it."""
-
-_SIGNATURES: dict[str, tuple[str, ...]] = {
-    "_run_once": (),
-    "_accept_connection": (
-        "protocol_factory", "sock", "sslcontext", "server", "backlog", "ssl_handshake_timeout", "ssl_shutdown_timeout",
-    ),
-    "_timer_handle_cancelled": ("handle",),
-    "_add_reader": ("fd", "callback", "args"),
-    "_remove_reader": ("fd",),
-    "_add_writer": ("fd", "callback", "args"),
-    "_remove_writer": ("fd",),
-    "_make_socket_transport": ("sock", "protocol", "waiter", "extra", "server"),
-    "_make_ssl_transport": (
-        "rawsock", "protocol", "sslcontext", "waiter", "server_side", "server_hostname", "extra", "server",
-        "ssl_handshake_timeout", "ssl_shutdown_timeout",
-    ),
-    "_accept_connection2": (
-        "protocol_factory", "conn", "extra", "sslcontext", "server", "ssl_handshake_timeout", "ssl_shutdown_timeout",
-    ),
-    "_start_serving": (
-        "protocol_factory", "sock", "sslcontext", "server", "backlog", "ssl_handshake_timeout", "ssl_shutdown_timeout",
-    ),
-    "_make_subprocess_transport": (
-        "protocol", "args", "shell", "stdin", "stdout", "stderr", "bufsize", "extra", "kwargs",
-    ),
-    "_child_watcher_callback": ("pid", "returncode", "transp"),
-}  # fmt: skip
-"""The methods overridden here, with the parameters (after `self`) that they had when they were read."""
-
-_HANDLE = {"_callback", "_args", "_cancelled", "_loop", "_source_traceback", "_repr", "_context", "_scheduled", "_when"}
-"""What a handle and a timer hold."""
-
-
-def unfamiliar() -> list[str]:
-    """Return what of this Python's asyncio is not as it was when it was read; empty when all of it is."""
-    loop = asyncio.SelectorEventLoop
-    found = [] if sys.version_info[:2] in TESTED else [f"Python {sys.version_info.major}.{sys.version_info.minor}"]
-    for name, parameters in _SIGNATURES.items():
-        method = getattr(loop, name, None)
-        if method is None or tuple(inspect.signature(method).parameters)[1:] != parameters:
-            found.append(f"SelectorEventLoop.{name}")
-    if {*asyncio.Handle.__slots__, *asyncio.TimerHandle.__slots__} - {"__weakref__"} != _HANDLE:
-        found.append("TimerHandle")
-    return found
-
-
-class Reader:
-    """What is done when a transport's socket is readable: a handle (asyncio's word) of the loop's own, which needs none of
-    the contexts that asyncio's copies and enters."""
-
-    __slots__ = ("_cancelled", "_run")
-
-    def __init__(self, run: Callable[[], None]) -> None:
-        self._run = run
-        self._cancelled = False
-
-    def cancel(self) -> None:
-        """Do nothing any more, also if it is ready."""
-        self._cancelled = True
-
-
-class Soon(asyncio.Handle):
-    """asyncio's, made in one step, and without what is for debugging: there are dozens to a session."""
-
-    __slots__ = ()
-
-    def __init__(self, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Any) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = self._source_traceback = None
-
-
-class Timer(asyncio.TimerHandle):
-    """Likewise."""
-
-    __slots__ = ()
-
-    def __init__(self, when: float, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Any) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = self._source_traceback = None
-        self._when = when
-        self._scheduled = False
 
 
 class SeamedEventLoop(asyncio.SelectorEventLoop):
@@ -148,9 +54,8 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         self._unlooked = 0
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_made = self._timers_cancelled = 0
-        self._transports: dict[
-            int, Any
-        ] = {}  # asyncio's own is one of weak references, which each cost as much as a call
+        # asyncio's own is one of weak references, which each cost as much as a call
+        self._transports: dict[int, Any] = {}
         self._children: dict[int, contextlib.ExitStack] = {}
         self._reaped: set[int] = set()
         # Timers up to this much later fire together. asyncio takes that of time.monotonic(), 1e-9, which is less than
