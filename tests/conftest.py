@@ -1,6 +1,11 @@
-"""What holds for all tests: they can be interrupted, and can interrupt what they start."""
+"""What holds for all tests: they can be interrupted, and can interrupt what they start; none fails for being slow."""
 
 import signal
+
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_configure() -> None:

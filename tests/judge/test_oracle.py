@@ -159,7 +159,7 @@ def opinions(made: Made, name: str) -> tuple[bool, bool]:
 
 
 @pytest.mark.parametrize("name", sorted(ORACLE))
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(made=stories())
 def test_the_judge_and_the_oracle_agree(name: str, made: Made) -> None:
     judged, second = opinions(made, name)

@@ -4,7 +4,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance.scenarios.document import Cell, Grid
@@ -123,7 +123,6 @@ def values(point: Point, fault: GridFault) -> tuple[object, ...]:
     return (fault.place, fault.position, fault.kind, *(node.value for node in point.values()))
 
 
-@settings(deadline=None)
 @given(
     axes=st.lists(st.integers(1, 4), max_size=3),
     without=st.frozensets(st.integers(0, 63), max_size=20),

@@ -52,7 +52,7 @@ def talked(faults: list[dict[str, object]]) -> tuple[bytes, bytes, str, int]:
     return run(test)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(_FAULTS)
 def test_no_octet_differs(faults: list[dict[str, object]]) -> None:
     assert talked(faults)[:3] == talked([])[:3]
