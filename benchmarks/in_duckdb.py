@@ -42,7 +42,7 @@ REPLACED: tuple[tuple[str, str], ...] = (
 
 def translated(query: str) -> str:
     """Return a query of Spark's in DuckDB's words."""
-    tree = sqlglot.parse_one(query, read="spark").transform(_empty_for_nothing)
+    tree = sqlglot.parse_one(query, read="spark").transform(_empty_for_nothing).transform(_none_is_no_null)
     text = tree.sql(dialect="duckdb", unsupported_level=sqlglot.ErrorLevel.IGNORE)
     for pattern, words in REPLACED:
         text = re.sub(pattern, words, text, flags=re.DOTALL)
@@ -53,6 +53,13 @@ def _empty_for_nothing(node: exp.Expression) -> exp.Expression:
     """Let a list of nothing be empty, as it is in Spark, and not be null."""
     if isinstance(node, exp.ArraySort) and node.find(exp.ArrayAgg):
         return exp.Coalesce(this=node.copy(), expressions=[exp.Array()])
+    return node
+
+
+def _none_is_no_null(node: exp.Expression) -> exp.Expression:
+    """Let a count of what is true be 0 where nothing is even known, as it is in Spark, and not be null."""
+    if isinstance(node, exp.CountIf):
+        return exp.Count(this=exp.Case().when(node.this.copy(), "1"))
     return node
 
 
