@@ -15,37 +15,42 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """What a spreadsheet takes for a formula at the beginning of a text."""
 
 
-def export(table: pa.Table, folder: Path, name: str) -> None:
-    """Write a table as `name.parquet`, `name.csv` and `name.json` (a list of objects, one a line)."""
+def export(table: pa.Table, folder: Path, name: str) -> list[dict[str, Any]]:
+    """Write a table as `name.parquet`, `name.csv` and `name.json` (a list of objects, one a line); return its rows."""
     folder.mkdir(parents=True, exist_ok=True)
     parquet = io.BytesIO()
     pq.write_table(table, parquet, compression="zstd")
-    rows = table.to_pylist()
+    rows: list[dict[str, Any]] = table.to_pylist()
     write_whole(folder / f"{name}.parquet", parquet.getvalue())
     write_whole(folder / f"{name}.csv", _csv(table.column_names, rows).encode())
     lines = ",\n".join(map(json.dumps, rows))
     write_whole(folder / f"{name}.json", f"[{lines}]\n".encode())
+    return rows
 
 
 def _csv(names: list[str], rows: list[dict[str, Any]]) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     writer.writerow(names)
-    writer.writerows([_harmless(row[name]) for name in names] for row in rows)
+    harmless = _Harmless()
+    writer.writerows([harmless[value] if isinstance(value, str) else value for value in row.values()] for row in rows)
     return text.getvalue()
 
 
-def _harmless(value: Any) -> Any:
-    """Return a value for a CSV field: what came over the wire must be no formula, and nothing that a terminal obeys.
+class _Harmless(dict[str, str]):
+    """Texts as a CSV field may have them: what came over the wire must be no formula, and nothing that a terminal obeys.
 
-    Parquet and JSON have it as it was.
+    Parquet and JSON have them as they were. Each text is looked at once: a table has the same few in row after row.
     """
-    if not isinstance(value, str):
-        return value
-    text = printable(value)
-    return f"'{text}" if value.startswith(_FORMULA) else text
+
+    def __missing__(self, text: str) -> str:
+        shown = printable(text)
+        self[text] = harmless = f"'{shown}" if text.startswith(_FORMULA) else shown
+        return harmless
 
 
 def printable(text: str) -> str:
     """Return a text with everything written out that is not printable; its lines stay."""
+    if text.isprintable():
+        return text
     return "".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in text)

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -122,11 +122,11 @@ def aggregate(
         with progress.stage(told, session.sparkContext), ThreadPoolExecutor(1) as beside:
             writing = beside.submit(_export, tables, out)  # Python writes while Spark compares
             compared = _compared(session, warehouse)
-            writing.result()
+            rows = writing.result()
     with progress.stage("writing the page"):
-        _export(compared, out)
+        rows |= _export(compared, out)
         tables |= compared
-        page = write_site(out, TABLES, tables)
+        page = write_site(out, TABLES, rows)
     for run in added:
         _tell_damage(catalog.runs[run], progress)
     return Summary(
@@ -193,14 +193,19 @@ def _add(
     local = (session.sparkContext.master or "").startswith("local")
     spread = Spread(parts_of(sum(run.octets for run in added.values())), local)
     batch = batch_of(added)
-    with reading(session, added) as sources:
+    with reading(session, added) as sources, ThreadPoolExecutor(AT_ONCE) as pool:
         with progress.stage(f"reading {len(added)} runs, following their messages", session.sparkContext):
-            _follow(session, sources, spread, warehouse, batch)
+            _follow(session, sources, spread)
+            writing = [pool.submit(warehouse.add, name, batch, session.table(name)) for name in PARTITIONED]
+            writing.append(pool.submit(refuse_one_number_for_two, session))
             if "damage" in sources:
+                wait(writing)
                 added = with_damage(added, [tuple(row) for row in sources["damage"].collect()])
-        _view_headers(session, added, spread)
+            _view_headers(session, added, spread)
+            defined = _define(session, spread)  # planned while the layers are written
+            for one in writing:
+                one.result()
         with progress.stage("checking invariants, making tables", session.sparkContext):
-            defined = _define(session, spread)
             rows = _made(session, SUMMARIES)
             del defined
     session.catalog.clearCache()
@@ -208,15 +213,18 @@ def _add(
         update={"runs": {**catalog.runs, **added}, "batches": {**catalog.batches, batch: tuple(sorted(added))}}
     )
     with progress.stage("adding them to the warehouse"):
-        merged = {table.name: warehouse.merge(table, rows[table.name], added, whole.runs) for table in SUMMARIES}
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            merging = {
+                table.name: pool.submit(warehouse.merge, table, rows[table.name], added, whole.runs)
+                for table in reversed(SUMMARIES)  # the largest is the last
+            }
+            merged = {name: one.result() for name, one in merging.items()}
         warehouse.save(whole)
     return whole, merged
 
 
-def _follow(
-    session: SparkSession, sources: Mapping[str, DataFrame], spread: Spread, warehouse: Warehouse, batch: str
-) -> None:
-    """Write the layers `cells` and `transactions` of runs, and define them and the recorded verdicts.
+def _follow(session: SparkSession, sources: Mapping[str, DataFrame], spread: Spread) -> None:
+    """Define the layers `cells` and `transactions` of runs, and the recorded verdicts.
 
     Nearly whatever is asked of them is asked of each cell on its own: rows that belong together are put together
     once, here, and few queries have to move them again.
@@ -230,11 +238,6 @@ def _follow(
         if name in ("cells", *KEPT):
             rows = spread.kept(rows)
         rows.createOrReplaceTempView(name)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        writing = [pool.submit(warehouse.add, name, batch, session.table(name)) for name in PARTITIONED]
-        refuse_one_number_for_two(session)
-        for one in writing:
-            one.result()
 
 
 def refuse_one_number_for_two(session: SparkSession) -> None:
@@ -288,11 +291,10 @@ def _compared(session: SparkSession, warehouse: Warehouse) -> dict[str, pa.Table
     return {table.name: table.shaped(rows[table.name]) for table in ACROSS}
 
 
-def _export(tables: Mapping[str, pa.Table], out: Path) -> None:
-    """Write tables for whoever has no Spark; what is internal stays in the warehouse."""
-    for table in TABLES:
-        if table.name in tables:
-            export(tables[table.name], out / "tables", table.name)
+def _export(tables: Mapping[str, pa.Table], out: Path) -> dict[str, list[dict[str, Any]]]:
+    """Write tables for whoever has no Spark, and return their rows; what is internal stays in the warehouse."""
+    names = [table.name for table in TABLES if table.name in tables]
+    return {name: export(tables[name], out / "tables", name) for name in names}
 
 
 def _made(session: SparkSession, tables: Sequence[Table]) -> dict[str, pa.Table]:

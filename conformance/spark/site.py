@@ -7,7 +7,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from jinja2 import Environment, StrictUndefined
 
 from conformance.results.whole import write_whole
@@ -25,9 +24,9 @@ _TEXT = 600
 GLYPHS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "error": "!", "not-applicable": "·"}
 
 
-def write_site(out: Path, titles: Sequence[Table], tables: Mapping[str, pa.Table]) -> Path:
-    """Write `index.html` from the tables and return its path."""
-    page = render(titles, {name: table.to_pylist() for name, table in tables.items()})
+def write_site(out: Path, titles: Sequence[Table], rows: Mapping[str, list[dict[str, Any]]]) -> Path:
+    """Write `index.html` from the tables' rows and return its path."""
+    page = render(titles, rows)
     out.mkdir(parents=True, exist_ok=True)
     write_whole(out / "index.html", page.encode())
     return out / "index.html"

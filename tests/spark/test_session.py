@@ -7,7 +7,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -83,8 +83,9 @@ class Killing(Progress):
     def stage(self, what: str, spark: SparkContext | None = None) -> Iterator[None]:
         if what.startswith(self._stage):
             for process in [*self._victim.children(recursive=True), self._victim]:
-                self.killed.append(process.cmdline())
-                process.kill()
+                with suppress(psutil.NoSuchProcess):  # a worker has short errands run too, which end by themselves
+                    self.killed.append(process.cmdline())
+                    process.kill()
             self._cluster.wait_for_master("Removing worker")
         with super().stage(what, spark):
             yield

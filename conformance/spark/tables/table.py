@@ -67,7 +67,7 @@ def columns(text: str, **own: str) -> tuple[Column, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: its name in files, its title for people, its columns, the order of its rows, its query.
+    """A table: its name in files, its title for people, its columns, the order of its rows (if they have one), its query.
 
     `across`: a question over all runs at once, made anew each time; the others have rows for each run on its own,
     which are made when the run is added and never again.
@@ -89,4 +89,4 @@ class Table:
     def shaped(self, rows: pa.Table) -> pa.Table:
         """Return rows with exactly this table's columns, in its order. Raises pa.ArrowInvalid, KeyError."""
         table = rows.select([column.name for column in self.columns]).cast(self.schema)
-        return table.sort_by([(name, "ascending") for name in self.order])
+        return table.sort_by([(name, "ascending") for name in self.order]) if self.order else table

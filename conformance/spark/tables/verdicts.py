@@ -132,7 +132,7 @@ OUTCOMES = Table(
         "candidate_sha256 text, environment_sha256 text",
         started="when the run began",
     ),
-    ("candidate", "nodeid", "started", "run"),
+    (),
     """
     SELECT c.run, r.started, c.candidate, c.nodeid, c.outcome, c.seed, c.scenario_sha256, c.candidate_sha256,
            c.environment_sha256
