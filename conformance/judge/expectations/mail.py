@@ -74,9 +74,11 @@ def _in_flight(view: View) -> int:
 
 
 def _under_way(t: Transaction, kill: NodeEvent) -> bool:
-    if t.dot is None or t.dot > kill.n:
+    if t.dot is None:
         return False
-    return t.client == kill.node or (t.server == kill.node and not any(reply.n < kill.n for reply in t.replies))
+    if t.client == kill.node:
+        return True  # a dot that passed after the death was said before it
+    return t.server == kill.node and t.dot < kill.n and not any(reply.n < kill.n for reply in t.replies)
 
 
 def transmitted(e: TransmittedExpected, view: View) -> Finding:
