@@ -21,18 +21,21 @@ class Reader:
         self._cancelled = True
 
 
+def _begin(self: asyncio.Handle, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Any) -> None:
+    """Make a handle in one step, and without what is for debugging: there are dozens to a session."""
+    self._context = copy_context() if context is None else context
+    self._loop = loop
+    self._callback = callback
+    self._args = args
+    self._cancelled = False
+    self._repr = self._source_traceback = None
+
+
 class Soon(asyncio.Handle):
-    """asyncio's, made in one step, and without what is for debugging: there are dozens to a session."""
+    """asyncio's, made at less cost."""
 
     __slots__ = ()
-
-    def __init__(self, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Any) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = self._source_traceback = None
+    __init__ = _begin
 
 
 class Timer(asyncio.TimerHandle):
@@ -41,11 +44,6 @@ class Timer(asyncio.TimerHandle):
     __slots__ = ()
 
     def __init__(self, when: float, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Any) -> None:
-        self._context = copy_context() if context is None else context
-        self._loop = loop
-        self._callback = callback
-        self._args = args
-        self._cancelled = False
-        self._repr = self._source_traceback = None
+        _begin(self, callback, args, loop, context)
         self._when = when
         self._scheduled = False

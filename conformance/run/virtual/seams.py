@@ -131,7 +131,7 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         """See asyncio.loop.call_soon."""
         if self._closed:
             self._check_closed()
-        handle = Soon(callback, args, self, context)
+        handle: asyncio.Handle = Soon(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
