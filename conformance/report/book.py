@@ -9,7 +9,7 @@ from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.failure import headline
 from conformance.report.material import Material, stored
 from conformance.report.offence import Offence, offence_of
-from conformance.results.reader import EVENTS, Aside, Damage, read_cell, read_run
+from conformance.results.reader import EVENTS, Damage, read_cell, read_run
 from conformance.results.schema import CellHeader, RunFooter, RunHeader
 
 ORDER = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_APPLICABLE)
@@ -95,11 +95,8 @@ def read_book(
     unread: list[Damage] = []
     cells: list[Entry] = []
     damage: list[str] = []
-    unasked = Aside(EVENTS, take=lambda lines: None)
-    for shorter in run.cells(unread, aside=None if each else unasked):
-        cell = (
-            shorter if each or not any(_points_at_events(one) for one in shorter.verdicts) else read_cell(shorter.path)
-        )
+    for found in run.cells(unread, aside=None if each else EVENTS):
+        cell = read_cell(found.path) if found.aside and any(map(_points_at_events, found.verdicts)) else found
         material = stored(cell, corpus)
         slug = cell.path.stem
         if each is not None:

@@ -20,7 +20,7 @@ from conformance.results.columns import TABLES, Column
 from conformance.results.content import Manifest, content_of
 from conformance.results.layout import PARQUET
 from conformance.results.plain_events import RUNS, read_plain
-from conformance.results.reader import Aside, Damage, StoredCell, read_cell, read_run
+from conformance.results.reader import Damage, StoredCell, read_cell, read_run
 from conformance.results.whole import write_whole
 
 MANIFEST = "manifest.json"
@@ -31,7 +31,6 @@ _TOLD = 100
 """Damaged lines that the manifest names; all are counted."""
 _AT_ONCE = 2
 """Threads that make rows."""
-_Gathered = tuple[StoredCell, bytes]
 _Made = tuple[dict[str, pa.Table], list[Damage]]
 _SCALARS = {
     "text": pa.string(),
@@ -66,11 +65,9 @@ def write_parquet(run_dir: Path) -> Manifest:
     (folder / MANIFEST).unlink(missing_ok=True)
     damage: list[Damage] = []
     before = content_of(run_dir)
-    plain: list[bytes] = []
     with _Tables(folder, run.header.run) as tables:
-        for cell in run.cells(damage, aside=Aside(RUNS, take=plain.append)):
-            tables.add(cell, b"".join(plain))
-            plain.clear()
+        for cell in run.cells(damage, aside=RUNS):
+            tables.add(cell)
     damage += tables.damage
     told = tuple(str(one) for one in damage[:_TOLD])
     manifest = before.model_copy(update={"damaged": len(damage), "damage": told, "rows": tables.rows})
@@ -90,7 +87,7 @@ class _Tables:
         self.damage: list[Damage] = []
         self._run = run
         self._schemas = {name: arrow_schema(columns) for name, columns in TABLES.items()}
-        self._gathered: list[_Gathered] = []
+        self._gathered: list[StoredCell] = []
         self._lines = 0
         self._makers = ThreadPoolExecutor(_AT_ONCE)
         self._being_made: deque[Future[_Made]] = deque()
@@ -112,10 +109,10 @@ class _Tables:
             for file in self._files.values():
                 file.close()
 
-    def add(self, cell: StoredCell, plain: bytes) -> None:
-        """Take a cell, and those lines of its events that are rows as they stand."""
-        self._gathered.append((cell, plain))
-        self._lines += len(cell.events) + plain.count(b"\n")
+    def add(self, cell: StoredCell) -> None:
+        """Take a cell; the lines that it has aside are events that are rows as they stand."""
+        self._gathered.append(cell)
+        self._lines += len(cell.events) + cell.aside.count(b"\n")
         if self._lines >= _ROWS:
             self._flush()
 
@@ -133,14 +130,12 @@ class _Tables:
             self._files[name].write_table(rows)
             self.rows[name] += len(rows)
 
-    def _make(self, gathered: list[_Gathered]) -> _Made:
+    def _make(self, cells: list[StoredCell]) -> _Made:
         try:
-            plain = read_plain(b"".join(lines for _, lines in gathered), self._schemas["events"])
+            plain = read_plain(b"".join(cell.aside for cell in cells), self._schemas["events"])
         except pa.ArrowInvalid:  # one of them is damaged: which one, and what is left, the slow way
-            gathered = [(read_cell(cell.path), b"") for cell, _ in gathered]
-            plain = read_plain(b"", self._schemas["events"])
-        cells = [cell for cell, _ in gathered]
-        whose = pa.concat_arrays([pa.repeat(cell.path.stem, lines.count(b"\n")) for cell, lines in gathered])
+            return self._make([read_cell(cell.path) for cell in cells])
+        whose = pa.concat_arrays([pa.repeat(cell.path.stem, cell.aside.count(b"\n")) for cell in cells])
         others = self._table("events", [(cell, _plain_event(event)) for cell in cells for event in cell.events])
         events = pa.concat_tables([others, self._keyed("events", plain, whose)])
         made = {

@@ -4,7 +4,7 @@ A cell's file without a footer was cut short; what it has until there is as good
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,17 +24,8 @@ _TAIL = 64 * 1024
 """Octets from the end of a cell's file in which its footer is looked for; `writer.finish` keeps it shorter."""
 
 
-@dataclass(frozen=True, slots=True)
-class Aside:
-    """Lines that are not read as records: `runs` matches as many of them as follow one another, each with its end, and
-    `take` gets those octets."""
-
-    runs: re.Pattern[bytes]
-    take: Callable[[bytes], None]
-
-
 EVENTS = re.compile(rb'(?>\{"record":"event",[^\n]*\}\n)++')
-"""The lines of events, as far as can be seen without reading them."""
+"""Lines of events that follow one another, each with its end, as far as can be seen without reading them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +50,8 @@ class StoredCell:
     verdicts: tuple[Verdict, ...]
     footer: CellFooter | None
     damage: tuple[Damage, ...]
+    aside: bytes = b""
+    """The lines that were not read, as they stand."""
 
     @property
     def cut_short(self) -> bool:
@@ -80,7 +73,9 @@ class StoredRun:
     footer: RunFooter | None
     files: tuple[Path, ...]
 
-    def cells(self, damage: list[Damage] | None = None, *, aside: Aside | None = None) -> Iterator[StoredCell]:
+    def cells(
+        self, damage: list[Damage] | None = None, *, aside: re.Pattern[bytes] | None = None
+    ) -> Iterator[StoredCell]:
         """Read the cells one by one, in the order of their files' names; for `aside` see read_cell.
 
         One without a header is told in `damage` and left out; with no list to tell it in, CellUnreadable is raised.
@@ -120,17 +115,21 @@ def read_run(run_dir: Path) -> StoredRun:
     )
 
 
-def read_cell(path: Path, *, aside: Aside | None = None) -> StoredCell:
+def read_cell(path: Path, *, aside: re.Pattern[bytes] | None = None) -> StoredCell:
     """Read a cell's file. Raises CellUnreadable when its header cannot be read, SchemaTooNew.
 
-    What is put `aside` is not read here: to read events is nine tenths of the work.
+    Runs of lines that match `aside` are not read, and told as they stand: to read events is nine tenths of the work.
     """
     header: CellHeader | None = None
     events: list[AnyEvent] = []
     verdicts: list[Verdict] = []
     footer: CellFooter | None = None
     damage: list[Damage] = []
+    unread: list[bytes] = []
     for number, value in numbered(path, aside):
+        if isinstance(value, bytes):
+            unread.append(value)
+            continue
         if isinstance(value, Damage):
             damage.append(value)
             continue
@@ -151,7 +150,7 @@ def read_cell(path: Path, *, aside: Aside | None = None) -> StoredCell:
     if header is None:
         why = damage[0].why if damage and damage[0].line == 1 else "the file is empty"
         raise CellUnreadable(path, why)
-    return StoredCell(path, header, tuple(events), tuple(verdicts), footer, tuple(damage))
+    return StoredCell(path, header, tuple(events), tuple(verdicts), footer, tuple(damage), b"".join(unread))
 
 
 def read_ends(run_dir: Path) -> Ends:
@@ -179,19 +178,24 @@ def read_end(path: Path) -> tuple[CellHeader, CellFooter | None]:
         raise CellUnreadable(path, _told(error)) from error
 
 
-def numbered(path: Path, aside: Aside | None = None) -> Iterator[tuple[int, dict[str, Any] | Damage]]:
-    """Yield each line of a file with its number from 1: a JSON object, or in which way it is none; see read_cell."""
+def numbered(
+    path: Path, aside: re.Pattern[bytes] | None = None
+) -> Iterator[tuple[int, dict[str, Any] | Damage | bytes]]:
+    """Yield each line of a file with its number from 1: a JSON object, or in which way it is none.
+
+    A run of lines that matches `aside` is yielded as it stands, with the number of its first.
+    """
     octets = path.read_bytes()
-    start = number = 0
+    start, number = 0, 1
     while start < len(octets):
-        if aside is not None and (run := aside.runs.match(octets, start)) is not None:
-            aside.take(run[0])
-            number += octets.count(b"\n", start, run.end())
+        if aside is not None and (run := aside.match(octets, start)) is not None:
+            yield number, run[0]
+            number += run[0].count(b"\n")
             start = run.end()
             continue
         end = octets.find(b"\n", start) + 1 or len(octets)
-        line, start, number = octets[start:end], end, number + 1
-        yield number, _object(path, number, line)
+        yield number, _object(path, number, octets[start:end])
+        start, number = end, number + 1
 
 
 def _object(path: Path, number: int, line: bytes) -> dict[str, Any] | Damage:

@@ -101,6 +101,15 @@ def test_a_damaged_event_is_left_out_and_named(tmp_path: Path, sound: bytes, dam
     assert after == [row for row in before if (row["cell"], row["n"]) != (path.stem, line - 2)]
 
 
+def test_a_cell_without_a_header_leaves_its_events_to_nobody(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "r", "a::1", "a::2")
+    first, second = sorted((run_dir / "cells").glob("*.jsonl"))
+    first.write_bytes(b"no header\n" + first.read_bytes().partition(b"\n")[2])
+    assert write_parquet(run_dir).rows == {"cells": 1, "verdicts": 2, "events": 5}
+    events = pq.read_table(run_dir / "parquet" / "events.parquet")
+    assert events["cell"].to_pylist() == [second.stem] * 5
+
+
 def test_tables_older_than_their_run_are_not_taken(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "r", "a::1")
     assert stored_manifest(run_dir) is None
