@@ -26,6 +26,7 @@ from conformance.run.shifted.loop import ShiftedClockEventLoop
 from conformance.run.shifted.program import ShiftedProgram
 from conformance.run.shifted.programs import look_at, untouched
 from conformance.run.shifted.tree import Tree
+from conformance.run.virtual.selector import OrderedSelector, Ready
 
 pytestmark = [
     pytest.mark.integration,
@@ -301,6 +302,61 @@ def test_what_was_sent_right_before_all_were_found_quiet_is_read_before_the_jump
         _, passed = run_moved(tmp_path, "sleep", "3600", before=listen)
     assert passed >= HOUR
     assert read[0] < HOUR
+
+
+@pytest.mark.parametrize("by", ["a socket", "a timer"])
+def test_programs_are_asked_again_whatever_the_loop_has_done_since(
+    by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many turns it took, and whether or not it was progress: what was sent may have come to one of them."""
+    ours, theirs = socket.socketpair()
+    deadline, ask, poll = Tree.deadline, Tree.ask, OrderedSelector.poll
+    told: list[str] = []
+    due: list[bytes] = []
+    turns = 20
+
+    def act(left: int) -> None:
+        if left:
+            asyncio.get_running_loop().call_soon(act, left - 1)
+        else:
+            told.append("acted")
+
+    def listen(clock: Clock) -> None:
+        def come() -> None:
+            ours.recv(64)
+            clock.progress()
+            act(told.count("acted"))
+
+        asyncio.get_running_loop().add_reader(ours, come)
+
+    def looked(tree: Tree) -> int | None:
+        if told.count("acted") == turns:
+            return deadline(tree)
+        if not told or told[-1] != "begun":
+            told.append("begun")
+            loop = asyncio.get_running_loop()
+            if by == "a timer":
+                loop.call_at(loop.time(), act, 0)
+            else:
+                due.append(b"x")
+        return None
+
+    def asked(tree: Tree) -> None:
+        told.append("asked")
+        ask(tree)
+
+    def polled(sockets: OrderedSelector, timeout: float | None) -> Ready:
+        if timeout == 0 and due:  # it comes when nobody waits for it: between two turns
+            theirs.send(due.pop())
+        return poll(sockets, timeout)
+
+    monkeypatch.setattr(Tree, "deadline", looked)
+    monkeypatch.setattr(Tree, "ask", asked)
+    monkeypatch.setattr(OrderedSelector, "poll", polled)
+    with ours, theirs:
+        run_moved(tmp_path, "sleep", "3600", before=listen)
+    after = [told[place + 1] for place, word in enumerate(told) if word == "acted"]
+    assert after == ["asked"] * turns
 
 
 def test_timers_that_are_too_many_are_met_a_little_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,9 @@ from conformance.run.virtual.selector import Ready
 _NAPS = (0.0005, 0.005)
 """Real seconds between two looks at programs that are busy: the first, and the longest."""
 
+_NOTHING = -1
+"""What the loop has done when the programs are to be asked in any case."""
+
 _NANOSECONDS = 1_000_000_000
 
 PATIENCE = 40.0
@@ -59,7 +62,8 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         self._offset = 0
         self._programs: list[ShiftedProgram] = []
         self._moment = calibrated()
-        self._looked_last = self._looks = self._turn_of_look = 0
+        self._served = self._looks = 0
+        self._done_before = _NOTHING
         self._late = 0.0
         self._waits: list[_Wait] = []
         self.shifted = 0.0
@@ -113,7 +117,9 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         when = self.next_timer()
         if when is not None:
             self._late = max(self._late, self.time() - when)
-        return super().look(turns, may_wait=may_wait)
+        ready = super().look(turns, may_wait=may_wait)
+        self._served += len(ready)
+        return ready
 
     def _idle(self) -> Ready:
         when = self.next_timer()
@@ -121,29 +127,27 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
             return self.sockets.poll(self._until(when))
         if ready := self._settle(final=True) or self.sockets.poll(0):
             return ready
-        if self._turns != self._turn_of_look + 1:  # the loop has done something since, which they may have noticed
+        done = self._served + self.called
+        if done != self._done_before:  # the loop has done something since, which they may have noticed
             self._looks = 0
             for program in self._programs:
                 program.tree.ask()
         self._looks += 1
-        self._turn_of_look = self._turns
+        self._done_before = done
         if unmoved := next((words for program in self._programs if (words := program.unmoved)), ""):
             self._tell(Unmoved(unmoved))
             return []
         earliest = self._earliest(when)
         if earliest is not None and earliest > self.time():
             moment = ticked()
-            self._turn_of_look = -1
+            self._done_before = _NOTHING
             # A program was found quiet after the last look at the sockets: what it sent in between has to be read first.
             ready = self.sockets.poll(0)
             if not ready:
                 self._jump(earliest if when is None or earliest >= when else self._coarse(earliest, when), moment)
             return ready
         nap = min(_NAPS[0] * 1.2 ** min(self._looks, 50), _NAPS[1])
-        ready = self.sockets.poll(min(nap, self._until(when)))
-        if ready:
-            self._turn_of_look = -1
-        return ready
+        return self.sockets.poll(min(nap, self._until(when)))
 
     def _earliest(self, when: float | None) -> float | None:
         """Return the earliest moment that a program or the loop waits for, seconds of `time()`; None while a program has

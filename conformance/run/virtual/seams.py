@@ -52,6 +52,8 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         self.may_ring = True
         """Whether a timer may be due: whoever sets the clock says so."""
         self._unlooked = 0
+        self.called = 0
+        """Callbacks so far that were called soon or by a timer, not for a socket."""
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_made = self._timers_cancelled = 0
         # asyncio's own is one of weak references, which each cost as much as a call
@@ -103,6 +105,7 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
             while self._timers and self._timers[0][0] < due:
                 ready.append(heapq.heappop(self._timers)[2])
             self.may_ring = self.time_passes
+        self.called += len(ready)
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
