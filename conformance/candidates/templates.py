@@ -7,9 +7,10 @@ JSON document as `node`, what the description says in `options`, and `seconds(x,
 import math
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError
+from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
 from conformance.candidates.description import CandidateError
@@ -46,10 +47,15 @@ def render_file(
     """Return a file's text. Raises CandidateError, with the line, when the template cannot be rendered."""
     known = {key: value for key, value in values.items() if "." not in key}
     try:
-        return _JINJA.from_string(template).render(node=node, options=options or {}, seconds=seconds, **known)
+        return _compiled(template).render(node=node, options=options or {}, seconds=seconds, **known)
     except TemplateError as error:
         line = getattr(error, "lineno", None)
         raise CandidateError(f"files: {name}{f':{line}' if line else ''}: {error}") from error
+
+
+@cache
+def _compiled(template: str) -> Template:
+    return _JINJA.from_string(template)
 
 
 def seconds(duration: float, least: int = 1) -> int:

@@ -28,13 +28,22 @@ def excused(verdicts: Iterable[Verdict], events: Sequence[AnyEvent], tolerance: 
     `tolerance` is the clock's, documented seconds. How late the harness ran before the first step counts not: nothing
     was waited for yet.
     """
-    late, allowed = worst_lag(events), min(tolerance, LIMIT)
+    late, allowed = worst_lag(events), _allowed(tolerance)
     for verdict in verdicts:
         if late <= allowed or verdict.outcome is not Outcome.FAIL or verdict.check in UNTIMED:
             yield verdict
         else:
             sentence = f"the harness itself ran {late:.3g} s late, and may {allowed:.3g} s: {verdict.sentence}"
             yield verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "sentence": sentence})
+
+
+def too_late(events: Sequence[AnyEvent], tolerance: float) -> bool:
+    """Return whether the harness lagged beyond what it may: timed failures of this history prove nothing."""
+    return worst_lag(events) > _allowed(tolerance)
+
+
+def _allowed(tolerance: float) -> float:
+    return min(tolerance, LIMIT)
 
 
 def worst_lag(events: Sequence[AnyEvent]) -> float:

@@ -80,7 +80,7 @@ class ExecNode:
         """Render the files, start the command under its guard, wait for the greetings."""
         if self._presence.missing:
             raise NodeError(self.name, "start", self._presence.missing)
-        self._shop.write(configuration)
+        await asyncio.to_thread(self._shop.write, configuration)  # other cells may be on this loop
         if self._disk is not None:
             await self._disk.mount()
         self._ended.clear()

@@ -9,6 +9,7 @@ from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.failure import headline
 from conformance.report.material import Material, stored
 from conformance.report.offence import Offence, offence_of
+from conformance.results.layout import LATE
 from conformance.results.reader import EVENTS, Damage, read_cell, read_run
 from conformance.results.schema import CellHeader, RunFooter, RunHeader
 
@@ -62,6 +63,13 @@ class Book:
         """How many cells ended how; every outcome has an entry."""
         counts = Counter(cell.outcome for cell in self.cells)
         return {outcome: counts[outcome] for outcome in ORDER}
+
+    def remarks(self) -> tuple[str, ...]:
+        """Return what a reader has to know of how the run came to its verdicts, in words."""
+        again = len(self.footer.again) if self.footer is not None else 0
+        cells = "1 cell was" if again == 1 else f"{again} cells were"
+        words = f"{cells} run once more, alone: the harness had been late beside others (first attempts: {LATE}/)"
+        return (words,) if again else ()
 
     def shortfalls(self) -> tuple[str, ...]:
         """Return why the run is no whole run of the suite, in words; nothing when it is one."""

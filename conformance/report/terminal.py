@@ -49,8 +49,8 @@ def summary(book: Book, *, width: int, colour: bool) -> str:
     if len(troubles) > _FAILURES:
         console.print(f"... and {len(troubles) - _FAILURES} more")
     console.print(_counts(book))
-    for shortfall in book.shortfalls():
-        console.print(Text(shortfall, style="yellow"))
+    for words in (*book.remarks(), *book.shortfalls()):
+        console.print(Text(words, style="yellow"))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
@@ -72,7 +72,7 @@ def annotations(book: Book) -> Iterator[str]:
 def step_summary(book: Book) -> str:
     """Return the Markdown for GITHUB_STEP_SUMMARY."""
     lines = [f"## Conformance run {markdown(book.header.run)}", "", _counts(book).plain, ""]
-    lines += [f"> {markdown(shortfall)}" for shortfall in book.shortfalls()]
+    lines += [f"> {markdown(words)}" for words in (*book.remarks(), *book.shortfalls())]
     names = [markdown(name) for name in book.candidates]
     lines += ["", f"| scenario | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
     for line in matrix(book):

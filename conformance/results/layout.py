@@ -7,6 +7,8 @@ from pathlib import Path
 RUN_FILE = "run.json"
 FOOTER_FILE = "footer.json"
 CELLS = "cells"
+LATE = "late"
+"""Where the first attempts of cells are kept that were run once more."""
 PARQUET = "parquet"
 
 _READABLE = 80
@@ -29,6 +31,6 @@ def cell_file(run_dir: Path, nodeid: str) -> Path:
     return run_dir / CELLS / f"{slug(nodeid)}.jsonl"
 
 
-def cell_files(run_dir: Path) -> tuple[Path, ...]:
+def cell_files(run_dir: Path, folder: str = CELLS) -> tuple[Path, ...]:
     """Return the files of all cells of a run, sorted by name; none when the folder is not there."""
-    return tuple(sorted((run_dir / CELLS).glob("*.jsonl")))
+    return tuple(sorted((run_dir / folder).glob("*.jsonl")))

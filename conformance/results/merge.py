@@ -6,7 +6,7 @@ from pathlib import Path
 
 from conformance.results.errors import RunDirectoryError
 from conformance.results.identity import suite_sha256
-from conformance.results.layout import cell_file
+from conformance.results.layout import CELLS, LATE, cell_files
 from conformance.results.reader import StoredRun, numbered, read_ends, read_run
 from conformance.results.schema import CandidateRecord, CellHeader, RunFooter, RunHeader
 from conformance.results.writer import begin_run, finish_run, line_of
@@ -31,8 +31,9 @@ def merge_runs(sources: Sequence[Path], out: Path) -> RunFooter:
                 raise RunDirectoryError(f"{runs[0].path} and {run.path} differ in {name}: they are no parts of one run")
     begin_run(out, _header(runs, out.name))
     for run in runs:
-        for path in run.files:
-            _copy_cell(path, out)
+        for folder in (CELLS, LATE):
+            for path in cell_files(run.path, folder):
+                _copy_cell(path, out, folder)
     footers = [run.footer for run in runs]
     return finish_run(
         out,
@@ -59,12 +60,13 @@ def _header(runs: Sequence[StoredRun], name: str) -> RunHeader:
     )
 
 
-def _copy_cell(path: Path, out: Path) -> None:
+def _copy_cell(path: Path, out: Path, folder: str) -> None:
     _, first = next(numbered(path), (0, None))
     if not isinstance(first, dict):
         raise RunDirectoryError(f"{path}:1: the cell's header cannot be read")
     header = CellHeader.model_validate(first).model_copy(update={"run": out.name})
-    target = cell_file(out, header.nodeid)
+    target = out / folder / path.name
+    target.parent.mkdir(exist_ok=True)
     with path.open("rb") as file:
         file.readline()
         content = line_of(header) + file.read()

@@ -115,4 +115,8 @@ class RunFooter(_Record):
     simulated_per_wall_second: float = Field(ge=0)
     cpu_per_cell: float = Field(ge=0, description="seconds")
     interrupted: bool = False
+    again: tuple[str, ...] = Field(
+        (),
+        description="node ids of cells that were run once more, alone, since the harness had been late beside others",
+    )
     damage: tuple[str, ...] = Field((), description="file:line: what could not be read")

@@ -21,8 +21,8 @@ from pydantic_core import SchemaSerializer, to_json
 from conformance.history.events import AnyEvent, Event
 from conformance.judge.verdicts import Outcome, Verdict
 from conformance.results.errors import RunDirectoryError
-from conformance.results.layout import CELLS, FOOTER_FILE, RUN_FILE, cell_file
-from conformance.results.reader import read_ends, read_header
+from conformance.results.layout import CELLS, FOOTER_FILE, LATE, RUN_FILE, cell_file, cell_files
+from conformance.results.reader import read_end, read_ends, read_header
 from conformance.results.schema import CellFooter, CellHeader, RunFooter, RunHeader
 from conformance.results.whole import write_whole
 
@@ -104,6 +104,15 @@ class CellWriter:
         self._file.flush()
 
 
+def set_aside(run_dir: Path, nodeid: str) -> None:
+    """Make room for a cell to be run once more: what its first attempt has left is kept in a folder of its own."""
+    path = cell_file(run_dir, nodeid)
+    (run_dir / LATE).mkdir(exist_ok=True)
+    for left in (path, path.with_suffix("")):
+        if left.exists():
+            left.rename(run_dir / LATE / left.name)
+
+
 def line_of(record: BaseModel, name: str = "") -> bytes:
     """Return a record as one line of JSON; `name` becomes its `record` where the record has none of its own."""
     text = to_json(record, by_alias=True, exclude_none=True)
@@ -169,6 +178,7 @@ def finish_run(run_dir: Path, *, wall_seconds: float, interrupted: bool = False)
         simulated_per_wall_second=round(sum(one.simulated_seconds for one in whole) / wall, 3),
         cpu_per_cell=round(sum(one.cpu_seconds for one in whole) / len(whole), 6) if whole else 0.0,
         interrupted=interrupted,
+        again=tuple(read_end(path)[0].nodeid for path in cell_files(run_dir, LATE)),
         damage=tuple(str(damage) for damage in cells.damage),
     )
     write_whole(run_dir / FOOTER_FILE, _pretty(footer))

@@ -1,5 +1,6 @@
 """One cell from start to history: build the world, play the steps, heal, drain, take everything down."""
 
+import asyncio
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -122,7 +123,7 @@ async def _run(
     except* (KeyError, ValueError, TypeError, OSError, RuntimeError, NotImplementedError) as errors:
         problem = _told(errors)
     for name in world.keepers:
-        shutil.rmtree(directory / name / "data", ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, directory / name / "data", ignore_errors=True)
     return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs, astray)
 
 

@@ -16,17 +16,27 @@ T = TypeVar("T")
 Job = Callable[[], Awaitable[T]]
 
 
+def _never(result: object) -> bool:
+    return False
+
+
 class Flight(Generic[T]):
     """Runs jobs, at most `most` of them at a time; `chunks` begins no job before one of its own chunk is asked for.
 
-    `running` has the names of those that have begun and not ended.
+    A job of whose result `again` says so is done once more, alone, after all others that have begun; what comes of it
+    then is its result. `running` has the names of those that have begun and not ended.
     """
 
-    def __init__(self, jobs: Sequence[tuple[str, Job[T]]], most: int, *, chunks: bool) -> None:
+    def __init__(
+        self, jobs: Sequence[tuple[str, Job[T]]], most: int, *, chunks: bool, again: Callable[[T], bool] = _never
+    ) -> None:
         self.running: set[str] = set()
         self._jobs = dict(jobs)
         self._most = most
         self._chunks = chunks
+        self._again = again
+        self._beside = 0
+        self._alone = asyncio.Condition()
         self._tasks: dict[str, asyncio.Task[list[T]]] = {}
         self._begun: set[str] = set()
         self._room = asyncio.Semaphore(most)
@@ -59,6 +69,7 @@ class Flight(Generic[T]):
     async def _wait(self, name: str) -> list[T]:
         if name not in self._tasks:
             for one in self._due(name):
+                self._beside += 1
                 self._tasks[one] = in_family(self._run(one))
         try:
             return await self._tasks[name]
@@ -74,14 +85,26 @@ class Flight(Generic[T]):
         return [one for one in due if one not in begun] or [name]
 
     async def _run(self, name: str) -> list[T]:
-        async with self._room:
-            self.running.add(name)
-            try:
-                return [
-                    await self._jobs[name]()
-                ]  # in a list: asyncio takes the repr of a result, and that of a history is seconds long
-            finally:
-                self.running.discard(name)
+        """Return a job's result, in a list: asyncio takes the repr of a result, and that of a history is seconds long."""
+        try:
+            async with self._room:
+                result = await self._fly(name)
+        finally:
+            async with self._alone:
+                self._beside -= 1
+                self._alone.notify_all()
+        if not self._again(result):
+            return [result]
+        async with self._alone:  # held until it has ended: the next one waits
+            await self._alone.wait_for(lambda: not self._beside)
+            return [await self._fly(name)]
+
+    async def _fly(self, name: str) -> T:
+        self.running.add(name)
+        try:
+            return await self._jobs[name]()
+        finally:
+            self.running.discard(name)
 
     async def _end(self) -> list[T]:
         left = list(self._tasks.values())

@@ -16,6 +16,7 @@ from conformance import paths
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.execute import CellResult, Known, execute, execute_here, stamp
+from conformance.judge.lag import too_late
 from conformance.judge.verdicts import Outcome, Verdict
 from conformance.nodes.contract import NodeError
 from conformance.nodes.version import detect_version
@@ -27,7 +28,7 @@ from conformance.report.terminal import summary, tell_github
 from conformance.results.errors import RunDirectoryError
 from conformance.results.identity import environment_sha256, sha256_of, suite_sha256
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
-from conformance.results.writer import begin_run, finish_run
+from conformance.results.writer import begin_run, finish_run, set_aside
 from conformance.run.together import SHARED_CLOCKS
 from conformance.suite.baseline import WRITE, Baseline, BaselineError, Reading, hold_against, read_baselines
 from conformance.suite.directory import DIRECTORY, allure_results, is_worker
@@ -99,7 +100,7 @@ class Run:
         most = self._options.cells
         if most > 1 and self._options.settings.clock in SHARED_CLOCKS:
             jobs = [(item.nodeid, self._job(item)) for item in items]
-            self._flight = Flight(jobs, most, chunks=self._worker)
+            self._flight = Flight(jobs, most, chunks=self._worker, again=self._again)
 
     @property
     def flying(self) -> tuple[str, ...]:
@@ -136,6 +137,15 @@ class Run:
             return header, result
 
         return job
+
+    def _again(self, flown: tuple[CellHeader, CellResult]) -> bool:
+        """Whether a cell has to be run once more, without others beside it: it could not be judged since the harness was
+        late, as it may be when others take its time. What came of it is put aside."""
+        header, result = flown
+        spoilt = result.outcome is Outcome.INCONCLUSIVE and too_late(result.events, header.tolerance)
+        if spoilt:
+            set_aside(self.directory, header.nodeid)
+        return spoilt
 
     def _read(self, item: "CellItem", outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
         baseline = self._baselines.get(item.cast.identity)

@@ -22,6 +22,7 @@ class Tower:
         self.flying: set[str] = set()
         self.most = 0
         self.begun: list[str] = []
+        self.beside: list[int] = []
         self._met = asyncio.Event()
 
     def jobs(self) -> list[tuple[str, Callable[[], Awaitable[str]]]]:
@@ -29,11 +30,13 @@ class Tower:
 
     async def _fly(self, name: str) -> str:
         self.begun.append(name)
+        self.beside.append(len(self.flying))
         self.flying.add(name)
         self.most = max(self.most, len(self.flying))
         if len(self.flying) >= self.company:
             self._met.set()
         await self._met.wait()
+        await asyncio.sleep(0)  # whoever may fly beside this one begins
         self.flying.discard(name)
         return name.upper()
 
@@ -62,6 +65,16 @@ def test_a_job_that_is_asked_for_again_is_done_again():
     assert (flight.result("a"), flight.result("a")) == ("A", "A")
     flight.close()
     assert tower.begun.count("a") == 2
+
+
+def test_what_has_to_be_done_once_more_is_done_alone_and_last():
+    tower = Tower(company=3)
+    flight = Flight(tower.jobs(), 3, chunks=False, again=lambda result: result in "BD")
+    assert [flight.result(name) for name in NAMES] == ["A", "B", "C", "D", "E"]
+    flight.close()
+    assert tower.begun[:5] == NAMES
+    assert sorted(tower.begun[5:]) == ["b", "d"]
+    assert tower.beside[5:] == [0, 0]
 
 
 def test_closing_cancels_what_is_in_flight_and_lets_it_clean_up():
