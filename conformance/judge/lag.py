@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from conformance.history.events import AnyEvent, Lag, StepEvent
+from conformance.history.events import AnyEvent, Attempt, Exchange, Lag, StepEvent, Talked
 from conformance.judge.verdicts import Outcome, Verdict
 
 LIMIT = 15.0
@@ -21,6 +21,9 @@ UNTIMED = frozenset(
 )
 """Checks that no lateness of the harness excuses. The others ask what has happened by some moment."""
 
+SAID = frozenset({"expect.reply", "expect.conversation"})
+"""Checks of what was said: of these no lateness excuses a permanent reply (5yz), which is about what was asked."""
+
 
 def excused(verdicts: Iterable[Verdict], events: Sequence[AnyEvent], tolerance: float) -> Iterator[Verdict]:
     """Yield the verdicts, with timed failures made inconclusive where the harness lagged beyond what it may.
@@ -29,12 +32,21 @@ def excused(verdicts: Iterable[Verdict], events: Sequence[AnyEvent], tolerance: 
     was waited for yet.
     """
     late, allowed = worst_lag(events), _allowed(tolerance)
+    refusals = {event.n for event in events if _refusal(event)} if late > allowed else set()
     for verdict in verdicts:
-        if late <= allowed or verdict.outcome is not Outcome.FAIL or verdict.check in UNTIMED:
+        timed = verdict.check not in UNTIMED and not (verdict.check in SAID and refusals.intersection(verdict.evidence))
+        if late <= allowed or verdict.outcome is not Outcome.FAIL or not timed:
             yield verdict
         else:
             sentence = f"the harness itself ran {late:.3g} s late, and may {allowed:.3g} s: {verdict.sentence}"
             yield verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "sentence": sentence})
+
+
+def _refusal(event: AnyEvent) -> bool:
+    match event:
+        case Attempt(code=int(code)) | Talked(exchanges=(*_, Exchange(code=int(code)))):
+            return code >= 500
+    return False
 
 
 def too_late(events: Sequence[AnyEvent], tolerance: float) -> bool:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from conformance.history.events import AnyEvent, Lag, StepEvent
+from conformance.history.events import AnyEvent, Attempt, Exchange, Lag, StepEvent, Talked
 from conformance.judge.invariants.table import INVARIANTS
-from conformance.judge.lag import LIMIT, UNTIMED, excused
+from conformance.judge.lag import LIMIT, SAID, UNTIMED, excused
 from conformance.judge.verdicts import Outcome, Verdict
 
 
@@ -40,6 +40,27 @@ def test_lateness_before_the_first_step_excuses_nothing() -> None:
 @pytest.mark.parametrize("check", sorted(UNTIMED))
 def test_no_lateness_excuses_what_knows_no_time(check: str) -> None:
     assert outcome(check, history(0, 1000), 10) is Outcome.FAIL
+
+
+@pytest.mark.parametrize("check", sorted(SAID))
+@pytest.mark.parametrize(("code", "expected"), [(550, Outcome.FAIL), (451, Outcome.INCONCLUSIVE)])
+def test_a_permanent_reply_is_about_what_was_asked_and_a_transient_one_may_be_about_time(
+    check: str, code: int, expected: Outcome
+) -> None:
+    answered = Attempt(
+        n=3, t=5, kind="attempt", message="m#1", attempt=1, client="outside", server="mta1", listener="frontend",
+        outcome="answered", code=code,
+    )  # fmt: skip
+    talked = Talked(
+        n=4, t=6, kind="talked", conversation="c", client="outside", server="mta1", listener="frontend",
+        exchanges=(Exchange(said="EHLO", code=250), Exchange(said="NOOP", code=code)),
+    )  # fmt: skip
+    for event in (answered, talked):
+        verdict = Verdict(check=check, outcome=Outcome.FAIL, sentence="not as written", evidence=(event.n,))
+        (told,) = excused([verdict], [*history(0, 20), event], 10)
+        assert told.outcome is expected
+        (timed,) = excused([verdict.model_copy(update={"check": "expect.delivered"})], [*history(0, 20), event], 10)
+        assert timed.outcome is Outcome.INCONCLUSIVE
 
 
 def test_what_passed_is_left_alone() -> None:
