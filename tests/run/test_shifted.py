@@ -304,6 +304,48 @@ def test_what_was_sent_right_before_all_were_found_quiet_is_read_before_the_jump
     assert read[0] < HOUR
 
 
+def test_what_a_kernel_holds_back_until_it_is_acknowledged_is_read_before_the_jump(tmp_path: Path) -> None:
+    """A second small segment waits for the acknowledgement of the first (RFC 896), which may take 40 ms (RFC 1122): all
+    are asleep then."""
+    program = """
+import socket, sys
+ours = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+for _ in range(40):
+    ours.send(b"ping")
+    ours.recv(4)
+ours.send(b"first")
+ours.send(b"second")
+assert ours.recv(4) == b"done"
+"""
+
+    async def main(clock: Clock) -> float:
+        come: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            for _ in range(40):
+                await reader.readexactly(4)
+                writer.write(b"pong")
+            await reader.readuntil(b"second")
+            come.set_result(clock.elapsed())
+            writer.write(b"done")
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        moved = clock.program(tmp_path / "clock")
+        assert moved is not None
+        process = await guarded(moved, sys.executable, "-c", program, server.sockets[0].getsockname()[1])
+        moved.ready()
+        await asyncio.sleep(HOUR)
+        moved.ending()
+        assert await process.wait() == 0
+        moved.ended()
+        server.close()
+        return await come
+
+    assert run_with_clock(main, "shifted") < HOUR
+
+
 @pytest.mark.parametrize("by", ["a socket", "a timer"])
 def test_programs_are_asked_again_whatever_the_loop_has_done_since(
     by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -145,7 +145,9 @@ class AccountedTransport(asyncio.Transport):
             data = self._come().recv(_READ)
         end = self._end
         end.read += len(data)
-        if end.other is not None and end.other.sent > end.read and 0 < len(data) < _READ and self._more_came():
+        if end.other is None:
+            self._acknowledge()
+        elif end.other.sent > end.read and 0 < len(data) < _READ and self._more_came():
             more = self._sock.recv(_READ - len(data))
             self._end.read += len(more)
             data += more
@@ -159,11 +161,21 @@ class AccountedTransport(asyncio.Transport):
             octets = self._come().recv_into(buffer)
         end = self._end
         end.read += octets
-        if end.other is not None and end.other.sent > end.read and 0 < octets < len(buffer) and self._more_came():
+        if end.other is None:
+            self._acknowledge()
+        elif end.other.sent > end.read and 0 < octets < len(buffer) and self._more_came():
             more = self._sock.recv_into(buffer[octets:])
             self._end.read += more
             octets += more
         return octets
+
+    def _acknowledge(self) -> None:
+        """Acknowledge at once what a program sent whose end we do not know: a kernel delays it (RFC 1122 4.2.3.2), and
+        the program's holds a small segment back until then (RFC 896), so that all would be asleep and something under way.
+        """
+        assert self._sock is not None
+        if self._end.name is not None:
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def _come(self) -> socket.socket:
         """Wait for what the other end has sent, or return at once when it has sent nothing."""
