@@ -461,6 +461,32 @@ def test_a_program_that_turns_into_a_static_one_is_refused_once_it_runs(tmp_path
         run_with_clock(main, "shifted")
 
 
+def test_a_program_that_is_still_loading_is_waited_for(tmp_path: Path) -> None:
+    """Its other libraries begin before the shim does."""
+    source, slow = tmp_path / "slow.c", tmp_path / "slow.so"
+    source.write_text(
+        "#include <time.h>\n__attribute__((constructor)) static void slow(void) { while (clock() < 300000); }"
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", slow, source], check=True)
+    sleep = Path(shutil.which("sleep") or "").resolve()
+
+    async def main(clock: Clock) -> None:
+        moved = clock.program(tmp_path / "clock")
+        assert moved is not None
+        words = shlex.join([*moved.prefix("sleep", {"LD_PRELOAD": str(slow)}), str(sleep), "60"])
+        guard = await asyncio.create_subprocess_exec("/bin/sh", "-c", f"{words} & echo; read line; kill $!", stdin=PIPE)
+        moved.began(guard.pid)
+        try:
+            while sleep not in {running(pid) for pid in descendants(guard.pid)}:
+                await asyncio.sleep(0.01)
+            moved.ready()
+        finally:
+            await guard.communicate(b"\n")
+            moved.ended()
+
+    run_with_clock(main, "shifted")
+
+
 def test_a_go_program_is_refused(tmp_path: Path) -> None:
     """Go's own mark of what it builds, in a program that is linked dynamically."""
     source = tmp_path / "go.c"

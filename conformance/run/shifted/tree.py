@@ -22,6 +22,10 @@ _STOPPED = "T"
 _GLANCES = 8
 """How often after a question it is enough to see in the page that somebody has not answered, who waited before."""
 
+_LOOKS, _NAP = 2000, 0.001
+"""How often a program that runs is looked at for its shim, and the real seconds between two looks: one that has just
+begun may not have come to load it."""
+
 _WHOLE = 16 * 1024
 """Octets of which no file that is read here has more."""
 
@@ -69,8 +73,12 @@ class Tree:
     def check(self) -> None:
         """Raise CannotShift when the clock of one of the processes is not moved."""
         for pid in self._below():
-            if reason := untouched(pid, self._library, self.page.path):
-                raise CannotShift(reason)
+            looks = 0
+            while reason := untouched(pid, self._library, self.page.path):
+                if looks == _LOOKS or _state(f"/proc/{pid}/task/{pid}") in _ASLEEP:
+                    raise CannotShift(reason)
+                looks += 1  # it may still be loading: whoever begins runs, or waits for a disk
+                time.sleep(_NAP)
         if unmoved := self.unmoved:
             raise CannotShift(unmoved)
 
