@@ -14,7 +14,8 @@ from sqlglot import exp
 
 from conformance.results.layout import PARQUET
 from conformance.spark.ingest import candidate_rows, find_runs, look_at, run_rows
-from conformance.spark.job import ACROSS, KEPT, SUMMARIES, layers, views
+from conformance.spark.job import ACROSS, SUMMARIES
+from conformance.spark.layers import KEPT, layers, views
 from conformance.spark.schemas import TABLE_DDL
 from conformance.spark.tables.table import Table
 

@@ -8,7 +8,7 @@ the recorded verdicts, but what they say must agree.
 from dataclasses import dataclass
 
 CONDITIONS = r"""
-SELECT c.cell_id, c.waive, w.place, coalesce(d.quiet, false) AS quiet,
+SELECT c.cell_id, nullif(c.waive, '{}') AS waive, w.place, coalesce(d.quiet, false) AS quiet,
        c.outcome IS NOT NULL AS whole, coalesce(d.wiped, 0) AS wiped, coalesce(d.disturbed, false) AS disturbed,
        coalesce(d.garbled, false) AS garbled,
        w.unshadowed OR coalesce(c.parameters RLIKE '"ShadowRedundancyEnabled":\\s*false', false)
@@ -21,7 +21,7 @@ SELECT c.cell_id, c.waive, w.place, coalesce(d.quiet, false) AS quiet,
 FROM cells c JOIN topologies w ON w.topology = c.topology
 LEFT JOIN candidates p ON p.run = c.run AND p.candidate = c.candidate LEFT JOIN (
   SELECT cell_id, bool_or(mode = 'drained' AND quiet) AS quiet,
-         count(DISTINCT CASE WHEN mode = 'node' AND action = 'wiped' THEN client END) AS wiped,
+         size(collect_set(CASE WHEN mode = 'node' AND action = 'wiped' THEN client END)) AS wiped,
          bool_or(mode IN ('fault-fired', 'fault-armed', 'connect-failed', 'node-command', 'configured', 'talked',
                           'reply', 'closed')
                  OR mode = 'node' AND action NOT IN ('started', 'ready')

@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from conformance.results.errors import RunDirectoryError
 from conformance.results.identity import sha256_of
-from conformance.spark import invariants, traffic
 from conformance.spark.export import export
-from conformance.spark.ingest import (
-    Ingested,
-    candidate_rows,
-    find_runs,
-    literal,
-    look_at,
-    reading,
-    run_rows,
-    with_damage,
+from conformance.spark.ingest import Ingested, find_runs, literal, look_at, reading, with_damage
+from conformance.spark.layers import (
+    define,
+    follow,
+    layers,
+    read_back,
+    refuse_one_number_for_two,
+    view_headers,
+    views,
+    written_tables,
 )
 from conformance.spark.progress import Progress
 from conformance.spark.schemas import TABLE_DDL
@@ -32,23 +31,13 @@ from conformance.spark.spread import Spread, parts_of
 from conformance.spark.tables import history, verdicts
 from conformance.spark.tables import traffic as seen
 from conformance.spark.tables.table import Table
-from conformance.spark.warehouse import PARTITIONED, Catalog, Warehouse, batch_of
+from conformance.spark.warehouse import Catalog, Warehouse, batch_of
 
 Failing = Literal["regression", "flaky", "disagreement"]
 
 TABLES: tuple[Table, ...] = (*verdicts.TABLES, *seen.TABLES, *history.TABLES)
 SUMMARIES: tuple[Table, ...] = (*(table for table in TABLES if not table.across), verdicts.OUTCOMES)
 ACROSS: tuple[Table, ...] = tuple(table for table in TABLES if table.across)
-
-JUDGED = """
-SELECT v.cell_id, c.run, c.candidate, v.check, v.outcome, v.occasions, v.requirements, v.message, v.moment, v.evidence,
-       CASE WHEN v.outcome = 'fail' THEN v.sentence END AS sentence
-FROM recorded v JOIN cells c ON c.cell_id = v.cell_id
-"""
-"""The recorded verdicts, and whose they are."""
-
-KEPT = ("exchanges", "happenings", "topologies", "conditions", "mails", "acknowledgements", "rechecks", "verdicts")
-"""Views that more than one query builds on: each is computed once."""
 
 ACROSS_SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
 """Runs are compared over all outcomes there are: however few runs are added, that is worth compiling."""
@@ -147,29 +136,6 @@ def layout() -> str:
     return sha256_of([Catalog.model_json_schema(), TABLE_DDL, layers(), views(), made])
 
 
-def layers() -> dict[str, str]:
-    """Return the query of what is made of `raw_cells`, `raw_verdicts` and `raw_events`, in order."""
-    return {
-        "cells": traffic.CELLS,
-        "recorded": traffic.RECORDED,
-        "events": traffic.EVENTS,
-        "exchanges": traffic.EXCHANGES,
-        "happenings": traffic.HAPPENINGS,
-        "transactions": traffic.TRANSACTIONS,
-    }
-
-
-def views() -> dict[str, str]:
-    """Return the query of every view over the layers, in order."""
-    return {
-        "topologies": traffic.TOPOLOGIES,
-        "conditions": invariants.CONDITIONS,
-        **traffic.VIEWS,
-        "rechecks": invariants.rechecks(),
-        "verdicts": JUDGED,
-    }
-
-
 def _same(run: Ingested, known: Ingested | None) -> bool:
     return known is not None and known.content_sha256 == run.content_sha256
 
@@ -193,16 +159,27 @@ def _add(
     local = (session.sparkContext.master or "").startswith("local")
     spread = Spread(parts_of(sum(run.octets for run in added.values())), local)
     batch = batch_of(added)
-    with reading(session, added) as sources, ThreadPoolExecutor(AT_ONCE) as pool:
+    with (
+        reading(session, added) as sources,
+        written_tables(session, batch) as tables,
+        ThreadPoolExecutor(AT_ONCE) as pool,
+    ):
         with progress.stage(f"reading {len(added)} runs, following their messages", session.sparkContext):
-            _follow(session, sources, spread)
-            writing = [pool.submit(warehouse.add, name, batch, session.table(name)) for name in PARTITIONED]
+            follow(session, sources, spread)
+            writing = [
+                pool.submit(spread.write, session.table(name), warehouse.batch(name, batch), table)
+                for name, table in tables.items()
+            ]
+            if spread.several:
+                for one in writing:
+                    one.result()
+                read_back(session, tables, spread)
             writing.append(pool.submit(refuse_one_number_for_two, session))
             if "damage" in sources:
                 wait(writing)
                 added = with_damage(added, [tuple(row) for row in sources["damage"].collect()])
-            _view_headers(session, added, spread)
-            defined = _define(session, spread)  # planned while the layers are written
+            view_headers(session, added, spread)
+            defined = define(session, spread)  # planned while the layers are written
             for one in writing:
                 one.result()
         with progress.stage("checking invariants, making tables", session.sparkContext):
@@ -221,63 +198,6 @@ def _add(
             merged = {name: one.result() for name, one in merging.items()}
         warehouse.save(whole)
     return whole, merged
-
-
-def _follow(session: SparkSession, sources: Mapping[str, DataFrame], spread: Spread) -> None:
-    """Define the layers `cells` and `transactions` of runs, and the recorded verdicts.
-
-    Nearly whatever is asked of them is asked of each cell on its own: rows that belong together are put together
-    once, here, and few queries have to move them again.
-    """
-    for name in TABLE_DDL:
-        sources[name].createOrReplaceTempView(f"raw_{name}")
-    for name, query in layers().items():
-        rows = session.sql(query)
-        if name in ("cells", "recorded", "events"):
-            rows = spread.together(rows)
-        if name in ("cells", *KEPT):
-            rows = spread.kept(rows)
-        rows.createOrReplaceTempView(name)
-
-
-def refuse_one_number_for_two(session: SparkSession) -> None:
-    """Raise RunDirectoryError when two cells of the view `cells` have one number, and would be taken for one.
-
-    Among a million cells that happens once in thirty million times; nobody would ever notice.
-    """
-    shared = session.sql(
-        "SELECT min(struct(run, cell)) AS one, max(struct(run, cell)) AS other FROM cells GROUP BY cell_id "
-        "HAVING min(struct(run, cell)) <> max(struct(run, cell))"
-    )
-    if found := shared.head(1):
-        one, other = found[0]
-        raise RunDirectoryError(
-            f"{one.run}/{one.cell} and {other.run}/{other.cell} have one number by chance: add their runs one at a time"
-        )
-
-
-def _view_headers(session: SparkSession, runs: Mapping[str, Ingested], spread: Spread) -> None:
-    for name, rows in (("runs", run_rows(runs)), ("candidates", candidate_rows(runs))):
-        spread.everywhere(session.createDataFrame(rows)).createOrReplaceTempView(name)
-
-
-def _define(session: SparkSession, spread: Spread) -> list[DataFrame]:
-    """Define the views over the layers, and return what they are made of.
-
-    Whoever asks several things at once must hold that: what nobody holds Spark forgets, while tasks still count in it.
-    """
-    made = []
-    for name, query in views().items():
-        rows = session.sql(query)
-        made.append(rows)
-        if name == "rechecks":  # Spark does not see that rows of eight queries still lie where their cells do
-            rows = spread.together(rows)
-        if name in KEPT:
-            rows = spread.kept(rows)
-        if name == "topologies":
-            rows = spread.everywhere(rows)
-        rows.createOrReplaceTempView(name)
-    return made
 
 
 def _compared(session: SparkSession, warehouse: Warehouse) -> dict[str, pa.Table]:

@@ -5,6 +5,7 @@ Spark plans no exchange at all, and a query is one stage.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
@@ -27,6 +28,11 @@ class Spread:
     local: bool = True
     """Whether everything is computed in this process: then nothing that it keeps can be lost on the way."""
 
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one part."""
+        return self.parts > 1
+
     def together(self, rows: DataFrame) -> DataFrame:
         """Return rows put together; they must have the column `cell_id`."""
         return rows.coalesce(1) if self.parts == 1 else rows.repartition(self.parts, "cell_id")
@@ -36,12 +42,27 @@ class Spread:
 
         Of a small history the rows lie in memory, and a query's plan begins with them instead of with how they were
         made; else columns lie on disk, of which a query reads those that it wants: they would fill the heap. Of a
-        cluster any node may go, and its rows are then made again. In a join these are the rows that are looked up, not
-        sorted: a part has few of them, which Spark cannot know.
+        cluster any node may go, and its rows are then made again.
         """
         if self.parts == 1 and self.local:
-            return rows.localCheckpoint(eager=False).hint("shuffle_hash")
-        return rows.persist(StorageLevel.DISK_ONLY).hint("shuffle_hash")
+            return self.looked_up(rows.localCheckpoint(eager=False))
+        return self.looked_up(rows.persist(StorageLevel.DISK_ONLY))
+
+    def looked_up(self, rows: DataFrame) -> DataFrame:
+        """Return rows that a join looks up, and does not sort: a part has few of them, which Spark cannot know."""
+        return rows.hint("shuffle_hash")
+
+    def write(self, rows: DataFrame, folder: Path, table: str) -> None:
+        """Write rows that were put together as Parquet; those of several parts by the part that each cell is in.
+
+        Spark knows those files by the table's name then, and does not move what it reads from them.
+        """
+        writer = rows.write.mode("overwrite").option("compression", "zstd")
+        if self.several:
+            itself = writer.option("path", str(folder)).option("__globPaths__", "false")  # a path that is no pattern
+            itself.bucketBy(self.parts, "cell_id").saveAsTable(table)
+        else:
+            writer.parquet(str(folder))
 
     def everywhere(self, rows: DataFrame) -> DataFrame:
         """Return a few rows that every part is joined with."""
@@ -51,6 +72,9 @@ class Spread:
 def parts_of(octets: int) -> int:
     """Return how many parts a history of this size has."""
     return 1 if octets < SMALL else min(max(octets // PART, LEAST), MOST)
+
+
+_APART = "org.apache.spark.sql.catalyst.optimizer.PushdownPredicatesAndPruneColumnsForCTEDef"
 
 
 def settings_for(octets: int) -> dict[str, str]:
@@ -63,4 +87,8 @@ def settings_for(octets: int) -> dict[str, str]:
         "spark.sql.codegen.wholeStage": str(not small).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if small else "FALLBACK",
         "spark.sql.adaptive.enabled": "false",
+        # What is written by part is in its part already, and would be sorted by it.
+        "spark.sql.optimizer.plannedWrite.enabled": str(small).lower(),
+        # It would put a filter over rows that two queries share, and Spark then moves them once more.
+        "spark.sql.optimizer.excludedRules": "" if small else _APART,
     }

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
-from pyspark.sql import DataFrame
 
 from conformance.results.errors import SchemaTooNew
 from conformance.results.identity import sha256_of
@@ -109,10 +108,6 @@ class Warehouse:
     def batch(self, name: str, batch: str) -> Path:
         """Return the folder of a table's rows of one batch."""
         return self.path / name / f"batch={batch}"
-
-    def add(self, name: str, batch: str, rows: DataFrame) -> None:
-        """Write the rows of a batch of runs into a partitioned table."""
-        rows.write.mode("overwrite").option("compression", "zstd").parquet(str(self.batch(name, batch)))
 
     def merge(self, table: Table, rows: pa.Table, replaced: Collection[str], known: Iterable[str]) -> pa.Table:
         """Put the rows of some runs into a table's summaries, in place of what those runs had, and return all of them.

@@ -11,8 +11,12 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql import SparkSession
+
+from conformance.spark import spread
 from conformance.spark.job import TABLES, Summary, aggregate
 from conformance.spark.session import open_session
+from conformance.spark.warehouse import PARTITIONED
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -98,6 +102,21 @@ def test_parquet_and_lines_give_the_same_tables(made: tuple[Path, Summary]) -> N
         planted, loose = table(made, one.name, run="planted"), table(made, one.name, run="loose")
         assert [{**row, "run": ""} for row in planted] == [{**row, "run": ""} for row in loose]
         assert planted or one.name in ("faults", "coverage")
+
+
+def test_a_history_of_several_parts_gives_the_same_tables(
+    made: tuple[Path, Summary], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spread, "SMALL", 0)
+    out = tmp_path / "in [parts]"
+    aggregate([runs], out)
+    for layer in PARTITIONED:
+        assert len(list((out / "warehouse" / layer).glob("batch=*/*.parquet"))) == spread.LEAST
+    for one in TABLES:
+        assert table((out, made[1]), one.name) == table(made, one.name), one.name
+    session = SparkSession.getActiveSession()
+    assert session is not None
+    assert session.sql("SHOW TABLES").where("NOT isTemporary").collect() == []
 
 
 def test_losses_and_duplicates_are_listed(made: tuple[Path, Summary]) -> None:

@@ -24,7 +24,8 @@ from conformance import paths
 from conformance.results.errors import RunDirectoryError
 from conformance.results.parquet import write_parquet
 from conformance.spark.java import java_home
-from conformance.spark.job import TABLES, aggregate, refuse_one_number_for_two
+from conformance.spark.job import TABLES, aggregate
+from conformance.spark.layers import refuse_one_number_for_two
 from conformance.spark.progress import Progress
 from conformance.spark.session import SparkFailed, open_session
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run

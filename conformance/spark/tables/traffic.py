@@ -139,32 +139,28 @@ COVERAGE = Table(
       SELECT run, candidate, scenario, outcome IN ('pass', 'fail') AS judged,
              map_entries(from_json(axes, 'MAP<STRING, STRING>')) AS axes
       FROM cells WHERE axes IS NOT NULL
-    ), single AS (
-      SELECT run, candidate, scenario, judged, axes, explode(axes) AS one FROM said
+    ), paired AS (
+      SELECT run, candidate, scenario, axes,
+             CASE WHEN judged THEN flatten(transform(axes, a -> transform(filter(axes, b -> a.key < b.key),
+               b -> named_struct('one', a, 'other', b)))) ELSE array() END AS pairs
+      FROM said
+    ), gathered AS (
+      SELECT run, candidate, scenario, count_if(size(axes) > 1) AS cells,
+             array_distinct(flatten(collect_list(axes))) AS single,
+             size(array_distinct(flatten(collect_list(pairs)))) AS pairs_reached
+      FROM paired GROUP BY run, candidate, scenario
     ), crossed AS (
-      SELECT run, candidate, scenario, judged, one, explode(axes) AS other FROM single
-    ), possible AS (
-      SELECT run, candidate, scenario, count(*) AS axes,
-             CAST((sum(width) * sum(width) - sum(width * width)) / 2 AS BIGINT) AS pairs
-      FROM (SELECT run, candidate, scenario, one.key, count(DISTINCT one.value) AS width
-            FROM single GROUP BY run, candidate, scenario, one.key)
-      GROUP BY run, candidate, scenario
-    ), reached AS (
-      SELECT run, candidate, scenario, count_if(judged) AS pairs
-      FROM (SELECT run, candidate, scenario, bool_or(judged) AS judged FROM crossed WHERE one.key < other.key
-            GROUP BY run, candidate, scenario, one, other)
-      GROUP BY run, candidate, scenario
-    ), varied AS (
-      SELECT run, candidate, scenario, count(*) AS cells FROM said WHERE size(axes) > 1
-      GROUP BY run, candidate, scenario
+      SELECT run, candidate, scenario, cells, pairs_reached,
+             size(array_distinct(transform(single, a -> a.key))) AS axes,
+             size(flatten(transform(single, a -> filter(single, b -> a.key < b.key)))) AS pairs_possible
+      FROM gathered WHERE cells > 0
     )
-    SELECT p.run, p.candidate, p.scenario, p.axes, v.cells, r.pairs AS pairs_reached, p.pairs AS pairs_possible,
-           round(r.pairs / p.pairs, 6) AS reached
-    FROM possible p JOIN reached r ON r.run = p.run AND r.candidate = p.candidate AND r.scenario = p.scenario
-    JOIN varied v ON v.run = p.run AND v.candidate = p.candidate AND v.scenario = p.scenario
+    SELECT run, candidate, scenario, axes, cells, pairs_reached, pairs_possible,
+           round(pairs_reached / pairs_possible, 6) AS reached
+    FROM crossed
     """,
 )
-"""Of the values that occur in the run: what no cell has is unknown here. The sum of products of widths, halved."""
+"""Of the values that occur in the run: what no cell has is unknown here."""
 
 RECHECKS = Table(
     "rechecks",
@@ -200,7 +196,9 @@ DISAGREEMENTS = Table(
            k.violations, k.evidence AS event
     FROM rechecks k JOIN cells c ON c.cell_id = k.cell_id
     LEFT JOIN (SELECT cell_id, check,
-                      CASE WHEN bool_or(outcome = 'fail') THEN 'fail' ELSE max(outcome) END AS outcome
+                      CASE WHEN bool_or(outcome = 'fail') THEN 'fail' WHEN bool_or(outcome = 'pass') THEN 'pass'
+                           WHEN bool_or(outcome = 'not-applicable') THEN 'not-applicable'
+                           WHEN bool_or(outcome = 'inconclusive') THEN 'inconclusive' ELSE 'error' END AS outcome
                FROM verdicts WHERE check LIKE 'invariant.%' GROUP BY cell_id, check) v
       ON v.cell_id = k.cell_id AND v.check = k.check
     WHERE (k.outcome = 'fail') <> coalesce(v.outcome = 'fail', false) AND coalesce(v.outcome, '') <> 'inconclusive'

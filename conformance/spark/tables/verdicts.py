@@ -99,7 +99,7 @@ FAILURES = Table(
     ("run", "candidate", "nodeid", "check", "message", "event", "sentence"),
     """
     SELECT v.run, c.candidate, c.scenario, c.nodeid, v.check, try_element_at(v.requirements, 1) AS requirement,
-           v.message, v.moment, try_element_at(v.evidence, 1) AS event, v.sentence, c.repeat,
+           v.failure.message, v.failure.moment, v.failure.event, v.failure.sentence, c.repeat,
            'cells/' || c.cell || '.jsonl' AS path
     FROM verdicts v JOIN cells c ON c.cell_id = v.cell_id
     WHERE v.outcome = 'fail'
