@@ -107,7 +107,7 @@ def compare(one: Cells, other: Cells) -> Compared:
     """Compare every verdict of the cells that both runs have."""
     found = Compared()
     for nodeid in sorted(one.keys() & other.keys()):
-        if not _applicable(other[nodeid]):  # a server's own timers cannot be scaled
+        if not _applicable(other[nodeid]):  # its own timers and limits cannot be scaled
             continue
         before, after = _by_check(one[nodeid]), _by_check(other[nodeid])
         short = nodeid.partition("::")[2].replace("candidate=reference", "").replace("::,", " ")

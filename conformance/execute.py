@@ -137,6 +137,8 @@ class _Execution:
             return self.not_applicable(f"not described: the own-timers of {self._cast.identity}")
         if self._cell.timers == "own" and self._scale != 1:
             return self.not_applicable("the server's own timers cannot be scaled")
+        if self._cell.unscaled and self._scale != 1:
+            return self.not_applicable(f"a scaled clock cannot show it: {self._cell.unscaled}")
         means = lacking_means(self._cell, self._cast, self._scale)
         if absent := (*self._cast.absent(servers), *lacking(self._cell, self._cast), *means):
             return self.not_applicable("cannot be run: " + ", ".join(absent))

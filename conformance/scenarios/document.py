@@ -47,6 +47,9 @@ class Document(BaseModel):
         description="own: servers are not told how often to try again and when to give up; `${own-given-up-by}` and its "
         "like stand for what the candidate's description says of itself",
     )
+    unscaled: str = Field(
+        "", description="why a scaled clock cannot show it: what does not shrink with the times that servers are told"
+    )
     waive: dict[str, str] = Field({}, description="invariants that do not hold here, each with the reason")
     faults: Grid | None = Field(None, description="repeat the scenario with a fault at every point of this link")
     drain: Duration = Field(6 * 3600, description="the bound of the drain at the end")
@@ -73,6 +76,7 @@ class Cell(BaseModel):
     sha256: str = Field(description="of the scenario's text, its topology's and its messages': what the suite was")
     tags: tuple[str, ...] = ()
     timers: Literal["told", "own"] = "told"
+    unscaled: str = ""
 
     @property
     def id(self) -> str:

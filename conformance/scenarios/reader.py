@@ -229,6 +229,7 @@ class Matrix:
             sha256=self._sha256(document, topology, present),
             tags=document.tags,
             timers=document.timers,
+            unscaled=document.unscaled,
         )
 
     def _step(self, number: int, node: Node, point: Point) -> ReadStep | None:

@@ -43,23 +43,31 @@ def test_collecting_alone_makes_no_directory(pytester: pytest.Pytester) -> None:
     assert not (pytester.path / "run").exists()
 
 
-def test_a_server_s_own_timers_are_not_scaled(pytester: pytest.Pytester) -> None:
-    """It would be asked to do in hours what it does in days."""
-    where = [
-        str(paths.corpus() / "relay" / "expiry.scenario.yaml"),
-        "-k",
-        "tried-again",
-        "-p",
-        "no:cacheprovider",
-        "-rs",
-    ]
+@pytest.mark.parametrize(
+    ("file", "named", "why"),
+    [
+        pytest.param(
+            "relay/expiry",
+            "tried-again",
+            "the server's own timers cannot be scaled",
+            id="in hours what it does in days",
+        ),
+        pytest.param(
+            "duplicates/tracking",
+            "more-than-49-days and 25h and 50d",
+            "a scaled clock cannot show it: the limit of 49 days is the server's own",
+            id="a limit that the server has by itself",
+        ),
+    ],
+)
+def test_what_would_be_another_thing_by_a_scaled_clock_is_not_run(
+    pytester: pytest.Pytester, file: str, named: str, why: str
+) -> None:
+    where = [str(paths.corpus() / f"{file}.scenario.yaml"), "-k", named, "-p", "no:cacheprovider", "-rs"]
     directory = ["--run-dir", str(pytester.path / "run")]
     result = pytester.runpytest_subprocess(*plugin_arguments(), *where, *directory, "--clock", "scaled")
     result.stdout.fnmatch_lines(["*1 not applicable*"])
-    assert (
-        "the server's own timers cannot be scaled"
-        in next((pytester.path / "run" / "cells").glob("*.jsonl")).read_text()
-    )
+    assert why in next((pytester.path / "run" / "cells").glob("*.jsonl")).read_text()
 
 
 def test_bad_yaml_is_told_by_its_place_and_without_traceback(pytester: pytest.Pytester) -> None:
