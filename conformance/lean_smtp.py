@@ -2,16 +2,19 @@
 
 A cell has hundreds of short sessions. Measured on a session of three commands: looking through its own members takes
 aiosmtpd 0.2 ms, taking one address apart 0.15 ms, each line of a reply costs a packet and a turn of the loop, and each
-command two timers.
+command two timers, a future, and a turn for the task that waits for it.
 """
 
 import asyncio
 import functools
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+import weakref
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from typing import Any
 
-from aiosmtpd.smtp import SMTP, _AuthMechAttr, login_always_fail
+from aiosmtpd.smtp import BOGUS_LIMIT, MISSING, SMTP, TLSSetupException, _AuthMechAttr, login_always_fail, syntax
+
+from conformance.eager import begin
 
 _SOUGHT = ("smtp_", "auth_", "handle_", "ehlo_hook", "rset_hook")
 """Beginnings of the names that aiosmtpd looks for in a server and in its handler."""
@@ -70,10 +73,21 @@ class Bound(Mapping[str, Any]):
 
 
 class LeanSMTP(Lean, SMTP):
-    """aiosmtpd's SMTP; its handler should be Lean too. `timeout` is in seconds."""
+    """aiosmtpd's SMTP; its handler should be Lean too. `timeout` is in seconds.
 
+    A command is obeyed as soon as its line is there. Only where that has to wait for something it goes on in a task
+    (`_handler_coroutine`, which aiosmtpd has all the time), and what comes meanwhile is kept in `_reader`.
+
+    What a session holds does not hold the session: it is gone with its connection, and not when the garbage collector
+    finds it, which then has next to nothing to do (it took a twentieth of the time).
+    """
+
+    _kept: bytearray | None = None
+    """What `_reader` keeps, once there is one."""
     _unsent = b""
     _idle_ends = 0.0
+    _unknown = 0
+    _overlong = False
 
     def __init__(
         self,
@@ -89,8 +103,7 @@ class LeanSMTP(Lean, SMTP):
         authenticator: Any = None,
     ) -> None:
         # Not that of SMTP, which looks through the members of both classes: a test compares what comes of it.
-        reader = asyncio.StreamReader(loop=loop, limit=self.line_length_limit)
-        asyncio.StreamReaderProtocol.__init__(self, reader, client_connected_cb=self._cb_client_connected, loop=loop)
+        asyncio.StreamReaderProtocol.__init__(self, None, loop=loop)  # type: ignore[arg-type]  # see _reader
         self.__ident__ = ident
         self.loop = loop
         self.event_handler = handler
@@ -114,7 +127,6 @@ class LeanSMTP(Lean, SMTP):
         self._auth_required = False
         self._auth_require_tls = True
         self._auth_without = auth_exclude_mechanism
-        self._smtp_methods = Bound(self, "smtp_")  # type: ignore[assignment]  # it is read only
         self._handle_hooks = Bound(handler, "handle_")  # type: ignore[assignment]
         self._ehlo_hook_ver = "new" if "EHLO" in self._handle_hooks else None
 
@@ -127,13 +139,180 @@ class LeanSMTP(Lean, SMTP):
             found[getattr(method, "__auth_mechanism_name__", name[5:].replace("__", "-"))] = _AuthMechAttr(method, True)
         return {name: method for name, method in found.items() if name not in self._auth_without}
 
+    @functools.cached_property
+    def _smtp_methods(self) -> Mapping[str, Any]:  # type: ignore[override]
+        """The commands by name, for HELP."""
+        return Bound(self, "smtp_")
+
+    @functools.cached_property
+    def _reader(self) -> asyncio.StreamReader:  # type: ignore[override]  # none of these three is written to
+        """Where a command that waits for more of the client finds it: few have to."""
+        reader = asyncio.StreamReader(loop=self.loop, limit=self.line_length_limit)
+        self._stream_reader_wr = weakref.ref(reader)  # where asyncio's StreamReaderProtocol looks for it
+        self._kept = reader._buffer
+        assert self.transport is not None
+        reader.set_transport(self.transport)
+        return reader
+
+    @functools.cached_property
+    def _writer(self) -> asyncio.StreamWriter:  # type: ignore[override]
+        """What waits until a reply has gone out, where that does not go by itself."""
+        assert isinstance(self.transport, asyncio.WriteTransport)
+        return asyncio.StreamWriter(self.transport, self, self._reader, self.loop)
+
+    # the connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Greet the client; or know nothing of it any more, when this is the TLS that it has asked for."""
+        if self._original_transport is not None:
+            super().connection_made(transport)
+            return
+        self._set_rset_state()  # type: ignore[no-untyped-call]
+        self.session = self._create_session()
+        self.session.peer = transport.get_extra_info("peername")
+        asyncio.StreamReaderProtocol.connection_made(self, transport)
+        self.transport = transport
+        self._reset_timeout()
+        self._begin(self.push(f"220 {self.hostname} {self.__ident__}"))
+
+    def data_received(self, data: bytes) -> None:
+        """Obey what has come, unless a command is at work: then it has to wait, or is what that waits for."""
+        if self._handler_coroutine is not None:
+            self._reader.feed_data(data)
+        elif data.find(b"\n") == len(data) - 1 < self.line_length_limit and not self._overlong and not self._kept:
+            self._begin(self._said(data))  # one line, as nearly always
+        else:
+            self._reader.feed_data(data)
+            self._go_on()
+
+    def eof_received(self) -> bool | None:
+        """Leave a client that says no more; what is at work for it is cancelled, and leaves it then."""
+        if self._handler_coroutine is None:
+            return False
+        self._handler_coroutine.cancel()
+        return None if self.session.ssl is not None else asyncio.StreamReaderProtocol.eof_received(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """End, and what is at work too."""
+        if self._timeout_handle is not None:
+            self._timeout_handle.cancel()
+        if self._original_transport is not None:  # it would tell of its end when there is nobody any more to be told
+            self._original_transport.close()
+        asyncio.StreamReaderProtocol.connection_lost(self, error)
+        if self._handler_coroutine is not None:
+            self._handler_coroutine.cancel()
+        else:
+            vars(self).pop("_writer", None)
+        vars(self).pop("_smtp_methods", None)
+        self._authenticator = self.transport = None
+
+    # commands
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something at once, and in a task where it has to wait."""
+        try:
+            task = begin(work)
+        except asyncio.CancelledError:  # what it waited for had been cancelled, and that has ended the session
+            return
+        if task is not None:
+            assert self._writer is not None  # made now: aiosmtpd closes it when the client has gone amid a message
+            self._handler_coroutine = task
+            task.add_done_callback(self._worked)
+
+    def _worked(self, task: asyncio.Task[None]) -> None:
+        self._handler_coroutine = None
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Obey the lines that have come, until one has to wait."""
+        while self._handler_coroutine is None and self.transport is not None and not self.transport.is_closing():
+            if (line := self._next_line()) is None:
+                return
+            self._begin(self._said(line))
+
+    def _next_line(self) -> bytes | None:
+        """Take a line from what was kept; None when there is no whole one. One that is too long comes without its text."""
+        kept, most = self._reader._buffer, self.line_length_limit
+        end = kept.find(b"\n") + 1
+        if end == 0 and len(kept) <= most:
+            return None
+        line = b"" if self._overlong or end > most else bytes(kept[:end])
+        self._overlong = end == 0
+        del kept[: end or len(kept)]
+        self._reader._maybe_resume_transport()
+        return None if self._overlong else line
+
+    async def _said(self, line: bytes) -> None:
+        """Obey a line; b"" was one that is too long. Whatever goes wrong is told to the client, or ends its session."""
+        try:
+            await (self._obey(line) if line else self.push("500 Command line too long"))
+        except asyncio.CancelledError:
+            self._leave()
+            raise
+        except ConnectionResetError:  # while it was answered
+            self._leave()
+        except TLSSetupException as error:
+            await self.handle_exception(error)
+            self.transport.close()
+            self.connection_lost(error)
+        except Exception as error:  # noqa: BLE001  # the handler says what the client is told of it
+            await self.push(await self.handle_exception(error))
+
+    async def _obey(self, line: bytes) -> None:
+        line = line.rstrip(b"\r\n")
+        first, _, rest = line.partition(b" ")
+        if not line or not first.isascii():
+            await self.push("500 Error: bad syntax")
+            return
+        verb = first.upper().decode("ascii")
+        if not rest.isascii():
+            await self.push("500 Error: strict ASCII mode")
+            return
+        if len(line) > (self.command_size_limits[verb] if self.session.extended_smtp else self.command_size_limit):
+            await self.push("500 Command line too long")
+            return
+        if not self._tls_handshake_okay and verb != "QUIT":
+            await self.push("554 Command refused due to lack of security")
+            return
+        name = _rests(type(self), "smtp_").get(verb)
+        if name is None:
+            await self._wonder(verb)
+            return
+        self._reset_timeout()
+        await getattr(self, name)(rest.strip().decode("ascii") if rest else None)
+
+    def _leave(self) -> None:
+        if self.transport is not None:
+            self.transport.close()
+
+    async def _wonder(self, verb: str) -> None:
+        """Answer a command that there is not, and leave who says nothing else."""
+        self._unknown += 1
+        if self._unknown < BOGUS_LIMIT:
+            await self.push(f'500 Error: command "{verb}" not recognized')
+        else:
+            await self.push("502 5.5.1 Too many unrecognized commands, goodbye.")
+            self.transport.close()
+
+    @syntax("QUIT")
+    async def smtp_QUIT(self, arg: str | None) -> None:  # noqa: N802  # aiosmtpd finds its commands by name
+        """Say goodbye; what comes behind it is not read."""
+        if arg:
+            await self.push("501 Syntax: QUIT")
+            return
+        status = await self._call_handler_hook("QUIT")
+        await self.push("221 Bye" if status is MISSING else status)
+        self.transport.close()
+
     async def push(self, status: str | bytes) -> None:
         """Send a line of a reply; lines that are not its last go out together with it."""
         line = status.encode("utf-8" if self.enable_SMTPUTF8 else "ascii") if isinstance(status, str) else status
         self._unsent += line + b"\r\n"
         if line.rpartition(b"\n")[2][3:4] != b"-":
             whole, self._unsent = self._unsent, b""
-            transport = self._writer.transport
+            transport = self.transport
+            if transport is None:
+                raise ConnectionResetError("the client is gone")
             transport.write(whole)
             if transport.get_write_buffer_size() or transport.is_closing():  # else there is nothing to wait for
                 await self._writer.drain()

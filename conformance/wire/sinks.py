@@ -4,7 +4,6 @@ A sink takes everything, unless it was told to answer otherwise, and records wha
 """
 
 import asyncio
-import contextlib
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -292,11 +291,6 @@ class _Smtp(LeanSMTP):
             await self.push(refusal)
             return
         await super().smtp_DATA(arg)
-
-    async def _handle_client(self) -> None:
-        """Let a client leave: what was lost with it is in the history of its link."""
-        with contextlib.suppress(ConnectionError):
-            await super()._handle_client()
 
 
 class _Lmtp(_Smtp, LMTP):

@@ -34,20 +34,21 @@ def authenticator(*given: object) -> None:
     raise NotImplementedError
 
 
+OF_ONE_ONLY = {"_auth_without", "_stream_reader_wr", "_strong_reader", "_source_traceback", "_client_connected_cb"}
+"""What the lean server has beside what its model has, or has no need of: it makes a stream when a command waits for one."""
+
+
 def made_by(kind: Callable[..., SMTP], handler: object, options: dict[str, Any]) -> dict[str, Any]:
     """Return what a server holds, made comparable: methods by their names, what every server has of its own by its kind."""
 
     async def make() -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         server = kind(handler, loop=loop, hostname="a.test", ident="i", data_size_limit=7, timeout=5.0, **options)
-        return {
-            **vars(server),
-            "_auth_methods": server._auth_methods,
-        }  # which the lean one makes when it is asked for it
+        made_when_asked_for = {"_auth_methods": server._auth_methods, "_smtp_methods": server._smtp_methods}
+        return {**vars(server), **made_when_asked_for}
 
     held = asyncio.run(make())
-    held.pop("_auth_without", None)
-    return {name: _comparable(value) for name, value in held.items()}
+    return {name: _comparable(value) for name, value in held.items() if name not in OF_ONE_ONLY}
 
 
 def _comparable(value: object) -> object:
@@ -95,3 +96,63 @@ def test_a_client_is_left_after_so_much_silence_whatever_it_said_before(lean: bo
         return at
 
     assert run_with_clock(main, "virtual") == 620
+
+
+LONG = b"NOOP " + b"x" * 600 + b"\r\n"
+BEYOND = b"NOOP " + b"x" * 3000 + b"\r\n"
+CONVERSATIONS = {
+    "one command at a time": [b"EHLO me\r\n", b"NOOP\r\n", b"QUIT\r\n"],
+    "a line in two parts": [b"EH", b"LO me\r\nNO", b"OP\r\n", b"QUIT\r\n"],
+    "all at once": [b"EHLO me\r\nNOOP\r\nNOPE\r\nRSET\r\nQUIT\r\nNOOP\r\n"],
+    "a message": [b"EHLO me\r\n", b"MAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\n", b"x\r\n.\r\nNOOP\r\n", b"QUIT\r\n"],
+    "a message all at once": [b"HELO me\r\nMAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\nDATA\r\nx\r\n..\r\n.\r\nQUIT\r\n"],
+    "a line that is too long": [b"EHLO me\r\n", LONG, LONG + b"NOOP\r\n", b"QUIT\r\n"],
+    "a line beyond all bounds": [b"EHLO me\r\n", BEYOND, BEYOND[:2000], BEYOND[2000:] + b"NOOP\r\n" + BEYOND, b"QUIT\r\n"],
+    "nothing that can be read": [b"\r\n", b" \r\n", b" NOOP\r\n", b"\xff\r\n", b"NOOP \xff\r\n", b"NOOP  \r\n", b"QUIT now\r\n"],
+    "nothing that is known": [b"ONE\r\nTWO\r\nTHREE\r\nFOUR\r\nFIVE\r\nSIX\r\n"],
+    "a hook that fails": [b"EHLO me\r\n", b"MAIL FROM:<fail@b.test>\r\n", b"NOOP\r\n", b"QUIT\r\n"],
+    "gone amid a line": [b"EHLO me\r\n", b"NOO"],
+    "gone amid a message": [b"HELO me\r\n", b"MAIL FROM:<a@b.test>\r\nRCPT TO:<c@d.test>\r\n", b"DATA\r\n", b"x\r\n"],
+}  # fmt: skip
+
+
+class Failing(Hooks):
+    async def handle_MAIL(self, server: SMTP, session: Any, envelope: Any, address: str, options: list[str]) -> str:
+        if address.startswith("fail"):
+            raise ValueError(address)
+        envelope.mail_from = address
+        return "250 sender"
+
+    async def handle_DATA(self, server: SMTP, session: Any, envelope: Any) -> str:
+        await asyncio.sleep(1)
+        return f"250 taken {envelope.original_content!r}"
+
+    async def handle_exception(self, error: Exception) -> str:
+        return f"451 {error}"
+
+
+def heard_from(kind: Callable[..., SMTP], said: list[bytes]) -> bytes:
+    """Return all that a server says to a client that says this and leaves, one part at a time."""
+
+    async def main(clock: Clock) -> bytes:
+        loop = asyncio.get_running_loop()
+        options: dict[str, Any] = {"hostname": "a.test", "ident": "i", "timeout": 300.0, "data_size_limit": None}
+        server = await loop.create_server(lambda: kind(Failing(), loop=loop, **options), "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        for part in said:
+            writer.write(part)
+            await clock.sleep(10)
+        writer.write_eof()
+        heard = await reader.read()
+        writer.close()
+        server.close()
+        return heard
+
+    return run_with_clock(main, "virtual")
+
+
+@pytest.mark.parametrize("said", CONVERSATIONS.values(), ids=CONVERSATIONS.keys())
+def test_it_says_what_its_model_says(said: list[bytes]) -> None:
+    own = heard_from(SMTP, said)
+    assert heard_from(LeanSMTP, said) == own
+    assert own.startswith(b"220 a.test i\r\n")
