@@ -1,6 +1,8 @@
 """A session with one server, as its client: what SMTP and LMTP have in common."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import lru_cache
 
 from conformance.reference.config import Address
 from conformance.reference.message import Envelope, Recipient
@@ -21,7 +23,7 @@ class Dialogue(ABC):
         self.address = address
         self.hello = hello
         self.idle = idle
-        self.keywords: dict[str, str] = {}
+        self.keywords: Mapping[str, str] = {}
         self.in_doubt = False
 
     # what a protocol has of its own
@@ -63,8 +65,7 @@ class Dialogue(ABC):
         answer = await self.command(f"{self.greeting} {self.hello}")
         if not answer.positive:
             raise SessionLost(f"it answered {self.greeting} with {answer}")
-        offers = (line.partition(" ") for line in answer.text.split("\n")[1:])
-        self.keywords = {keyword.upper(): parameters for keyword, _, parameters in offers}
+        self.keywords = _offered(answer.text)
 
     async def quit(self) -> None:
         """Leave with QUIT. Raises SessionLost."""
@@ -113,6 +114,13 @@ class Dialogue(ABC):
             line += f" NOTIFY={recipient.notify}" if recipient.notify else ""
             line += f" ORCPT={recipient.orcpt}" if recipient.orcpt else ""
         return line
+
+
+@lru_cache(maxsize=64)
+def _offered(text: str) -> Mapping[str, str]:
+    """Return the keywords of a reply to a greeting, with their parameters; servers say the same in each session."""
+    offers = (line.partition(" ") for line in text.split("\n")[1:])
+    return {keyword.upper(): parameters for keyword, _, parameters in offers}
 
 
 def stuffed(content: bytes) -> bytes:

@@ -8,25 +8,80 @@ import asyncio
 import base64
 import ssl
 from collections.abc import Awaitable
+from functools import lru_cache
+from typing import Any
 
 from aiosmtplib import SMTPException, SMTPResponse
 from aiosmtplib.protocol import SMTPProtocol
 
+from conformance.eager import within
 from conformance.reference.config import Address
 from conformance.reference.replies import Reply, parsed
 from conformance.reference.send.dialogue import Dialogue, SessionLost
+
+_SHORT = 1024
+"""Octets of what is looked up as one whole reply: the same few are said in session after session."""
+
+
+class _Lean(SMTPProtocol):
+    """aiosmtplib's, for one who asks for one thing at a time, and keeps the time himself: a session is a handful of
+    commands, and their lock, their limits of time and the reading of their replies cost as much as all the rest."""
+
+    def data_received(self, data: bytes) -> None:
+        """Take a whole reply that is waited for at once; whatever else comes is for aiosmtplib to see."""
+        waiter = self._response_waiter
+        if waiter is None or not self._response_pending or self._buffer or waiter.done():
+            super().data_received(data)
+        elif (reply := _whole(data) if len(data) <= _SHORT else None) is not None:
+            waiter.set_result(reply)
+        else:
+            super().data_received(data)
+
+    def say(self, octets: bytes) -> None:
+        """Send a command, or a content, that will have a reply. Raises SMTPServerDisconnected."""
+        self._response_waiter = self._loop.create_future()
+        self._response_pending = True
+        self.write(octets)
+        self._quit_sent = octets == b"QUIT\r\n"
+
+    @property
+    def reply(self) -> Awaitable[SMTPResponse]:
+        """The reply to what was said last, or the greeting: it may have come."""
+        assert self._response_waiter is not None  # there is one since the connection was made
+        return self._response_waiter
+
+    async def start_tls(self, *args: Any, **named: Any) -> SMTPResponse:
+        """See SMTPProtocol, which has a reply awaited before it says a command."""
+        self._response_waiter = self._loop.create_future()
+        return await super().start_tls(*args, **named)
+
+
+@lru_cache(maxsize=256)
+def _whole(octets: bytes) -> SMTPResponse | None:
+    """Return the reply that octets are, whole and nothing more, as aiosmtplib reads it; else None."""
+    *lines, rest = octets.split(b"\r\n")
+    codes = {line[:3] for line in lines}
+    if rest or len(codes) != 1 or not (code := codes.pop()).isdigit() or len(code) != 3:
+        return None
+    if any(line[3:4] != b"-" for line in lines[:-1]) or lines[-1][3:4] == b"-" or b"\n" in b"".join(lines):
+        return None
+    text = b""
+    for line in lines:
+        text += (b"\n" if text else b"") + line[4:].strip(b" \t\r\n")
+    return SMTPResponse(int(code), text.decode("utf-8", "surrogateescape"))
 
 
 class SmtpDialogue(Dialogue):
     """A session with an SMTP server."""
 
     greeting = "EHLO"
+    _loop: asyncio.AbstractEventLoop
 
     def __init__(self, address: Address, hello: str, idle: float, secret: str | None = None) -> None:
         super().__init__(address, hello, idle)
         self._secret = secret
         self._transport: asyncio.Transport | None = None
-        self._protocol: SMTPProtocol | None = None
+        self._protocol: _Lean | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._until = 0.0
         self._unsent_before = 0
@@ -34,15 +89,13 @@ class SmtpDialogue(Dialogue):
 
     async def connect(self) -> Reply:
         """Connect, and return the greeting. Raises SessionLost."""
-        loop = asyncio.get_running_loop()
+        self._loop = loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self.idle):
-                self._transport, self._protocol = await loop.create_connection(
-                    lambda: SMTPProtocol(loop), *self.address
-                )
+            connecting = loop.create_connection(lambda: _Lean(loop), *self.address)
+            self._transport, self._protocol = await within(connecting, self.idle)
         except (OSError, TimeoutError) as error:
             raise SessionLost(f"no connection: {error}") from error
-        return await self._within_patience(self._protocol.read_response(), "the connection")
+        return await self._reply("the connection")
 
     async def greet(self) -> None:
         """Say hello; where we have a secret with the server, prove who we are: AUTH PLAIN, and only after STARTTLS.
@@ -76,16 +129,13 @@ class SmtpDialogue(Dialogue):
         """Say a line and return the reply; what cannot be said as one line is refused here. Raises SessionLost."""
         if not line.isprintable():
             return Reply(501, "5.5.2", "a control character cannot be sent")
-        said = self._alive().execute_command(line.encode("ascii", "replace"))
-        return await self._within_patience(said, line.partition(" ")[0])
+        self._say(line.encode("ascii", "replace") + b"\r\n")
+        return await self._reply(line.partition(" ")[0])
 
     async def body(self, content: bytes, recipients: int) -> list[Reply]:
         """Send a message's content, and return the one reply once for each recipient. Raises SessionLost."""
-        try:
-            self._alive().write(content)
-        except SMTPException as error:
-            raise SessionLost(f"the message could not be sent: {error!r}") from error
-        return [await self._within_patience(self._alive().read_response(), "the message")] * recipients
+        self._say(content)
+        return [await self._reply("the message")] * recipients
 
     def abort(self) -> None:
         """End the connection at once."""
@@ -96,16 +146,22 @@ class SmtpDialogue(Dialogue):
         if transport is not None:
             transport.abort()
 
-    async def _within_patience(self, response: Awaitable[SMTPResponse], to: str) -> Reply:
-        """Return a reply, or end the session when nothing comes and nothing of ours flows for as long as it may be idle."""
-        loop = asyncio.get_running_loop()
-        self._until = loop.time() + self.idle
+    def _say(self, octets: bytes) -> None:
+        try:
+            self._alive().say(octets)
+        except SMTPException as error:
+            raise SessionLost(f"it could not be sent: {error!r}") from error
+
+    async def _reply(self, to: str) -> Reply:
+        """Return the next reply, or end the session when nothing comes and nothing of ours flows for as long as it may be idle."""
+        self._until = self._loop.time() + self.idle
         self._unsent_before = self._unsent()
         if self._timer is None:  # one for all replies: it finds how long it has to go on when it rings, which is seldom
-            self._timer = loop.call_at(self._until, self._rung)
+            self._timer = self._loop.call_at(self._until, self._rung)
         self._waiting = True
         try:
-            return _read(await response)
+            assert self._protocol is not None
+            return _read(await self._protocol.reply)
         except (SMTPException, OSError) as error:
             words = f"no reply to {to} within {self.idle:g} s" if self._silent else f"no reply to {to}: {error!r}"
             raise SessionLost(words) from error
@@ -116,21 +172,20 @@ class SmtpDialogue(Dialogue):
         self._timer = None
         if not self._waiting or self._transport is None:
             return
-        loop = asyncio.get_running_loop()
-        if loop.time() >= self._until:
+        if self._loop.time() >= self._until:
             unsent = self._unsent()
             if unsent >= self._unsent_before:
                 self._silent = True
                 self._transport.abort()
                 return
             self._unsent_before = unsent
-            self._until = loop.time() + self.idle
-        self._timer = loop.call_at(self._until, self._rung)
+            self._until = self._loop.time() + self.idle
+        self._timer = self._loop.call_at(self._until, self._rung)
 
     def _unsent(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
-    def _alive(self) -> SMTPProtocol:
+    def _alive(self) -> _Lean:
         if self._protocol is None or self._transport is None or not self._protocol.is_connected:
             raise SessionLost("the session is over")
         return self._protocol

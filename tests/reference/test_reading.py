@@ -1,0 +1,62 @@
+"""Replies as the SMTP client reads them: what is quickly understood means the same as to aiosmtplib."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiosmtplib import SMTPResponse
+from aiosmtplib.protocol import SMTPProtocol
+
+from conformance.reference.send.smtp import _Lean
+
+SAID = [
+    b"250 ok\r\n",
+    b"250-one\r\n250 two\r\n",
+    b"250-\r\n250-one \t\r\n250 two\r\n",
+    b"250-2.0.0 database x\r\n250 2.0.0 end 0\r\n",
+    b"354\r\n",
+    b"220 \xc3\xa9 \xff\r\n",
+    b"250 one\n",
+    b"250-one\n250 two\r\n",
+    b"250-one\r\n",
+    b"250 one",
+    b"250-one\r\n550 two\r\n",
+    b"250 one\r\n250 two\r\n",
+    b"250 one\r\n250-two\r\n",
+    b" 25 odd\r\n",
+    b"25x odd\r\n",
+    b"\r\n",
+    b"no reply at all\r\n",
+    b"250 " + b"x" * 2000 + b"\r\n",
+    b"250-" + b"x" * 40000 + b"\r\n250 two\r\n",
+]
+
+
+class Wire(asyncio.Transport):
+    def write(self, data: Any) -> None: ...
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def heard(kind: type[SMTPProtocol], parts: list[bytes]) -> list[SMTPResponse | str | None]:
+    """Return what has come of the greeting after each part: nothing yet, the reply, or why there will be none."""
+
+    async def listen() -> list[SMTPResponse | str | None]:
+        protocol = kind(asyncio.get_running_loop())
+        protocol.connection_made(Wire())
+        waiter = protocol._response_waiter
+        found: list[SMTPResponse | str | None] = []
+        for part in parts:
+            protocol.data_received(part)
+            failed = waiter.exception() if waiter.done() else None
+            found.append(None if not waiter.done() else repr(failed) if failed else waiter.result())
+        return found
+
+    return asyncio.run(listen())
+
+
+@pytest.mark.parametrize("said", SAID, ids=[repr(said[:40]) for said in SAID])
+def test_a_reply_means_the_same_as_to_aiosmtplib(said: bytes) -> None:
+    for parts in [[said], [said[:5], said[5:]], [said, b"250 late\r\n"]]:
+        assert heard(_Lean, parts) == heard(SMTPProtocol, parts)
