@@ -206,3 +206,24 @@ def test_what_nobody_waits_for_is_committed_a_moment_later(tmp_path: Path):
             assert places(host) == ["primary"]
 
     asyncio.run(life())
+
+
+def contact(path: Path) -> list[tuple[str, float]]:
+    database = opened(path / "queue.db")
+    found = [(row[0], row[1]) for row in database.read("SELECT server, at FROM contact")]
+    database.close()
+    return found
+
+
+def test_what_is_written_alone_survives_a_kill_at_once_and_else_goes_with_the_rest(tmp_path: Path):
+    async def life() -> None:
+        async with furnished(tmp_path) as (host, _):
+            await host.db.durable()
+            host.shadows.set_contact("mbx2", 1.0, alone=True)
+            stored(host)
+            host.shadows.set_contact("mbx2", 2.0, alone=True)
+            host.db.close()
+            assert contact(tmp_path) == [("mbx2", 1.0)]
+            host.db.open()
+
+    asyncio.run(life())

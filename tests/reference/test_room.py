@@ -17,7 +17,8 @@ from tests.reference.furnished import furnished, stored
 
 
 class FullDisk:
-    """A connection whose commits find no room, as SQLite tells it: the transaction is rolled back."""
+    """A connection whose commits find no room, as SQLite tells it: the transaction is rolled back. A statement outside of
+    any transaction is one."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.full = True
@@ -25,7 +26,8 @@ class FullDisk:
         self._connection = connection
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> sqlite3.Cursor:
-        if statement == "COMMIT" and self.full:
+        alone = not self._connection.in_transaction and not statement.startswith(("BEGIN", "SELECT"))
+        if (statement == "COMMIT" or alone) and self.full:
             self.refused += 1
             self._connection.rollback()
             error = sqlite3.OperationalError("database or disk is full")
@@ -127,3 +129,25 @@ def test_a_database_without_a_name_gets_one(tmp_path: Path) -> None:
     first, second = asyncio.run(named()), asyncio.run(named())
     assert first[0] == second[0]
     assert first[1] != second[1]
+
+
+def test_what_is_written_alone_waits_for_room_like_all_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AGAIN", 0.001)
+
+    async def life() -> None:
+        async with furnished(tmp_path) as (host, _):
+            await host.db.durable()
+            disk = host.db._connection = FullDisk(host.db._connection)
+            host.shadows.set_contact("mbx2", 1.0, alone=True)
+            late = asyncio.create_task(host.db.durable())
+            while disk.refused < 3:
+                await asyncio.sleep(0.001)
+            disk.full = False
+            await late
+            host.db.close()
+            host.db.open()
+            assert [tuple(row) for row in host.db.read("SELECT server, at FROM contact")] == [("mbx2", 1.0)]
+
+    asyncio.run(life())

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from conformance.reference.config import NodeConfiguration
 from conformance.reference.host import Host
 from conformance.reference.part import Part
-from conformance.reference.replies import Reply
 from conformance.reference.send.dialogue import Dialogue, SessionLost
 from conformance.reference.send.open import open_dialogue
 from conformance.reference.timers import Alarm
@@ -69,7 +69,9 @@ class ShadowRedundancyManager(Part):
     def spoke(self, primary: str) -> None:
         """Note a successful session with a primary (SR-MNT-10)."""
         self.host.choice.answered(primary)
-        self.host.shadows.set_contact(primary, self.host.now())
+        watch = self.watched.get(primary)
+        in_heartbeat = watch is not None and watch.beating
+        self.host.shadows.set_contact(primary, self.host.now(), alone=in_heartbeat)
 
     def asked_by(self, server: str) -> None:
         """Note that a server came to ask us: it is there, and we are in contact, if we hold shadows for it."""
@@ -109,7 +111,7 @@ class ShadowRedundancyManager(Part):
             answer = await dialogue.command(f"XQDISCARD {self.host.name} {PAGE}")
             if not answer.positive:
                 raise SessionLost(f"it answered XQDISCARD with {answer}")
-            told = _read(answer)
+            told = _read(answer.text)
             for shadow_id in told.discards:
                 self.discard(primary, told.database, shadow_id)
             self.saw_database(primary, told.database)
@@ -203,9 +205,10 @@ class ShadowRedundancyManager(Part):
             self.host.promotion.take_over(rows)
 
 
-def _read(answer: Reply) -> DiscardList:
-    """Read a reply to XQDISCARD (wire.md); what it does not say is empty."""
-    facts = list(_facts(answer.text))
+@lru_cache(maxsize=64)  # heartbeat after heartbeat is told the same
+def _read(text: str) -> DiscardList:
+    """Read the text of a reply to XQDISCARD (wire.md); what it does not say is empty."""
+    facts = list(_facts(text))
     return DiscardList(
         next((value for word, value in facts if word == "database"), ""),
         tuple(value for word, value in facts if word == "discard"),

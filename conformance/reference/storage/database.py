@@ -7,6 +7,8 @@ commit, and what `durable()` returned from survives a kill.
 
 When the disk is full, a commit is tried again until there is room: those who wait for it go on waiting, and nothing was
 promised to anybody. Meanwhile `has_room` says no, so that nobody new comes in.
+
+A single statement that comes alone needs none of this: it is a transaction of its own (`write_alone`).
 """
 
 import asyncio
@@ -80,6 +82,18 @@ class Database:
         cursor = connection.execute(statement, parameters)
         self._written.append((statement, parameters))
         return cursor
+
+    def write_alone(self, statement: str, parameters: Sequence[Any] = ()) -> None:
+        """Execute a statement that nobody waits for and nothing else is written with: on disk at once, where no
+        transaction is open. A transaction, and the timer that ends it, take three times as long."""
+        if self._lingering is None:
+            self._forget(statement)
+            try:
+                self._usable().execute(statement, parameters)
+            except sqlite3.Error:  # there is no room, or worse: a transaction is tried again, or tells what is wrong
+                self.write(statement, parameters)
+        else:
+            self.write(statement, parameters)
 
     def read(self, statement: str, parameters: Sequence[Any] = ()) -> list[sqlite3.Row]:
         """Return all rows of a query; what was written and is not committed yet is seen."""

@@ -58,7 +58,11 @@ class Shadows:
         """Return when there last was a successful session with a primary, POSIX seconds."""
         return self._contacts.get(primary)
 
-    def set_contact(self, primary: str, at: float) -> None:
-        """Note a successful session with a primary."""
+    def set_contact(self, primary: str, at: float, *, alone: bool = False) -> None:
+        """Note a successful session with a primary; `alone`: nothing else is about to be written."""
         self._contacts[primary] = at
-        self._db.write("INSERT OR REPLACE INTO contact (server, at) VALUES (?, ?)", (primary, at))
+        write = self._db.write_alone if alone else self._db.write
+        write(
+            "INSERT INTO contact (server, at) VALUES (?, ?) ON CONFLICT (server) DO UPDATE SET at = excluded.at",
+            (primary, at),
+        )
