@@ -39,7 +39,7 @@ class Soon(asyncio.Handle):
 
 
 class Timer(asyncio.TimerHandle):
-    """Likewise."""
+    """Likewise, and cancelled at less."""
 
     __slots__ = ()
 
@@ -47,3 +47,11 @@ class Timer(asyncio.TimerHandle):
         _begin(self, callback, args, loop, context)
         self._when = when
         self._scheduled = False
+
+    def cancel(self) -> None:
+        """See asyncio.TimerHandle; without what is for debugging."""
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = None
+            self._args = ()
+            self._loop._timer_handle_cancelled(self)

@@ -142,6 +142,12 @@ class Ledger:
         """
         if self._dialling:
             return None
+        if len(self.moved) == 1 and not self._come:  # as mostly: one end has said something
+            (end,) = self.moved
+            other = end.other
+            if other is not None and other.served and not end.crowded and end.sent > other.read:
+                key = self._watched.get(other.descriptor)
+                return [] if key is None or not key.events & EVENT_READ else [key]
         due: dict[int, SelectorKey] = {}
         for end in (*self._come, *self.moved):
             other = end.other

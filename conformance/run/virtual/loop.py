@@ -8,6 +8,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from selectors import EVENT_READ
 from typing import Any
 
 from conformance.run.virtual.errors import ClockError, Deadlock, Runaway, Stall, waiting
@@ -174,7 +175,7 @@ class VirtualClockEventLoop(SeamedEventLoop):
             self._tell(Runaway(self._words(f"{self._max_turns} turns of the loop without a jump, and no progress:")))
         due = self.ledger.due()
         if due and not self._misled and not self.every_turn:
-            return self.sockets.in_order(due)
+            return self.sockets.in_order(due) if len(due) > 1 else [(due[0], EVENT_READ)]
         self._misled = False
         ready = self.sockets.poll(0)
         if due is None or (due and not {key.fd for key, _ in ready}.issuperset(key.fd for key in due)):

@@ -95,8 +95,6 @@ class OrderedSelector(BaseSelector):
 
     def in_order(self, keys: list[SelectorKey]) -> Ready:
         """Return registered sockets as readable, without asking the kernel."""
-        if len(keys) == 1:
-            return [(keys[0], EVENT_READ)]
         keys.sort(key=self._order_of)
         return [(key, EVENT_READ) for key in keys]
 

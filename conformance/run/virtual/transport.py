@@ -24,6 +24,10 @@ _HIGH, _LOW = 64 * 1024, 16 * 1024
 """Octets that wait to be sent at which a protocol is told to pause, and to go on."""
 
 
+_NOBODY = asyncio.BaseProtocol()
+"""Whom a transport tells nothing, when all is over."""
+
+
 class AccountedTransport(asyncio.Transport):
     """See asyncio.Transport. `end` is what the ledger knows of the socket."""
 
@@ -143,13 +147,9 @@ class AccountedTransport(asyncio.Transport):
             data = self._sock.recv(_READ)
         except BlockingIOError:
             data = self._come().recv(_READ)
-        end = self._end
-        end.read += len(data)
-        if end.other is None:
-            self._acknowledge()
-        elif end.other.sent > end.read and 0 < len(data) < _READ and self._more_came():
+        if self._has_read(len(data)) and 0 < len(data) < _READ and self._more_came():
             more = self._sock.recv(_READ - len(data))
-            self._end.read += len(more)
+            self._has_read(len(more))
             data += more
         return data
 
@@ -159,15 +159,23 @@ class AccountedTransport(asyncio.Transport):
             octets = self._sock.recv_into(buffer)
         except BlockingIOError:
             octets = self._come().recv_into(buffer)
-        end = self._end
-        end.read += octets
-        if end.other is None:
-            self._acknowledge()
-        elif end.other.sent > end.read and 0 < octets < len(buffer) and self._more_came():
+        if self._has_read(octets) and 0 < octets < len(buffer) and self._more_came():
             more = self._sock.recv_into(buffer[octets:])
-            self._end.read += more
+            self._has_read(more)
             octets += more
         return octets
+
+    def _has_read(self, octets: int) -> bool:
+        """Keep account; return whether the other end has sent more than was read."""
+        end = self._end
+        end.read += octets
+        other = end.other
+        if other is None:
+            self._acknowledge()
+            return False
+        if other.sent == end.read and other.served and not (other.said_all or other.crowded):
+            self._moved.pop(other, None)  # nothing is owed for it, as the ledger would find at its next look
+        return other.sent > end.read
 
     def _acknowledge(self) -> None:
         """Acknowledge at once what a program sent whose end we do not know: a kernel delays it (RFC 1122 4.2.3.2), and
@@ -332,6 +340,7 @@ class AccountedTransport(asyncio.Transport):
             self._loop.forget(self._descriptor)
             self._sock.close()
             self._sock = None
+            self._protocol = _NOBODY  # which knows us: only the garbage collector would find the two
             if self._server is not None:
                 self._server._detach(*([self] if sys.version_info >= (3, 13) else []))
                 self._server = None
