@@ -82,6 +82,10 @@ class End(asyncio.BufferedProtocol):
             self._owner.left(self, "reset")
         self._owner.gone(self)
 
+    def part(self) -> None:
+        """Know no owner any more, after the connection is closed."""
+        del self._owner
+
     def pause_writing(self) -> None:
         """See asyncio.BufferedProtocol."""
         self._owner.crowded(self, full=True)
@@ -105,7 +109,8 @@ class End(asyncio.BufferedProtocol):
 
     def write(self, octets: bytes) -> None:
         """Send octets."""
-        if octets and not self._said_all and (transport := self._open):
+        transport = self._transport
+        if octets and not self._said_all and transport is not None and not transport.is_closing():
             transport.write(octets)
 
     def write_eof(self) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -53,18 +53,21 @@ class Watcher(Protocol):
         """Notice that the lane's end was passed on."""
         ...
 
+    def pending(self, lane: "Lane") -> bytes:
+        """Return the lane's octets that are in no unit yet."""
+        ...
+
 
 class Lane:
     """Octets go from `source` to `target`; `held` counts those received that are in no unit yet."""
 
-    def __init__(self, watcher: Watcher, source: End, target: End, pending: Callable[[], bytes]) -> None:
+    def __init__(self, watcher: Watcher, source: End, target: End) -> None:
         self.source = source
         self.target = target
         self.finished = False
         self.deaf = False
         self.pace: Pace | None = None
         self._watcher = watcher
-        self._pending = pending
         self._queue: deque[tuple[Unit | Ending, int]] = deque()
         self._queued = 0
         self._ahead = 0
@@ -117,7 +120,7 @@ class Lane:
         if not hurried:
             before = sum(len(unit.raw) for unit in units) + left - len(data)
             if before != self._ahead:
-                data = (b"".join(unit.raw for unit in units) + self._pending())[self._ahead :]
+                data = (b"".join(unit.raw for unit in units) + self._watcher.pending(self))[self._ahead :]
             self.target.write(data)
         self._ahead = left
 
@@ -137,7 +140,7 @@ class Lane:
 
     def end(self, how: Literal["fin", "reset"]) -> None:
         """Take the end of the source, behind everything that it sent before."""
-        if how == "fin" and (rest := self._pending()[self._ahead :]):
+        if how == "fin" and (rest := self._watcher.pending(self)[self._ahead :]):
             self.put(Octets(rest))
         self.put(Ending(how))
         self.pump()
@@ -199,7 +202,7 @@ class Lane:
     def relax(self) -> None:
         """Pass the octets of an unfinished line that were waiting for its end, when nobody watches any more."""
         if not self.deaf and self.idle and not self._holds and not self._watcher.watched:
-            left = self._pending()
+            left = self._watcher.pending(self)
             self.target.write(left[self._ahead :])
             self._ahead = len(left)
 
@@ -213,6 +216,10 @@ class Lane:
         self._kept.clear()
         self._queued = 0
         self.source.release_reading("queue")
+
+    def part(self) -> None:
+        """Know no watcher any more, after all is over: nothing passes then."""
+        del self._watcher
 
     def _step(self, unit: Unit | Ending, skip: int) -> None:
         if isinstance(unit, Ending):

@@ -34,8 +34,8 @@ class Relay:
         self.conversation = Conversation()
         self.client = End(self, "client")
         self.server = End(self, "server")
-        self.up = Lane(self, self.client, self.server, lambda: self.conversation.undecided)
-        self.down = Lane(self, self.server, self.client, lambda: self.conversation.unfinished_reply)
+        self.up = Lane(self, self.client, self.server)
+        self.down = Lane(self, self.server, self.client)
         self._host = host
         self._recorder = host.recorder
         self._breaker = host.breaker
@@ -93,6 +93,9 @@ class Relay:
         """Be forgotten when nothing of the session is open any more."""
         if self.over and self.client.closed and self.server.closed:
             self._host.forgotten(self)
+            if self.name:  # else the server may still be reached
+                for part in (self.client, self.server, self.up, self.down):
+                    part.part()  # what knows each other is found by nobody but the garbage collector
 
     def crowded(self, end: End, *, full: bool) -> None:
         """Stop the other end's octets while this one takes no more."""
@@ -151,6 +154,10 @@ class Relay:
     def passed(self, lane: Lane, unit: Unit) -> None:
         """Let moments know."""
         self._breaker.passed(self, lane, unit)
+
+    def pending(self, lane: Lane) -> bytes:
+        """Return the octets of a direction that are in no unit yet."""
+        return self.conversation.undecided if lane is self.up else self.conversation.unfinished_reply
 
     def ended(self, lane: Lane, how: Literal["fin", "reset"]) -> None:
         """Pass an end on: FIN this way only, RST for all."""
