@@ -1,6 +1,5 @@
 """Sessions as the judge sees them: exchanges of command and reply, and the mail transactions within."""
 
-from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -76,9 +75,11 @@ class Session:
     replies: list[Reply] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
     closed: Closed | None = None
-    _unanswered: dict[str, deque[Exchange]] = field(default_factory=lambda: defaultdict(deque))
-    _named: deque[tuple[Transaction, str]] = field(default_factory=deque)
-    _awaiting: deque[Transaction] = field(default_factory=deque)
+    # Lists, which hold one thing at a time: a deque that is empty takes ten times their memory, and a run of weeks has
+    # a hundred thousand sessions.
+    _unanswered: dict[str, list[Exchange]] = field(default_factory=dict)
+    _named: list[tuple[Transaction, str]] = field(default_factory=list)
+    _awaiting: list[Transaction] = field(default_factory=list)
     _open: Transaction | None = None
     _ended: Transaction | None = None
 
@@ -91,7 +92,7 @@ class Session:
         """Take a command; a transaction ends where RFC 5321 4.1.4 says so."""
         exchange = Exchange(event)
         self.exchanges.append(exchange)
-        self._unanswered[event.verb].append(exchange)
+        self._unanswered.setdefault(event.verb, []).append(exchange)
         name = event.operation.name if event.operation else None
         if name in ("request-shadow", "track-shadow"):
             self.asked_for = name
@@ -118,15 +119,15 @@ class Session:
         self.replies.append(event)
         if event.to == "CONTENT":
             return self._final(event)
-        waiting = self._unanswered[event.to]
-        exchange = waiting.popleft() if waiting else None
+        waiting = self._unanswered.get(event.to)
+        exchange = waiting.pop(0) if waiting else None
         if exchange is not None:
             exchange.reply = event
         positive = event.code // 100 == 2
         if event.to in ("EHLO", "LHLO") and positive:
             self.keywords = frozenset(line.split(" ")[0].upper() for line in event.lines[1:])
         elif event.to == "RCPT" and self._named:
-            transaction, recipient = self._named.popleft()
+            transaction, recipient = self._named.pop(0)
             if not positive:
                 transaction.recipients.remove(recipient)
                 transaction.refused.append(recipient)
@@ -140,7 +141,7 @@ class Session:
         if sent is not None:
             sent.replies.append(event)
             if self._awaiting and (event.recipient is None or len(sent.replies) >= len(sent.recipients)):
-                self._awaiting.popleft()
+                self._awaiting.pop(0)
         return sent
 
     def _begin(self, event: Command) -> None:
