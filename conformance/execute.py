@@ -105,6 +105,8 @@ class _Execution:
         self._known = known
         self._writer = CellWriter(run_dir, header)
         self._wall, self._cpu = time.monotonic(), time.process_time()
+        self.seen = self._writer.event
+        """Writes an event as it happens."""
 
     def __enter__(self) -> "_Execution":
         self._writer.__enter__()
@@ -119,10 +121,6 @@ class _Execution:
     def attachments(self) -> Path:
         """Where nodes have their directories."""
         return self._writer.attachments
-
-    def seen(self, event: AnyEvent) -> None:
-        """Write an event as it happens."""
-        self._writer.event(event)
 
     def flush(self) -> None:
         """Hand what was written to the operating system."""

@@ -212,6 +212,11 @@ class NodeConfiguration(_Closed):
         return {peer.name.casefold(): peer for peer in self.peers}
 
     @cached_property
+    def has_secrets(self) -> bool:
+        """Whether any peer has a secret with this server."""
+        return any(peer.secret is not None for peer in self.peers)
+
+    @cached_property
     def mailbox_at(self) -> dict[str, Mailbox]:
         """Mailboxes by their address in lower case."""
         return {mailbox.address.casefold(): mailbox for mailbox in self.mailboxes}

@@ -23,7 +23,7 @@ class PeerAuthentication(LeanSMTP):
     @property
     def may_authenticate(self) -> bool:
         """Whether peers can prove here who they are."""
-        return self.conversation.door == "transport" and any(peer.secret is not None for peer in self.host.config.peers)
+        return self.conversation.door == "transport" and self.host.config.has_secrets
 
     def tls(self) -> ssl.SSLContext | None:
         """Return what STARTTLS is offered with, or None where it is not."""
