@@ -2,7 +2,6 @@
 task costs a turn of the loop before it begins."""
 
 import asyncio
-import types
 from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
 
@@ -19,7 +18,8 @@ def begin(work: Coroutine[Any, Any, None], *, name: str | None = None) -> asynci
         awaited = work.send(None)
     except StopIteration:
         return None
-    return asyncio.get_running_loop().create_task(_rest(work, awaited), name=name)
+    rest: Any = _Rest(work, awaited)
+    return asyncio.get_running_loop().create_task(rest, name=name)
 
 
 async def within(work: Coroutine[Any, Any, T], seconds: float) -> T:
@@ -28,25 +28,29 @@ async def within(work: Coroutine[Any, Any, T], seconds: float) -> T:
         awaited = work.send(None)
     except StopIteration as done:
         value: T = done.value
-        return value
-    async with asyncio.timeout(seconds):
-        return await _wait_and_go_on(work, awaited)
+    else:
+        async with asyncio.timeout(seconds):
+            value = await _Rest(work, awaited)
+    return value
 
 
-async def _rest(work: Coroutine[Any, Any, None], awaited: Any) -> None:
-    await _wait_and_go_on(work, awaited)
+class _Rest(Generator[Any, Any, T]):
+    """The rest of a coroutine that waits for `awaited`, as a coroutine."""
 
+    cr_frame = None
 
-@types.coroutine
-def _wait_and_go_on(work: Coroutine[Any, Any, T], awaited: Any) -> Generator[Any, Any, T]:
-    try:
-        while True:
-            try:
-                said = yield awaited
-            except BaseException as error:  # noqa: BLE001  # above all that it is cancelled: it has to know
-                awaited = work.throw(error)
-            else:
-                awaited = work.send(said)
-    except StopIteration as done:
-        value: T = done.value
-        return value
+    def __init__(self, work: Coroutine[Any, Any, T], awaited: Any) -> None:
+        self.cr_await = work  # where one looks for the place at which a task waits
+        self._awaited = [awaited]
+
+    def __await__(self) -> "_Rest[T]":
+        return self
+
+    def send(self, value: Any) -> Any:
+        """See Coroutine: what is awaited already comes first."""
+        return self._awaited.pop() if self._awaited else self.cr_await.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """See Coroutine. A task that is cancelled before it runs has its work cancelled all the same."""
+        self._awaited.clear()
+        return self.cr_await.throw(*error)

@@ -1,75 +1,21 @@
 """aiosmtpd's server side, without what it does anew for each session, address and line; it behaves exactly as before.
 
-A cell has hundreds of short sessions. Measured on a session of three commands: looking through its own members takes
-aiosmtpd 0.2 ms, taking one address apart 0.15 ms, each line of a reply costs a packet and a turn of the loop, and each
-command two timers, a future, and a turn for the task that waits for it.
+A cell has hundreds of short sessions. Measured on a session of three commands: taking one address apart takes aiosmtpd
+0.15 ms, each line of a reply costs a packet and a turn of the loop, and each command two timers, a future, and a turn for
+the task that waits for it.
 """
 
 import asyncio
 import functools
 import ssl
 import weakref
-from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any
 
 from aiosmtpd.smtp import BOGUS_LIMIT, MISSING, SMTP, TLSSetupException, _AuthMechAttr, login_always_fail, syntax
 
 from conformance.eager import begin
-
-_SOUGHT = ("smtp_", "auth_", "handle_", "ehlo_hook", "rset_hook")
-"""Beginnings of the names that aiosmtpd looks for in a server and in its handler."""
-
-
-_FOUND: dict[tuple[Any, Any], tuple[str, ...]] = {}
-
-
-def _sought(kind: Any, beginning: str | tuple[str, ...] = _SOUGHT) -> tuple[str, ...]:
-    """Return the names in a class that begin so, in order; once for each class."""
-    if (found := _FOUND.get((kind, beginning))) is None:
-        found = _FOUND[kind, beginning] = tuple(name for name in dir(kind) if name.startswith(beginning))
-    return found
-
-
-class Lean:
-    """A server or a handler that is quickly looked through: `dir` names its commands and hooks only."""
-
-    def __dir__(self) -> tuple[str, ...]:
-        return _sought(type(self))
-
-
-_RESTS: dict[tuple[Any, str], dict[str, str]] = {}
-
-
-def _rests(kind: Any, beginning: str) -> dict[str, str]:
-    """Return those names in a class by what follows their beginning; once for each class."""
-    if (found := _RESTS.get((kind, beginning))) is None:
-        names = {name.removeprefix(beginning): name for name in _sought(kind, beginning)}
-        found = _RESTS[kind, beginning] = names
-    return found
-
-
-class Bound(Mapping[str, Any]):
-    """The methods of an object whose names begin so, by the rest of their names; each is bound when it is asked for."""
-
-    __slots__ = ("_names", "_of")
-
-    def __init__(self, of: Any, beginning: str) -> None:
-        self._of = of
-        self._names = _rests(type(of), beginning)
-
-    def __getitem__(self, rest: str) -> Any:
-        return getattr(self._of, self._names[rest])
-
-    def get(self, rest: str, default: Any = None) -> Any:
-        """See Mapping.get."""
-        name = self._names.get(rest)
-        return default if name is None else getattr(self._of, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
+from conformance.lean_names import Bound, Lean, rests, sought
 
 
 class LeanSMTP(Lean, SMTP):
@@ -134,7 +80,7 @@ class LeanSMTP(Lean, SMTP):
     def _auth_methods(self) -> dict[str, _AuthMechAttr]:  # type: ignore[override]  # it is written to nowhere
         """The mechanisms of AUTH by name, which is offered in few sessions."""
         found = {}
-        for name in _sought(type(self), "auth_"):
+        for name in sought(type(self), "auth_"):
             method = getattr(self, name)
             found[getattr(method, "__auth_mechanism_name__", name[5:].replace("__", "-"))] = _AuthMechAttr(method, True)
         return {name: method for name, method in found.items() if name not in self._auth_without}
@@ -274,7 +220,7 @@ class LeanSMTP(Lean, SMTP):
         if not self._tls_handshake_okay and verb != "QUIT":
             await self.push("554 Command refused due to lack of security")
             return
-        name = _rests(type(self), "smtp_").get(verb)
+        name = rests(type(self), "smtp_").get(verb)
         if name is None:
             await self._wonder(verb)
             return

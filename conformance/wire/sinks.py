@@ -14,7 +14,8 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 
 from conformance.history.events import Delivered
 from conformance.history.recorder import Recorder
-from conformance.lean_smtp import Lean, LeanSMTP
+from conformance.lean_names import Lean
+from conformance.lean_smtp import LeanSMTP
 from conformance.scenarios.steps import Answer
 from conformance.wire.content import digest
 from conformance.wire.link import Address, Origin

@@ -6,7 +6,7 @@ from aiosmtpd.lmtp import LMTP
 from aiosmtpd.smtp import SMTP, Session, syntax
 from aiosmtpd.smtp import Envelope as Transaction
 
-from conformance.lean_smtp import Lean
+from conformance.lean_names import Lean
 from conformance.reference.config import Listener
 from conformance.reference.host import Host
 from conformance.reference.message import Recipient

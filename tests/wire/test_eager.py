@@ -1,0 +1,127 @@
+"""Work that begins at once: what has not to wait is done when `begin` returns, and the rest is as it would be in a task."""
+
+import asyncio
+
+import pytest
+
+from conformance.eager import begin, within
+from conformance.run.virtual.errors import waiting
+
+
+def test_what_need_not_wait_is_done_at_once_and_without_a_task() -> None:
+    async def main() -> None:
+        done = []
+
+        async def work() -> None:
+            done.append(1)
+
+        assert begin(work()) is None
+        assert done == [1]
+
+    asyncio.run(main())
+
+
+def test_a_task_does_the_rest_and_hears_what_it_waited_for() -> None:
+    async def main() -> None:
+        first, second = (asyncio.get_running_loop().create_future() for _ in range(2))
+        heard = []
+
+        async def work() -> None:
+            heard.append(await first)
+            await asyncio.sleep(0)
+            with pytest.raises(ValueError, match="second"):
+                await second
+            heard.append(asyncio.current_task())
+
+        task = begin(work(), name="rest")
+        assert task is not None
+        assert task.get_name() == "rest"
+        assert heard == []
+        first.set_result("first")
+        second.set_exception(ValueError("second"))
+        await task
+        assert heard == ["first", task]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3])
+def test_a_cancellation_reaches_the_work_wherever_it_waits(turns: int) -> None:
+    async def main() -> None:
+        ended = []
+
+        async def work() -> None:
+            try:
+                await asyncio.sleep(0)
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                ended.append(turns)
+                raise
+
+        task = begin(work())
+        assert task is not None
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert ended == [turns]
+
+    asyncio.run(main())
+
+
+def test_what_fails_at_once_is_raised_at_once_and_what_fails_later_by_the_task() -> None:
+    async def main() -> None:
+        async def work(turns: int) -> None:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            raise ValueError(turns)
+
+        with pytest.raises(ValueError, match="0"):
+            begin(work(0))
+        task = begin(work(2))
+        assert task is not None
+        with pytest.raises(ValueError, match="2"):
+            await task
+
+    asyncio.run(main())
+
+
+def test_what_comes_of_work_is_returned_unless_it_waits_too_long() -> None:
+    async def main() -> None:
+        async def work(turns: int) -> int:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            return turns
+
+        assert [await within(work(turns), 5.0) for turns in range(3)] == [0, 1, 2]
+        ended = []
+
+        async def endless() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(True)
+
+        with pytest.raises(TimeoutError):
+            await within(endless(), 0.0)
+        assert ended == [True]
+
+    asyncio.run(main())
+
+
+def test_one_is_told_where_the_rest_waits() -> None:
+    async def main() -> None:
+        event = asyncio.Event()
+
+        async def waiter() -> None:
+            await event.wait()
+
+        task = begin(waiter(), name="rest")
+        assert task is not None
+        assert "rest in" in waiting([task])
+        assert "waiter (test_eager.py:" in waiting([task])
+        event.set()
+        await task
+
+    asyncio.run(main())
