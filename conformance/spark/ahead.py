@@ -19,6 +19,9 @@ OLDEST = 25
 
 _OWN = ("-XX:AOTMode=", "-XX:AOTConfiguration=", "-XX:AOTCache=")
 _QUIET = "-Xlog:disable"
+_AFRESH = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UnlockDiagnosticVMOptions", "-XX:-AOTReplayTraining")
+"""How methods ran in the session that was recorded is kept too. That was a short one, without Java's second compiler: a
+long one that went by it hardly used that compiler either, and its tasks took nearly twice the CPU."""
 _LIMIT = 300.0
 """Seconds that making a cache may take."""
 
@@ -30,10 +33,13 @@ class Ahead:
     cache: Path
     record: Path
 
-    def options(self, *, learn: bool) -> tuple[str, ...]:
-        """Return Java's options: those that use the cache where there is one, else those that record, if asked to."""
+    def options(self, *, brief: bool, learn: bool) -> tuple[str, ...]:
+        """Return Java's options: those that use the cache where there is one, else those that record, if asked to.
+
+        A session that is not `brief` takes the classes, and learns for itself what is worth compiling.
+        """
         if self.cache.is_file():
-            return (f"-XX:AOTCache={self.cache}", _QUIET)
+            return (f"-XX:AOTCache={self.cache}", *(() if brief else _AFRESH), _QUIET)
         return ("-XX:AOTMode=record", f"-XX:AOTConfiguration={self.record}", _QUIET) if learn else ()
 
     def make(self, java: Path, arguments: Sequence[str], class_path: str) -> bool:

@@ -2,7 +2,7 @@
 
 Each query gives one row for each occasion to fail: its cell, the number `n` of the event in question, and whether it
 is `bad`. Where a failure would be excused, or cannot be judged from here, there is no row: these queries say less than
-the recorded verdicts, but what they say must agree.
+the recorded verdicts, but what they say must agree. Hints say which rows are few; no result depends on them.
 """
 
 from dataclasses import dataclass
@@ -75,7 +75,8 @@ WITH asked AS (
   WHERE kind = 'incident' AND mode = 'node'
     AND action IN ('stopped', 'killed', 'wiped', 'paused', 'exited', 'failed', 'refused')
 ), paired AS (
-  SELECT a.cell_id, a.key, a.server, a.n, a.mandatory, min(k.stored_n) AS stored_n, min(x.n) AS trouble_n
+  SELECT /*+ BROADCAST(p), SHUFFLE_HASH(x) */
+         a.cell_id, a.key, a.server, a.n, a.mandatory, min(k.stored_n) AS stored_n, min(x.n) AS trouble_n
   FROM asked a JOIN peers p ON p.place = a.place AND p.server = a.server
   LEFT JOIN copies k ON k.cell_id = a.cell_id AND k.key = a.key AND k.holder = p.peer AND k.mode = 'shadow'
        AND k.stored_n < a.n
@@ -104,7 +105,7 @@ WITH told AS (
   SELECT cell_id, client AS giver, key, explode(accepted) AS recipient, reply_n AS n
   FROM mails WHERE mode <> 'shadow' AND NOT from_outside
 ), covered AS (
-  SELECT o.cell_id, o.told_n, o.shadow_id, o.recipient,
+  SELECT /*+ SHUFFLE_HASH(p) */ o.cell_id, o.told_n, o.shadow_id, o.recipient,
          bool_or(coalesce(p.n < o.told_n, false)) OR bool_or(coalesce(d.n < o.told_n, false))
            OR bool_or(coalesce(r.dot_n < o.told_n, false)) AS done
   FROM owed o
@@ -136,7 +137,7 @@ WITH clean AS (
 ), answered AS (
   SELECT DISTINCT cell_id, session FROM mails WHERE size(accepted) > 0
 )
-SELECT c.cell_id, c.n,
+SELECT /*+ SHUFFLE_HASH(a, x) */ c.cell_id, c.n,
        coalesce(c.t - c.before_t < if(c.tracking_window > 4233600, 86400, c.tracking_window), false)
          AND count(x.n) = 0 AND count(a.session) > 0 AS bad
 FROM clean c

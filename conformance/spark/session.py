@@ -168,7 +168,7 @@ def _options(java: Path, folder: Path, cache: ahead.Ahead, *, brief: bool, learn
     own = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1") if brief else ("-XX:+UseParallelGC", *_LATE)
     both = [*own, *options_for(version)]
     driver = [*both, f"-Dlog4j2.configurationFile=file:{log4j}", f"-Djava.io.tmpdir={folder}"]
-    return [*driver, *(cache.options(learn=learn) if version >= ahead.OLDEST else ())], both
+    return [*driver, *(cache.options(brief=brief, learn=learn) if version >= ahead.OLDEST else ())], both
 
 
 def _build(master: str, conf: Mapping[str, str], folder: Path, options: tuple[list[str], list[str]]) -> SparkSession:

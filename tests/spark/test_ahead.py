@@ -29,11 +29,14 @@ def java_that(text: str, folder: Path) -> Path:
 
 def test_a_session_learns_when_asked_and_uses_what_there_is(tmp_path: Path) -> None:
     found = Ahead(tmp_path / "kept.aot", tmp_path / "loaded.config")
-    assert found.options(learn=False) == ()
-    assert found.options(learn=True)[:2] == ("-XX:AOTMode=record", f"-XX:AOTConfiguration={found.record}")
+    assert found.options(brief=True, learn=False) == ()
+    assert found.options(brief=True, learn=True)[:2] == ("-XX:AOTMode=record", f"-XX:AOTConfiguration={found.record}")
     found.cache.touch()
-    assert found.options(learn=True) == found.options(learn=False)
-    assert found.options(learn=False)[0] == f"-XX:AOTCache={found.cache}"
+    for brief in (True, False):
+        options = found.options(brief=brief, learn=False)
+        assert found.options(brief=brief, learn=True) == options
+        assert options[0] == f"-XX:AOTCache={found.cache}"
+        assert ("-XX:-AOTReplayTraining" in options) is not brief
 
 
 def test_it_is_made_with_the_sessions_own_options_and_the_old_one_goes(tmp_path: Path) -> None:
