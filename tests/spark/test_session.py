@@ -23,6 +23,7 @@ from pyspark import SparkContext
 from conformance import paths
 from conformance.results.errors import RunDirectoryError
 from conformance.results.parquet import write_parquet
+from conformance.spark import spread
 from conformance.spark.java import java_home
 from conformance.spark.job import TABLES, aggregate
 from conformance.spark.layers import refuse_one_number_for_two
@@ -148,11 +149,15 @@ def drain(stream: IO[str], said: queue.Queue[str]) -> None:
     said.put("")
 
 
-def test_a_cluster_that_loses_a_worker_makes_the_same_tables(tmp_path: Path) -> None:
+@pytest.mark.parametrize("small", [spread.SMALL, 0], ids=["one part", "several parts"])
+def test_a_cluster_that_loses_a_worker_makes_the_same_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
     """Compared with what DuckDB makes of the same run: a second oracle, and much sooner there than a session of Spark."""
     pytest.importorskip("duckdb")
     from benchmarks.in_duckdb import difference, tables_of
 
+    monkeypatch.setattr(spread, "SMALL", small)
     before = psutil.Process().children(recursive=True)
     run = make_run(tmp_path / "run", [MadeCell(name, name, messages=1) for name in DEFECTS] + [MadeCell("fine")])
     write_parquet(run)
