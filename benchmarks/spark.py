@@ -7,10 +7,10 @@ one of a run more, the same tables by DuckDB; every table of both must be the sa
 which Java's start; CPU seconds (user and system) and peak memory of all processes together
 (proportional set size: what a process that is just forked shares counts once).
 
-Measured on two cores with nearly nobody beside: 1,000 runs of 500 cells in 166 s, with 315 s of CPU and at most 2.95 GiB
-resident, Python and Java together (197 s and 301 s of CPU on a busy machine; 190 to 200 s and 350 to 380 s before). One
-run more takes 17 s of the clock, 13.4 of them after the start, and 27 s of CPU. DuckDB makes the same tables of the same
-thousand runs with 92 s of CPU: Spark takes 3.3 times as much.
+Measured on two cores with nobody beside: 1,000 runs of 500 cells in 166 to 170 s, with 315 to 322 s of CPU and at most
+3.0 GiB resident, Python and Java together (190 to 200 s and 350 to 380 s of CPU before). One run more takes 17 s of the
+clock, 13.4 to 14.2 of them after the start, and 28 s of CPU. DuckDB makes the same tables of the same thousand runs in
+48 s, with 90 s of CPU: Spark takes 3.6 times as much of both.
 """
 
 import argparse

@@ -16,9 +16,9 @@ Measured with Python 3.11 on two virtual cores, CPU milliseconds a session:
     a command obeyed as soon as its line is there, sessions that
     leave no cycles behind, a contact that is one statement       0.77
 
-The start takes 0.03 more of each. The whole command, 49 days, with nobody beside: 28.7 s, 28.6 s CPU (39 s before the last of
-these steps). A session has two connections with seven messages; one costs
-0.21 in this loop with protocols of three lines. A third of what is left is the kernel's, the rest has no peak.
+The start takes 0.03 more of each. The whole command, 49 days, with nobody beside: 28.7 s, 28.6 s CPU (39 s before the last
+of these steps). A session has two connections with seven messages; one costs 0.21 in this loop with protocols of three
+lines. A third of what is left is the kernel's, the rest has no peak.
 """
 
 import argparse
