@@ -31,11 +31,14 @@ def excused(verdicts: Iterable[Verdict], events: Sequence[AnyEvent], tolerance: 
     `tolerance` is the clock's, documented seconds. How late the harness ran before the first step counts not: nothing
     was waited for yet.
     """
+    if not too_late(events, tolerance):
+        yield from verdicts
+        return
     late, allowed = worst_lag(events), _allowed(tolerance)
-    refusals = {event.n for event in events if _refusal(event)} if late > allowed else set()
+    refusals = {event.n for event in events if _refusal(event)}
     for verdict in verdicts:
         timed = verdict.check not in UNTIMED and not (verdict.check in SAID and refusals.intersection(verdict.evidence))
-        if late <= allowed or verdict.outcome is not Outcome.FAIL or not timed:
+        if verdict.outcome is not Outcome.FAIL or not timed:
             yield verdict
         else:
             sentence = f"the harness itself ran {late:.3g} s late, and may {allowed:.3g} s: {verdict.sentence}"
