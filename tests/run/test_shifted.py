@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -105,6 +105,26 @@ def run_moved(
         return said.decode(), clock.elapsed()
 
     return run_with_clock(main, "shifted")
+
+
+def look_once_it_runs(directory: Path, program: Path, command: list[str], environment: Mapping[str, str]) -> None:
+    """Start a command whose clock is to be moved below a guard, and have the clock look at it once the program runs."""
+
+    async def main(clock: Clock) -> None:
+        moved = clock.program(directory / "clock")
+        assert moved is not None
+        words = shlex.join([*moved.prefix(command[0], environment), *command])
+        guard = await asyncio.create_subprocess_exec("/bin/sh", "-c", f"{words} & echo; read line; kill $!", stdin=PIPE)
+        moved.began(guard.pid)
+        try:
+            while program not in {running(pid) for pid in descendants(guard.pid)}:
+                await asyncio.sleep(0.01)
+            moved.ready()
+        finally:
+            await guard.communicate(b"\n")
+            moved.ended()
+
+    run_with_clock(main, "shifted")
 
 
 WAYS = re.findall(r'IS\("([a-z_-]+)"\)', WAITS.read_text())
@@ -443,22 +463,8 @@ def test_a_program_that_turns_into_a_static_one_is_refused_once_it_runs(tmp_path
     script.write_text(f"#!/bin/sh\nexec {program} sleep\n")
     script.chmod(0o755)
 
-    async def main(clock: Clock) -> None:
-        moved = clock.program(tmp_path / "clock")
-        assert moved is not None
-        words = shlex.join([*moved.prefix(str(script), os.environ), str(script)])
-        guard = await asyncio.create_subprocess_exec("/bin/sh", "-c", f"{words} & echo; read line; kill $!", stdin=PIPE)
-        moved.began(guard.pid)
-        try:
-            while program not in {running(pid) for pid in descendants(guard.pid)}:
-                await asyncio.sleep(0.01)
-            moved.ready()
-        finally:
-            await guard.communicate(b"\n")
-            moved.ended()
-
     with pytest.raises(CannotShift, match="runs without the shim: it is static, setuid, or cleaned its environment"):
-        run_with_clock(main, "shifted")
+        look_once_it_runs(tmp_path, program, [str(script)], os.environ)
 
 
 def test_a_program_that_is_still_loading_is_waited_for(tmp_path: Path) -> None:
@@ -469,22 +475,7 @@ def test_a_program_that_is_still_loading_is_waited_for(tmp_path: Path) -> None:
     )
     subprocess.run(["cc", "-shared", "-fPIC", "-o", slow, source], check=True)
     sleep = Path(shutil.which("sleep") or "").resolve()
-
-    async def main(clock: Clock) -> None:
-        moved = clock.program(tmp_path / "clock")
-        assert moved is not None
-        words = shlex.join([*moved.prefix("sleep", {"LD_PRELOAD": str(slow)}), str(sleep), "60"])
-        guard = await asyncio.create_subprocess_exec("/bin/sh", "-c", f"{words} & echo; read line; kill $!", stdin=PIPE)
-        moved.began(guard.pid)
-        try:
-            while sleep not in {running(pid) for pid in descendants(guard.pid)}:
-                await asyncio.sleep(0.01)
-            moved.ready()
-        finally:
-            await guard.communicate(b"\n")
-            moved.ended()
-
-    run_with_clock(main, "shifted")
+    look_once_it_runs(tmp_path, sleep, [str(sleep), "60"], {"LD_PRELOAD": str(slow)})
 
 
 def test_a_go_program_is_refused(tmp_path: Path) -> None:
