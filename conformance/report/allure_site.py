@@ -31,6 +31,8 @@ _ANALYTICS = re.compile(
     r"|<script>\s*window\.dataLayer\b(?:(?!</script>).)*</script>",
     re.DOTALL | re.IGNORECASE,
 )
+_HEAD = "<head>"
+_HAS_DATA = "<script>window.allureReportData = window.allureReportData || {};</script>"
 
 
 class AllureMissing(Exception):
@@ -128,13 +130,25 @@ def build_allure(
         if len(lines) > len(points):
             write_whole(run_dir / HISTORY, lines[-1])
     for one in target.rglob("*.html"):
-        one.write_text(without_analytics(one.read_text("utf-8")), "utf-8")
+        one.write_text(patient(without_analytics(one.read_text("utf-8"))), "utf-8")
     return page
 
 
 def without_analytics(page: str) -> str:
     """Return a page of Allure's without the script that reports its readers to an analytics service."""
     return _ANALYTICS.sub("", page)
+
+
+def patient(page: str) -> str:
+    """Return a page of Allure's that waits for the data at its end, however late the browser comes there.
+
+    Allure's program stands before its data, and takes a page that has named none yet for one that asks a server. A
+    browser that draws between the two shows an empty report and never looks again. Raises AllureMissing for a page
+    without a head.
+    """
+    if _HEAD not in page:
+        raise AllureMissing("allure made a page without a head")
+    return page.replace(_HEAD, _HEAD + _HAS_DATA, 1)
 
 
 def _installed(pinned: Path, cache: Path) -> Path:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.report.allure_site import AllureMissing, find_node, install, program
+from conformance.report.allure_site import AllureMissing, find_node, install, patient, program
 
 NPM = """#!/bin/sh
 echo "$@" >> {log}
@@ -75,3 +75,10 @@ def test_without_node_it_says_where_to_get_one(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(AllureMissing, match=r"smtp-conformance\[allure\]"):
         find_node()
+
+
+def test_a_page_says_that_it_has_data_before_its_program_asks() -> None:
+    made = patient("<html><head><title>x</title></head><body><script>app()</script></body></html>")
+    assert made.index("window.allureReportData") < made.index("<title>")
+    with pytest.raises(AllureMissing, match="without a head"):
+        patient("<html><body></body></html>")

@@ -4,8 +4,10 @@ Screenshots of what a reader sees are kept under `reports/screenshots` (or CONFO
 """
 
 import os
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -226,6 +228,44 @@ def test_allure_leads_to_the_marked_exchange(allure_page: Path, reader: Reader) 
     expect(frame.locator(".row.marked").first).to_be_focused()
     reader.keep("allure-diagram")
     reader.sound()
+
+
+def test_allure_shows_its_data_however_late_they_come(allure_page: Path, browser: Browser) -> None:
+    document = allure_page.read_bytes()
+    program, data = document[: (cut := document.index(b"<script async>"))], document[cut:]
+    drawn, asked = threading.Event(), []
+
+    class Slow(BaseHTTPRequestHandler):
+        """Sends the data only when the program has drawn itself without them."""
+
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(200 if self.path == "/" else 404)
+            self.end_headers()
+            if self.path == "/":
+                self.wfile.write(program)
+                drawn.wait()
+                self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            """The test looks at `asked` itself."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server, browser.new_context() as context:
+        threading.Thread(target=server.serve_forever).start()
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        try:
+            page.goto(f"http://127.0.0.1:{server.server_port}/", wait_until="commit")
+            page.wait_for_function(
+                "document.querySelector('#app')?.firstElementChild && !document.querySelector('#allure-app-loader')"
+            )
+            drawn.set()
+            page.wait_for_load_state()
+            assert asked == ["/"]
+            expect(page.get_by_text("inbound-acknowledgement-waits").first).to_be_visible()
+        finally:
+            drawn.set()
+            server.shutdown()
 
 
 def test_allure_keeps_the_trend(real_run: Path, allure_page: Path, reader: Reader) -> None:
