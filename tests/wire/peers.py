@@ -7,13 +7,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from conformance.history.events import Event
+from conformance.history.events import Event, FaultFired
 from conformance.history.recorder import Recorder
 from conformance.scenarios.steps import Fault
 from conformance.wire.links import Links
 from conformance.wire.sockets import reset
 
 E = TypeVar("E", bound=Event)
+
+BODY = b"A: b\r\n\r\n0123456789\r\n"
+"""The content that `send` sends."""
 
 
 class Peer(asyncio.Protocol):
@@ -58,6 +61,11 @@ class Peer(asyncio.Protocol):
         await self._until(lambda: octets in self.octets)
         return self.octets
 
+    async def ask(self, said: bytes, answer: bytes) -> None:
+        """Say something, and wait until its answer has come."""
+        self.say(said)
+        await self.until(answer)
+
     async def left(self) -> str | None:
         """Wait until the other side has left; return how."""
         await self._until(lambda: self.how is not None)
@@ -73,6 +81,14 @@ class Peer(asyncio.Protocol):
         while not true():
             self._news.clear()
             await self._news.wait()
+
+
+async def send(client: Peer) -> None:
+    """Hand a message over, one command after another, as far as it goes."""
+    await client.ask(b"MAIL FROM:<x@y>\r\n", b"250 2.0.0 MAIL\r\n")
+    await client.ask(b"RCPT TO:<z@y>\r\n", b"250 2.0.0 RCPT\r\n")
+    await client.ask(b"DATA\r\n", b"354 go on\r\n")
+    await client.ask(BODY + b".\r\n", b"250 2.0.0 stored\r\n")
 
 
 class MiniServer(Peer):
@@ -112,19 +128,24 @@ class MiniServer(Peer):
 
 
 class World:
-    """A link `a -> b smtp` to a MiniServer, and another, `a -> c smtp`, to show that time has gone on."""
+    """A link `a -> b smtp` to a MiniServer, and another, `a -> c smtp`, to show that time has gone on.
+
+    What a fault lets wait is noted in `asked_to_wait` (documented seconds) and is over at once, unless a test has
+    `waits` say how long it takes.
+    """
 
     def __init__(self) -> None:
+        self.waits: Callable[[float], float] = lambda seconds: 0.0
         self.asked_to_wait: list[float] = []
         self.served: list[Peer] = []
         self.served_beside: list[Peer] = []
         self.recorder = Recorder(_Real())
-        self.links = Links(self.recorder, duration=self._at_once)
+        self.links = Links(self.recorder, duration=self._duration)
         self.clients: list[Peer] = []
 
-    def _at_once(self, seconds: float) -> float:
+    def _duration(self, seconds: float) -> float:
         self.asked_to_wait.append(seconds)
-        return 0.0
+        return self.waits(seconds)
 
     @property
     def server(self) -> Peer:
@@ -144,13 +165,19 @@ class World:
         """Let everything happen that can: a round trip over a link that nobody breaks."""
         client = await self.client("c")
         await client.until(b"220 mini\r\n")
-        client.say(b"NOOP\r\n")
-        await client.until(b"250 ")
+        await client.ask(b"NOOP\r\n", b"250 ")
         client.transport.close()
 
     def arm(self, does: str, **fields: Any) -> None:
         fault = {"as": "f", "from": "a", "to": "b", "does": does, **fields}
         self.links.arm(Fault.model_validate(fault))
+
+    @property
+    def detail(self) -> str:
+        """What the one firing of the armed fault says of itself."""
+        (fired,) = self.events(FaultFired)
+        assert (fired.fault, fired.client, fired.server) == ("f", "a", "b")
+        return fired.detail
 
     def events(self, kind: type[E]) -> list[E]:
         return [event for event in self.recorder.events if isinstance(event, kind)]

@@ -43,8 +43,7 @@ def talked(faults: list[dict[str, object]]) -> tuple[bytes, bytes, str, int]:
             world.links.arm(Fault.model_validate({"as": f"f{number}", **fault}))
         client = await world.greeted()
         for octets, answer in SAID:
-            client.say(octets)
-            await client.until(answer)
+            await client.ask(octets, answer)
         await client.left()
         (content,) = world.events(Content)
         return client.octets, world.server.octets, content.digest.sha256, len(world.events(FaultFired))

@@ -16,12 +16,9 @@ MESSAGE = b"Message-ID: <1@x>\r\nReceived: from y\r\n\r\n..dot\r\n"
 
 
 async def hand_over(client: Peer) -> None:
-    client.say(b"EHLO a\r\n")
-    await client.until(b"250 2.0.0 EHLO\r\n")
-    client.say(b"MAIL FROM:<x@y>\r\nRCPT TO:<z@y>\r\nDATA\r\n")
-    await client.until(b"354 go on\r\n")
-    client.say(MESSAGE + b".\r\n")
-    await client.until(b"250 2.0.0 stored\r\n")
+    await client.ask(b"EHLO a\r\n", b"250 2.0.0 EHLO\r\n")
+    await client.ask(b"MAIL FROM:<x@y>\r\nRCPT TO:<z@y>\r\nDATA\r\n", b"354 go on\r\n")
+    await client.ask(MESSAGE + b".\r\n", b"250 2.0.0 stored\r\n")
 
 
 def test_a_session_is_recorded_from_end_to_end() -> None:
@@ -84,8 +81,7 @@ def test_an_event_is_recorded_in_the_turn_in_which_its_octets_pass(
         if watched:
             world.arm("drop", at="RSET")
         client = await world.greeted()
-        client.say(b"NOOP\r\n")
-        await client.until(b"250 2.0.0 NOOP")
+        await client.ask(b"NOOP\r\n", b"250 2.0.0 NOOP")
 
     monkeypatch.setattr(End, "write", noting)
     run(test)
@@ -124,8 +120,7 @@ def test_an_unfinished_line_is_passed_at_once() -> None:
         client.say(b"NO")
         await world.server.until(b"NO")
         assert not world.events(Command)
-        client.say(b"OP\r\n")
-        await client.until(b"250 2.0.0 NOOP")
+        await client.ask(b"OP\r\n", b"250 2.0.0 NOOP")
         assert world.server.octets == b"NOOP\r\n"
 
     run(test)
@@ -191,8 +186,7 @@ def test_a_target_can_change() -> None:
 def test_large_contents_pass_whole_although_the_server_reads_late(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(world: World) -> None:
         client = await world.greeted()
-        client.say(b"DATA\r\n")
-        await client.until(b"354 ")
+        await client.ask(b"DATA\r\n", b"354 ")
         world.server.transport.pause_reading()
         (relay,) = world.links.active
         stopped = asyncio.Event()
@@ -221,8 +215,7 @@ def test_after_starttls_octets_pass_and_nothing_is_recorded() -> None:
         server._rest = b""
         server.data_received = lambda data: server.say(b"220 go\r\n" if data == b"STARTTLS\r\n" else data)  # type: ignore[method-assign]
         await client.until(b"220 go\r\n")
-        client.say(b"\x16\x03\x01MAIL FROM:<x>\r\n")
-        await client.until(b"\x16\x03\x01MAIL FROM:<x>\r\n")
+        await client.ask(b"\x16\x03\x01MAIL FROM:<x>\r\n", b"\x16\x03\x01MAIL FROM:<x>\r\n")
         client.transport.close()
         assert await server.left() == "fin"
         server.transport.close()
@@ -236,8 +229,7 @@ def test_garbage_passes_and_is_recorded_within_bounds() -> None:
     async def test(world: World) -> None:
         client = await world.greeted()
         garbage = b"\x00\xff" * 50_000
-        client.say(garbage + b"\r\n")
-        await client.until(b"250 2.0.0 \x00\xff")
+        await client.ask(garbage + b"\r\n", b"250 2.0.0 \x00\xff")
         assert world.server.octets == garbage + b"\r\n"
         command = world.events(Command)[0]
         assert command.verb == ""
@@ -356,8 +348,7 @@ def test_a_port_is_that_of_its_latest_user() -> None:
 def test_dots_are_taken_away_however_they_arrive(reads: tuple[bytes, ...], content: bytes) -> None:
     async def test(world: World) -> None:
         client = await world.greeted()
-        client.say(b"DATA\r\n")
-        await client.until(b"354 ")
+        await client.ask(b"DATA\r\n", b"354 ")
         for number, octets in enumerate(reads, 1):
             client.say(octets)
             await world.server.until(b"DATA\r\n" + b"".join(reads[:number]))
@@ -370,12 +361,9 @@ def test_dots_are_taken_away_however_they_arrive(reads: tuple[bytes, ...], conte
 def test_a_content_given_up_is_no_part_of_the_next() -> None:
     async def test(world: World) -> None:
         client = await world.greeted()
-        client.say(b"BDAT 6\r\nabcd\r\nRSET\r\n")
-        await client.until(b"RSET\r\n")
-        client.say(b"DATA\r\n")
-        await client.until(b"354 ")
-        client.say(b"x\r\n.\r\n")
-        await client.until(b"stored")
+        await client.ask(b"BDAT 6\r\nabcd\r\nRSET\r\n", b"RSET\r\n")
+        await client.ask(b"DATA\r\n", b"354 ")
+        await client.ask(b"x\r\n.\r\n", b"stored")
         assert [e.digest.size for e in world.events(Content)] == [3]
 
     run(test)
@@ -385,11 +373,9 @@ def test_quiet_means_nothing_is_owed() -> None:
     async def test(world: World) -> None:
         client = await world.greeted()
         assert world.links.quiet
-        client.say(b"DATA\r\n")
-        await client.until(b"354 ")
+        await client.ask(b"DATA\r\n", b"354 ")
         assert not world.links.quiet
-        client.say(b".\r\n")
-        await client.until(b"stored")
+        await client.ask(b".\r\n", b"stored")
         assert world.links.quiet
 
     run(test)

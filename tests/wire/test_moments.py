@@ -42,8 +42,7 @@ def test_when_it_has_arrived_it_passes_only_when_all_is_done() -> None:
 
         world.links.at_moment(moment(after="NOOP", nth=2, arrived=True), do)
         client = await world.greeted()
-        client.say(b"NOOP\r\n")
-        await client.until(b"NOOP\r\n")
+        await client.ask(b"NOOP\r\n", b"NOOP\r\n")
         client.say(b"NOOP\r\n")
         await began.wait()
         await world.beat()
@@ -62,8 +61,7 @@ def test_killed_between_the_acknowledgement_and_its_passing_on() -> None:
 
         world.links.at_moment(moment(after="dot", arrived=True), kill)
         client = await world.greeted()
-        client.say(b"DATA\r\n")
-        await client.until(b"354 ")
+        await client.ask(b"DATA\r\n", b"354 ")
         client.say(b"\r\nx\r\n.\r\n")
         await world.server.until(b"x\r\n.\r\n")
         assert await client.left() == "reset"
@@ -81,10 +79,8 @@ def test_the_final_dot_is_a_moment_of_its_own() -> None:
 
         world.links.at_moment(moment(after="content"), do)
         client = await world.greeted()
-        client.say(b"DATA\r\n")
-        await client.until(b"354 ")
-        client.say(b"x\r\n.\r\n")
-        await client.until(b"stored")
+        await client.ask(b"DATA\r\n", b"354 ")
+        await client.ask(b"x\r\n.\r\n", b"stored")
         assert seen == [1]
 
     run(test)

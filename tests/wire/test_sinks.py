@@ -121,10 +121,8 @@ def test_lmtp_answers_for_each_recipient() -> None:
             Peer, *world.links.address("mbx1", "out", "lmtp")
         )
         world.clients.append(client)
-        client.say(b"LHLO mbx1\r\nMAIL FROM:<>\r\nRCPT TO:<b@x>\r\nRCPT TO:<c@x>\r\nDATA\r\n")
-        await client.until(b"354 ")
-        client.say(CONTENT.replace(b"\r\n.", b"\r\n..") + b".\r\nQUIT\r\n")
-        await client.until(b"221 ")
+        await client.ask(b"LHLO mbx1\r\nMAIL FROM:<>\r\nRCPT TO:<b@x>\r\nRCPT TO:<c@x>\r\nDATA\r\n", b"354 ")
+        await client.ask(CONTENT.replace(b"\r\n.", b"\r\n..") + b".\r\nQUIT\r\n", b"221 ")
         replies = [(r.recipient, r.code) for r in world.events(Reply) if r.to == "CONTENT"]
         assert replies == [("b@x", 250), ("c@x", 452)]
         assert [(d.recipient, d.sender, d.giver) for d in world.events(Delivered)] == [("b@x", "", "mbx1")]

@@ -1,0 +1,115 @@
+"""Whatever a fault does: when it strikes, what it leaves alone while it is armed, and what is not armed at all."""
+
+from typing import Any
+
+import pytest
+
+from conformance.history.events import FaultArmed, FaultFired
+from tests.wire.peers import World, run
+
+
+def test_the_nth_occurrence_over_all_sessions_and_so_many_times() -> None:
+    async def test(world: World) -> None:
+        world.arm("answer", at="NOOP", reply="500 f", nth=2, times=2)
+        first, second = await world.greeted(), await world.greeted()
+        for n, client in enumerate((first, second, first, second)):
+            await client.ask(b"NOOP\r\n", b"NOOP\r\n" if n in (0, 3) else b"500 f\r\n")
+        assert [e.session for e in world.events(FaultFired)] == ["s2", "s1"]
+
+    run(test)
+
+
+def test_a_command_is_also_met_by_what_it_means() -> None:
+    async def test(world: World) -> None:
+        world.arm("drop", at="query-discard")
+        client = await world.greeted()
+        client.say(b"NOOP\r\nXQDISCARD a 10\r\n")
+        assert await world.server.left() == "fin"
+        assert world.server.octets == b"NOOP\r\n"
+
+    run(test)
+
+
+def test_a_fault_on_another_link_changes_nothing() -> None:
+    async def test(world: World) -> None:
+        world.arm("drop", at="NOOP", to="c")
+        client = await world.greeted()
+        await client.ask(b"NOOP\r\n", b"NOOP\r\n")
+        assert not world.events(FaultFired)
+        assert world.events(FaultArmed)[0].links == ("a -> c smtp",)
+
+    run(test)
+
+
+def test_an_unfinished_line_before_the_end_is_passed_once() -> None:
+    async def test(world: World) -> None:
+        world.arm("drop", at="MAIL")
+        client = await world.greeted()
+        client.say(b"NO")
+        client.transport.write_eof()
+        assert await world.server.left() == "fin"
+        world.links.heal("f")
+        await world.beat()
+        assert world.server.octets == b"NO"
+
+    run(test)
+
+
+def test_a_spent_or_healed_fault_lets_unfinished_lines_pass_at_once_again() -> None:
+    async def test(world: World) -> None:
+        world.arm("drop", at="RSET")
+        client = await world.greeted()
+        client.say(b"NO")
+        await world.beat()
+        assert world.server.octets == b""  # armed: unit by unit
+        world.links.heal("f")
+        await world.server.until(b"NO")
+        await client.ask(b"OP\r\n", b"NOOP\r\n")
+        assert world.server.octets == b"NOOP\r\n"
+
+    run(test)
+
+
+def test_armed_amid_a_line_nothing_is_passed_twice() -> None:
+    async def test(world: World) -> None:
+        client = await world.greeted()
+        client.say(b"NO")
+        await world.server.until(b"NO")
+        world.arm("drop", at="RSET")
+        client.say(b"OP\r\nNOOP\r\n")
+        await world.server.until(b"NOOP\r\nNOOP\r\n")
+        client.say(b"RSET\r\n")
+        assert await world.server.left() == "fin"
+        assert world.server.octets == b"NOOP\r\nNOOP\r\n"
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"does": "refuse", "at": "MAIL"}, "refuse makes no sense at MAIL"),
+        ({"does": "split", "at": "connect"}, "split makes no sense at connect"),
+        ({"does": "garble", "at": "dot"}, "a garbled dot ends nothing"),
+        ({"does": "delay", "at": "MAIL"}, "delay needs `lasting`"),
+        ({"does": "throttle"}, "throttle needs `rate`"),
+        ({"does": "replace", "at": "MAIL"}, "replace needs `reply`"),
+        ({"does": "drop", "to": "nobody"}, "concerns no link"),
+    ],
+)
+def test_what_makes_no_sense_is_not_armed(fields: dict[str, Any], words: str) -> None:
+    async def test(world: World) -> None:
+        with pytest.raises(ValueError, match=words):
+            world.arm(**fields)
+        assert not world.recorder.events
+
+    run(test)
+
+
+def test_only_what_is_in_force_can_be_healed() -> None:
+    async def test(world: World) -> None:
+        with pytest.raises(ValueError, match="no fault or partition 'f'"):
+            world.links.heal("f")
+        world.links.heal("all")
+
+    run(test)
