@@ -6,19 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from conformance import paths
 from conformance.judge.verdicts import Outcome
 from conformance.results.reader import read_run
+from tests.run.moved import MARKS, built
 from tests.suite.helpers import environment
 
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(shutil.which("cc") is None, reason="the shifted clock needs a C compiler"),
-]
+pytestmark = MARKS
 
-GREETS = Path(__file__).parent / "programs" / "greets.c"
 SCENARIO = paths.corpus() / "relay" / "relay.scenario.yaml"
 CELL = f"{SCENARIO}::no-report-about-the-null-sender"
 
@@ -53,8 +48,7 @@ def outcome(directory: Path, candidate: str, **changes: str) -> tuple[Outcome, s
 
 def described(directory: Path, argv: str) -> str:
     """Compile a statically linked server, describe it, and return the description's path."""
-    program = directory / "greets"
-    subprocess.run(["cc", "-static", "-o", program, GREETS], check=True)
+    program = built(directory, "greets", "-static")
     path = directory / "mine.yaml"
     path.write_text(DESCRIPTION.format(argv=argv.format(program=program), program=program), "utf-8")
     return str(path)

@@ -1,0 +1,92 @@
+"""Programs whose clock is moved: compiled from `programs/`, started below a guard, and gone when a test is over."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from conformance.nodes.guard import descendants
+from conformance.run.clock import Clock, run_with_clock
+from conformance.run.shifted.build import library
+from conformance.run.shifted.program import ShiftedProgram
+from conformance.run.shifted.programs import untouched
+
+MARKS = [
+    pytest.mark.integration,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="the shifted clock needs a C compiler"),
+]
+"""What every module of tests about the shifted clock is marked with."""
+
+PROGRAMS = Path(__file__).parent / "programs"
+HOUR = 3600.0
+
+
+def built(directory: Path, name: str, *flags: str) -> Path:
+    """Compile a program of `programs/` into a directory."""
+    program = directory / name
+    subprocess.run(["cc", "-O1", "-o", program, PROGRAMS / f"{name}.c", *flags], check=True)
+    return program
+
+
+@asynccontextmanager
+async def moving(
+    clock: Clock, directory: Path, *argv: object, stdout: int | None = None
+) -> AsyncIterator[tuple[ShiftedProgram, Process]]:
+    """Give a program that runs with its clock moved; it is for the test to say that it is ready.
+
+    It is waited for at the end, and must end well; in a test that fails it is killed.
+    """
+    moved = clock.program(directory / "clock")
+    assert moved is not None
+    process = await _guarded(moved, *argv, stdout=stdout)
+    try:
+        yield moved, process
+        moved.ending()
+        assert await process.wait() == 0
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
+        raise
+    moved.ended()
+
+
+def run_moved(
+    directory: Path, *argv: object, before: Callable[[Clock], None] = lambda clock: None
+) -> tuple[str, float]:
+    """Run a program with its clock moved; return what it printed, and the seconds that passed in the harness."""
+
+    async def main(clock: Clock) -> tuple[str, float]:
+        async with moving(clock, directory, *argv, stdout=PIPE) as (moved, process):
+            moved.ready()
+            before(clock)
+            said, _ = await process.communicate()
+            assert process.returncode == 0, said
+        return said.decode(), clock.elapsed()
+
+    return run_with_clock(main, "shifted")
+
+
+async def _guarded(moved: ShiftedProgram, *argv: object, stdout: int | None) -> Process:
+    """Start a program with its clock moved, below a guard whose clock is not; both are a process group of their own.
+
+    Return once the program runs with the shim, or has ended.
+    """
+    words = [str(word) for word in argv]
+    guard = ["/bin/sh", "-c", '"$@"; exit $?', "guard", *moved.prefix(words[0], os.environ), *words]
+    process = await asyncio.create_subprocess_exec(*guard, stdout=stdout, start_new_session=True)
+    moved.began(process.pid)
+    while process.returncode is None:
+        below = [*descendants(process.pid)]
+        if below and not any(untouched(pid, Path(library().name), moved.page.path) for pid in below):
+            break
+        await asyncio.sleep(0.01)
+    return process

@@ -1,0 +1,104 @@
+"""Which programs the shifted clock moves: what the shim does not reach is refused, before it starts or once it runs."""
+
+import asyncio
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from conformance.nodes.guard import descendants
+from conformance.run.clock import Clock, run_with_clock
+from conformance.run.shifted.errors import CannotShift, Unmoved
+from conformance.run.shifted.programs import look_at
+from tests.run.moved import MARKS, built, run_moved
+
+pytestmark = MARKS
+
+
+def running(pid: int) -> Path | None:
+    """Return the program that a process runs; None when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/exe").readlink()
+    except OSError:
+        return None
+
+
+def look_once_it_runs(directory: Path, program: Path, command: list[str], environment: Mapping[str, str]) -> None:
+    """Start a command whose clock is to be moved below a guard, and have the clock look at it once the program runs."""
+
+    async def main(clock: Clock) -> None:
+        moved = clock.program(directory / "clock")
+        assert moved is not None
+        words = shlex.join([*moved.prefix(command[0], environment), *command])
+        guard = await asyncio.create_subprocess_exec("/bin/sh", "-c", f"{words} & echo; read line; kill $!", stdin=PIPE)
+        moved.began(guard.pid)
+        try:
+            while program not in {running(pid) for pid in descendants(guard.pid)}:
+                await asyncio.sleep(0.01)
+            moved.ready()
+        finally:
+            await guard.communicate(b"\n")
+            moved.ended()
+
+    run_with_clock(main, "shifted")
+
+
+def test_a_statically_linked_program_is_refused(tmp_path: Path) -> None:
+    program = built(tmp_path, "waits", "-static", "-pthread")
+    with pytest.raises(CannotShift, match=r"waits is linked statically: it reads the clock around the shim"):
+        look_at(str(program))
+
+
+def test_a_program_that_turns_into_a_static_one_is_refused_once_it_runs(tmp_path: Path) -> None:
+    program = built(tmp_path, "waits", "-static", "-pthread")
+    script = tmp_path / "server"
+    script.write_text(f"#!/bin/sh\nexec {program} sleep\n")
+    script.chmod(0o755)
+    with pytest.raises(CannotShift, match="runs without the shim: it is static, setuid, or cleaned its environment"):
+        look_once_it_runs(tmp_path, program, [str(script)], os.environ)
+
+
+def test_a_program_that_is_still_loading_is_waited_for(tmp_path: Path) -> None:
+    """Its other libraries begin before the shim does."""
+    source, slow = tmp_path / "slow.c", tmp_path / "slow.so"
+    source.write_text(
+        "#include <time.h>\n__attribute__((constructor)) static void slow(void) { while (clock() < 300000); }"
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", slow, source], check=True)
+    sleep = Path(shutil.which("sleep") or "").resolve()
+    look_once_it_runs(tmp_path, sleep, [str(sleep), "60"], {"LD_PRELOAD": str(slow)})
+
+
+def test_a_go_program_is_refused(tmp_path: Path) -> None:
+    """Go's own mark of what it builds, in a program that is linked dynamically."""
+    source = tmp_path / "go.c"
+    source.write_text('const char mark[] = "\\xff Go buildinf:"; int main(void) { return mark[0] == 0; }\n')
+    subprocess.run(["cc", "-o", tmp_path / "go", source], check=True)
+    with pytest.raises(CannotShift, match="is a Go program"):
+        look_at(str(tmp_path / "go"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a program to somebody else")
+def test_a_setuid_program_is_refused(tmp_path: Path) -> None:
+    program = built(tmp_path, "waits", "-pthread")
+    os.chown(program, 65534, 65534)
+    program.chmod(0o4755)
+    with pytest.raises(CannotShift, match="is setuid: the loader drops what would move its clock"):
+        look_at(str(program))
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [("SO_RCVTIMEO", "a time limit on reading a socket"), ("SO_SNDTIMEO", "a time limit on writing to a socket")],
+)
+def test_a_program_that_asks_the_kernel_for_a_time_limit_is_refused(option: str, words: str, tmp_path: Path) -> None:
+    program = f"import socket, struct, time; s = socket.socket(); time.sleep(60); \
+s.setsockopt(socket.SOL_SOCKET, socket.{option}, struct.pack('ll', 30, 0)); time.sleep(3600)"
+    with pytest.raises(Unmoved, match=f"it asks for what is not moved: {words}"):
+        run_moved(tmp_path, sys.executable, "-c", program)

@@ -1,0 +1,79 @@
+"""The shifted clock, as a program sees it: every wait that it can make ends with the jump."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.run.moved import HOUR, MARKS, PROGRAMS, built, run_moved
+
+pytestmark = MARKS
+
+
+def ways(name: str) -> list[str]:
+    """Return the ways in which a program of `programs/` says that it can wait."""
+    return re.findall(r'IS\("([a-z_-]+)"\)', (PROGRAMS / f"{name}.c").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def waits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program that waits in every way."""
+    return built(tmp_path_factory.mktemp("program"), "waits", "-pthread")
+
+
+@pytest.fixture(scope="module")
+def signalled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program that is signalled between two slices of a wait."""
+    return built(tmp_path_factory.mktemp("program"), "signalled", "-rdynamic", "-ldl")
+
+
+@pytest.mark.parametrize("way", ways("waits"))
+def test_a_wait_ends_with_the_jump(way: str, waits: Path, tmp_path: Path) -> None:
+    said, elapsed = run_moved(tmp_path, waits, way)
+    mono, wall = map(int, said.split())
+    assert (mono, wall) == (pytest.approx(HOUR, abs=30), pytest.approx(HOUR, abs=30))
+    assert elapsed == pytest.approx(HOUR, abs=60), "the harness's clock has jumped with it"
+
+
+@pytest.mark.parametrize("way", ways("signalled"))
+def test_a_signal_between_two_slices_ends_the_wait(way: str, signalled: Path, tmp_path: Path) -> None:
+    """Exim's daemon waits in select for whatever may come; the alarm of its queue runs must not pass unseen."""
+    said, _ = run_moved(tmp_path, signalled, way)
+    assert said.split() == ["interrupted"]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import time; time.sleep(3600)",
+        "import asyncio; asyncio.run(asyncio.sleep(3600))",
+        "import threading; threading.Event().wait(3600)",
+        "import threading, time; t = threading.Thread(target=time.sleep, args=(3600,)); t.start(); t.join()",
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(3600)'], check=True)",
+        "import os, time; os.fork() or (time.sleep(3600), os._exit(0)); os.wait()",
+        "import queue; q = queue.Queue()\ntry: q.get(timeout=3600)\nexcept queue.Empty: pass",
+    ],
+    ids=["sleep", "asyncio", "event", "thread", "subprocess", "fork", "queue"],
+)
+def test_python_programs_are_moved(program: str, tmp_path: Path) -> None:
+    timed = f"import time; began = time.time()\n{program}\nprint(time.time() - began)"
+    said, _ = run_moved(tmp_path, sys.executable, "-c", timed)
+    assert float(said) == pytest.approx(HOUR, abs=30)
+
+
+def test_many_programs_that_are_killed_leave_room_for_others(tmp_path: Path) -> None:
+    """There are fewer slots than programs; each waits, and is killed amidst it, so that it cannot leave its own."""
+    program = """
+import subprocess, sys, time
+began = time.time()
+for _ in range(300):
+    waiting = subprocess.Popen(["sh", "-c", "echo; exec sleep 1000"], stdout=subprocess.PIPE)
+    waiting.stdout.readline()
+    time.sleep(0.01)
+    waiting.kill()
+    waiting.communicate()
+time.sleep(3600)
+print(time.time() - began)
+"""
+    assert float(run_moved(tmp_path, sys.executable, "-c", program)[0]) == pytest.approx(HOUR, abs=60)
