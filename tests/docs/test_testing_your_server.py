@@ -17,7 +17,7 @@ from tests.suite.helpers import environment
 PAGE = ROOT / "docs" / "testing-your-server.md"
 TEXT = PAGE.read_text("utf-8")
 COMMANDS = [command for command in commands(PAGE) if "container" not in command.text]
-"""The others are run with an engine: tests/nodes/test_docker_node.py."""
+"""The others are run with an engine: tests/nodes/containers/test_docker_runs.py."""
 
 VIOLATED = ("reports/first ", "reports/remote ")
 """Runs that find what the example server does wrong, and are held against no baseline."""

@@ -1,0 +1,70 @@
+"""One node in a container: described, started, taken down, and what there is of it at the engine."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from conformance.candidates.description import Candidate
+from conformance.nodes.docker_node import DockerNode
+from conformance.nodes.engine import DIRECTORY_LABEL, Engine
+from tests.nodes import programs
+
+CONFIGURATION = {"listeners": {"frontend": {"host": "0.0.0.0", "port": 2525}}}
+"""What a node is configured with: where it listens inside of its container."""
+
+
+def candidate(image: str, program: str = programs.GREETS, **changes: object) -> Candidate:
+    fields = {
+        "name": "toy",
+        "kind": "docker",
+        "claims": ("relay",),
+        "listeners": ("frontend",),
+        "container": {"image": image, "memory": "128m", "pids": 32},
+        "argv": ("{python}", "-c", program, "{config}"),
+        "ready-within": 20,
+        "stop-within": 20,
+    }
+    return Candidate.model_validate({**fields, **changes})
+
+
+@asynccontextmanager
+async def node_of(what: Candidate, directory: Path) -> AsyncIterator[tuple[DockerNode, list[str | None]]]:
+    """Give a node of the kind, and where it has been."""
+    engine = Engine("mta1", directory)
+    network = await engine.make_network()
+    moves: list[str | None] = []
+    node = DockerNode("mta1", what, directory, engine, network, moves.append)
+    try:
+        yield node, moves
+    finally:
+        await node.close()
+        await engine.ask("network", network.remove)
+        engine.close()
+
+
+def run(what: Candidate, directory: Path, test: Callable[[DockerNode], Awaitable[Any]]) -> Any:
+    """Start a node, do something with it, and take it down."""
+
+    async def life() -> Any:
+        async with node_of(what, directory) as (node, _):
+            await node.start(CONFIGURATION)
+            return await test(node)
+
+    return asyncio.run(life())
+
+
+async def failure(node: DockerNode) -> str | None:
+    """Wait until a node has ended, and return why."""
+    async with asyncio.timeout(60):
+        await node._ended.wait()
+    return node.failure
+
+
+def of_run(client: Any, directory: Path) -> list[str]:
+    """Return what there is at the engine of nodes whose directories are below this one."""
+    made = [*client.containers.list(all=True, filters={"label": DIRECTORY_LABEL}, ignore_removed=True)]
+    labels = {container.name: container.labels for container in made}
+    labels |= {n.name: n.attrs["Labels"] for n in client.networks.list(filters={"label": DIRECTORY_LABEL})}
+    return [name for name, of in labels.items() if Path(of[DIRECTORY_LABEL]).is_relative_to(directory)]

@@ -1,0 +1,96 @@
+"""Whole runs with containers: the reference in them keeps its promises, and what the documentation shows works."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import paths
+from tests.docs.pages import commands
+from tests.nodes import images
+from tests.nodes.containers.node import candidate, of_run
+from tests.suite.helpers import command, conformance_command, environment
+
+pytestmark = [pytest.mark.docker, pytest.mark.integration, pytest.mark.slow]
+
+DESCRIPTION = paths.fixtures() / "containers" / "reference" / "reference.yaml"
+
+FEW = "inbound-acknowledgement-waits or (sender-lost-after-the-shadow and drop) or idle-session-is-closed"
+
+
+def described(tmp_path: Path, image: str) -> None:
+    """Write the shipped description of the reference, with the image of this test."""
+    text = DESCRIPTION.read_text("utf-8").replace("conformance-reference", image)
+    (tmp_path / "mine.yaml").write_text(text, "utf-8")
+
+
+def test_the_reference_in_containers_keeps_its_promises(tmp_path: Path, reference: str):
+    described(tmp_path, reference)
+    ran = conformance_command(
+        "run", str(paths.corpus() / "creation"), str(paths.corpus() / "timeouts"), "-k", FEW,
+        "--candidate", "./mine.yaml", "--clock", "scaled", "--cells", "3", "--run-dir", "run", cwd=tmp_path,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout
+    assert "3 pass" in ran.stdout
+    header = json.loads((tmp_path / "run" / "run.json").read_text("utf-8"))
+    assert header["candidates"][0]["kind"] == "docker"
+    assert header["candidates"][0]["version"].startswith("sha256:")
+
+
+def test_the_commands_of_the_documentation_do_what_it_says(tmp_path: Path, client: Any, base: str):
+    page = commands(images.ROOT / "docs" / "testing-your-server.md")
+    build, *others = [command.text for command in page if "container" in command.text]
+    words = [*shlex.split(build)[:-1], "--build-arg", f"BASE={base}", "--network", "none", "."]
+    built = subprocess.run(
+        words, cwd=images.ROOT, env={**os.environ, "DOCKER_BUILDKIT": "0"}, capture_output=True, text=True, check=False,
+        timeout=240,
+    )  # fmt: skip
+    assert built.returncode == 0, built.stderr
+    (tmp_path / "fixtures").symlink_to(images.ROOT / "fixtures")
+    try:
+        assert [shlex.split(command)[:2] for command in others] == [
+            ["conformance", "candidate"],
+            ["conformance", "run"],
+        ]
+        for command in others:
+            ran = conformance_command(*shlex.split(command)[1:], cwd=tmp_path)
+            assert ran.returncode == 0, ran.stdout + ran.stderr
+    finally:
+        client.images.remove("conformance-reference", force=True)
+
+
+def test_containers_and_servers_in_this_process_play_together(tmp_path: Path, reference: str):
+    described(tmp_path, reference)
+    ran = conformance_command(
+        "run", str(paths.corpus() / "creation" / "inbound.scenario.yaml"), "-k", "inbound-acknowledgement-waits",
+        "--candidate", "mbx1=./mine.yaml,mbx2=exec:reference", "--run-dir", "run", cwd=tmp_path,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout
+    assert "1 pass" in ran.stdout
+
+
+def test_no_container_outlives_a_run_that_is_killed(tmp_path: Path, client: Any, base: str):
+    (tmp_path / "waits.scenario.yaml").write_text(images.WAITS, "utf-8")
+    described_toy = candidate(base).model_dump(mode="json", by_alias=True, exclude_none=True)
+    (tmp_path / "toy.yaml").write_text(json.dumps(described_toy), "utf-8")
+    words = command("run", "waits.scenario.yaml", "--candidate", "./toy.yaml", "--run-dir", "run")
+    said = tmp_path / "said.txt"
+    with (
+        said.open("w") as file,
+        subprocess.Popen(words, cwd=tmp_path, env=environment(), stdout=file, stderr=file) as harness,
+    ):
+        patience = time.monotonic() + 60
+        while harness.poll() is None and len(of_run(client, tmp_path)) < 2 and time.monotonic() < patience:
+            time.sleep(0.05)
+        assert len(of_run(client, tmp_path)) == 2, said.read_text("utf-8")
+        harness.kill()
+    assert harness.returncode == -signal.SIGKILL
+    patience = time.monotonic() + 40
+    while of_run(client, tmp_path) and time.monotonic() < patience:
+        time.sleep(0.05)
