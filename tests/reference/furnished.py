@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -73,6 +73,32 @@ async def furnished(
         await tasks.cancel()
         db.close()
     assert failures == []
+
+
+Life = Callable[[Host, HandClock], Awaitable[None]]
+"""What a test does with the parts of a server."""
+
+
+def live(
+    directory: Path,
+    life: Life,
+    topology: str = "two-servers-one-dag",
+    *,
+    parts: Parts | None = None,
+    **changes: object,
+) -> None:
+    """Do it, with a topology's first server and changed transport parameters, in a loop of its own."""
+
+    async def whole() -> None:
+        async with furnished(directory, configured(topology, **changes), parts=parts) as (host, clock):
+            await life(host, clock)
+
+    asyncio.run(whole())
+
+
+def live_as_hub(directory: Path, life: Life, **changes: object) -> None:
+    """Do it with one of three hubs of Exchange 2010."""
+    live(directory, life, "hubs-one-site", parts=Parts().of("ex2010"), **changes)
 
 
 def stored(host: Host, *recipients: str, content: bytes = CONTENT, sender: str = "alice@outside.test") -> Message:

@@ -1,13 +1,14 @@
 """Discard status, the primary's side: to whom what is told, once, and for how long (SR-MNT-04, -05, -12, SR-WIR-04, -05)."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from conformance.reference.host import Host
 from conformance.reference.message import Message
-from tests.reference.furnished import HandClock, configured, furnished, stored
+from tests.reference.furnished import HandClock, furnished, live, stored
 
 
 def processed(host: Host, *holders: str, acknowledged: bool = True) -> Message:
@@ -22,12 +23,7 @@ def told(lines: list[str]) -> list[str]:
     return [line.split()[-1] for line in lines if " discard " in line]
 
 
-def run(tmp_path: Path, life, **changes: object) -> None:
-    async def whole() -> None:
-        async with furnished(tmp_path, configured("three-servers-one-dag", **changes)) as (host, clock):
-            await life(host, clock)
-
-    asyncio.run(whole())
+run = partial(live, topology="three-servers-one-dag")
 
 
 def test_each_server_is_told_of_its_own_shadows_only(tmp_path: Path):

@@ -6,18 +6,10 @@ from pathlib import Path
 import pytest
 
 from conformance.reference.host import Host
-from tests.reference.furnished import CONTENT, HandClock, configured, furnished, settled
+from tests.reference.furnished import CONTENT, HandClock, furnished, live, settled
 
 BOB = "bob@corp.test"
 DAY = 86400.0
-
-
-def run(tmp_path: Path, life, **changes: object) -> None:
-    async def whole() -> None:
-        async with furnished(tmp_path, configured("two-servers-one-dag", **changes)) as (host, clock):
-            await life(host, clock)
-
-    asyncio.run(whole())
 
 
 async def delivered(host: Host, content: bytes = CONTENT, mailbox: str = BOB) -> bool:
@@ -37,7 +29,7 @@ def test_the_same_message_is_delivered_once_to_each_mailbox(tmp_path: Path):
         assert not await delivered(host, mailbox="BOB@corp.test")
         assert await delivered(host, mailbox="eve@corp.test")
 
-    run(tmp_path, life)
+    live(tmp_path, life)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +51,7 @@ def test_what_makes_two_messages_one(tmp_path: Path, change: tuple[bytes, bytes]
         assert await delivered(host)
         assert await delivered(host, CONTENT.replace(*change)) is again
 
-    run(tmp_path, life)
+    live(tmp_path, life)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +65,7 @@ def test_after_the_window_it_is_delivered_again(tmp_path: Path, window: float, e
         clock.advance(1)
         assert await delivered(host)
 
-    run(tmp_path, life, DuplicateTrackingWindow=window)
+    live(tmp_path, life, DuplicateTrackingWindow=window)
 
 
 @pytest.mark.parametrize("first_succeeds", [True, False])
@@ -92,7 +84,7 @@ def test_the_second_of_two_at_once_waits_for_the_first(tmp_path: Path, first_suc
             host.duplicates.ended(key, delivered=True)
         assert sorted(await asyncio.gather(*others)) == [False, False, not first_succeeds]
 
-    run(tmp_path, life)
+    live(tmp_path, life)
 
 
 def test_clean_up_removes_expired_entries_and_no_others(tmp_path: Path):
@@ -107,7 +99,7 @@ def test_clean_up_removes_expired_entries_and_no_others(tmp_path: Path):
         host.duplicates.clean_up()
         assert host.delivered.rows() == 0
 
-    run(tmp_path, life)
+    live(tmp_path, life)
 
 
 def test_the_table_survives_a_kill(tmp_path: Path):

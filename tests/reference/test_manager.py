@@ -1,6 +1,7 @@
 """The Shadow Redundancy Manager: what it reads, when it asks, and when it takes over (SR-MNT-03, -09, -10, -11, -13)."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from conformance.reference.host import Host
 from conformance.reference.replies import Reply, parsed
 from conformance.reference.send.dialogue import Dialogue
 from conformance.reference.shadow.manager import PAGE
-from tests.reference.furnished import HandClock, configured, furnished, places, shadow
+from tests.reference.furnished import HandClock, furnished, live, places, shadow
 
 HOUR = 3600.0
 
@@ -40,12 +41,7 @@ def answer(database: str, *discards: str, left: int = 0) -> str:
     return "\n".join(f"2.0.0 {line}" for line in lines)
 
 
-def run(tmp_path: Path, life, **changes: object) -> None:
-    async def whole() -> None:
-        async with furnished(tmp_path, configured("three-servers-one-dag", **changes)) as (host, clock):
-            await life(host, clock)
-
-    asyncio.run(whole())
+run = partial(live, topology="three-servers-one-dag")
 
 
 def test_it_asks_until_nothing_is_left(tmp_path: Path):

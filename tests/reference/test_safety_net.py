@@ -7,17 +7,9 @@ import pytest
 
 from conformance.reference.host import Host
 from conformance.reference.message import Message, Place
-from tests.reference.furnished import HandClock, configured, furnished, places, shadow, stored
+from tests.reference.furnished import HandClock, configured, live, places, shadow, stored
 
 DAY = 86400.0
-
-
-def run(tmp_path: Path, life, topology: str = "two-servers-one-dag", **changes: object) -> None:
-    async def whole() -> None:
-        async with furnished(tmp_path, configured(topology, **changes)) as (host, clock):
-            await life(host, clock)
-
-    asyncio.run(whole())
 
 
 def processed(host: Host, *recipients: str, crossed: bool = False) -> Message:
@@ -48,7 +40,7 @@ def test_each_place_has_its_time(tmp_path: Path, place: Place, hold: float, expi
         host.safety_net.expire()
         assert places(host) == []
 
-    run(tmp_path, life, SafetyNetHoldTime=hold, MessageExpirationTimeout=expiration)
+    live(tmp_path, life, SafetyNetHoldTime=hold, MessageExpirationTimeout=expiration)
 
 
 def test_a_changed_hold_time_counts_for_what_is_held_already(tmp_path: Path):
@@ -59,7 +51,7 @@ def test_a_changed_hold_time_counts_for_what_is_held_already(tmp_path: Path):
         host.safety_net.reconfigured(before)
         assert places(host) == []
 
-    run(tmp_path, life)
+    live(tmp_path, life)
 
 
 def test_a_database_s_messages_are_sent_again_for_its_mailboxes_only(tmp_path: Path):
@@ -69,7 +61,7 @@ def test_a_database_s_messages_are_sent_again_for_its_mailboxes_only(tmp_path: P
         assert host.safety_net.resubmit("DB1") == 1
         assert [r.address for message in again(host) for r in message.envelope.recipients] == ["bob@corp.test"]
 
-    run(tmp_path, life)
+    live(tmp_path, life)
 
 
 def test_nothing_that_crossed_the_boundary_is_sent_again(tmp_path: Path):
@@ -78,7 +70,7 @@ def test_nothing_that_crossed_the_boundary_is_sent_again(tmp_path: Path):
         processed(host, "victor@outside.test", crossed=True)
         assert host.safety_net.resubmit("DB1") == 0
 
-    run(tmp_path, life)
+    live(tmp_path, life)
 
 
 def test_nothing_is_sent_to_a_mailbox_that_is_now_beyond_the_boundary(tmp_path: Path):
@@ -87,7 +79,7 @@ def test_nothing_is_sent_to_a_mailbox_that_is_now_beyond_the_boundary(tmp_path: 
         assert host.routing.next_hop("erin@corp.test").crosses
         assert host.safety_net.resubmit("DB3") == 0
 
-    run(tmp_path, life, "two-sites-no-dag")
+    live(tmp_path, life, "two-sites-no-dag")
 
 
 def test_what_was_sent_again_is_not_sent_again_a_second_time_besides_its_original(tmp_path: Path):
@@ -100,7 +92,7 @@ def test_what_was_sent_again_is_not_sent_again_a_second_time_besides_its_origina
                 host.completion.check(message.id)
         assert places(host) == ["safety-net"] * 4
 
-    run(tmp_path, life)
+    live(tmp_path, life)
 
 
 def test_the_shadow_safety_net_stands_in_only_where_the_primary_does_not_answer(tmp_path: Path, monkeypatch):
@@ -117,7 +109,7 @@ def test_the_shadow_safety_net_stands_in_only_where_the_primary_does_not_answer(
         await asyncio.wait_for(sent_again(host), 5)
         assert len(again(host)) == 1
 
-    run(tmp_path, life, "three-servers-one-dag")
+    live(tmp_path, life, "three-servers-one-dag")
 
 
 async def sent_again(host: Host) -> None:

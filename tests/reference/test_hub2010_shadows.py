@@ -1,0 +1,162 @@
+"""Exchange 2010 (SR-E10): the shadows that a hub keeps, the heartbeat with their primaries, and when it takes over."""
+
+from pathlib import Path
+
+from conformance.reference.host import Host
+from conformance.reference.hub2010.heartbeat import Heartbeat, heartbeat_of
+from conformance.reference.hub2010.shadow_queue import shadow_queues_of
+from conformance.reference.message import Recipient
+from tests.reference.furnished import CONTENT, HandClock, live_as_hub, places, shadow, stored
+
+INTERVAL, COUNT = 300.0, 3
+DAY = 86400.0
+
+
+def miss(manager: Heartbeat, clock: HandClock, primary: str, times: int) -> None:
+    """Let a primary be asked in vain when it is due, so many times."""
+    for _ in range(times):
+        clock.at = manager.due(primary)
+        manager.unreached(primary)
+
+
+def test_a_message_has_a_shadow_in_the_queue_of_each_next_hop(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        queues = shadow_queues_of(host)
+        message = stored(host, "victor@single.test", "xena@third.test")
+        one, other = message.envelope.recipients
+        queues.keep(message, CONTENT, [one], "hub2", "db-2", "id-1")
+        queues.keep(message, CONTENT, [other], "hub3", "db-3", "id-2")
+        assert [(held.next_hop, held.recipients) for held in queues.held()] == [("hub2", (one,)), ("hub3", (other,))]
+        assert [held.shadow_id for held in queues.held_for("hub3")] == ["id-2"]
+
+    live_as_hub(tmp_path, life)
+
+
+def test_a_discard_notification_removes_one_shadow_and_an_unknown_one_none(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        for number in range(2):
+            shadow(host, "hub2", f"id-{number}")
+        host.manager.discard("hub2", "db-1", "id-7")
+        host.manager.discard("hub2", "another", "id-0")
+        host.manager.discard("hub3", "db-1", "id-0")
+        assert len(places(host)) == 2
+        host.manager.discard("hub2", "db-1", "id-0")
+        assert [held.shadow_id for held in shadow_queues_of(host).held_for("hub2")] == ["id-1"]
+
+    live_as_hub(tmp_path, life)
+
+
+def test_a_primary_fails_after_interval_times_count(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        manager, began = heartbeat_of(host), clock.at
+        shadow(host, "hub2", "id-1")
+        manager.watch("hub2")
+        miss(manager, clock, "hub2", COUNT - 1)
+        assert places(host) == ["shadow"]
+        miss(manager, clock, "hub2", 1)
+        assert clock.at == began + INTERVAL * COUNT
+        assert places(host) == ["primary"]
+
+    live_as_hub(tmp_path, life)
+
+
+def test_a_session_starts_the_count_again(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        manager = heartbeat_of(host)
+        shadow(host, "hub2", "id-1")
+        manager.watch("hub2")
+        miss(manager, clock, "hub2", COUNT - 1)
+        manager.saw_database("hub2", "db-1")
+        assert manager.due("hub2") == clock.at + INTERVAL
+        miss(manager, clock, "hub2", COUNT - 1)
+        assert places(host) == ["shadow"]
+
+    live_as_hub(tmp_path, life)
+
+
+def test_a_query_of_the_primary_is_no_session_of_ours(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        manager, began = heartbeat_of(host), clock.at
+        shadow(host, "hub2", "id-1")
+        manager.watch("hub2")
+        clock.advance(INTERVAL / 2)
+        manager.asked_by("hub2")
+        assert manager.due("hub2") == began + INTERVAL
+
+    live_as_hub(tmp_path, life)
+
+
+def test_what_has_no_alternative_route_stays_until_it_expires(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        manager = heartbeat_of(host)
+        shadow(host, "hub2", "movable", "victor@outside.test")
+        shadow(host, "hub2", "stuck", "victor@single.test")
+        manager.watch("hub2")
+        miss(manager, clock, "hub2", COUNT)
+        assert places(host) == ["primary", "shadow"]
+        clock.advance(2 * DAY - INTERVAL * COUNT - 1)
+        manager.declare_failed("hub2")
+        assert places(host) == ["primary", "shadow"]
+        clock.advance(1)
+        manager.declare_failed("hub2")
+        assert places(host) == ["primary"]
+
+    live_as_hub(tmp_path, life)
+
+
+def test_the_failed_primary_is_told_once_the_message_is_delivered(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        manager = heartbeat_of(host)
+        shadow(host, "hub2", "id-1")
+        manager.watch("hub2")
+        miss(manager, clock, "hub2", COUNT)
+        (message,) = host.messages.in_place("primary")
+        assert host.discards.waiting("hub2", 10, set()) == ([], 0)
+        host.messages.set_fate(message.id, message.envelope.recipients, "relayed")
+        host.completion.check(message.id)
+        events, _ = host.discards.waiting("hub2", 10, set())
+        assert [event.shadow_id for event in events] == ["id-1"]
+
+    live_as_hub(tmp_path, life)
+
+
+def test_a_failed_server_is_tried_last_for_a_while(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        recipient = Recipient("victor@outside.test")
+        shadow(host, "hub2", "id-1")
+        host.manager.watch("hub2")
+
+        def servers() -> tuple[str, ...]:
+            return next(iter(host.routing.forks([recipient]))).servers
+
+        assert servers() == ("hub2", "hub3")
+        miss(heartbeat_of(host), clock, "hub2", COUNT)
+        assert servers() == ("hub3", "hub2")
+        clock.advance(INTERVAL * COUNT)
+        assert servers() == ("hub2", "hub3")
+
+    live_as_hub(tmp_path, life)
+
+
+def test_a_new_database_gives_back_what_the_old_one_had(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        shadow(host, "hub2", "old", "victor@single.test", database="db-1")
+        shadow(host, "hub2", "new", "victor@single.test", database="db-2")
+        shadow(host, "hub3", "other", "xena@third.test", database="db-1")
+        host.manager.noticed("hub2", "db-2")
+        assert places(host) == ["primary", "shadow", "shadow"]
+        (message,) = host.messages.in_place("primary")
+        assert message.shadow_id == "old"
+
+    live_as_hub(tmp_path, life)
+
+
+def test_time_in_which_it_was_down_itself_counts_against_nobody(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        shadow(host, "hub2", "id-1")
+        host.shadows.set_contact("hub2", clock.at)
+        clock.advance(10 * INTERVAL)
+        host.manager.start()
+        assert host.manager.due("hub2") == clock.at + INTERVAL
+
+    live_as_hub(tmp_path, life)

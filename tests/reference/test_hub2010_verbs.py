@@ -1,0 +1,84 @@
+"""Exchange 2010 (SR-E10): which servers take part by their rights, and what a hub answers to the verbs of the dialect."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.reference.config import NodeConfiguration, Peer
+from conformance.reference.host import Host
+from conformance.reference.hub2010.rights import accepts_xshadow, sends_xshadow
+from conformance.reference.hub2010.verbs import HubVerbs
+from conformance.reference.receive.verbs import Conversation
+from tests.reference.furnished import HandClock, configured, live_as_hub
+
+
+def hub(**changes: object) -> NodeConfiguration:
+    return configured("hubs-one-site", **changes)
+
+
+def with_rights(config: NodeConfiguration, **rights: object) -> Peer:
+    return config.peer_named["hub2"].model_copy(update=rights)
+
+
+def greeted_by_hub2(host: Host) -> Conversation:
+    """Return a session in which another hub has said EHLO."""
+    conversation = Conversation("transport")
+    conversation.greeted, conversation.peer = True, host.config.peer_named["hub2"]
+    return conversation
+
+
+def test_each_right_is_looked_at_in_its_own_direction():
+    config = hub()
+    may_send_only = with_rights(config, accept_xshadow=False)
+    may_accept_only = with_rights(config, send_xshadow=False)
+    assert (accepts_xshadow(config, may_send_only), sends_xshadow(config, may_send_only)) == (False, True)
+    assert (accepts_xshadow(config, may_accept_only), sends_xshadow(config, may_accept_only)) == (True, False)
+
+
+def test_the_switch_overrides_the_rights():
+    config = hub(ShadowRedundancyEnabled=False)
+    assert not accepts_xshadow(config, with_rights(config))
+    assert not sends_xshadow(config, with_rights(config))
+
+
+def test_neither_strangers_nor_the_submission_service_take_part():
+    config = hub()
+    submission = config.peer_named["submission"].model_copy(update={"accept_xshadow": True, "send_xshadow": True})
+    assert not accepts_xshadow(config, None)
+    assert not accepts_xshadow(config, submission)
+    assert not sends_xshadow(config, submission)
+
+
+@pytest.mark.parametrize(
+    ("said", "reply"),
+    [
+        ("XSHADOW hub2 a-database", "250 2.0.0 hub1 "),
+        ("XSHADOW HUB2 a-database", "250 2.0.0 hub1 "),
+        ("XSHADOW hub3 a-database", "550 5.7.1 "),
+        ("XSHADOW hub2", "501 5.5.4 "),
+        ("XSHADOW hub2 no_database", "501 5.5.4 "),
+        ("XQDISCARD hub2 0", "501 5.5.4 "),
+        ("XQUERYDISCARD hub2 10", "250-2.0.0 database "),
+        ("XSHADOWREQUEST hub2 a-database", "502 5.5.1 "),
+    ],
+)
+def test_verbs_are_answered_as_the_profile_says(tmp_path: Path, said: str, reply: str):
+    async def life(host: Host, clock: HandClock) -> None:
+        verb, *words = said.split()
+        lines = await HubVerbs(host, greeted_by_hub2(host)).said(verb, words)
+        assert lines[0].startswith(reply)
+
+    live_as_hub(tmp_path, life)
+
+
+def test_xshadow_is_said_once_in_a_session_and_outside_of_transactions(tmp_path: Path):
+    async def life(host: Host, clock: HandClock) -> None:
+        conversation = greeted_by_hub2(host)
+        verbs = HubVerbs(host, conversation)
+        conversation.in_transaction = True
+        assert (await verbs.said("XSHADOW", ["hub2", "db"]))[0].startswith("503 5.5.1")
+        conversation.in_transaction = False
+        assert (await verbs.said("XSHADOW", ["hub2", "db"]))[0].startswith("250 ")
+        assert (await verbs.said("XSHADOW", ["hub2", "db"]))[0].startswith("503 5.5.1")
+
+    live_as_hub(tmp_path, life)
