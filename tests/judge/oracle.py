@@ -1,118 +1,12 @@
 """A second opinion: the rules of seven invariants once more, slow and plain, written from the catalogue alone.
 
-Nothing of `conformance.judge` is used here. Every question is answered by going through all events again.
+Nothing of `conformance.judge` is used here.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
-from conformance.history.events import AnyEvent, Digest
-from conformance.topology import Topology
-
-
-@dataclass
-class World:
-    """What happened, and where."""
-
-    events: Sequence[AnyEvent]
-    topology: Topology
-    parameters: dict[str, Any]
-
-    def kind(self, word: str) -> list[Any]:
-        return [event for event in self.events if event.kind == word]
-
-    def session(self, name: str) -> Any:
-        return next(event for event in self.kind("connected") if event.session == name)
-
-    def is_server(self, party: str) -> bool:
-        return any(server.name == party for server in self.topology.servers)
-
-    def by_harness(self, session: str) -> bool:
-        return any(event.session == session for event in self.kind("attempt"))
-
-    def broken(self, session: str) -> bool:
-        return any(
-            event.session == session and event.action in ("garble", "cut", "replace", "answer", "mute")
-            for event in self.kind("fault-fired")
-        )
-
-    def boundary(self, server: str) -> set[str]:
-        one = next(s for s in self.topology.servers if s.name == server)
-        if one.dag is None:
-            return {s.name for s in self.topology.servers if s.dag is None and s.site == one.site}
-        return {s.name for s in self.topology.servers if s.dag == one.dag}
-
-    def message(self, digest: Digest) -> Any:
-        """The message that a content is; no two in these histories have the same body."""
-        if digest.report is not None:
-            return None
-        for made in self.kind("message"):
-            if made.digest.body_sha256 == digest.body_sha256:
-                return made
-        return None
-
-
-@dataclass
-class Passage:
-    """One message on its way from one party to another, to wherever it came."""
-
-    session: str
-    client: str
-    server: str
-    door: str
-    mail: int
-    sender: str
-    shadow: str | None
-    accepted: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-    dot: Any = None
-    finals: list[Any] = field(default_factory=list)
-
-    @property
-    def yes(self) -> Any:
-        return next((reply for reply in self.finals if 200 <= reply.code <= 299), None)
-
-    def yes_for(self, recipient: str) -> bool:
-        return any(
-            200 <= reply.code <= 299 and (reply.recipient is None or reply.recipient == recipient)
-            for reply in self.finals
-        )
-
-
-def passages(world: World) -> list[Passage]:
-    """Read every session from its beginning, once for each MAIL in it."""
-    found = []
-    for start in world.kind("command"):
-        if start.verb != "MAIL":
-            continue
-        where = world.session(start.session)
-        one = Passage(
-            start.session, where.client, where.server, where.listener, start.n,
-            start.line.split("<")[1].split(">")[0], start.operation.shadow_id if start.operation else None,
-        )  # fmt: skip
-        asked = None
-        for event in world.events[start.n + 1 :]:
-            if getattr(event, "session", None) != start.session:
-                continue
-            if event.kind == "command" and event.verb in ("MAIL", "RSET", "QUIT"):
-                break
-            if event.kind == "command" and event.verb == "RCPT":
-                asked = event.line.split("<")[1].split(">")[0]
-            elif event.kind == "reply" and event.to == "RCPT" and asked is not None:
-                (one.accepted if event.code < 300 else one.refused).append(asked)
-                asked = None
-            elif event.kind == "content":
-                one.dot = event
-            elif event.kind == "reply" and event.to == "CONTENT":
-                one.finals.append(event)
-        if one.dot is not None:
-            found.append(one)
-    return found
-
-
-def of(world: World, made: Any) -> list[Passage]:
-    return [p for p in passages(world) if world.message(p.dot.digest) is made]
+from tests.judge.passages import Passage, World, passages, passages_of
 
 
 def lost(world: World) -> bool:
@@ -141,7 +35,7 @@ def lost(world: World) -> bool:
 
 def _gone(world: World, attempt: Any, made: Any) -> bool:
     had = [(attempt.server, attempt.n)]
-    had += [(p.server, p.yes.n) for p in of(world, made) if p.yes is not None and world.is_server(p.server)]
+    had += [(p.server, p.yes.n) for p in passages_of(world, made) if p.yes is not None and world.is_server(p.server)]
     return all(
         any(e.node == server and e.action == "wiped" and e.n > n for e in world.kind("node")) for server, n in had
     )
@@ -151,7 +45,7 @@ def alone(world: World) -> bool:
     """SR-CRE-01, SR-PRF-07: acknowledged before another server of the boundary had the shadow, and not every permitted
     attempt had failed."""
     for made in world.kind("message"):
-        for p in of(world, made):
+        for p in passages_of(world, made):
             if p.yes is None or p.shadow is not None or not world.is_server(p.server) or world.broken(p.session):
                 continue
             if p.door == "delivery" or p.client in world.boundary(p.server):
@@ -160,7 +54,7 @@ def alone(world: World) -> bool:
             stored = any(
                 q.shadow is not None and q.client == p.server and q.server in others and q.yes is not None
                 and p.mail < q.yes.n < p.yes.n
-                for q in of(world, made)
+                for q in passages_of(world, made)
             )  # fmt: skip
             if others and not stored and not _in_vain(world, p, made, others):
                 return True
@@ -207,7 +101,9 @@ def too_early(world: World) -> bool:
             made = world.message(shadow.dot.digest)
             if made is None:
                 continue
-            given = [q for q in of(world, made) if q.server == primary and q.shadow is None and q.dot.n < reply.n]
+            given = [
+                q for q in passages_of(world, made) if q.server == primary and q.shadow is None and q.dot.n < reply.n
+            ]
             if given and all(q.finals and q.yes is None for q in given):
                 continue
             reported = any(
@@ -228,7 +124,7 @@ def _served(world: World, made: Any, primary: str, recipient: str, before: int) 
         and recipient in q.accepted
         and q.yes_for(recipient)
         and q.yes.n < before
-        for q in of(world, made)
+        for q in passages_of(world, made)
     )
     boxes = [box.address for box in world.topology.mailboxes]
     in_box = any(
@@ -285,7 +181,7 @@ def told_twice(world: World) -> bool:
 def altered(world: World) -> bool:
     """SR-CRE-06, RL-CNT-01: content or envelope is not what the server was given."""
     for made in world.kind("message"):
-        ways = of(world, made)
+        ways = passages_of(world, made)
         for p in ways:
             if not world.is_server(p.client) or world.broken(p.session) or world.by_harness(p.session):
                 continue

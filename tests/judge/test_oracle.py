@@ -17,7 +17,8 @@ from conformance.scenarios.document import Cell
 from conformance.topology import Topology
 from tests.judge.history import History, Mail, sha
 from tests.judge.lines import tell
-from tests.judge.oracle import ORACLE, World
+from tests.judge.oracle import ORACLE
+from tests.judge.passages import World
 
 CLAIMS = frozenset({"shadow-2013", "duplicate-detection"})
 TOPOLOGY = Topology.model_validate(
