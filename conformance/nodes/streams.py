@@ -105,12 +105,13 @@ def _cut_off(container: Any, stream: Stream, read: threading.Event) -> None:
 
 
 def _copy(stream: Stream, log: Path, limit: int) -> None:
-    left = limit
+    left, told = limit, False
     with log.open("ab", buffering=0) as file:
         for _, chunk in stream.chunks():
             file.write(chunk[:left])
-            if 0 < left < len(chunk):
+            if left < len(chunk) and not told:
                 file.write(_DROPPED)
+                told = True
             left = max(0, left - len(chunk))
 
 

@@ -113,6 +113,17 @@ def test_a_container_has_ended_when_the_engine_says_so(ends: bool, tmp_path: Pat
     assert (tmp_path / "log").read_bytes() == b"first\nlast\n"
 
 
+@pytest.mark.parametrize("pieces", [[b"12345678"], [b"1234", b"5678"], [b"12", b"34", b"5", b"678"]])
+def test_a_log_that_was_cut_says_so_wherever_the_chunks_end(pieces: list[bytes], tmp_path: Path):
+    container = Container()
+    with pair() as (stream, there):
+        there.sendall(b"".join(chunk(1, piece) for piece in pieces))
+        there.shutdown(socket.SHUT_RDWR)
+        container.ended.set()
+        follow(container, stream, tmp_path / "log", 4)
+    assert (tmp_path / "log").read_bytes() == b"1234\n[the log is at its limit; what follows was dropped]\n"
+
+
 def test_a_container_that_closed_its_output_has_not_ended(tmp_path: Path):
     container, code = Container(), []
     with pair() as (stream, there):
