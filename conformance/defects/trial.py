@@ -103,15 +103,28 @@ def judged(done: Performed) -> Trial:
 
 @contextmanager
 def _bounded() -> Iterator[None]:
-    """Raise Exhausted where the main thread of this process takes too much of the processor's time."""
+    """Raise Exhausted where the main thread of this process takes too much of the processor's time.
+
+    Whatever else comes out of it then: a loop that is torn from its work in the middle may fail at cleaning up.
+    """
+    struck = False
 
     def exhausted(number: int, frame: FrameType | None) -> NoReturn:
+        nonlocal struck
+        struck = True
         raise Exhausted
 
     before = signal.signal(signal.SIGPROF, exhausted)
     signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     try:
         yield
+    except BaseException as error:
+        if struck:
+            raise Exhausted from error
+        raise
+    else:
+        if struck:
+            raise Exhausted
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)

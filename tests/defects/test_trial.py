@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from conformance import paths
+from conformance.defects import trial
 from conformance.defects.plan import known_defects, plan
 from conformance.defects.trial import attempt_all
 from conformance.judge.verdicts import Outcome
@@ -28,16 +29,37 @@ def test_a_defect_is_caught_where_the_unbroken_reference_passes(cells: list[Cell
     defects = [defect for defect in known_defects() if defect.name == DEFECT]
     planned = plan(defects, cells)
     trials = list(attempt_all(planned, seed=1, jobs=2))
-    assert [(trial.defect, trial.cell) for trial in trials] == [(one.defect, one.cell.id) for one in planned]
-    assert {trial.outcome for trial in trials if trial.defect is None} == {Outcome.PASS}
-    broken = [trial for trial in trials if trial.defect == DEFECT]
+    assert [(one.defect, one.cell) for one in trials] == [(one.defect, one.cell.id) for one in planned]
+    assert {one.outcome for one in trials if one.defect is None} == {Outcome.PASS}
+    broken = [one for one in trials if one.defect == DEFECT]
     assert broken
-    assert all("SR-CRE-01" in {blame.requirement for blame in trial.blames} for trial in broken)
+    assert all("SR-CRE-01" in {blame.requirement for blame in one.blames} for one in broken)
 
 
 def test_the_same_trials_end_the_same(cells: list[Cell]):
     planned = plan(known_defects()[:1], cells[:1])
     assert list(attempt_all(planned, seed=1, jobs=1)) == list(attempt_all(planned, seed=1, jobs=2))
+
+
+@pytest.mark.parametrize("ends", ["torn", "hushed", "raised"])
+def test_a_trial_that_never_ends_is_broken_off_whatever_its_cleaning_up_says(
+    ends: str, cells: list[Cell], monkeypatch: pytest.MonkeyPatch
+):
+    def busy(*_: object) -> None:
+        try:
+            while True:
+                pass
+        except trial.Exhausted:
+            if ends == "torn":
+                raise KeyError(39) from None
+            if ends == "raised":
+                raise
+
+    monkeypatch.setattr(trial, "PATIENCE", 0.1)
+    monkeypatch.setattr(trial, "run_cell", busy)
+    ended = trial.attempt(plan(known_defects()[:1], cells[:1])[0], seed=1)
+    assert ended.outcome is Outcome.ERROR
+    assert ended.sentence.startswith("broken off after 0.1 s")
 
 
 @pytest.mark.integration
