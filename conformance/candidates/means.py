@@ -9,29 +9,25 @@ from collections.abc import Iterator, Sequence
 
 from conformance.candidates.cast import Cast
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps import (
+from conformance.scenarios.steps.blocks import Parallel, Repeat, Step
+from conformance.scenarios.steps.breaking import Answer, Fault, Partition
+from conformance.scenarios.steps.nodes import (
     Activate,
-    Advance,
-    Answer,
     Configure,
-    Fault,
     Inspect,
     Kill,
     NodeAction,
-    Parallel,
-    Partition,
     Pause,
     Redirect,
-    Repeat,
     Resubmit,
     Resume,
-    Send,
     Start,
-    Step,
     Stop,
-    Talk,
     Wipe,
 )
+from conformance.scenarios.steps.sending import Send
+from conformance.scenarios.steps.talking import Talk
+from conformance.scenarios.steps.timing import Advance
 from conformance.topology import Topology
 
 _COMMANDS: dict[type, tuple[str, ...]] = {

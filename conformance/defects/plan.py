@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps import Expect, Parallel, Repeat, Step
+from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
 
 FEW = 6
 """In so many cells of one scenario a defect is tried."""

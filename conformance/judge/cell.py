@@ -15,7 +15,7 @@ from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.scenarios import names
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Expectation
-from conformance.scenarios.steps import Expect, Parallel, Repeat, Step
+from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
 
 
 @dataclass(frozen=True, slots=True)

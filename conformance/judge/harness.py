@@ -8,7 +8,9 @@ from conformance.judge.telling import plain
 from conformance.judge.trace import Trace
 from conformance.judge.verdicts import Outcome, Verdict
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps import Disk, Fault, Moment, NodeAction, Step
+from conformance.scenarios.steps.blocks import Step
+from conformance.scenarios.steps.breaking import Disk, Fault
+from conformance.scenarios.steps.nodes import Moment, NodeAction
 
 
 def obstacles(cell: Cell, steps: Sequence[Step], trace: Trace, *, complete: bool) -> Iterator[Verdict]:

@@ -2,7 +2,7 @@
 
 from conformance.judge.finding import Finding
 from conformance.judge.verdicts import Outcome, Verdict
-from conformance.scenarios.steps import Step
+from conformance.scenarios.steps.blocks import Step
 
 CUT_SHORT = "nothing wrong as far as the history goes, but it was cut short"
 

@@ -6,7 +6,7 @@ from conformance.history.events import AnyEvent, Command, Connected, Content, Fa
 from conformance.judge.cell import find
 from conformance.judge.trace import Trace
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps import Step
+from conformance.scenarios.steps.blocks import Step
 
 COMPLETES_NOTHING = (Command, Connected, Content, FaultFired, Lag)
 """Kinds of events by which no expectation comes true; what they lead to is an event of its own."""

@@ -5,7 +5,9 @@ from collections.abc import Iterable
 from conformance.candidates.cast import Cast
 from conformance.nodes.disks.choice import Trouble, missing
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps import Disk, Parallel, PowerCut, Repeat, Step
+from conformance.scenarios.steps.blocks import Parallel, Repeat, Step
+from conformance.scenarios.steps.breaking import Disk
+from conformance.scenarios.steps.nodes import PowerCut
 
 
 def troubles_of(steps: Iterable[Step], server: str) -> frozenset[Trouble]:

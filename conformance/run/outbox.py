@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from conformance.scenarios.steps import Send
+from conformance.scenarios.steps.sending import Send
 from conformance.wire.sender import Outcome
 
 

@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.run.world import World
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps import Action, Expect, Parallel, Repeat, Start, Step
+from conformance.scenarios.steps.action import Action
+from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
+from conformance.scenarios.steps.nodes import Start
 
 Handler = Callable[[World, Action], Awaitable[str]]
 """Does what a step says; returns what is worth noting about it."""

@@ -29,7 +29,8 @@ from conformance.run.places import Place, find_place, take_turns
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.own_timers import LEFT_OUT
-from conformance.scenarios.steps import Disk, Moment
+from conformance.scenarios.steps.breaking import Disk
+from conformance.scenarios.steps.nodes import Moment
 from conformance.topology import Server
 from conformance.wire.link import LOOPBACK
 from conformance.wire.links import Links

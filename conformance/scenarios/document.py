@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from conformance.scenarios.steps import Step
+from conformance.scenarios.steps.blocks import Step
 from conformance.scenarios.values import Duration, Label, Parameter
 from conformance.topology import Topology
 

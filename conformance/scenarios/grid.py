@@ -13,7 +13,8 @@ from typing import Literal
 
 from conformance.scenarios.document import Grid
 from conformance.scenarios.matrix import Point, text_of
-from conformance.scenarios.steps import Fault, Step
+from conformance.scenarios.steps.blocks import Step
+from conformance.scenarios.steps.breaking import Fault
 
 Size = Literal["smoke", "pairwise", "full"]
 

@@ -7,7 +7,7 @@ from typing import get_args
 from conformance.history.events import OperationName
 from conformance.scenarios.errors import Mark, Report, shown, unknown
 from conformance.scenarios.script import ReadStep
-from conformance.scenarios.steps import ACTIONS
+from conformance.scenarios.steps.table import ACTIONS
 from conformance.scenarios.yaml_nodes import Node
 from conformance.topology import Topology
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from conformance.history.events import FaultArmed, FaultFired
 from conformance.history.recorder import Recorder
-from conformance.scenarios.steps import Fault, Moment, Partition
+from conformance.scenarios.steps.breaking import Fault, Partition
+from conformance.scenarios.steps.nodes import Moment
 from conformance.wire.fault_plan import Armed, check, passed_points, points
 from conformance.wire.faults import Blow, strike, strike_behind, strike_connection, told
 from conformance.wire.lane import Lane

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from conformance.scenarios.steps import Fault
+from conformance.scenarios.steps.breaking import Fault
 from conformance.wire.fault_plan import Armed
 from conformance.wire.lane import Lane, Pace
 from conformance.wire.lines import TEXT

@@ -7,7 +7,8 @@ from pydantic import TypeAdapter
 
 from conformance.history.events import Listener
 from conformance.history.recorder import Recorder
-from conformance.scenarios.steps import Fault, Moment, Partition
+from conformance.scenarios.steps.breaking import Fault, Partition
+from conformance.scenarios.steps.nodes import Moment
 from conformance.wire.breaks import Breaks
 from conformance.wire.dialects import PROFILE_1, Dialect
 from conformance.wire.link import LOOPBACK, Address, Link, Names, Origin

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from conformance.scenarios.steps import Moment
+from conformance.scenarios.steps.nodes import Moment
 from conformance.wire.fault_plan import points
 from conformance.wire.roles import Pair
 from conformance.wire.units import ContentEnd, Unit

@@ -16,7 +16,7 @@ from conformance.history.events import Delivered
 from conformance.history.recorder import Recorder
 from conformance.lean_names import Lean
 from conformance.lean_smtp import LeanSMTP
-from conformance.scenarios.steps import Answer
+from conformance.scenarios.steps.breaking import Answer
 from conformance.wire.content import digest
 from conformance.wire.link import Address, Origin
 from conformance.wire.sockets import BACKLOG, port_of

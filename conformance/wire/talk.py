@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from conformance.scenarios.steps import Line
+from conformance.scenarios.steps.talking import Line
 from conformance.wire.content import stuffed
 from conformance.wire.lines import redacted
 from conformance.wire.link import Address, Origin

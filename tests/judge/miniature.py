@@ -15,7 +15,7 @@ from conformance.judge.verdicts import Outcome, Verdict
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.fixtures import load_topology
-from conformance.scenarios.steps import Expect, Step
+from conformance.scenarios.steps.blocks import Expect, Step
 from conformance.topology import Topology
 from tests.judge.history import History, Mail
 from tests.judge.lines import tell

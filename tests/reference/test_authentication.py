@@ -12,7 +12,7 @@ from conformance.nodes.ports import PortLeases
 from conformance.reference.clock import SystemClock
 from conformance.reference.node import create
 from conformance.reference.send.smtp import SmtpDialogue
-from conformance.scenarios.steps import Line
+from conformance.scenarios.steps.talking import Line
 from conformance.topology import Topology
 from conformance.wire.talk import Said, talk
 

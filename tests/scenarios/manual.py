@@ -13,7 +13,10 @@ from conformance.scenarios.expectations import VERBS, Copies, Expectation
 from conformance.scenarios.fixtures import load_topology, names_in
 from conformance.scenarios.messages import template
 from conformance.scenarios.names import EXPECTED_FIELDS, FIELDS, INVARIANTS, PLACES
-from conformance.scenarios.steps import ACTIONS, Line, Moment, Retry
+from conformance.scenarios.steps.nodes import Moment
+from conformance.scenarios.steps.sending import Retry
+from conformance.scenarios.steps.table import ACTIONS
+from conformance.scenarios.steps.talking import Line
 from conformance.scenarios.values import told as duration
 from conformance.topology import Topology
 

@@ -11,7 +11,7 @@ from conformance.scenarios.document import Cell, Grid
 from conformance.scenarios.errors import Mark
 from conformance.scenarios.grid import GridFault, Size, faults_of, lay
 from conformance.scenarios.matrix import Point
-from conformance.scenarios.steps import Fault
+from conformance.scenarios.steps.breaking import Fault
 from conformance.scenarios.yaml_nodes import Node
 from conformance.wire.fault_plan import check
 from tests.scenarios.documents import HEAD, SEND, cells, problems

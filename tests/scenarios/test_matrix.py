@@ -7,7 +7,10 @@ import pytest
 from conformance import paths
 from conformance.scenarios.errors import Problems
 from conformance.scenarios.loader import files, read, read_corpus
-from conformance.scenarios.steps import Advance, Configure, Expect, Parallel, Repeat, Send
+from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat
+from conformance.scenarios.steps.nodes import Configure
+from conformance.scenarios.steps.sending import Send
+from conformance.scenarios.steps.timing import Advance
 from tests.scenarios.documents import HEAD, SEND, cells
 
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.names import EXPECTED_FIELDS, FIELDS
-from conformance.scenarios.steps import ACTIONS
+from conformance.scenarios.steps.table import ACTIONS
 
 FREE = {
     "send": {"as", "from", "to", "headers", "notify", "envid"},

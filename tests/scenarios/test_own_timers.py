@@ -17,7 +17,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Copies
 from conformance.scenarios.loader import Scenario, read
 from conformance.scenarios.own_timers import LEFT_OUT, OwnTimers
-from conformance.scenarios.steps import Expect
+from conformance.scenarios.steps.blocks import Expect
 from tests.scenarios.documents import problems, written
 
 HASTY = OwnTimers.model_validate(

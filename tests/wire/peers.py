@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from conformance.history.events import Event, FaultFired
 from conformance.history.recorder import Recorder
-from conformance.scenarios.steps import Fault
+from conformance.scenarios.steps.breaking import Fault
 from conformance.wire.links import Links
 from conformance.wire.sockets import reset
 

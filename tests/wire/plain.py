@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from conformance.history.events import FaultFired
 from conformance.history.recorder import Recorder
-from conformance.scenarios.steps import Fault
+from conformance.scenarios.steps.breaking import Fault
 from conformance.wire.links import Links
 
 BODY = b"Subject: x\r\n\r\n0123456789\r\n"

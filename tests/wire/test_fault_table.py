@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conformance.scenarios.steps import Fault
+from conformance.scenarios.steps.breaking import Fault
 from conformance.wire.fault_plan import check
 from tests.wire.plain import BODY, EXCHANGES, Plain, Wire, wire
 

@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from conformance.history.events import Content, FaultFired
-from conformance.scenarios.steps import Fault
+from conformance.scenarios.steps.breaking import Fault
 from tests.wire.peers import World, run
 
 PARTS = {

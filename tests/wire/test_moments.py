@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from conformance.history.events import Content, Reply
-from conformance.scenarios.steps import Moment
+from conformance.scenarios.steps.nodes import Moment
 from tests.wire.peers import World, run
 
 

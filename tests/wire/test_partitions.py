@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from conformance.history.events import Closed, Command, Connected, ConnectFailed, FaultArmed, FaultFired
-from conformance.scenarios.steps import Partition
+from conformance.scenarios.steps.breaking import Partition
 from tests.wire.peers import World, run
 
 

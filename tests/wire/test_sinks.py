@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.history.events import Attempt, Delivered, Event, Reply
-from conformance.scenarios.steps import Answer
+from conformance.scenarios.steps.breaking import Answer
 from conformance.wire.sender import Outcome, Recipient, Sender, Transmission
 from conformance.wire.sinks import Sink, open_sink
 from tests.wire.peers import Peer, World, run

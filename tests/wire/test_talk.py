@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from conformance.scenarios.steps import Line
+from conformance.scenarios.steps.talking import Line
 from conformance.wire.talk import Said, talk, unescaped
 from tests.wire.servers import scripted
 

@@ -7,7 +7,7 @@ import pytest
 from conformance.history.events import FaultFired, Reply
 from conformance.history.recorder import Recorder
 from conformance.run.virtual.loop import VirtualClockEventLoop
-from conformance.scenarios.steps import Fault, Partition
+from conformance.scenarios.steps.breaking import Fault, Partition
 from conformance.wire.links import Links
 from conformance.wire.sender import Recipient, Sender, Transmission
 from conformance.wire.sinks import open_sink

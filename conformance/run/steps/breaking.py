@@ -2,7 +2,7 @@
 
 from conformance.run.steps.breaking_disks import heal_disk, heal_disks
 from conformance.run.world import World
-from conformance.scenarios.steps import Answer, Fault, Heal, Partition
+from conformance.scenarios.steps.breaking import Answer, Fault, Heal, Partition
 
 
 async def fault(world: World, action: Fault) -> str:

@@ -2,7 +2,7 @@
 
 from conformance.history.events import FaultArmed, FaultFired
 from conformance.run.world import World
-from conformance.scenarios.steps import Disk
+from conformance.scenarios.steps.breaking import Disk
 
 
 async def cut_power(world: World, server: str) -> None:

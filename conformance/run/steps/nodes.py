@@ -4,7 +4,7 @@ from conformance.history.events import CommandRun, Configured
 from conformance.nodes.contract import ConfigurationRefused, NodeError, Unsupported
 from conformance.run.steps.breaking_disks import cut_power
 from conformance.run.world import World
-from conformance.scenarios.steps import (
+from conformance.scenarios.steps.nodes import (
     Activate,
     Configure,
     Inspect,

@@ -7,7 +7,7 @@ from conformance.history.events import Attempt, MessageMade
 from conformance.run.outbox import OutMessage
 from conformance.run.world import World
 from conformance.scenarios.messages import make
-from conformance.scenarios.steps import Resend, Send, Submit
+from conformance.scenarios.steps.sending import Resend, Send, Submit
 from conformance.wire.content import digest
 from conformance.wire.sender import Identity, Outcome, Recipient, Sender, Transmission
 

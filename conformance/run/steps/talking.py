@@ -5,7 +5,7 @@ import asyncio
 from conformance.history.events import Exchange, Talked
 from conformance.run.world import World
 from conformance.scenarios.messages import make
-from conformance.scenarios.steps import Talk
+from conformance.scenarios.steps.talking import Talk
 from conformance.wire.talk import talk as hold
 
 

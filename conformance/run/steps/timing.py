@@ -1,7 +1,7 @@
 """Steps that let time pass, and wait for what goes on in the background."""
 
 from conformance.run.world import World
-from conformance.scenarios.steps import Advance, Await
+from conformance.scenarios.steps.timing import Advance, Await
 
 
 async def advance(world: World, action: Advance) -> str:

@@ -1,0 +1,21 @@
+"""How a step is written, whatever its verb.
+
+A step is a mapping of one verb to its fields, with an optional `label` beside the verb. Several verbs take a short
+form: `kill: mbx1` for `kill: {node: mbx1}`, `advance: 2m` for `advance: {by: 2m}`.
+"""
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+
+class Action(BaseModel):
+    """What all step verbs share. `short` names the field that a bare value stands for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    short: ClassVar[str | None] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: object) -> object:
+        return {cls.short: value} if cls.short and not isinstance(value, dict) else value

@@ -1,0 +1,41 @@
+"""A step with its place in the file, and what holds other steps or an expectation."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from conformance.scenarios.expectations import Expectation
+from conformance.scenarios.steps.action import Action
+
+
+class Step(BaseModel):
+    """One step with its place in the file."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    path: str = Field(description="`2`, or `3.1` inside a block")
+    line: int = Field(description="line in the file, 1-based")
+    verb: str
+    label: str | None = None
+    action: Any = Field(description="the model of the verb: an Action")
+
+
+class Expect(Action):
+    """Reach an expectation; its verb is the key."""
+
+    verb: str
+    expectation: Expectation
+
+
+class Parallel(Action):
+    """Do steps at the same time; the block ends when all have."""
+
+    short = "steps"
+    steps: tuple[Step, ...]
+
+
+class Repeat(Action):
+    """Do steps one after another, so many times."""
+
+    times: int = Field(ge=1, le=100_000)
+    steps: tuple[Step, ...]

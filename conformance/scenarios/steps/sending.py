@@ -1,0 +1,64 @@
+"""Messages: sent from outside, submitted inside, and transmitted once more."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from conformance.scenarios.steps.action import Action
+from conformance.scenarios.values import Duration, Label, Names, Size
+
+
+class Retry(BaseModel):
+    """A sender's patience: again every so often, so many times at most, while the answer is 4yz or the session was
+    lost."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    every: Duration
+    times: int = Field(ge=1, le=10_000)
+
+
+class Send(Action):
+    """Send messages to a server as a sender outside (`submit`: as the Mailbox Transport Submission service).
+
+    With `background` the step ends at once and the replies come when they come.
+    """
+
+    name: Label = Field(alias="as")
+    count: int = Field(1, ge=1, le=10_000, description="how many messages")
+    sender: str = Field("alice@outside.test", alias="from", description="reverse-path; '' is the null one")
+    to: Names
+    via: Names = Field(description="servers, tried in turn by attempt")
+    listener: Literal["frontend", "transport"] = "frontend"
+    party: str = Field("outside", description="who connects: `outside`, or another sender of the topology")
+    message: str = Field("plain", description="name of a message of fixtures/messages")
+    size: Size | None = Field(None, description="pad the body to this size")
+    headers: dict[str, str | None] = Field({}, description="header fields to set, or (null) to leave out")
+    offers_xshadow: bool = Field(
+        False, alias="offers-xshadow", description="speak as a server that knows shadow redundancy"
+    )
+    sessions: Literal["each", "one"] = Field("each", description="a session for each message, or one for all")
+    concurrency: int = Field(1, ge=1, le=200, description="sessions at the same time")
+    pipelining: bool = Field(False, description="send commands in groups (RFC 2920)")
+    background: bool = Field(False, description="go on with the next step at once")
+    retry: Retry | None = Field(None, description="try again while the answer is 4yz or the session was lost")
+    abandon: Literal["before-dot", "at-dot", "after-reply"] | None = Field(None, description="drop the session there")
+    notify: str | None = Field(None, description="NOTIFY= of RFC 3461 for every recipient")
+    ret: Literal["FULL", "HDRS"] | None = Field(None, description="RET= of RFC 3461")
+    envid: str | None = Field(None, description="ENVID= of RFC 3461")
+
+
+class Submit(Send):
+    """Submit messages from a mailbox inside the boundary, over the `transport` listener (node.md)."""
+
+    sender: str = Field("carol@corp.test", alias="from")
+    listener: Literal["frontend", "transport"] = "transport"
+    party: str = "submission"
+
+
+class Resend(Action):
+    """Transmit messages of an earlier `send` once more, octet for octet."""
+
+    of: str
+    via: Names | None = None
+    background: bool = False

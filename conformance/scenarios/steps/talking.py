@@ -1,0 +1,37 @@
+"""One SMTP session, line by line, with the replies that must come."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from conformance.scenarios.steps.action import Action
+from conformance.scenarios.values import Duration, Label
+
+
+class Line(BaseModel):
+    """One exchange of a `talk`: what is said, and the reply that must come."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    say: str | None = Field(None, description="a command line (CRLF is added)")
+    octets: str | None = Field(None, description="exactly these octets, with \\r \\n \\0 \\xhh escapes")
+    message: str | None = Field(
+        None, description="content of a message of fixtures/messages, dot-stuffed, and the final dot"
+    )
+    wait: Duration | None = Field(None, description="say nothing for so long before")
+    code: int | Literal["closed"] | None = Field(None, description="the reply that must come; nothing is read without")
+    enhanced: str | None = None
+    has: str | None = Field(None, description="the reply contains this text")
+    lacks: str | None = Field(None, description="the reply does not contain this text")
+    secure: bool = Field(False, description="begin TLS when the reply has come (RFC 3207); no certificate is asked for")
+
+
+class Talk(Action):
+    """Hold one SMTP session, line by line."""
+
+    name: Label = Field(alias="as")
+    to: str
+    listener: Literal["frontend", "transport", "delivery"] = "frontend"
+    party: str = "outside"
+    lines: tuple[Line, ...] = Field(min_length=1)
+    background: bool = False
