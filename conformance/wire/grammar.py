@@ -4,13 +4,12 @@ Follows RFC 5321, PIPELINING (RFC 2920), CHUNKING (RFC 3030), AUTH (RFC 4954), S
 (RFC 2033). Whatever comes, it neither fails nor keeps more than `HELD` octets a direction.
 """
 
-import re
 from collections import deque
 from dataclasses import replace
-from functools import lru_cache
 from typing import Literal
 
-from conformance.wire.lines import LINE, Lines, redacted, reply_parts, verb_of
+from conformance.wire.lines import LINE, Lines, reply_parts
+from conformance.wire.phrases import SHORT, chunk_of, parsed, said_at_once, understood, whole_reply
 from conformance.wire.units import Awaited, Body, ClientUnit, CommandLine, ContentEnd, Octets, ServerUnit, WholeReply
 
 HELD = 64 * 1024
@@ -23,14 +22,9 @@ REPLY = 2 * 1024 * 1024
 REPLY_LINES = 20_000
 """Octets and lines of one reply whose text is kept, and which are held until it is whole."""
 
-_SHORT = 1024
-"""Octets of what is looked up as one whole reply: the same few are said in session after session."""
-
 UNASKED = 100
 """Replies that answer nothing, in one session, which are told as replies; more of them are octets without meaning."""
 
-_RECIPIENT = re.compile(r"TO:\s*<([^>]*)>", re.IGNORECASE)
-_CHUNK = re.compile(r"BDAT (\d{1,12})( LAST)?\s*", re.IGNORECASE)
 _RESETS = frozenset({"MAIL", "RSET", "EHLO", "HELO", "LHLO"})
 
 
@@ -113,8 +107,8 @@ class Conversation:
         """Take octets from the server. Replies given instead of it are among the units, in their turn (`injected`)."""
         if self.secured and not self._server:
             return [Octets(data)] if data else []
-        if len(data) <= _SHORT and not self.released and not self.reply_held and self._owed and not self._reply:
-            said = _said_at_once(data)
+        if len(data) <= SHORT and not self.released and not self.reply_held and self._owed and not self._reply:
+            said = said_at_once(data)
             if said is not None and not self._server_overlong.begun:
                 blocked = bool(self._client) and self._blocked
                 units: list[ServerUnit] = [self._replied(data, *said), *self.answers()]
@@ -144,7 +138,7 @@ class Conversation:
         """Return the replies given instead of the server whose turn has come (`Awaited.answer`)."""
         replies = []
         while (owed := self._head()) is not None and owed.answer is not None:
-            code, lines = _parsed(owed.answer)
+            code, lines = parsed(owed.answer)
             replies.append(replace(self._replied(owed.answer + b"\r\n", code, lines), injected=True))
         return replies
 
@@ -155,13 +149,13 @@ class Conversation:
 
     def replace(self, reply: WholeReply, octets: bytes) -> WholeReply:
         """Return the reply that stands in the place of one just received; the client will follow the new one."""
-        code, lines = _parsed(octets)
+        code, lines = parsed(octets)
         if reply.awaited is not None and reply.awaited.verb == "DATA":
             self._mode = "content" if code == 354 else "command"
             self._line_start = True
         elif reply.awaited is not None and reply.awaited.verb == "STARTTLS":
             self.secured = code == 220
-        return _whole(octets + b"\r\n", code, lines, reply.awaited)
+        return whole_reply(octets + b"\r\n", code, lines, reply.awaited)
 
     def _next(self) -> list[ClientUnit] | None:
         """Take the next units from what was received; None when there is none yet."""
@@ -191,12 +185,13 @@ class Conversation:
             self._owed.append(owed)
             self._decides = owed
             return CommandLine(raw, "AUTH", "(redacted)", owed)
-        verb, recipient, shown = _understood(text)
+        verb, recipient, shown = understood(text)
         owed = Awaited(verb, recipient)
         if verb == "LHLO":
             self.lmtp = True
-        if verb == "BDAT" and (chunk := _CHUNK.fullmatch(text)):
-            self._mode, self._chunk_left, self._chunk_last = "chunk", int(chunk[1]), bool(chunk[2])
+        if verb == "BDAT" and (chunk := chunk_of(text)):
+            self._mode = "chunk"
+            self._chunk_left, self._chunk_last = chunk
             if self._chunk_last:
                 owed.verb = "CONTENT"
         if not (verb == "BDAT" and owed.verb == "CONTENT"):
@@ -283,7 +278,7 @@ class Conversation:
         if owed is not None:
             self._owed.popleft()
             self._follow(owed, code)
-        return _whole(raw, code, lines, owed)
+        return whole_reply(raw, code, lines, owed)
 
     def _follow(self, owed: Awaited, code: int) -> None:
         """Let a reply change what the client's next octets mean."""
@@ -299,53 +294,3 @@ class Conversation:
             elif owed.verb == "STARTTLS" and code == 220:
                 self.secured = True
             self._in_auth = owed.verb == "AUTH" and code == 334
-
-
-_KNOWN = 256
-"""Different lines whose meaning is remembered: the same few are said in session after session."""
-
-
-@lru_cache(maxsize=_KNOWN)
-def _understood(text: str) -> tuple[str, str | None, str]:
-    """Return a command line's verb, its recipient if it is RCPT, and the line as it may be shown."""
-    verb = verb_of(text)
-    recipient = _RECIPIENT.search(text) if verb == "RCPT" else None
-    return verb, recipient[1] if recipient else None, redacted(text)
-
-
-_ENHANCED = re.compile(r"[245]\.\d{1,3}\.\d{1,3}")
-"""RFC 3463: class, subject, detail."""
-
-
-def _parsed(reply: bytes) -> tuple[int, tuple[str, ...]]:
-    parts = [reply_parts(text) for text in reply.decode("ascii", "replace").split("\r\n")]
-    return parts[-1][0], tuple(text for _, _, text in parts)
-
-
-@lru_cache(maxsize=_KNOWN)
-def _said_at_once(octets: bytes) -> tuple[int, tuple[str, ...]] | None:
-    """Return the code and the lines of octets that are one reply, whole and nothing more; else None."""
-    lines = octets.split(b"\n")
-    if lines.pop():
-        return None
-    read = Lines()
-    parts = [reply_parts(read.finish(line + b"\n")) for line in lines]
-    if (
-        not parts
-        or parts[-1][1]
-        or (parts[-1][0] == 0 and len(parts) > 1)
-        or not all(more for _, more, _ in parts[:-1])
-    ):
-        return None
-    return parts[-1][0], tuple(text for _, _, text in parts)
-
-
-def _whole(raw: bytes, code: int, lines: tuple[str, ...], owed: Awaited | None) -> WholeReply:
-    return WholeReply(raw, owed.verb if owed else "", code, _enhanced(lines[0]) if lines else None, lines, owed)
-
-
-@lru_cache(maxsize=_KNOWN)
-def _enhanced(line: str) -> str | None:
-    """Return the enhanced status code that the text of a reply's line begins with, if any."""
-    code = line.partition(" ")[0]
-    return code if _ENHANCED.fullmatch(code) else None

@@ -1,0 +1,71 @@
+"""What a command line or a whole reply says by itself, whatever was said before it.
+
+The same few are said in session after session: what they say is remembered.
+"""
+
+import re
+from functools import lru_cache
+
+from conformance.wire.lines import Lines, redacted, reply_parts, verb_of
+from conformance.wire.units import Awaited, WholeReply
+
+SHORT = 1024
+"""Octets of what is looked up as one whole reply."""
+
+_KNOWN = 256
+"""Different phrases of a kind that are remembered."""
+
+_RECIPIENT = re.compile(r"TO:\s*<([^>]*)>", re.IGNORECASE)
+_CHUNK = re.compile(r"BDAT (\d{1,12})( LAST)?\s*", re.IGNORECASE)
+_ENHANCED = re.compile(r"[245]\.\d{1,3}\.\d{1,3}")
+"""RFC 3463: class, subject, detail."""
+
+
+@lru_cache(maxsize=_KNOWN)
+def understood(text: str) -> tuple[str, str | None, str]:
+    """Return a command line's verb, its recipient if it is RCPT, and the line as it may be shown."""
+    verb = verb_of(text)
+    recipient = _RECIPIENT.search(text) if verb == "RCPT" else None
+    return verb, recipient[1] if recipient else None, redacted(text)
+
+
+def chunk_of(text: str) -> tuple[int, bool] | None:
+    """Return the octets that a BDAT command announces and whether they are the last; None when it is none (RFC 3030)."""
+    chunk = _CHUNK.fullmatch(text)
+    return (int(chunk[1]), bool(chunk[2])) if chunk else None
+
+
+def parsed(reply: bytes) -> tuple[int, tuple[str, ...]]:
+    """Return the code and the lines of a reply of our own, without its last line end."""
+    parts = [reply_parts(text) for text in reply.decode("ascii", "replace").split("\r\n")]
+    return parts[-1][0], tuple(text for _, _, text in parts)
+
+
+@lru_cache(maxsize=_KNOWN)
+def said_at_once(octets: bytes) -> tuple[int, tuple[str, ...]] | None:
+    """Return the code and the lines of octets that are one reply, whole and nothing more; else None."""
+    lines = octets.split(b"\n")
+    if lines.pop():
+        return None
+    read = Lines()
+    parts = [reply_parts(read.finish(line + b"\n")) for line in lines]
+    if (
+        not parts
+        or parts[-1][1]
+        or (parts[-1][0] == 0 and len(parts) > 1)
+        or not all(more for _, more, _ in parts[:-1])
+    ):
+        return None
+    return parts[-1][0], tuple(text for _, _, text in parts)
+
+
+def whole_reply(raw: bytes, code: int, lines: tuple[str, ...], owed: Awaited | None) -> WholeReply:
+    """Return a reply as a unit, as the answer to what was owed."""
+    return WholeReply(raw, owed.verb if owed else "", code, _enhanced(lines[0]) if lines else None, lines, owed)
+
+
+@lru_cache(maxsize=_KNOWN)
+def _enhanced(line: str) -> str | None:
+    """Return the enhanced status code that the text of a reply's line begins with, if any."""
+    code = line.partition(" ")[0]
+    return code if _ENHANCED.fullmatch(code) else None
