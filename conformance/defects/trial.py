@@ -23,7 +23,7 @@ from conformance.run.cell import Ran, run_cell
 from conformance.run.disk_troubles import lacking
 from conformance.run.settings import Settings
 
-PATIENCE = 30
+PATIENCE = 120
 """Seconds of the processor that a trial may take: a defect can make a node do nothing else for ever."""
 
 
