@@ -14,16 +14,15 @@ from conformance.requirements.coverage import coverage
 from conformance.requirements.coverage import uncovered as without_scenario
 from conformance.requirements.page import page
 from conformance.scenarios.errors import Problems
-from conformance.scenarios.loader import Grid, Scenario, check_corpus, read_corpus
+from conformance.scenarios.grid import SIZES
+from conformance.scenarios.loader import Scenario, check_corpus, read_corpus
 from conformance.scenarios.schema import scenario_schema, topology_schema
-
-_GRIDS: dict[str, Grid] = {"smoke": "smoke", "pairwise": "pairwise", "full": "full"}
 
 
 def print_list(where: list[Path], grid: str) -> int:
     """Print every cell's id with its scenario's title; 2 when a scenario is wrong."""
-    if grid not in _GRIDS:
-        return _complain(f"--grid {grid}: one of {', '.join(_GRIDS)}")
+    if grid not in SIZES:
+        return _complain(f"--grid {grid}: one of {', '.join(SIZES)}")
     code = 0
     try:
         scenarios = _read(where)
@@ -31,7 +30,7 @@ def print_list(where: list[Path], grid: str) -> int:
         return _complain(str(error))
     for scenario in scenarios:
         try:
-            cells = scenario.cells(_GRIDS[grid])
+            cells = scenario.cells(SIZES[grid])
         except Problems as error:
             code = _complain(str(error))
             continue

@@ -13,10 +13,9 @@ from conformance.results.errors import RunDirectoryError
 from conformance.results.reader import Damage, StoredCell, read_run
 from conformance.results.schema import CellHeader
 from conformance.scenarios.document import Cell
-from conformance.scenarios.loader import Grid, Scenario, read_corpus
+from conformance.scenarios.grid import SIZES, Size
+from conformance.scenarios.loader import Scenario, read_corpus
 from conformance.scenarios.own_timers import OwnTimers
-
-_GRIDS: dict[str, Grid] = {"smoke": "smoke", "pairwise": "pairwise", "full": "full"}
 
 
 def judge_run(run_dir: Path, scenarios: list[Path]) -> int:
@@ -43,7 +42,7 @@ def judge_run(run_dir: Path, scenarios: list[Path]) -> int:
         typer.echo(lost)
     differing = 0
     for one in stored:
-        cell = _cell(known, one.header, _GRIDS.get(run.header.grid, "full"))
+        cell = _cell(known, one.header, SIZES.get(run.header.grid, "full"))
         if cell is None:
             typer.echo(
                 f"! {visible(one.header.nodeid)}: no such cell in the corpus (--scenarios PATH); nothing changes"
@@ -104,7 +103,7 @@ def _scenarios(names: set[str], where: list[Path]) -> Mapping[str, Scenario]:
     return {scenario.id: scenario for scenario in found if scenario.id in names and not scenario.problems}
 
 
-def _cell(known: Mapping[str, Scenario], header: CellHeader, grid: Grid) -> Cell | None:
+def _cell(known: Mapping[str, Scenario], header: CellHeader, grid: Size) -> Cell | None:
     """Return today's cell of a stored one, with the timers that the candidate had by itself then."""
     scenario = known.get(header.scenario)
     if scenario is None:

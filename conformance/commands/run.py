@@ -9,7 +9,7 @@ import typer
 from conformance import paths
 from conformance.commands.cluster import NOTHING, is_asked, run_on_cluster
 from conformance.judge.verdicts import Outcome
-from conformance.suite.collect import SUFFIX
+from conformance.scenarios.loader import SUFFIX
 from conformance.suite.directory import ALLURE_BY_DEFAULT
 from conformance.suite.item import outcome_of
 

@@ -146,6 +146,3 @@ def _told(errors: BaseExceptionGroup[Exception]) -> str:
         else:
             lines.append(f"{type(error).__name__}: {error}" if not isinstance(error, NodeError) else str(error))
     return "; ".join(dict.fromkeys(lines))
-
-
-__all__ = ["Ran", "Settings", "run_cell"]

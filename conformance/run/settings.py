@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from conformance.scenarios.grid import Size
+
 ClockName = Literal["virtual", "scaled", "shifted", "real"]
-Grid = Literal["smoke", "pairwise", "full"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class Settings:
     clock: ClockName = "virtual"
     scale: float = 1.0
     seed: int = 1
-    grid: Grid = "smoke"
+    grid: Size = "smoke"
 
     @property
     def tolerance(self) -> float:

@@ -17,6 +17,8 @@ from conformance.scenarios.steps.blocks import Step
 from conformance.scenarios.steps.breaking import Fault
 
 Size = Literal["smoke", "pairwise", "full"]
+SIZES: dict[str, Size] = {"smoke": "smoke", "pairwise": "pairwise", "full": "full"}
+"""The sizes of a fault grid, by what they are called."""
 
 AXIS = "fault"
 """The axis that a grid adds; a scenario with a grid can have none of that name."""

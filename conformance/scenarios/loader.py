@@ -1,14 +1,40 @@
 """The loader: from files of scenarios to scenarios with their cells, or with everything that is wrong with them."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from conformance.scenarios.errors import Mark, Problem, Report
-from conformance.scenarios.reader import SUFFIX, Grid, Scenario, read_document, stem
-from conformance.scenarios.yaml_nodes import read_text, split
+from conformance.scenarios.cells import Matrix
+from conformance.scenarios.document import Cell, Document
+from conformance.scenarios.errors import Mark, Problem, Problems, Report
+from conformance.scenarios.grid import Size
+from conformance.scenarios.own_timers import OwnTimers
+from conformance.scenarios.validation import validate
+from conformance.scenarios.yaml_nodes import Chunk, compose, read_text, split
 
-__all__ = ["SUFFIX", "Grid", "Scenario", "check_corpus", "files", "read", "read_corpus"]
+SUFFIX = ".scenario.yaml"
+"""How the name of a file of scenarios ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A scenario of a file: its cells, or what is wrong with it."""
+
+    id: str
+    path: Path
+    line: int
+    document: Document | None
+    problems: tuple[Problem, ...]
+    matrix: Matrix | None
+
+    def cells(self, grid: Size = "smoke", timers: OwnTimers | None = None) -> tuple[Cell, ...]:
+        """Return the cells in a stable order, with the scenario's fault grid in the size asked for. Raises Problems.
+
+        `timers` are those that the candidate has by itself, for a scenario that leaves them to it.
+        """
+        if self.problems or self.matrix is None:
+            raise Problems(self.problems)
+        return self.matrix.cells(grid, timers)
 
 
 def read(path: Path, fixtures: Path) -> tuple[Scenario, ...]:
@@ -19,17 +45,17 @@ def read(path: Path, fixtures: Path) -> tuple[Scenario, ...]:
     whole = Report(str(path))
     text = read_text(path.read_bytes(), whole)
     if text is None:
-        return (Scenario(stem(path), path, 1, None, whole.problems, None),)
+        return (Scenario(_stem(path), path, 1, None, whole.problems, None),)
     scenarios: list[Scenario] = []
     seen: dict[str, int] = {}
     for number, chunk in enumerate(split(text), start=1):
-        scenario = read_document(path, fixtures, chunk, number)
+        scenario = _read_document(path, fixtures, chunk, number)
         if scenario.document and (first := seen.setdefault(scenario.id, scenario.line)) != scenario.line:
             scenario = _spoiled(scenario, f"the id {scenario.id!r} is used twice (first in line {first})")
         scenarios.append(scenario)
     if not scenarios:
         whole.add(Mark(1, 1), "there is no scenario in this file")
-        return (Scenario(stem(path), path, 1, None, whole.problems, None),)
+        return (Scenario(_stem(path), path, 1, None, whole.problems, None),)
     return tuple(scenarios)
 
 
@@ -57,6 +83,26 @@ def check_corpus(paths: Iterable[Path], fixtures: Path) -> tuple[Problem, ...]:
     """Return everything that is wrong with files and folders of scenarios, in the order of files and lines."""
     scenarios = read_corpus(paths, fixtures)
     return tuple(sorted({problem for scenario in scenarios for problem in scenario.problems}))
+
+
+def _stem(path: Path) -> str:
+    """Return a file's name without `.scenario.yaml`."""
+    return path.name.removesuffix(SUFFIX)
+
+
+def _read_document(path: Path, fixtures: Path, chunk: Chunk, number: int) -> Scenario:
+    """Read the n-th document of a file; file and number stand in for the id where there is none."""
+    report = Report(str(path))
+    name, line = f"{_stem(path)}-{number}", chunk.line
+    node = compose(chunk, report)
+    if node is None:
+        return Scenario(name, path, line, None, report.problems, None)
+    if (own := node.get("id")) is not None and isinstance(own.value, str) and own.value:
+        name, line = own.value, node.entries["id"].key.line
+    document = validate(Document, node, report)
+    matrix = Matrix(path, fixtures, node, document, line, report)
+    matrix.check()
+    return Scenario(name, path, line, document, report.problems, matrix)
 
 
 def _spoiled(scenario: Scenario, message: str) -> Scenario:

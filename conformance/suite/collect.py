@@ -10,11 +10,9 @@ from conformance import paths
 from conformance.candidates.cast import Cast
 from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import Problems
-from conformance.scenarios.loader import Scenario, read
+from conformance.scenarios.loader import SUFFIX, Scenario, read
 from conformance.suite.item import CellItem
 from conformance.suite.options import Options
-
-SUFFIX = ".scenario.yaml"
 
 OPTIONS = pytest.StashKey[Options]()
 

@@ -14,8 +14,6 @@ from conformance.wire.content import stuffed
 from conformance.wire.link import Address, Origin
 from conformance.wire.replies import Lost, Reply
 
-__all__ = ["Abandon", "Identity", "Outcome", "Recipient", "Sender", "Transmission"]
-
 Abandon = Literal["before-dot", "at-dot", "after-reply"]
 
 

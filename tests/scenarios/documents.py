@@ -6,7 +6,8 @@ from pathlib import Path
 from conformance import paths
 from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import Problem
-from conformance.scenarios.loader import Grid, read
+from conformance.scenarios.grid import Size
+from conformance.scenarios.loader import read
 
 HEAD = """\
 id: a-scenario
@@ -18,7 +19,7 @@ topology: two-servers-one-dag
 SEND = "  - send: {as: m, to: bob@corp.test, via: mbx1}\n"
 
 
-def cells(folder: Path, text: str, grid: Grid = "smoke") -> tuple[Cell, ...]:
+def cells(folder: Path, text: str, grid: Size = "smoke") -> tuple[Cell, ...]:
     """Return the cells of a scenario. Raises Problems."""
     (scenario,) = read(written(folder, text), paths.fixtures())
     return scenario.cells(grid)

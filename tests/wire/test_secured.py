@@ -10,7 +10,8 @@ import pytest
 from aiosmtpd.controller import SMTP
 
 from conformance.history.events import Closed, Command, Content
-from conformance.wire.sender import Identity, Recipient, Sender, Transmission
+from conformance.wire.client import Identity
+from conformance.wire.sender import Recipient, Sender, Transmission
 from tests.wire.peers import World, run
 
 openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")

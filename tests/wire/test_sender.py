@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from conformance.wire.client import Identity
 from conformance.wire.link import Origin
-from conformance.wire.sender import Identity, Outcome, Recipient, Sender, Transmission
+from conformance.wire.sender import Outcome, Recipient, Sender, Transmission
 from tests.wire.servers import scripted
 
 ONE = Transmission("a@x", (Recipient("b@x"),), b"A: b\r\n\r\n.dot\r\n")

@@ -8,8 +8,9 @@ from conformance.run.outbox import OutMessage
 from conformance.run.world import World
 from conformance.scenarios.messages import make
 from conformance.scenarios.steps.sending import Resend, Send, Submit
+from conformance.wire.client import Identity
 from conformance.wire.content import digest
-from conformance.wire.sender import Identity, Outcome, Recipient, Sender, Transmission
+from conformance.wire.sender import Outcome, Recipient, Sender, Transmission
 
 
 async def send(world: World, action: Send) -> str:

@@ -1,9 +1,8 @@
-"""Reads one document of a scenario file: checks it whole, and makes the cells of its matrix."""
+"""The cells that a document makes: it is checked whole, and each of its steps read at every point of the matrix."""
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -12,9 +11,9 @@ from typing import Any
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios import grid
 from conformance.scenarios.document import CAPABILITIES, Cell, Document
-from conformance.scenarios.errors import Problem, Problems, Report, shown, unknown
+from conformance.scenarios.errors import Problems, Report, shown, unknown
 from conformance.scenarios.fixtures import load_topology, names_in, read_topology
-from conformance.scenarios.grid import GridFault
+from conformance.scenarios.grid import GridFault, Size
 from conformance.scenarios.matrix import (
     MAX_CELLS,
     Point,
@@ -30,57 +29,9 @@ from conformance.scenarios.names import INVARIANTS, Names, check_grid, check_nam
 from conformance.scenarios.own_timers import NAMES as OWN_NAMES
 from conformance.scenarios.own_timers import OwnTimers, as_point
 from conformance.scenarios.script import ReadStep, conditions, conditions_of, read_step
-from conformance.scenarios.validation import validate
 from conformance.scenarios.values import parameter
-from conformance.scenarios.yaml_nodes import Chunk, Node, compose
+from conformance.scenarios.yaml_nodes import Node
 from conformance.topology import Topology
-
-SUFFIX = ".scenario.yaml"
-"""How the name of a file of scenarios ends."""
-
-Grid = grid.Size
-"""The sizes of a fault grid."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scenario:
-    """A scenario of a file: its cells, or what is wrong with it."""
-
-    id: str
-    path: Path
-    line: int
-    document: Document | None
-    problems: tuple[Problem, ...]
-    matrix: "Matrix | None"
-
-    def cells(self, grid: Grid = "smoke", timers: OwnTimers | None = None) -> tuple[Cell, ...]:
-        """Return the cells in a stable order, with the scenario's fault grid in the size asked for. Raises Problems.
-
-        `timers` are those that the candidate has by itself, for a scenario that leaves them to it.
-        """
-        if self.problems or self.matrix is None:
-            raise Problems(self.problems)
-        return self.matrix.cells(grid, timers)
-
-
-def stem(path: Path) -> str:
-    """Return a file's name without `.scenario.yaml`."""
-    return path.name.removesuffix(SUFFIX)
-
-
-def read_document(path: Path, fixtures: Path, chunk: Chunk, number: int) -> Scenario:
-    """Read the n-th document of a file; file and number stand in for the id where there is none."""
-    report = Report(str(path))
-    name, line = f"{stem(path)}-{number}", chunk.line
-    node = compose(chunk, report)
-    if node is None:
-        return Scenario(name, path, line, None, report.problems, None)
-    if (own := node.get("id")) is not None and isinstance(own.value, str) and own.value:
-        name, line = own.value, node.entries["id"].key.line
-    document = validate(Document, node, report)
-    matrix = Matrix(path, fixtures, node, document, line, report)
-    matrix.check()
-    return Scenario(name, path, line, document, report.problems, matrix)
 
 
 class Matrix:
@@ -103,7 +54,7 @@ class Matrix:
         self._read: dict[tuple[int, tuple[str, ...]], ReadStep | None] = {}
         self._worlds: dict[str, tuple[Topology, dict[str, frozenset[str]]] | None] = {}
         self._own: dict[str, Node] = {}
-        self._cells: dict[tuple[Grid, OwnTimers | None], tuple[Cell, ...]] = {}
+        self._cells: dict[tuple[Size, OwnTimers | None], tuple[Cell, ...]] = {}
 
     def check(self) -> None:
         """Report everything that is wrong with the document, at whatever point of its matrix."""
@@ -117,7 +68,7 @@ class Matrix:
         self._check_grid()
         self._cells["smoke", None] = self._make("smoke", None)
 
-    def cells(self, size: Grid, timers: OwnTimers | None = None) -> tuple[Cell, ...]:
+    def cells(self, size: Size, timers: OwnTimers | None = None) -> tuple[Cell, ...]:
         """Return the cells, with the fault grid in some size. Raises Problems for what only such a cell shows."""
         key = (size, timers if self._leaves_timers else None)
         if key not in self._cells:
@@ -130,7 +81,7 @@ class Matrix:
     def _leaves_timers(self) -> bool:
         return self._document is not None and self._document.timers == "own"
 
-    def _make(self, size: Grid, timers: OwnTimers | None) -> tuple[Cell, ...]:
+    def _make(self, size: Size, timers: OwnTimers | None) -> tuple[Cell, ...]:
         self._own = as_point(timers) if self._leaves_timers else {}
         faults = self._document.faults if self._document else None
         if faults is None:
