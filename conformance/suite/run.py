@@ -55,6 +55,15 @@ class Told:
         return "\n\n".join(part for part in (first, failure_text(self.material)) if part)
 
 
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """A cell that was run and judged, and what the baseline makes of it."""
+
+    header: CellHeader
+    result: CellResult
+    reading: Reading
+
+
 class Run:
     """One invocation as one process sees it: the only one, or one of xdist's workers."""
 
@@ -65,7 +74,7 @@ class Run:
         self._worker = worker
         self._began = time.monotonic()
         self._baselines = _baselines(options)
-        self._flight: Flight[tuple[CellHeader, CellResult]] | None = None
+        self._flight: Flight[_Done] | None = None
 
     @classmethod
     def begin(cls, config: pytest.Config, options: Options, cells: Sequence["CellItem"]) -> "Run":
@@ -109,16 +118,10 @@ class Run:
 
     def execute(self, item: "CellItem") -> Told:
         """Run and judge one cell, or wait for it where it is in flight, and hold it against the baseline."""
-        header = self._cell_header(item)
-        if self._flight is not None:
-            header, result = self._flight.result(item.nodeid)
-        else:
-            result = execute(
-                item.cell, item.cast, self._options.settings, header, self.directory, known=self._known(item)
-            )
-        reading = self._read(item, result.outcome, result.verdicts)
+        done = self._flight.result(item.nodeid) if self._flight is not None else self._alone(item)
+        result, reading = done.result, done.reading
         material = Material(
-            header=header,
+            header=done.header,
             events=result.events,
             verdicts=result.verdicts,
             file=result.file,
@@ -128,23 +131,27 @@ class Run:
         )
         return Told(result, reading, material)
 
-    def _job(self, item: "CellItem") -> Callable[[], Awaitable[tuple[CellHeader, CellResult]]]:
-        async def job() -> tuple[CellHeader, CellResult]:
+    def _alone(self, item: "CellItem") -> _Done:
+        header = self._cell_header(item)
+        result = execute(item.cell, item.cast, self._options.settings, header, self.directory, known=self._known(item))
+        return _Done(header, result, self._read(item, result.outcome, result.verdicts))
+
+    def _job(self, item: "CellItem") -> Callable[[], Awaitable[_Done]]:
+        async def job() -> _Done:
             header = self._cell_header(item)
             result = await execute_here(
                 item.cell, item.cast, self._options.settings, header, self.directory, known=self._known(item)
             )
-            return header, result
+            return _Done(header, result, self._read(item, result.outcome, result.verdicts))
 
         return job
 
-    def _again(self, flown: tuple[CellHeader, CellResult]) -> bool:
-        """Whether a cell has to be run once more, without others beside it: it could not be judged since the harness was
-        late, as it may be when others take its time. What came of it is put aside."""
-        header, result = flown
-        spoilt = result.outcome is Outcome.INCONCLUSIVE and too_late(result.events, header.tolerance)
+    def _again(self, done: _Done) -> bool:
+        """Whether a cell has to be run once more, without others beside it: it could not be judged, or not be held against
+        the baseline, since the harness was late, as it may be when others take its time. What came of it is put aside."""
+        spoilt = done.reading.outcome is Outcome.INCONCLUSIVE and too_late(done.result.events, done.header.tolerance)
         if spoilt:
-            set_aside(self.directory, header.nodeid)
+            set_aside(self.directory, done.header.nodeid)
         return spoilt
 
     def _read(self, item: "CellItem", outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:

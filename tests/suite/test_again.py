@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -41,20 +42,66 @@ steps:
 """
 
 
-def test_what_lateness_has_spoilt_is_run_again_and_judged_then(tmp_path: Path):
-    (tmp_path / "late_once.py").write_text(LATE_ONCE, "utf-8")
+REFUSED = """\
+id: refused
+title: Another refusal is expected than there is, and a delivery that never happens
+requirements: [RL-CNT-02]
+needs: [relay]
+topology:
+  name: relay-of-small-messages
+  servers: [{name: mta1, site: Main, transport: {MaxMessageSize: 65536}}]
+  sinks: [{name: outside, domains: ["*"]}]
+  routes: [{domain: "*", next-hops: [outside]}]
+drain: 1m
+steps:
+  - advance: 2m
+  - send: {as: m, to: victor@outside.test, via: mta1, size: 80KB}
+  - expect: {reply: {of: m, code: 554}}
+  - expect: {delivered: {of: m, copies: 1, within: 30s}}
+"""
+"""The refusal is judged however late the harness was, the delivery is not."""
+
+KNOWN = {
+    "candidate": "mine",
+    "known": [
+        {"scenario": "refused", "check": check, "requirement": "RL-CNT-02", "comment": "it is so in this test"}
+        for check in ("expect.reply", "expect.delivered")
+    ],
+}
+
+
+def run(folder: Path, scenario: str, *more: str) -> CompletedProcess[str]:
+    """Run a scenario against a reference that is late the first time that it is begun."""
+    (folder / "late_once.py").write_text(LATE_ONCE, "utf-8")
     description = {"name": "mine", "kind": "python", "factory": "late_once:create", "claims": ["relay"]}
-    (tmp_path / "mine.yaml").write_text(json.dumps(description), "utf-8")
-    (tmp_path / "wrong.scenario.yaml").write_text(WRONG, "utf-8")
-    done = conformance_command(
-        "run", "wrong.scenario.yaml", "--candidate", "mine.yaml", "--clock", "scaled", "--scale", "60", "--cells", "2",
-        "--run-dir", "run", cwd=tmp_path, PYTHONPATH=f"{tmp_path}:{Path(__file__).parents[2]}",
+    (folder / "mine.yaml").write_text(json.dumps(description), "utf-8")
+    (folder / "one.scenario.yaml").write_text(scenario, "utf-8")
+    return conformance_command(
+        "run", "one.scenario.yaml", "--candidate", "mine.yaml", "--clock", "scaled", "--scale", "60", "--cells", "2",
+        "--run-dir", "run", *more, cwd=folder, PYTHONPATH=f"{folder}:{Path(__file__).parents[2]}",
     )  # fmt: skip
+
+
+def told_as_run_again(folder: Path, printed: str) -> None:
+    """Hold that the only cell was run again, and that its first attempt, which was late, is kept and told."""
+    assert "1 cell was run once more, alone: the harness had been late beside others" in printed
+    found = read_run(folder / "run")
+    assert found.footer is not None
+    assert list(found.footer.again) == [cell.header.nodeid for cell in found.cells([])]
+    assert [path.name for path in cell_files(found.path, LATE)] == [path.name for path in cell_files(found.path, CELLS)]
+    assert all("the harness itself ran" in path.read_text("utf-8") for path in cell_files(found.path, LATE))
+
+
+def test_what_lateness_has_spoilt_is_run_again_and_judged_then(tmp_path: Path):
+    done = run(tmp_path, WRONG)
     assert done.returncode == 1, done.stdout
     assert "1 failed" in done.stdout
-    assert "1 cell was run once more, alone: the harness had been late beside others" in done.stdout
-    run = read_run(tmp_path / "run")
-    assert run.footer is not None
-    assert list(run.footer.again) == [cell.header.nodeid for cell in run.cells([])]
-    assert [path.name for path in cell_files(run.path, LATE)] == [path.name for path in cell_files(run.path, CELLS)]
-    assert all("the harness itself ran" in path.read_text("utf-8") for path in cell_files(run.path, LATE))
+    told_as_run_again(tmp_path, done.stdout)
+
+
+def test_a_known_failure_that_lateness_has_spoilt_in_part_is_run_again_too(tmp_path: Path):
+    (tmp_path / "known.yaml").write_text(json.dumps(KNOWN), "utf-8")
+    done = run(tmp_path, REFUSED, "--baseline", "known.yaml")
+    assert done.returncode == 0, done.stdout
+    assert "1 xfailed" in done.stdout
+    told_as_run_again(tmp_path, done.stdout)
