@@ -41,6 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", mark)
     config.stash[OPTIONS] = options = read_options(config)
     config.stash[STARTED] = time.monotonic()
+    config.add_cleanup(gc.unfreeze)  # the first that is added is done last: nobody looks through what was frozen
     prepare(config, options)
 
 
@@ -51,7 +52,6 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Leave nothing behind of a run that never began."""
-    gc.unfreeze()
     tidy(config)
 
 

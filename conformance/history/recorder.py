@@ -28,6 +28,7 @@ class Recorder:
         self._clock = clock
         self.events: list[AnyEvent] = [] if events is None else events
         self._listeners: tuple[Callable[[AnyEvent], None], ...] = ()
+        self._elapsed = self._stamp = 0.0
 
     def subscribe(self, listener: Callable[[AnyEvent], None]) -> Callable[[], None]:
         """Add a listener; return what takes it away again."""
@@ -42,7 +43,10 @@ class Recorder:
 
         Raises TypeError when the fields are not those of the event.
         """
-        event = kind(n=len(self.events), t=round(self._clock.elapsed(), 6), **fields)
+        elapsed = self._clock.elapsed()
+        if elapsed != self._elapsed:  # of virtual time many events have the same
+            self._elapsed, self._stamp = elapsed, round(elapsed, 6)
+        event = kind(n=len(self.events), t=self._stamp, **fields)
         self.events.append(event)  # type: ignore[arg-type]  # every concrete Event is one of AnyEvent
         for listener in self._listeners:
             listener(event)  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """Sessions as the judge sees them: exchanges of command and reply, and the mail transactions within."""
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 from conformance.history.events import Closed, Command, Connected, Content, Digest, Listener, Reply
@@ -125,7 +126,7 @@ class Session:
             exchange.reply = event
         positive = event.code // 100 == 2
         if event.to in ("EHLO", "LHLO") and positive:
-            self.keywords = frozenset(line.split(" ")[0].upper() for line in event.lines[1:])
+            self.keywords = _offered(event.lines)
         elif event.to == "RCPT" and self._named:
             transaction, recipient = self._named.pop(0)
             if not positive:
@@ -152,6 +153,12 @@ class Session:
             self.name, self.client, self.server, self.listener, event.n, event.t, address(event.line), way, shadow_id
         )
         self.transactions.append(self._open)
+
+
+@lru_cache(maxsize=256)  # servers say the same in each session
+def _offered(lines: tuple[str, ...]) -> frozenset[str]:
+    """Return the keywords of a reply to EHLO or LHLO."""
+    return frozenset(line.split(" ")[0].upper() for line in lines[1:])
 
 
 def address(line: str) -> str:

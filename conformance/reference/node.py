@@ -9,7 +9,6 @@ from typing import Any
 from conformance.reference import inspect
 from conformance.reference.clock import Clock
 from conformance.reference.config import ConfigurationError, Listener, NodeConfiguration, load
-from conformance.reference.defects.catalogue import spoiled
 from conformance.reference.host import Host
 from conformance.reference.parts import Parts, furnish
 from conformance.reference.receive.session import Receiver
@@ -169,4 +168,9 @@ def _compare(before: NodeConfiguration, after: NodeConfiguration) -> None:
 
 def create(path: Path, clock: Clock, defect: str | None = None) -> Node:
     """Return a node that is configured by the file at `path`. Raises ValueError for an unknown defect."""
-    return Node(path, clock, spoiled(Parts(), defect))
+    parts = Parts()
+    if defect is not None:
+        from conformance.reference.defects.catalogue import spoiled  # a dozen modules that a whole node has no use for
+
+        parts = spoiled(parts, defect)
+    return Node(path, clock, parts)

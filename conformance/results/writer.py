@@ -41,6 +41,7 @@ class CellWriter:
         self.header = header
         self.path = cell_file(run_dir, header.nodeid)
         self.attachments = self.path.with_suffix("")
+        self._waiting: list[AnyEvent] = []
         self._events = 0
         self._verdicts = 0
 
@@ -58,13 +59,16 @@ class CellWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        try:
+            self.flush()
+        finally:
+            self._file.close()
         if not any(self.attachments.iterdir()):
             self.attachments.rmdir()
 
     def event(self, event: AnyEvent) -> None:
-        """Write an event; it is handed to the operating system by the next `flush`, at the latest."""
-        self._file.write(line_of_event(event))
+        """Take an event; the next `flush` writes it. Those of one moment written together take half the time."""
+        self._waiting.append(event)
         self._events += 1
 
     def verdict(self, verdict: Verdict) -> None:
@@ -96,10 +100,13 @@ class CellWriter:
         self._write(line_of(footer))
 
     def flush(self) -> None:
-        """Hand what was written to the operating system."""
+        """Write the events that wait, and hand all to the operating system."""
+        waiting, self._waiting = self._waiting, []
+        self._file.writelines(map(line_of_event, waiting))
         self._file.flush()
 
     def _write(self, line: bytes) -> None:
+        self.flush()
         self._file.write(line)
         self._file.flush()
 

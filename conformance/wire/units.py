@@ -1,7 +1,7 @@
 """The units of an SMTP or LMTP conversation: what one can let pass, hold back or break as a whole.
 
 Every unit carries `raw`, its octets as they were on the wire: the `raw` of all units of a direction, one after
-another, are exactly what was sent.
+another, are exactly what was sent. Nobody changes a unit; they are not frozen since that takes four times as long to make.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Awaited:
     answer: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CommandLine:
     """A command line, or (verb AUTH) a line of an authentication exchange; `line` is redacted and bounded."""
 
@@ -33,7 +33,7 @@ class CommandLine:
     awaited: Awaited
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class WholeReply:
     """All lines of a reply. `awaited` is None when the server owed none; code 0 is an unreadable reply.
 
@@ -49,7 +49,7 @@ class WholeReply:
     injected: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Body:
     """Some octets of a message's content, as they were on the wire.
 
@@ -60,7 +60,7 @@ class Body:
     stuffed: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ContentEnd:
     """The final dot, or the end of the last chunk (then without octets)."""
 
@@ -68,7 +68,7 @@ class ContentEnd:
     awaited: Awaited
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Octets:
     """Octets without meaning of their own: of a line beyond the bound, or after STARTTLS."""
 

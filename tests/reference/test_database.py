@@ -113,6 +113,16 @@ def test_a_commit_that_fails_is_told_to_everybody_who_waits_for_it(tmp_path: Pat
     asyncio.run(life())
 
 
+def test_a_database_is_one_node_s_alone_until_it_is_closed(tmp_path: Path):
+    first = opened(tmp_path / "queue.db")
+    other = sqlite3.connect(tmp_path / "queue.db", timeout=0)
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        other.execute("SELECT * FROM contact")
+    first.close()
+    assert other.execute("SELECT * FROM contact").fetchall() == []
+    other.close()
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [

@@ -22,10 +22,8 @@ from conformance.reference.defects.defect import DEFECTS, Defect
 from conformance.reference.parts import Parts
 
 
-def spoiled(parts: Parts, name: str | None) -> Parts:
-    """Return the parts with one defect, or as they are. Raises ValueError when there is none of that name."""
-    if name is None:
-        return parts
+def spoiled(parts: Parts, name: str) -> Parts:
+    """Return the parts with one defect. Raises ValueError when there is none of that name."""
     if name not in DEFECTS:
         raise ValueError(f"no defect {name!r}; there are: {', '.join(sorted(DEFECTS))}")
     return DEFECTS[name].spoil(parts)

@@ -92,6 +92,7 @@ def prepare(connection: sqlite3.Connection) -> bool:
     What a node left that was killed as it made the file is empty too. Raises ForeignDatabase, or
     sqlite3.DatabaseError where the file is damaged.
     """
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # it is one node's: to ask at each commit takes half of it
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")

@@ -92,14 +92,7 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         ready = self._ready
         self._unlooked += 1
         if not ready or self._unlooked >= BUSY or self.every_turn:
-            turns, self._unlooked = self._unlooked, 0
-            busy = ready or self._stopping or (self.may_ring and self._timers and self._timers[0][0] <= self.time())
-            for key, events in self.look(turns, may_wait=not busy):
-                reader, writer = key.data
-                if events & EVENT_READ and reader is not None and not reader._cancelled:
-                    reader._run()
-                if events & EVENT_WRITE and writer is not None and not writer._cancelled:
-                    writer._run()
+            self._serve()
         if self.may_ring:
             due = self.time() + self._clock_resolution
             while self._timers and self._timers[0][0] < due:
@@ -113,6 +106,22 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
                     handle._context.run(handle._callback, *handle._args)
                 except BaseException as error:  # noqa: BLE001
                     self._failed(handle, error)
+
+    def _serve(self) -> None:
+        """Look at the sockets and serve them, and go on with that for as long as a turn would have nothing else to do."""
+        turns, self._unlooked = self._unlooked, 0
+        busy = self._ready or self._stopping or (self.may_ring and self._timers and self._timers[0][0] <= self.time())
+        told = self.look(turns, may_wait=not busy)
+        while True:
+            for key, events in told:
+                reader, writer = key.data
+                if events & EVENT_READ and reader is not None and not reader._cancelled:
+                    reader._run()
+                if events & EVENT_WRITE and writer is not None and not writer._cancelled:
+                    writer._run()
+            if self._ready or self.may_ring or self._stopping:
+                break
+            told = self.look(1, may_wait=True)
 
     def _failed(self, handle: asyncio.Handle, error: BaseException) -> None:
         """Tell of what a callback raised, or raise it on, as asyncio's own handles do."""

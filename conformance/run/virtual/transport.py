@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 _READ = 65536
 """Octets of a recv(): asyncio's 256 KiB make malloc give back and regrow the heap, up to +40 % time."""
 
+_BUFFER = memoryview(bytearray(_READ))
+"""Where octets are read to whose protocol has no buffer of its own: they are copied before anything else is read."""
+
 _HIGH, _LOW = 64 * 1024, 16 * 1024
 """Octets that wait to be sent at which a protocol is told to pause, and to go on."""
 
@@ -117,13 +120,9 @@ class AccountedTransport(asyncio.Transport):
         if self._lost:
             return
         protocol: Any = self._protocol
-        data = b""
+        buffer = protocol.get_buffer(-1) if self._buffered else _BUFFER
         try:
-            if self._buffered:
-                octets = self._receive_into(memoryview(protocol.get_buffer(-1)))
-            else:
-                data = self._receive()
-                octets = len(data)
+            octets = self._receive(buffer)
         except (BlockingIOError, InterruptedError):
             self._loop.misled()
             return
@@ -137,30 +136,18 @@ class AccountedTransport(asyncio.Transport):
             elif self._buffered:
                 protocol.buffer_updated(octets)
             else:
-                protocol.data_received(data)
+                protocol.data_received(bytes(buffer[:octets]))
         except Exception as error:  # noqa: BLE001  # what a protocol does not catch ends its connection, and is told
             self._fail(error)
 
-    def _receive(self) -> bytes:
-        assert self._sock is not None
-        try:
-            data = self._sock.recv(_READ)
-        except BlockingIOError:
-            data = self._come().recv(_READ)
-        if self._has_read(len(data)) and 0 < len(data) < _READ and self._more_came():
-            more = self._sock.recv(_READ - len(data))
-            self._has_read(len(more))
-            data += more
-        return data
-
-    def _receive_into(self, buffer: memoryview) -> int:
+    def _receive(self, buffer: memoryview) -> int:
         assert self._sock is not None
         try:
             octets = self._sock.recv_into(buffer)
         except BlockingIOError:
             octets = self._come().recv_into(buffer)
         if self._has_read(octets) and 0 < octets < len(buffer) and self._more_came():
-            more = self._sock.recv_into(buffer[octets:])
+            more = self._sock.recv_into(memoryview(buffer)[octets:])
             self._has_read(more)
             octets += more
         return octets
