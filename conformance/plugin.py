@@ -73,7 +73,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Begin the run once it is known which cells are in it; nothing is started by `--collect-only`."""
-    cells = [item for item in session.items if isinstance(item, CellItem)]
+    cells = [item.collected for item in session.items if isinstance(item, CellItem)]
     if cells and not session.config.option.collectonly:
         session.config.stash[RUN] = Run.begin(session.config, session.config.stash[OPTIONS], cells)
         # What was loaded stays to the end: no collection has to look at it again (a tenth of the CPU). What a cell makes is

@@ -9,7 +9,7 @@ from conformance.candidates.cast import Cast
 from conformance.judge.verdicts import Outcome
 from conformance.scenarios.document import Cell
 from conformance.suite.outcomes import BrokenCell, ConformanceFailure, InconclusiveCell, raise_for
-from conformance.suite.run import RUN, Told
+from conformance.suite.run import RUN, Collected, Told
 
 
 class CellItem(pytest.Item):
@@ -30,16 +30,16 @@ class CellItem(pytest.Item):
                 self.add_marker(tag)
 
     @property
-    def file(self) -> Path:
-        """The scenario's file."""
-        return self.path
+    def collected(self) -> Collected:
+        """What the run is told of it."""
+        return Collected(self.nodeid, self.path, self.cell, self.cast)
 
     def runtest(self) -> None:
         """Run and judge the cell, and end as it did.
 
         Raises ConformanceFailure, InconclusiveCell, BrokenCell; skips what is not applicable.
         """
-        told = self.told = self.config.stash[RUN].execute(self)
+        told = self.told = self.config.stash[RUN].execute(self.collected)
         self.user_properties.append(("outcome", str(told.reading.outcome)))
         if told.reading.known:
             pytest.xfail(told.reading.text)

@@ -7,7 +7,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import JsonValue
@@ -30,14 +29,22 @@ from conformance.results.identity import environment_sha256, sha256_of, suite_sh
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
 from conformance.results.writer import begin_run, finish_run, set_aside
 from conformance.run.together import SHARED_CLOCKS
+from conformance.scenarios.document import Cell
 from conformance.suite.baseline import WRITE, Baseline, BaselineError, Reading, hold_against, read_baselines
 from conformance.suite.directory import DIRECTORY, allure_results, is_worker
 from conformance.suite.draft import write_drafts
 from conformance.suite.flight import Flight
 from conformance.suite.options import Options
 
-if TYPE_CHECKING:
-    from conformance.suite.item import CellItem
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """A cell as it was collected: what it is called in the run, in which file it stands, and who plays it."""
+
+    nodeid: str
+    file: Path
+    cell: Cell
+    cast: Cast
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +84,7 @@ class Run:
         self._flight: Flight[_Done] | None = None
 
     @classmethod
-    def begin(cls, config: pytest.Config, options: Options, cells: Sequence["CellItem"]) -> "Run":
+    def begin(cls, config: pytest.Config, options: Options, cells: Sequence[Collected]) -> "Run":
         """Write the header (the first worker does) and return the run. Raises pytest.UsageError."""
         directory = config.stash[DIRECTORY]
         header = RunHeader(
@@ -88,7 +95,7 @@ class Run:
             scale=options.settings.scale,
             grid=options.settings.grid,
             candidates=tuple(_record(cast) for cast in options.casts),
-            suite_sha256=suite_sha256(item.cell.sha256 for item in cells),
+            suite_sha256=suite_sha256(one.cell.sha256 for one in cells),
             environment_sha256=environment_sha256(),
             command=("conformance", "run", *map(str, config.invocation_params.args)),
             filtered=bool(config.option.keyword or config.option.markexpr or not _whole_corpus(config)),
@@ -104,11 +111,11 @@ class Run:
         run.plan(cells)
         return run
 
-    def plan(self, items: Sequence["CellItem"]) -> None:
+    def plan(self, cells: Sequence[Collected]) -> None:
         """Let several cells be in flight at once, where the options say so; time that jumps has one at a time."""
         most = self._options.cells
         if most > 1 and self._options.settings.clock in SHARED_CLOCKS:
-            jobs = [(item.nodeid, self._job(item)) for item in items]
+            jobs = [(one.nodeid, self._job(one)) for one in cells]
             self._flight = Flight(jobs, most, chunks=self._worker, again=self._again)
 
     @property
@@ -116,33 +123,33 @@ class Run:
         """The node ids of the cells that are in flight beside each other."""
         return tuple(self._flight.running) if self._flight is not None else ()
 
-    def execute(self, item: "CellItem") -> Told:
+    def execute(self, one: Collected) -> Told:
         """Run and judge one cell, or wait for it where it is in flight, and hold it against the baseline."""
-        done = self._flight.result(item.nodeid) if self._flight is not None else self._alone(item)
+        done = self._flight.result(one.nodeid) if self._flight is not None else self._alone(one)
         result, reading = done.result, done.reading
         material = Material(
             header=done.header,
             events=result.events,
             verdicts=result.verdicts,
             file=result.file,
-            source=item.path.read_text("utf-8").splitlines(),
+            source=one.file.read_text("utf-8").splitlines(),
             logs=result.logs,
             known=reading.text if reading.known else "",
         )
         return Told(result, reading, material)
 
-    def _alone(self, item: "CellItem") -> _Done:
-        header = self._cell_header(item)
-        result = execute(item.cell, item.cast, self._options.settings, header, self.directory, known=self._known(item))
-        return _Done(header, result, self._read(item, result.outcome, result.verdicts))
+    def _alone(self, one: Collected) -> _Done:
+        header = self._cell_header(one)
+        result = execute(one.cell, one.cast, self._options.settings, header, self.directory, known=self._known(one))
+        return _Done(header, result, self._read(one, result.outcome, result.verdicts))
 
-    def _job(self, item: "CellItem") -> Callable[[], Awaitable[_Done]]:
+    def _job(self, one: Collected) -> Callable[[], Awaitable[_Done]]:
         async def job() -> _Done:
-            header = self._cell_header(item)
+            header = self._cell_header(one)
             result = await execute_here(
-                item.cell, item.cast, self._options.settings, header, self.directory, known=self._known(item)
+                one.cell, one.cast, self._options.settings, header, self.directory, known=self._known(one)
             )
-            return _Done(header, result, self._read(item, result.outcome, result.verdicts))
+            return _Done(header, result, self._read(one, result.outcome, result.verdicts))
 
         return job
 
@@ -154,23 +161,23 @@ class Run:
             set_aside(self.directory, done.header.nodeid)
         return spoilt
 
-    def _read(self, item: "CellItem", outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
-        baseline = self._baselines.get(item.cast.identity)
-        return Reading(outcome=outcome) if baseline is None else hold_against(baseline, item.cell, outcome, verdicts)
+    def _read(self, one: Collected, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
+        baseline = self._baselines.get(one.cast.identity)
+        return Reading(outcome=outcome) if baseline is None else hold_against(baseline, one.cell, outcome, verdicts)
 
-    def _known(self, item: "CellItem") -> Known:
+    def _known(self, one: Collected) -> Known:
         def known(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> str:
-            return reading.text if (reading := self._read(item, outcome, verdicts)).known else ""
+            return reading.text if (reading := self._read(one, outcome, verdicts)).known else ""
 
         return known
 
-    def _cell_header(self, item: "CellItem") -> CellHeader:
-        cell, cast = item.cell, item.cast
+    def _cell_header(self, one: Collected) -> CellHeader:
+        cell, cast = one.cell, one.cast
         servers = [server.name for server in cell.topology.servers]
         claims = frozenset.intersection(*(frozenset(cast.plays(name).claims) for name in servers))
         return CellHeader(
             run=self._header.run,
-            nodeid=item.nodeid,
+            nodeid=one.nodeid,
             scenario=cell.scenario,
             title=cell.title,
             path=cell.path,
@@ -187,10 +194,10 @@ class Run:
             scale=self._header.scale,
             tolerance=self._options.settings.tolerance,
             started=stamp(),
-            repeat=self.repeat(item.nodeid, cast, item.path),
+            repeat=self.repeat(one.nodeid, cast, one.file),
             topology=cell.topology.model_dump(mode="json", by_alias=True),
             waive=cell.waive,
-            own_timers=_own_timers(item),
+            own_timers=_own_timers(one),
             claims=tuple(sorted(claims)),
         )
 
@@ -216,10 +223,10 @@ class Run:
             finish_run(self.directory, wall_seconds=time.monotonic() - self._began, interrupted=interrupted)
 
 
-def _own_timers(item: "CellItem") -> dict[str, JsonValue] | None:
+def _own_timers(one: Collected) -> dict[str, JsonValue] | None:
     """Return what the candidate says of its own timers, when the cell goes by them."""
-    timers = item.cast.own_timers
-    if item.cell.timers != "own" or timers is None:
+    timers = one.cast.own_timers
+    if one.cell.timers != "own" or timers is None:
         return None
     told: dict[str, JsonValue] = timers.model_dump(mode="json", by_alias=True, exclude_none=True)
     return told
