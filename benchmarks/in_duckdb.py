@@ -33,7 +33,7 @@ REPLACED: tuple[tuple[str, str], ...] = (
     (r"ZIP_WITH\(asked, said, LAMBDA a, s : ", "LIST_TRANSFORM(asked, LAMBDA a, i : "),
     (r"'code': s\.code", "'code': said[i].code"),
     (r"EXISTS\(finals\)", "LEN(LIST_FILTER(finals, LAMBDA one : one.recipient IS NOT NULL)) > 0"),
-    (r"\bLAST\((CASE .*?END)\) OVER passed", r"LAST_VALUE(\1 IGNORE NULLS) OVER passed"),
+    (r"\bLAST\((\w+)\) OVER passed", r"LAST_VALUE(\1 IGNORE NULLS) OVER passed"),
     (r"FROM_JSON\(topology, '[^']*'\)", f"FROM_JSON(topology, '{WORLD}')"),
     (r"\bQUANTILE\(", "QUANTILE_CONT("),
     (r"FROM_JSON\(axes, '[^']*'\)", "CAST(CAST(axes AS JSON) AS MAP(TEXT, TEXT))"),

@@ -31,7 +31,7 @@ def layers() -> dict[str, str]:
     return {
         "cells": traffic.CELLS,
         "recorded": traffic.RECORDED,
-        "events": traffic.EVENTS,
+        "said": traffic.SAID,
         "exchanges": traffic.EXCHANGES,
         "happenings": traffic.HAPPENINGS,
         "transactions": traffic.TRANSACTIONS,
@@ -57,13 +57,9 @@ def follow(session: SparkSession, sources: Mapping[str, DataFrame], spread: Spre
     """
     for name in TABLE_DDL:
         sources[name].createOrReplaceTempView(f"raw_{name}")
-    queries = layers()
-    if spread.several:
-        whole = {"transactions": traffic.followed(spread.parts)}
-        queries = {name: queries[name] for name in ("cells", "recorded")} | whole
-    for name, query in queries.items():
+    for name, query in layers().items():
         rows = session.sql(query)
-        if name in ("cells", "recorded", "events"):
+        if name in ("cells", "recorded", "said", "happenings"):
             rows = spread.together(rows)
         if name in ("cells", *KEPT) and not spread.several:
             rows = spread.kept(rows)

@@ -74,9 +74,6 @@ def parts_of(octets: int) -> int:
     return 1 if octets < SMALL else min(max(octets // PART, LEAST), MOST)
 
 
-_APART = "org.apache.spark.sql.catalyst.optimizer.PushdownPredicatesAndPruneColumnsForCTEDef"
-
-
 def settings_for(octets: int) -> dict[str, str]:
     """Return Spark's settings that suit a history of this size."""
     small = octets < SMALL
@@ -89,6 +86,4 @@ def settings_for(octets: int) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         # What is written by part is in its part already, and would be sorted by it.
         "spark.sql.optimizer.plannedWrite.enabled": str(small).lower(),
-        # It would put a filter over rows that two queries share, and Spark then moves them once more.
-        "spark.sql.optimizer.excludedRules": "" if small else _APART,
     }

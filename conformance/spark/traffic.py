@@ -1,6 +1,7 @@
 """The layer of transactions: of a run's events, a row for each exchange that means something.
 
-Far fewer rows than events, and one pass over them: it needs nothing but the views `events` and `cells`.
+Far fewer rows than events. What sessions are gathered from and what stands in events as it is are read apart: they share
+few rows, and fewer columns.
 A message is known by its `key`: its Message-ID, or its body's hash where it has none.
 """
 
@@ -15,28 +16,28 @@ FROM raw_verdicts
 """
 """The recorded verdicts, with that number. How it came to it is asked of a failure only."""
 
-EVENTS = """
-SELECT xxhash64(run, cell) AS cell_id, n, t, kind, session, client, server, listener, verb,
-       CASE WHEN kind = 'command' AND verb IN ('MAIL', 'RCPT') THEN line END AS line, operation, to, code, recipient,
-       digest, fault, action, healed, message, sender, recipients, outcome, accepted, dot_sent, sink, giver, node,
-       how, CASE WHEN kind = 'configured' THEN changes END AS changes, quiet
+SAID = r"""
+SELECT xxhash64(run, cell) AS cell_id, session, n, t, code,
+       CASE WHEN kind = 'command' AND verb IN ('MAIL', 'RCPT') THEN verb
+            WHEN kind = 'command' THEN 'query'
+            WHEN kind <> 'reply' THEN kind
+            WHEN operation.name = 'discard-list' OR to LIKE 'XQ%' THEN 'told'
+            WHEN to IN ('MAIL', 'RCPT', 'CONTENT') THEN 'to ' || to
+            ELSE 'other' END AS what,
+       lower(CASE WHEN verb IN ('MAIL', 'RCPT') THEN regexp_extract(line, '(?i)(?:FROM|TO):\\s*<([^>]*)>', 1)
+                  WHEN kind = 'reply' THEN recipient END) AS address,
+       CASE WHEN kind = 'reply' AND operation.name IN ('request-shadow', 'track-shadow')
+            THEN operation.name END AS handshake,
+       CASE WHEN kind = 'connected'
+            THEN named_struct('client', client, 'server', server, 'listener', listener) END AS parties,
+       CASE WHEN operation.name IS NOT NULL THEN named_struct(
+         'shadow_id', operation.shadow_id, 'database', operation.database, 'shadow_ids', operation.shadow_ids,
+         'limit', operation.limit, 'left', operation.left) END AS operation,
+       CASE WHEN kind = 'content' THEN named_struct(
+         'n', n, 't', t, 'key', coalesce(digest.message_id, digest.body_sha256), 'message_id', digest.message_id,
+         'stable_sha256', digest.stable_sha256, 'report', digest.report, 'about', digest.about,
+         'size', digest.size) END AS content
 FROM raw_events
-WHERE kind IN ('connected', 'content', 'delivered', 'message', 'attempt', 'fault-armed', 'fault-fired',
-               'connect-failed', 'node', 'node-command', 'configured', 'talked', 'drained')
-   OR kind = 'command' AND (verb IN ('MAIL', 'RCPT') OR operation.name = 'query-discard')
-   OR kind = 'reply' AND (to IN ('MAIL', 'RCPT', 'CONTENT') OR to LIKE 'XQ%' OR operation.name IS NOT NULL
-                          OR code >= 400)
-   OR kind = 'closed' AND how = 'reset'
-"""
-"""What of a run's events is used at all."""
-
-_SAID = r"""
-SELECT cell_id, session, xxhash64(cell_id, session) AS place, n, t, kind, verb, to, code, lower(recipient) AS recipient, client, server, listener,
-       CASE WHEN kind = 'command' THEN lower(regexp_extract(line, '(?i)(?:FROM|TO):\\s*<([^>]*)>', 1)) END AS address,
-       operation.name AS operation, operation.shadow_id, operation.database, operation.shadow_ids, operation.limit,
-       operation.left, digest,
-       kind = 'reply' AND coalesce(operation.name = 'discard-list' OR to LIKE 'XQ%', false) AS told
-FROM events
 WHERE session IS NOT NULL
   AND (kind IN ('connected', 'content')
     OR kind = 'command' AND (verb IN ('MAIL', 'RCPT') OR operation.name = 'query-discard')
@@ -45,39 +46,43 @@ WHERE session IS NOT NULL
 """
 """What passed in sessions that belongs to a mail transaction or to a discard exchange.
 
+It has few columns, and what only some rows have is one of them: these are most of all rows, and they are moved, sorted
+and gathered.
+"""
+
+_NUMBERED = """
+SELECT *,
+       CASE what WHEN 'told' THEN count_if(what = 'told') OVER passed
+                 WHEN 'query' THEN count_if(what = 'query') OVER passed
+                 WHEN 'MAIL' THEN count_if(what = 'MAIL') OVER passed
+                 WHEN 'RCPT' THEN count_if(what = 'MAIL') OVER passed
+                 WHEN 'content' THEN count_if(what = 'MAIL') OVER passed
+                 ELSE count_if(what = 'to MAIL') OVER passed END AS number,
+       what IN ('told', 'query') AS discard,
+       last(handshake, true) OVER passed AS agreed, first(parties) OVER passed AS both
+FROM (SELECT *, xxhash64(cell_id, session) AS place FROM said)
+WINDOW passed AS (PARTITION BY place, cell_id, session ORDER BY n
+                  ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+"""
+"""Replies come in the order of the commands, also when those were pipelined: the n-th answers the n-th.
+
 `place` only makes sorting cheap: texts that begin alike are slow to compare, numbers are not.
 """
 
-_NUMBERED = f"""
-SELECT *,
-       CASE WHEN told THEN count_if(told) OVER passed
-            WHEN operation = 'query-discard' THEN count_if(operation = 'query-discard') OVER passed
-            WHEN kind = 'reply' THEN count_if(kind = 'reply' AND to = 'MAIL') OVER passed
-            ELSE count_if(kind = 'command' AND verb = 'MAIL') OVER passed END AS number,
-       told OR coalesce(operation = 'query-discard', false) AS discard,
-       last(CASE WHEN kind = 'reply' AND operation IN ('request-shadow', 'track-shadow') THEN operation END, true)
-         OVER passed AS handshake,
-       first(struct(client, server, listener)) OVER passed AS parties
-FROM ({_SAID})
-WINDOW passed AS (PARTITION BY place, cell_id, session ORDER BY n
-                  ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
-"""  # noqa: S608  # made of constants
-"""Replies come in the order of the commands, also when those were pipelined: the n-th answers the n-th."""
-
 _GATHERED = f"""
-SELECT cell_id, session, discard, number, any_value(parties) AS parties,
-       any_value(struct(n, t, address, shadow_id, handshake, limit))
-         FILTER (WHERE kind = 'command' AND (discard OR verb = 'MAIL')) AS begun,
-       any_value(struct(n, t, digest)) FILTER (WHERE kind = 'content') AS content,
-       array_sort(collect_list(struct(n, address)) FILTER (WHERE kind = 'command' AND verb = 'RCPT')) AS asked,
-       array_sort(collect_list(struct(n, code)) FILTER (WHERE kind = 'reply' AND to = 'RCPT')) AS said,
-       array_sort(collect_list(struct(n, t, code, recipient)) FILTER (WHERE kind = 'reply' AND to = 'CONTENT'))
-         AS finals,
-       any_value(struct(n, t, database, shadow_ids, left)) FILTER (WHERE told) AS told
+SELECT cell_id, session, discard, number, any_value(both) AS parties,
+       any_value(struct(n, t, address, operation.shadow_id, agreed AS handshake, operation.limit))
+         FILTER (WHERE what IN ('MAIL', 'query')) AS begun,
+       any_value(content) FILTER (WHERE what = 'content') AS content,
+       array_sort(collect_list(struct(n, address)) FILTER (WHERE what = 'RCPT')) AS asked,
+       array_sort(collect_list(struct(n, code)) FILTER (WHERE what = 'to RCPT')) AS said,
+       array_sort(collect_list(struct(n, t, code, address AS recipient)) FILTER (WHERE what = 'to CONTENT')) AS finals,
+       any_value(struct(n, t, operation.database, operation.shadow_ids, operation.left))
+         FILTER (WHERE what = 'told') AS told
 FROM ({_NUMBERED})
-WHERE kind IN ('command', 'content') OR told OR kind = 'reply' AND to IN ('RCPT', 'CONTENT')
+WHERE what IN ('MAIL', 'RCPT', 'query', 'content', 'told', 'to RCPT', 'to CONTENT')
 GROUP BY cell_id, session, discard, number
-"""  # noqa: S608
+"""  # noqa: S608  # made of constants
 
 _ANSWERED = f"""
 SELECT cell_id, session, number, parties, begun, content, finals, discard, told,
@@ -164,12 +169,12 @@ _MAIL = {
     "filter(finals, one -> one.code >= 500), one -> one.recipient) "
     "WHEN code >= 500 THEN taken ELSE CAST(array() AS ARRAY<STRING>) END)",
     "shadow_id": "begun.shadow_id",
-    "key": "coalesce(content.digest.message_id, content.digest.body_sha256)",
-    "message_id": "content.digest.message_id",
-    "stable_sha256": "content.digest.stable_sha256",
-    "report": "content.digest.report",
-    "about": "content.digest.about",
-    "size": "content.digest.size",
+    "key": "content.key",
+    "message_id": "content.message_id",
+    "stable_sha256": "content.stable_sha256",
+    "report": "content.report",
+    "about": "content.about",
+    "size": "content.size",
     "dot_n": "content.n",
     "dot_t": "content.t",
     "reply_n": "try_element_at(finals, -1).n",
@@ -217,7 +222,7 @@ _OTHER = {
     "action": "CASE WHEN kind = 'attempt' THEN outcome WHEN kind = 'closed' THEN how "
     "WHEN kind = 'delivered' THEN digest.action ELSE action END",
     "fault": "fault",
-    "detail": "changes",
+    "detail": "CASE WHEN kind = 'configured' THEN changes END",
     "healed": "healed",
     "quiet": "quiet",
 }
@@ -245,7 +250,7 @@ EXCHANGES = f"SELECT cell_id, {_row(_EXCHANGE)} FROM ({_ENVELOPED})"  # noqa: S6
 """The part of the layer that is gathered from sessions: mail transactions and discard exchanges."""
 
 HAPPENINGS = f"""
-SELECT cell_id, {_row(_OTHER)} FROM events
+SELECT xxhash64(run, cell) AS cell_id, {_row(_OTHER)} FROM raw_events
 WHERE kind IN ('connected', 'delivered', 'message', 'attempt', 'fault-armed', 'fault-fired', 'connect-failed', 'node',
                'node-command', 'configured', 'talked', 'drained')
    OR kind = 'reply' AND code >= 400 OR kind = 'closed' AND how = 'reset'
@@ -261,21 +266,6 @@ def _layer(part: str, has: dict[str, str]) -> str:
 
 TRANSACTIONS = f"{_layer('exchanges', _EXCHANGE)} UNION ALL {_layer('happenings', _OTHER)}"
 """The layer as it is kept, over the views `exchanges`, `happenings` and `cells`."""
-
-
-def followed(parts: int) -> str:
-    """Return the query of the layer for a history of several parts, over `raw_events` and `cells`: its events are read
-    and moved once, for both halves.
-
-    Spark computes twice what it takes for the same both times, and a number of each row it does not; for
-    that `once` is there, and nobody asks for it.
-    """
-    return f"""
-WITH events AS (
-  SELECT /*+ REPARTITION({parts}, cell_id) */ *, monotonically_increasing_id() AS once FROM ({EVENTS})
-), exchanges AS ({EXCHANGES}), happenings AS ({HAPPENINGS})
-{TRANSACTIONS}
-"""  # noqa: S608
 
 
 DDL = ", ".join(f"`{name}` {kind}" for name, (kind, _) in COLUMNS.items())
