@@ -86,6 +86,21 @@ def test_a_loop_that_spins_at_one_moment_is_a_runaway() -> None:
     assert "spins" in str(caught.value)
 
 
+def test_a_moment_in_which_things_never_cease_to_happen_is_a_runaway() -> None:
+    async def happens(count: int, every: float) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualClockEventLoop)
+        for _ in range(count):
+            loop.progress()
+            await asyncio.sleep(every)
+
+    run_on(VirtualClockEventLoop(max_progress=1000), happens(1000, every=0))
+    run_on(VirtualClockEventLoop(max_progress=1000), happens(5000, every=0.001))
+    with pytest.raises(Runaway, match="more than 1000 things have happened, and no time passes") as caught:
+        run_on(VirtualClockEventLoop(max_progress=1000), happens(5000, every=0))
+    assert "happens" in str(caught.value)
+
+
 def test_what_the_kernel_never_delivers_is_a_stall() -> None:
     """The kernel cannot be made to lose octets on purpose: a ledger that is owed something for ever stands in for it."""
 

@@ -24,7 +24,7 @@ class Deadlock(ClockError):
 
 
 class Runaway(ClockError):
-    """Time, or the loop at one moment, goes on and on, and nothing comes of it: see `VirtualClockEventLoop`."""
+    """Time, or the loop at one moment, goes on and on: nothing comes of it, or no end. See `VirtualClockEventLoop`."""
 
 
 class Stall(ClockError):

@@ -38,8 +38,8 @@ class VirtualClockEventLoop(SeamedEventLoop):
     - Whatever would run in a thread (`run_in_executor`, `asyncio.to_thread`, `getaddrinfo`) runs at once, inline.
 
     `start` is the first `time()`, seconds. `max_jumps` and `max_turns` limit the jumps, and the turns of the loop
-    without a jump, between two calls of `progress` (Runaway). `patience` is how many real seconds the kernel may owe
-    something (Stall). Unread octets of a receiver that does not read (paused, or never started) are not under way.
+    without a jump, between two calls of `progress`, and `max_progress` these calls between two jumps (Runaway).
+    `patience` is how many real seconds the kernel may owe something (Stall). Unread octets of a receiver that does not read (paused, or never started) are not under way.
 
     Only stream transports are followed. Datagrams and the raw `sock_*` calls are refused with NotImplementedError,
     except connecting; other processes and threads have to be held.
@@ -48,14 +48,21 @@ class VirtualClockEventLoop(SeamedEventLoop):
     time_passes = False
 
     def __init__(
-        self, *, start: float = 0.0, max_jumps: int = 100_000, max_turns: int = 1_000_000, patience: float = 5.0
+        self,
+        *,
+        start: float = 0.0,
+        max_jumps: int = 100_000,
+        max_turns: int = 1_000_000,
+        max_progress: int = 100_000,
+        patience: float = 5.0,
     ) -> None:
         super().__init__()
         self._now = start
         self._max_jumps = max_jumps
         self._max_turns = max_turns
+        self._max_progress = max_progress
         self.patience = patience
-        self._since_progress = self._turns = 0
+        self._since_progress = self._turns = self._since_jump = 0
         self._holds: dict[object, str] = {}
         self._guards: list[Callable[[ClockError], None]] = []
         self._misled = False
@@ -76,8 +83,9 @@ class VirtualClockEventLoop(SeamedEventLoop):
         return self._now
 
     def progress(self) -> None:
-        """Say that something has happened that the program is run for: the count towards Runaway begins anew."""
+        """Say that something has happened that the program is run for: the counts of what leads nowhere begin anew."""
         self._since_progress = self._turns = 0
+        self._since_jump += 1
 
     @contextlib.contextmanager
     def hold(self, reason: str) -> Iterator[None]:
@@ -173,6 +181,10 @@ class VirtualClockEventLoop(SeamedEventLoop):
         self._turns += turns
         if self._turns > self._max_turns:
             self._tell(Runaway(self._words(f"{self._max_turns} turns of the loop without a jump, and no progress:")))
+        if self._since_jump > self._max_progress:
+            self._tell(
+                Runaway(self._words(f"more than {self._max_progress} things have happened, and no time passes:"))
+            )
         due = self.ledger.due()
         if due and not self._misled and not self.every_turn:
             return self.sockets.in_order(due) if len(due) > 1 else [(due[0], EVENT_READ)]
@@ -205,7 +217,7 @@ class VirtualClockEventLoop(SeamedEventLoop):
             self.may_ring = True
             self.jumps += 1
             self._since_progress += 1
-            self._turns = 0
+            self._turns = self._since_jump = 0
         return []
 
     def arrive(self) -> None:
@@ -231,7 +243,7 @@ class VirtualClockEventLoop(SeamedEventLoop):
         return []
 
     def _tell(self, error: ClockError) -> None:
-        self.progress()
+        self._since_progress = self._turns = self._since_jump = 0
         if not self._guards:
             raise error
         self._guards.pop()(error)
