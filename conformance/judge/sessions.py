@@ -78,7 +78,7 @@ class Session:
     closed: Closed | None = None
     # Lists, which hold one thing at a time: a deque that is empty takes ten times their memory, and a run of weeks has
     # a hundred thousand sessions.
-    _unanswered: dict[str, list[Exchange]] = field(default_factory=dict)
+    _unanswered: list[Exchange] = field(default_factory=list)
     _named: list[tuple[Transaction, str]] = field(default_factory=list)
     _awaiting: list[Transaction] = field(default_factory=list)
     _open: Transaction | None = None
@@ -93,7 +93,7 @@ class Session:
         """Take a command; a transaction ends where RFC 5321 4.1.4 says so."""
         exchange = Exchange(event)
         self.exchanges.append(exchange)
-        self._unanswered.setdefault(event.verb, []).append(exchange)
+        self._unanswered.append(exchange)
         name = event.operation.name if event.operation else None
         if name in ("request-shadow", "track-shadow"):
             self.asked_for = name
@@ -120,9 +120,9 @@ class Session:
         self.replies.append(event)
         if event.to == "CONTENT":
             return self._final(event)
-        waiting = self._unanswered.get(event.to)
-        exchange = waiting.pop(0) if waiting else None
+        exchange = next((one for one in self._unanswered if one.command.verb == event.to), None)
         if exchange is not None:
+            self._unanswered.remove(exchange)
             exchange.reply = event
         positive = event.code // 100 == 2
         if event.to in ("EHLO", "LHLO") and positive:

@@ -122,23 +122,12 @@ class Relay:
     def passing(self, lane: Lane, unit: Unit) -> None:
         """Record a unit."""
         match unit:
-            case Body():
-                if self._digester is None:
-                    self._digester, self._unstuffer, self.content_passed = Digester(), Unstuffer(), 0
-                    self.contents += 1
-                self._digester.feed((self._unstuffer.feed if unit.stuffed else self._unstuffer.skip)(unit.raw))
-                self.content_passed += len(unit.raw)
             case CommandLine():
                 if unit.verb in ABORTS_CONTENT:
                     self._digester = None
                 self._recorder.record(
                     Command, session=self.name, verb=unit.verb, line=unit.line, operation=unit.awaited.asked
                 )
-            case ContentEnd():
-                digester = self._digester or Digester()
-                self._digester = None
-                self.content_passed = 0
-                self._recorder.record(Content, session=self.name, digest=digester.digest())
             case WholeReply():
                 self._recorder.record(
                     Reply,
@@ -150,6 +139,17 @@ class Relay:
                     recipient=unit.awaited.recipient if unit.awaited and unit.to == "CONTENT" else None,
                     operation=self._means(unit),
                 )
+            case Body():
+                if self._digester is None:
+                    self._digester, self._unstuffer, self.content_passed = Digester(), Unstuffer(), 0
+                    self.contents += 1
+                self._digester.feed((self._unstuffer.feed if unit.stuffed else self._unstuffer.skip)(unit.raw))
+                self.content_passed += len(unit.raw)
+            case ContentEnd():
+                digester = self._digester or Digester()
+                self._digester = None
+                self.content_passed = 0
+                self._recorder.record(Content, session=self.name, digest=digester.digest())
 
     def passed(self, lane: Lane, unit: Unit) -> None:
         """Let moments know."""

@@ -209,6 +209,17 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         """Have `readable` called whenever a socket is, that nobody reads from or writes to yet."""
         self.sockets.register_later(descriptor, EVENT_READ, (Reader(readable), None))
 
+    def _remove_reader(self, fd: int) -> bool:
+        """See asyncio's own, which asks the selector again and again; few sockets are waited for in both directions."""
+        key = self.sockets.get_map().get(fd)
+        if key is None or key.data[0] is None:
+            return False
+        if key.data[1] is not None:
+            return super()._remove_reader(fd)  # type: ignore[no-any-return]
+        self.sockets.unregister(fd)
+        key.data[0].cancel()
+        return True
+
     def forget(self, descriptor: int) -> None:
         """Know no transport of that descriptor any more: it is about to be closed."""
         del self._transports[descriptor]

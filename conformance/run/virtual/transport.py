@@ -141,28 +141,23 @@ class AccountedTransport(asyncio.Transport):
             self._fail(error)
 
     def _receive(self, buffer: memoryview) -> int:
-        assert self._sock is not None
+        """Read, and keep account; return how many octets were read."""
+        sock, end = self._sock, self._end
+        assert sock is not None
         try:
-            octets = self._sock.recv_into(buffer)
+            octets = sock.recv_into(buffer)
         except BlockingIOError:
             octets = self._come().recv_into(buffer)
-        if self._has_read(octets) and 0 < octets < len(buffer) and self._more_came():
-            more = self._sock.recv_into(memoryview(buffer)[octets:])
-            self._has_read(more)
-            octets += more
-        return octets
-
-    def _has_read(self, octets: int) -> bool:
-        """Keep account; return whether the other end has sent more than was read."""
-        end = self._end
         end.read += octets
         other = end.other
         if other is None:
             self._acknowledge()
-            return False
-        if other.sent == end.read and other.served and not (other.said_all or other.crowded):
+        elif other.sent > end.read:
+            if 0 < octets < len(buffer) and self._more_came():
+                octets += self._receive(memoryview(buffer)[octets:])
+        elif other.sent == end.read and other.served and not (other.said_all or other.crowded):
             self._moved.pop(other, None)  # nothing is owed for it, as the ledger would find at its next look
-        return other.sent > end.read
+        return octets
 
     def _acknowledge(self) -> None:
         """Acknowledge at once what a program sent whose end we do not know: a kernel delays it (RFC 1122 4.2.3.2), and
