@@ -7,10 +7,12 @@ one of a run more, the same tables by DuckDB; every table of both must be the sa
 which Java's start; CPU seconds (user and system) and peak memory of all processes together
 (proportional set size: what a process that is just forked shares counts once).
 
-Measured on two cores with nobody beside: 1,000 runs of 500 cells in 166 to 170 s, with 315 to 322 s of CPU and at most
-3.0 GiB resident, Python and Java together (190 to 200 s and 350 to 380 s of CPU before). One run more takes 17 s of the
-clock, 13.4 to 14.2 of them after the start, and 28 s of CPU. DuckDB makes the same tables of the same thousand runs in
-48 s, with 90 s of CPU: Spark takes 3.6 times as much of both.
+Measured on two cores: 1,000 runs of 500 cells take 333 to 335 s of CPU and at most 2.8 GiB resident, Python and Java
+together, on a machine with a load of ten; before sessions and events were moved apart it was 397 s there, and with
+nobody beside 315 to 322 s, which is 166 to 170 s of the clock. With nobody beside it has not been measured since. One
+run more takes 14.8 s of the clock, its start included, and 24 s of CPU, at a priority above everybody else's (16.9 and
+28 s before). DuckDB makes the same tables of the same thousand runs with 87 to 90 s of CPU, in 48 s when alone: Spark
+takes 3.9 times the CPU.
 """
 
 import argparse
