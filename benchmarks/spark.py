@@ -7,12 +7,10 @@ one of a run more, the same tables by DuckDB; every table of both must be the sa
 which Java's start; CPU seconds (user and system) and peak memory of all processes together
 (proportional set size: what a process that is just forked shares counts once).
 
-Measured on two cores: 1,000 runs of 500 cells take 333 to 335 s of CPU and at most 2.8 GiB resident, Python and Java
-together, on a machine with a load of ten; before sessions and events were moved apart it was 397 s there, and with
-nobody beside 315 to 322 s, which is 166 to 170 s of the clock. With nobody beside it has not been measured since. One
-run more takes 14.8 s of the clock, its start included, and 24 s of CPU, at a priority above everybody else's (16.9 and
-28 s before). DuckDB makes the same tables of the same thousand runs with 87 to 90 s of CPU, in 48 s when alone: Spark
-takes 3.9 times the CPU.
+Measured on two cores with nobody beside: 1,000 runs of 500 cells take 163 s of the clock, 309 s of CPU and at most
+3.0 GiB, Python and Java together (166 to 170 s and 315 to 322 s before sessions and events were moved apart). One run more
+takes 17.3 s of the clock, 14.3 of them after the session's start, and 28 s of CPU. DuckDB
+makes the same tables of the same thousand runs in 42 s with 79 s of CPU: Spark takes 3.9 times as long.
 """
 
 import argparse
@@ -107,9 +105,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--cells", type=int, default=500)
     parser.add_argument("--master", default=f"local[{THREADS}]")
-    parser.add_argument("--folder", type=Path, default=None, help="default: a temporary one")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=None,
+        help="made where it is not there; default: the system's for temporary files",
+    )
     parser.add_argument("--without-duckdb", action="store_true")
     options = parser.parse_args()
+    if options.folder is not None:
+        options.folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="conformance-benchmark-", dir=options.folder))
     try:
         measure(folder, options.runs, options.cells, options.master, beside=not options.without_duckdb)

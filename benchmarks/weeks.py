@@ -18,10 +18,9 @@ Measured with Python 3.11 on two virtual cores, CPU milliseconds a session:
     from socket to socket without a turn of the loop, the events
     of one moment written together, a database without locks      0.70
 
-The start takes 0.03 more of each. The whole command, 49 days, with nobody beside, before the last of these steps: 28.7 s,
-28.6 s CPU. With both cores busy with other things, one run after the other: 29.0 s CPU before it, and 25.8 s with it. A
-session has two connections with seven messages; one costs 0.21 in this loop with protocols of three lines. A quarter of
-what is left is the kernel's, the rest has no peak.
+The start takes 0.03 more of each. The whole command, 49 days, with nobody beside: 25.9 and 26.0 s, of which 25.8 and
+25.9 s CPU; before the last of these steps 28.7 s. A session has two connections with seven messages; one costs 0.21 in
+this loop with protocols of three lines. A quarter of what is left is the kernel's, the rest has no peak.
 """
 
 import argparse
