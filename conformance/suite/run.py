@@ -141,7 +141,7 @@ class Run:
     def _alone(self, one: Collected) -> _Done:
         header = self._cell_header(one)
         result = execute(one.cell, one.cast, self._options.settings, header, self.directory, known=self._known(one))
-        return _Done(header, result, self._read(one, result.outcome, result.verdicts))
+        return self._done(one, header, result)
 
     def _job(self, one: Collected) -> Callable[[], Awaitable[_Done]]:
         async def job() -> _Done:
@@ -149,9 +149,12 @@ class Run:
             result = await execute_here(
                 one.cell, one.cast, self._options.settings, header, self.directory, known=self._known(one)
             )
-            return _Done(header, result, self._read(one, result.outcome, result.verdicts))
+            return self._done(one, header, result)
 
         return job
+
+    def _done(self, one: Collected, header: CellHeader, result: CellResult) -> _Done:
+        return _Done(header, result, self._read(one, result.outcome, result.verdicts))
 
     def _again(self, done: _Done) -> bool:
         """Whether a cell has to be run once more, without others beside it: it could not be judged, or not be held against
