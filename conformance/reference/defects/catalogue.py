@@ -18,7 +18,7 @@ from conformance.reference.defects import (  # noqa: F401  # read for what they 
     sending,
     session,
 )
-from conformance.reference.defects.defect import DEFECTS, Defect
+from conformance.reference.defects.defect import DEFECTS
 from conformance.reference.parts import Parts
 
 
@@ -27,6 +27,3 @@ def spoiled(parts: Parts, name: str) -> Parts:
     if name not in DEFECTS:
         raise ValueError(f"no defect {name!r}; there are: {', '.join(sorted(DEFECTS))}")
     return DEFECTS[name].spoil(parts)
-
-
-__all__ = ["DEFECTS", "Defect", "spoiled"]
