@@ -13,7 +13,7 @@ from conformance.results.layout import RUN_FILE
 from conformance.results.writer import finish_run
 from conformance.run.together import SHARED_CLOCKS
 from conformance.suite.collect import OPTIONS, ScenarioFile, collect_file
-from conformance.suite.directory import ARGUMENTS_KEY, DIRECTORY, WORKER_KEY, allure_results, is_worker, prepare, tidy
+from conformance.suite.directory import DIRECTORY, allure_results, hand_to_worker, is_worker, prepare, tidy
 from conformance.suite.item import CellItem, outcome_of
 from conformance.suite.options import add_options, read_options
 from conformance.suite.outcomes import LETTERS
@@ -85,8 +85,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker of xdist where the run is, and what is run."""
-    node.workerinput[WORKER_KEY] = str(node.config.stash[DIRECTORY])
-    node.workerinput[ARGUMENTS_KEY] = list(node.config.args)
+    hand_to_worker(node.config, node.workerinput)
 
 
 @pytest.hookimpl(optionalhook=True)

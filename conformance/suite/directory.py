@@ -15,6 +15,8 @@ REPORTS = Path("reports")
 WORKER_KEY = "conformance_run_dir"
 ARGUMENTS_KEY = "conformance_arguments"
 """A worker gets the words of the command line only, and not the corpus that stands for no path at all."""
+ALLURE_KEY = "conformance_allure_results"
+"""A worker does not get options that the controller set itself: the default place of Allure's results is one."""
 
 DIRECTORY = pytest.StashKey[Path]()
 ALLURE_BY_DEFAULT = pytest.StashKey[bool]()
@@ -32,6 +34,7 @@ def prepare(config: pytest.Config, options: Options) -> None:
         handed: dict[str, Any] = getattr(config, "workerinput")  # noqa: B009  # xdist sets it, pytest does not know it
         config.stash[DIRECTORY] = Path(handed[WORKER_KEY])
         config.args[:] = handed[ARGUMENTS_KEY]
+        config.option.allure_report_dir = handed[ALLURE_KEY]
         return
     config.stash[DIRECTORY] = directory = chosen(config.invocation_params.dir, options)
     if config.option.collectonly:
@@ -44,6 +47,14 @@ def prepare(config: pytest.Config, options: Options) -> None:
         raise pytest.UsageError(f"--run-dir {directory}: is neither empty nor a run; take another directory")
     if config.stash.get(ALLURE_BY_DEFAULT, False) and config.getoption("allure_report_dir", None) is None:
         config.option.allure_report_dir = str(directory / "allure-results")
+
+
+def hand_to_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
+    """Write into a worker's input where the run and Allure's results are, and what is run; `prepare` reads it there."""
+    results = allure_results(config)
+    worker_input[WORKER_KEY] = str(config.stash[DIRECTORY])
+    worker_input[ARGUMENTS_KEY] = list(config.args)
+    worker_input[ALLURE_KEY] = None if results is None else str(results)
 
 
 def chosen(start: Path, options: Options) -> Path:
