@@ -99,7 +99,9 @@ def requirements(
 @app.command()
 def defects(
     names: Annotated[list[str] | None, typer.Argument(help="only these defects; default: all, and no defect")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="a JSON list: name, breaks, caught_by, blamed")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="a JSON list: name, breaks, caught_by, blamed, first_blame")
+    ] = False,
     gate: Annotated[
         bool, typer.Option("--gate", help="exit 1 when a defect, scenario or check proves nothing")
     ] = False,
@@ -107,12 +109,26 @@ def defects(
     check: Annotated[Path | None, typer.Option(help="exit 1 when that page is not the table's", exists=True)] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="cells at the same time; default: a core each")] = None,
     seed: Annotated[int, typer.Option(help="seed of everything that is chosen")] = 1,
+    run_dir: Annotated[
+        Path | None, typer.Option("--run-dir", help="keep the trials there, as a run that `aggregate` reads")
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="with --run-dir: delete the run that is there")] = False,
 ) -> None:
     """Make the reference wrong in one named way after another, and say which checks notice."""
     from conformance.commands.defects import print_defects
 
     raise typer.Exit(
-        print_defects(names or [], as_json=as_json, gate=gate, write=write, check=check, jobs=jobs, seed=seed)
+        print_defects(
+            names or [],
+            as_json=as_json,
+            gate=gate,
+            write=write,
+            check=check,
+            jobs=jobs,
+            seed=seed,
+            run_dir=run_dir,
+            fresh=fresh,
+        )
     )
 
 

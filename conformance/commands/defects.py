@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,12 +12,15 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from conformance import paths
 from conformance.candidates.description import REFERENCE
+from conformance.defects.keep import KeptTrials
 from conformance.defects.page import page
 from conformance.defects.plan import Planned, known_defects, plan
 from conformance.defects.table import Table, gaps, table
 from conformance.defects.trial import Trial, attempt_all
 from conformance.execute import workers
 from conformance.requirements.catalogue import catalogue
+from conformance.results.errors import RunDirectoryError
+from conformance.results.writer import finish_run, remove_run
 from conformance.scenarios import names as words
 from conformance.scenarios.errors import Problems
 from conformance.scenarios.expectations import VERBS
@@ -27,11 +31,22 @@ SHOWN = 20
 
 
 def print_defects(
-    names: list[str], *, as_json: bool, gate: bool, write: Path | None, check: Path | None, jobs: int | None, seed: int
+    names: list[str],
+    *,
+    as_json: bool,
+    gate: bool,
+    write: Path | None,
+    check: Path | None,
+    jobs: int | None,
+    seed: int,
+    run_dir: Path | None = None,
+    fresh: bool = False,
 ) -> int:
-    """Try the defects, all or those named, and print who caught them.
+    """Try the defects, all or those named, and print who caught them. With `run_dir` the trials are kept there as a run;
+    `fresh` deletes a run that is there already.
 
-    Returns 1 with `gate` when anything is missing, and with `check` when that page says anything else.
+    Returns 1 with `gate` when anything is missing, and with `check` when that page says anything else; 2 when the
+    run directory cannot be used.
     """
     known = known_defects()
     if unknown := sorted(set(names) - {defect.name for defect in known}):
@@ -50,7 +65,17 @@ def print_defects(
     trials = plan(defects, cells)
     if names:
         trials = tuple(trial for trial in trials if trial.defect is not None)
-    found = table(defects, {trial.cell.scenario for trial in trials}, _tried(trials, seed, jobs or workers()))
+    began = time.monotonic()
+    if fresh and run_dir is not None:
+        remove_run(run_dir)
+    try:
+        kept = KeptTrials.begin(run_dir, trials, seed, _command(names, run_dir)) if run_dir is not None else None
+    except RunDirectoryError as error:
+        typer.echo(error, err=True)
+        return 2
+    found = table(defects, {trial.cell.scenario for trial in trials}, _tried(trials, seed, jobs or workers(), kept))
+    if kept is not None:
+        finish_run(kept.directory, wall_seconds=time.monotonic() - began)
     if as_json:
         typer.echo(json.dumps(_json(found), indent=2))
     else:
@@ -82,13 +107,17 @@ def _differences(published: str, found: str) -> list[str]:
     return changed[:SHOWN]
 
 
-def _tried(trials: Sequence[Planned], seed: int, jobs: int) -> list[Trial]:
+def _command(names: Sequence[str], run_dir: Path) -> tuple[str, ...]:
+    return ("conformance", "defects", *names, "--run-dir", str(run_dir))
+
+
+def _tried(trials: Sequence[Planned], seed: int, jobs: int, kept: KeptTrials | None) -> list[Trial]:
     """Run the trials, with a bar on a terminal."""
     console = Console(stderr=True)
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("trials", total=len(trials))
-        return list(bar.track(attempt_all(trials, seed, jobs), task_id=task))
+        return list(bar.track(attempt_all(trials, seed, jobs, kept), task_id=task))
 
 
 def _json(found: Table) -> list[dict[str, object]]:
@@ -99,6 +128,7 @@ def _json(found: Table) -> list[dict[str, object]]:
             "says": row.defect.says,
             "caught_by": [check for check, _ in row.checks],
             "blamed": [requirement for requirement, _ in row.blamed],
+            "first_blame": row.first_blame,
             "cells": {"tried": row.trials, "caught": row.caught_in},
         }
         for row in found.rows

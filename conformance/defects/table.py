@@ -14,7 +14,9 @@ from conformance.requirements.catalogue import Catalogue
 class Row:
     """One defect: which checks caught it in how many cells, and which requirements were blamed, the most often first.
 
-    `right` names the checks that blamed, first of all, the requirement that the defect breaks.
+    `right` names the checks that blamed, first of all, the requirement that the defect breaks. `first_blame` is the
+    first requirement of the first failed verdict of the first cell, in the corpus's order, that caught it; None when
+    no cell did.
     """
 
     defect: Defect
@@ -23,6 +25,7 @@ class Row:
     checks: tuple[tuple[str, int], ...]
     blamed: tuple[tuple[str, int], ...]
     right: tuple[str, ...]
+    first_blame: str | None = None
     troubles: tuple[str, ...] = field(default=(), compare=False)
 
     @property
@@ -118,6 +121,7 @@ def _row(defect: Defect, trials: Sequence[Trial]) -> Row:
         checks=_by_count(checks),
         blamed=_by_count(blamed),
         right=tuple(sorted({b.check for trial in trials for b in trial.blames if b.requirement == defect.breaks})),
+        first_blame=next((trial.blames[0].requirement for trial in trials if trial.blames), None),
         troubles=tuple(f"{t.cell}: {t.sentence}" for t in trials if t.outcome is Outcome.ERROR),
     )
 

@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import signal
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from types import FrameType
 from typing import NoReturn
 
 from conformance.candidates.cast import Cast
-from conformance.candidates.description import REFERENCE
+from conformance.defects.keep import KeptTrials, broken_reference
 from conformance.defects.plan import Planned
-from conformance.execute import judge
-from conformance.judge.verdicts import Outcome, worst
+from conformance.execute import execute, headline, judge
+from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.judge.waiting import Waiting
 from conformance.run.cell import Ran, run_cell
 from conformance.run.disk_troubles import lacking
@@ -61,17 +61,29 @@ class Performed:
     ran: Ran
 
 
-def attempt(planned: Planned, seed: int) -> Trial:
-    """Run and judge one cell; nothing of it is kept but the verdicts."""
+def attempt(planned: Planned, seed: int, kept: KeptTrials | None = None) -> Trial:
+    """Run and judge one cell. Only its verdicts are kept, unless `kept` says in which run directory it is written."""
+    if kept is not None:
+        return _attempt_and_keep(planned, seed, kept)
     done = perform(planned, seed)
     return judged(done) if isinstance(done, Performed) else done
+
+
+def _attempt_and_keep(planned: Planned, seed: int, kept: KeptTrials) -> Trial:
+    cast, settings = _conditions(planned, seed)
+    header = kept.header(planned.cell, cast, settings)
+    try:
+        with _bounded():
+            result = execute(planned.cell, cast, settings, header, kept.directory)
+    except Exhausted:
+        return _exhausted(planned)
+    return _trial(planned, result.outcome, result.verdicts, headline(result.verdicts))
 
 
 def perform(planned: Planned, seed: int) -> Performed | Trial:
     """Run one cell. What came to nothing is a trial already."""
     cell = planned.cell
-    cast = Cast(REFERENCE.model_copy(update={"defect": planned.defect}))
-    settings = Settings(clock="virtual", seed=seed)
+    cast, settings = _conditions(planned, seed)
     servers = tuple(server.name for server in cell.topology.servers)
     if missing := (*cast.missing(cell.needs, servers), *lacking(cell, cast)):
         return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), ", ".join(missing))
@@ -80,8 +92,7 @@ def perform(planned: Planned, seed: int) -> Performed | Trial:
             with _bounded():
                 ran = run_cell(cell, cast, settings, Path(folder), lambda event: None, Waiting())
         except Exhausted:
-            told = f"broken off after {PATIENCE} s of the processor's time"
-            return Trial(planned.defect, cell.scenario, cell.id, Outcome.ERROR, (), told)
+            return _exhausted(planned)
     if ran.inapplicable:
         return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), ran.inapplicable)
     return Performed(planned, cast, settings, ran)
@@ -92,13 +103,26 @@ def judged(done: Performed) -> Trial:
     planned, ran = done.planned, done.ran
     cell = planned.cell
     verdicts = judge(cell, done.cast, done.settings, ran.events, complete=ran.problem == "")
-    failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
     outcome = Outcome.ERROR if ran.problem else worst(verdict.outcome for verdict in verdicts)
     if ran.astray and outcome is Outcome.PASS:
         outcome = Outcome.INCONCLUSIVE
-    told = ran.problem or ran.astray or next((v.sentence for v in verdicts if v.outcome is outcome), "")
+    sentence = ran.problem or ran.astray or next((v.sentence for v in verdicts if v.outcome is outcome), "")
+    return _trial(planned, outcome, verdicts, sentence)
+
+
+def _conditions(planned: Planned, seed: int) -> tuple[Cast, Settings]:
+    return Cast(broken_reference(planned.defect)), Settings(clock="virtual", seed=seed)
+
+
+def _exhausted(planned: Planned) -> Trial:
+    sentence = f"broken off after {PATIENCE} s of the processor's time"
+    return Trial(planned.defect, planned.cell.scenario, planned.cell.id, Outcome.ERROR, (), sentence)
+
+
+def _trial(planned: Planned, outcome: Outcome, verdicts: Iterable[Verdict], sentence: str) -> Trial:
+    failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
     blames = tuple(Blame(verdict.check, verdict.requirements[0]) for verdict in failed if verdict.requirements)
-    return Trial(planned.defect, cell.scenario, cell.id, outcome, blames, told)
+    return Trial(planned.defect, planned.cell.scenario, planned.cell.id, outcome, blames, sentence)
 
 
 @contextmanager
@@ -130,8 +154,8 @@ def _bounded() -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def attempt_all(trials: Sequence[Planned], seed: int, jobs: int) -> Iterator[Trial]:
-    """Run all trials on `jobs` cores and yield what came of each, in their order."""
+def attempt_all(trials: Sequence[Planned], seed: int, jobs: int, kept: KeptTrials | None = None) -> Iterator[Trial]:
+    """Run all trials on `jobs` cores and yield what came of each, in their order; `kept` is where they are written."""
     context = multiprocessing.get_context("fork")  # the corpus is read: a fork has it without reading it again
     _SHARED[:] = trials
     with (
@@ -139,7 +163,7 @@ def attempt_all(trials: Sequence[Planned], seed: int, jobs: int) -> Iterator[Tri
         ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(os.getpid(), place)) as pool,
     ):
         try:
-            yield from pool.map(_attempt, range(len(trials)), [seed] * len(trials), chunksize=4)
+            yield from pool.map(_attempt, range(len(trials)), [seed] * len(trials), [kept] * len(trials), chunksize=4)
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -159,5 +183,5 @@ def _begin(parent: int, place: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _attempt(number: int, seed: int) -> Trial:
-    return attempt(_SHARED[number], seed)
+def _attempt(number: int, seed: int, kept: KeptTrials | None) -> Trial:
+    return attempt(_SHARED[number], seed, kept)

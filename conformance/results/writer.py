@@ -7,6 +7,7 @@ of the machine may lose more.
 
 import json
 import os
+import shutil
 from collections import Counter
 from datetime import UTC, datetime
 from functools import cache
@@ -136,6 +137,12 @@ def line_of_event(event: AnyEvent) -> bytes:
 def _serializer(kind: type[Event]) -> SchemaSerializer:
     """Return what makes JSON of events of a kind; the union's own would look for the kind of each."""
     return TypeAdapter(kind).serializer
+
+
+def remove_run(run_dir: Path) -> None:
+    """Delete a run directory that holds a run; anything else stays as it is."""
+    if (run_dir / RUN_FILE).exists():
+        shutil.rmtree(run_dir)
 
 
 def begin_run(run_dir: Path, header: RunHeader) -> RunHeader:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast
-from conformance.scenarios.document import Cell
+from conformance.records import item_name
 from conformance.scenarios.errors import Problems
 from conformance.scenarios.loader import SUFFIX, Scenario, read
 from conformance.suite.item import CellItem
@@ -46,11 +45,6 @@ class ScenarioCollector(pytest.Collector):
         if isinstance(excinfo.value, Problems):
             return str(excinfo.value)
         return super().repr_failure(excinfo)
-
-
-def item_name(cell: Cell, cast: Cast) -> str:
-    """Return the last part of a node id: `candidate=postfix,axis=value`, axes sorted."""
-    return ",".join([f"candidate={cast.identity}", *(f"{axis}={value}" for axis, value in cell.axes.items())])
 
 
 def collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:

@@ -1,6 +1,5 @@
 """Where a run is written: chosen once, by the process that was started, and handed to xdist's workers."""
 
-import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import pytest
 
 from conformance.results.layout import RUN_FILE
+from conformance.results.writer import remove_run
 from conformance.suite.options import Options
 
 REPORTS = Path("reports")
@@ -42,7 +42,7 @@ def prepare(config: pytest.Config, options: Options) -> None:
     if (directory / RUN_FILE).exists():
         if not options.fresh:
             raise pytest.UsageError(f"--run-dir {directory}: holds a run already; add --fresh to delete that first")
-        shutil.rmtree(directory)
+        remove_run(directory)
     elif directory.is_dir() and any(directory.iterdir()):
         raise pytest.UsageError(f"--run-dir {directory}: is neither empty nor a run; take another directory")
     if config.stash.get(ALLURE_BY_DEFAULT, False) and config.getoption("allure_report_dir", None) is None:

@@ -1,6 +1,5 @@
 """The run: one invocation, its directory, and what is told about it while it goes on and at its end."""
 
-import asyncio
 import os
 import shlex
 import time
@@ -9,24 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from pydantic import JsonValue
 
 from conformance import paths
 from conformance.candidates.cast import Cast
-from conformance.candidates.description import Candidate
 from conformance.execute import CellResult, Known, execute, execute_here, stamp
 from conformance.judge.lag import too_late
 from conformance.judge.verdicts import Outcome, Verdict
-from conformance.nodes.contract import NodeError
-from conformance.nodes.version import detect_version
+from conformance.records import candidate_record, cell_header
 from conformance.report import allure_content
 from conformance.report.book import read_book
 from conformance.report.failure import failure_text
 from conformance.report.material import Material
 from conformance.report.terminal import summary, tell_github
 from conformance.results.errors import RunDirectoryError
-from conformance.results.identity import environment_sha256, sha256_of, suite_sha256
-from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
+from conformance.results.identity import environment_sha256, suite_sha256
+from conformance.results.schema import CellHeader, RunHeader
 from conformance.results.writer import begin_run, finish_run, set_aside
 from conformance.run.together import SHARED_CLOCKS
 from conformance.scenarios.document import Cell
@@ -94,7 +90,7 @@ class Run:
             clock=options.settings.clock,
             scale=options.settings.scale,
             grid=options.settings.grid,
-            candidates=tuple(_record(cast) for cast in options.casts),
+            candidates=tuple(candidate_record(cast) for cast in options.casts),
             suite_sha256=suite_sha256(one.cell.sha256 for one in cells),
             environment_sha256=environment_sha256(),
             command=("conformance", "run", *map(str, config.invocation_params.args)),
@@ -175,33 +171,14 @@ class Run:
         return known
 
     def _cell_header(self, one: Collected) -> CellHeader:
-        cell, cast = one.cell, one.cast
-        servers = [server.name for server in cell.topology.servers]
-        claims = frozenset.intersection(*(frozenset(cast.plays(name).claims) for name in servers))
-        return CellHeader(
+        return cell_header(
+            one.cell,
+            one.cast,
+            self._options.settings,
             run=self._header.run,
             nodeid=one.nodeid,
-            scenario=cell.scenario,
-            title=cell.title,
-            path=cell.path,
-            line=cell.line,
-            axes=cell.axes,
-            candidate=cast.identity,
-            candidate_sha256=_sha256(cast),
-            generations=tuple(sorted({server.generation for server in cell.topology.servers})),
-            requirements=cell.requirements,
-            scenario_sha256=cell.sha256,
             environment_sha256=self._header.environment_sha256,
-            seed=self._header.seed,
-            clock=self._header.clock,
-            scale=self._header.scale,
-            tolerance=self._options.settings.tolerance,
-            started=stamp(),
-            repeat=self.repeat(one.nodeid, cast, one.file),
-            topology=cell.topology.model_dump(mode="json", by_alias=True),
-            waive=cell.waive,
-            own_timers=_own_timers(one),
-            claims=tuple(sorted(claims)),
+            repeat=self.repeat(one.nodeid, one.cast, one.file),
         )
 
     def repeat(self, nodeid: str, cast: Cast, file: Path) -> str:
@@ -224,15 +201,6 @@ class Run:
             self._flight.close()
         if not self._worker:
             finish_run(self.directory, wall_seconds=time.monotonic() - self._began, interrupted=interrupted)
-
-
-def _own_timers(one: Collected) -> dict[str, JsonValue] | None:
-    """Return what the candidate says of its own timers, when the cell goes by them."""
-    timers = one.cast.own_timers
-    if one.cell.timers != "own" or timers is None:
-        return None
-    told: dict[str, JsonValue] = timers.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return told
 
 
 def summarise(
@@ -260,30 +228,6 @@ def _baselines(options: Options) -> dict[str, Baseline]:
         return read_baselines(options.baselines)
     except BaselineError as error:
         raise pytest.UsageError(str(error)) from error
-
-
-def _record(cast: Cast) -> CandidateRecord:
-    alone = not cast.servers
-    return CandidateRecord(
-        name=cast.identity,
-        kind=cast.default.kind if alone else "mixed",
-        version=_version(cast.default) if alone else "several",
-        sha256=_sha256(cast),
-        claims=tuple(sorted(frozenset.intersection(*(frozenset(one.claims) for one in cast.candidates)))),
-    )
-
-
-def _sha256(cast: Cast) -> str:
-    everybody = {name: one.sha256 for name, one in [*cast.servers.items(), ("", cast.default)]}
-    return sha256_of(everybody) if cast.servers else cast.default.sha256
-
-
-def _version(candidate: Candidate) -> str:
-    """Return the version that the candidate tells; that it tells none keeps nobody from judging it."""
-    try:
-        return asyncio.run(detect_version(candidate))
-    except NodeError as error:
-        return f"{candidate.version} ({error.reason})"
 
 
 def _whole_corpus(config: pytest.Config) -> bool:

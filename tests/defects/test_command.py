@@ -1,16 +1,21 @@
 """`conformance defects`: a page is written, and held against the table."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from conformance.commands.defects import print_defects
+from conformance.judge.verdicts import Outcome
+from conformance.results.reader import read_run
 
 DEFECT = "refuses-local-only"
 
 
-def defects(*, write: Path | None = None, check: Path | None = None) -> int:
-    return print_defects([DEFECT], as_json=False, gate=False, write=write, check=check, jobs=1, seed=1)
+def defects(**options: Any) -> int:
+    usual: dict[str, Any] = {"as_json": False, "gate": False, "write": None, "check": None, "jobs": 1, "seed": 1}
+    return print_defects([DEFECT], **usual | options)
 
 
 def test_a_page_is_held_against_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -23,3 +28,29 @@ def test_a_page_is_held_against_the_table(tmp_path: Path, capsys: pytest.Capture
     assert f"| `{DEFECT}` |" in page.read_text("utf-8")
     assert defects(check=page) == 0
     assert "no gap" in capsys.readouterr().err
+
+
+def test_the_row_that_is_blamed_first_is_in_the_json(capsys: pytest.CaptureFixture[str]):
+    assert defects(as_json=True) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["name"], row["breaks"], row["first_blame"]) == (DEFECT, "SR-CFG-02", "SR-CFG-02")
+
+
+def test_trials_are_kept_as_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    place = tmp_path / "trials"
+    assert defects(as_json=True, run_dir=place) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    run = read_run(place)
+    cells = list(run.cells([]))
+    assert run.header.candidates[0].name == f"reference+{DEFECT}"
+    assert {cell.header.candidate for cell in cells} == {f"reference+{DEFECT}"}
+    assert (
+        sum(cell.footer is not None and cell.footer.outcome is Outcome.FAIL for cell in cells) == row["cells"]["caught"]
+    )
+    assert all(cell.events for cell in cells)
+    assert run.footer is not None
+    assert run.footer.missing == 0
+
+    assert defects(run_dir=place) == 2
+    assert "holds another run" in capsys.readouterr().err
+    assert defects(run_dir=place, fresh=True) == 0

@@ -1,0 +1,87 @@
+"""The records of a run directory that say who is judged, in which cell, and how: for every command that writes a run."""
+
+import asyncio
+
+from pydantic import JsonValue
+
+from conformance.candidates.cast import Cast
+from conformance.candidates.description import Candidate
+from conformance.execute import stamp
+from conformance.nodes.contract import NodeError
+from conformance.nodes.version import detect_version
+from conformance.results.identity import sha256_of
+from conformance.results.schema import CandidateRecord, CellHeader
+from conformance.run.settings import Settings
+from conformance.scenarios.document import Cell
+
+
+def candidate_record(cast: Cast) -> CandidateRecord:
+    """Return what the header of a run says of one cast."""
+    alone = not cast.servers
+    return CandidateRecord(
+        name=cast.identity,
+        kind=cast.default.kind if alone else "mixed",
+        version=_version(cast.default) if alone else "several",
+        sha256=_sha256(cast),
+        claims=tuple(sorted(frozenset.intersection(*(frozenset(one.claims) for one in cast.candidates)))),
+    )
+
+
+def item_name(cell: Cell, cast: Cast) -> str:
+    """Return the last part of a node id: `candidate=postfix,axis=value`, axes sorted."""
+    return ",".join([f"candidate={cast.identity}", *(f"{axis}={value}" for axis, value in cell.axes.items())])
+
+
+def cell_header(
+    cell: Cell, cast: Cast, settings: Settings, *, run: str, nodeid: str, environment_sha256: str, repeat: str
+) -> CellHeader:
+    """Return the first line of a cell's file. `repeat` is the command that runs this one cell again."""
+    servers = [server.name for server in cell.topology.servers]
+    claims = frozenset.intersection(*(frozenset(cast.plays(name).claims) for name in servers))
+    return CellHeader(
+        run=run,
+        nodeid=nodeid,
+        scenario=cell.scenario,
+        title=cell.title,
+        path=cell.path,
+        line=cell.line,
+        axes=cell.axes,
+        candidate=cast.identity,
+        candidate_sha256=_sha256(cast),
+        generations=tuple(sorted({server.generation for server in cell.topology.servers})),
+        requirements=cell.requirements,
+        scenario_sha256=cell.sha256,
+        environment_sha256=environment_sha256,
+        seed=settings.seed,
+        clock=settings.clock,
+        scale=settings.scale,
+        tolerance=settings.tolerance,
+        started=stamp(),
+        repeat=repeat,
+        topology=cell.topology.model_dump(mode="json", by_alias=True),
+        waive=cell.waive,
+        own_timers=_own_timers(cell, cast),
+        claims=tuple(sorted(claims)),
+    )
+
+
+def _own_timers(cell: Cell, cast: Cast) -> dict[str, JsonValue] | None:
+    """Return what the candidate says of its own timers, when the cell goes by them."""
+    timers = cast.own_timers
+    if cell.timers != "own" or timers is None:
+        return None
+    described: dict[str, JsonValue] = timers.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return described
+
+
+def _sha256(cast: Cast) -> str:
+    everybody = {name: one.sha256 for name, one in [*cast.servers.items(), ("", cast.default)]}
+    return sha256_of(everybody) if cast.servers else cast.default.sha256
+
+
+def _version(candidate: Candidate) -> str:
+    """Return the version that the candidate reports, or why it reports none: that does not prevent a judgement."""
+    try:
+        return asyncio.run(detect_version(candidate))
+    except NodeError as error:
+        return f"{candidate.version} ({error.reason})"
