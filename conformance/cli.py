@@ -154,13 +154,21 @@ def report(
         Path | None, typer.Option("--earlier", help="folder of the runs before; default: the one RUN_DIR lies in")
     ] = None,
     install_allure: Annotated[
-        bool, typer.Option("--install-allure", help="first install the pinned Allure (npm, into the cache)")
+        bool,
+        typer.Option(
+            "--install-allure", help="first install the pinned Allure (npm, into the cache); exit 2 on failure"
+        ),
+    ] = False,
+    with_allure: Annotated[
+        bool, typer.Option("--with-allure", help="as --install-allure, but without npm one line says why not")
     ] = False,
 ) -> None:
     """Build the pages of a run: report, sequence diagrams, statement, and the Allure site where Node is there."""
     from conformance.commands.report import build_report
 
-    raise typer.Exit(build_report(run_dir, out, earlier=earlier, install_allure=install_allure))
+    raise typer.Exit(
+        build_report(run_dir, out, earlier=earlier, install_allure=install_allure, with_allure=with_allure)
+    )
 
 
 @app.command()

@@ -13,13 +13,21 @@ from conformance.report.trend import runs_before
 from conformance.results.errors import RunDirectoryError
 
 
-def build_report(run_dir: Path, out: Path, *, earlier: Path | None = None, install_allure: bool = False) -> int:
+def build_report(
+    run_dir: Path,
+    out: Path,
+    *,
+    earlier: Path | None = None,
+    install_allure: bool = False,
+    with_allure: bool = False,
+) -> int:
     """Build the pages of a run; 2 when it cannot be read.
 
-    `earlier` is the folder of the runs before, by default the one that the run lies in. The site is whole without
-    Allure's: that it cannot be had is told, and is an error only when its installation was asked for.
+    `earlier` is the folder of the runs before, by default the one that the run lies in. The site is complete without
+    Allure's. `with_allure` installs the pinned Allure where it is missing, and says in one line when that fails;
+    `install_allure` does too, and such a failure is an error.
     """
-    allure = Allure(paths.allure(), paths.cache())
+    allure = Allure(paths.allure(), paths.cache(), install=with_allure)
     try:
         if install_allure:
             typer.echo(f"allure     {install(allure.pinned, allure.cache)}")

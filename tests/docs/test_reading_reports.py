@@ -1,17 +1,23 @@
-"""docs/reading-reports.md: every command in it is run, in its order, and what it says of the results is there."""
+"""docs/reading-reports.md: every command in it is run, in its order, and what it says of the results is there.
+
+The commands that need npm's registry have a test of their own, which is skipped where it cannot be reached.
+"""
 
 import re
 import shlex
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.docs.pages import commands
+from tests.report.conftest import allure, unavailable
 from tests.suite.helpers import ROOT, conformance_command
 
 PAGE = ROOT / "docs" / "reading-reports.md"
 COMMANDS = [command.text for command in commands(PAGE)]
+WITH_NPM = "--install-allure"
+
+__all__ = ["allure"]  # a fixture: pytest finds it by its name in this module
 
 pytestmark = pytest.mark.integration
 
@@ -23,7 +29,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "scenarios").symlink_to(ROOT / "scenarios")
     for number, command in enumerate(COMMANDS):
         words = shlex.split(command)[1:]
-        if "--install-allure" in words and shutil.which("npm") is None:
+        if WITH_NPM in words:
             continue
         ran = conformance_command(*words, cwd=folder)
         violated = words[0] in ("run", "judge")
@@ -51,6 +57,15 @@ def test_the_pages_are_where_the_text_says(place: Path) -> None:
     assert list((site / "cells").glob("*.html"))
     assert {path.suffix for path in (site / "statements").iterdir()} == {".html", ".md", ".json"}, "and no badge"
     assert (place / "reports/reading-in-ci.xml").read_text("utf-8").count("VIOLATION") >= 1
+
+
+def test_allures_site_is_where_the_text_says(place: Path, allure: Path | None) -> None:
+    if allure is None:
+        unavailable("no Allure: it needs Node 20 or later, and npm's registry")
+    for command in (command for command in COMMANDS if WITH_NPM in command):
+        ran = conformance_command(*shlex.split(command)[1:], cwd=place)
+        assert ran.returncode == 0, (command, ran.stdout + ran.stderr)
+    assert (place / "reports/reading/site/allure/index.html").is_file()
 
 
 def test_the_comparison_finds_two_equal_runs_equal(place: Path) -> None:

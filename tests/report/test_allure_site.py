@@ -5,11 +5,13 @@ from pathlib import Path
 import pytest
 
 from conformance.report.allure_site import AllureMissing, find_node, install, patient, program
+from tests.report.samples import material, write_run
+from tests.suite.helpers import conformance_command
 
 NPM = """#!/bin/sh
 echo "$@" >> {log}
 test -f package.json || exit 9
-test "{fails}" = yes && {{ echo "no such registry" >&2; exit 7; }}
+test "{fails}" = yes && {{ printf 'npm error code E404\\nnpm error no such registry\\nnpm error more\\n' >&2; exit 7; }}
 mkdir -p node_modules/allure
 : > node_modules/allure/cli.js
 : > node_modules/.package-lock.json
@@ -29,7 +31,7 @@ def with_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: str = "
     """Put a Node and an npm into the path that only do what is needed, and return where npm writes what it was told."""
     tools, log = tmp_path / "tools", tmp_path / "npm.log"
     tools.mkdir()
-    for name, text in (("node", "#!/bin/sh\n"), ("npm", NPM.format(log=log, fails=fails))):
+    for name, text in (("node", "#!/bin/sh\necho v20.1.0\n"), ("npm", NPM.format(log=log, fails=fails))):
         (tools / name).write_text(text)
         (tools / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
@@ -41,7 +43,9 @@ def test_it_is_installed_once_into_the_cache(tmp_path: Path, pinned: Path, monke
     first = install(pinned, cache)
     assert first.is_relative_to(cache)
     assert (install(pinned, cache), program(pinned, cache)) == (first, first)
-    assert log.read_text().splitlines() == ["ci --ignore-scripts --no-audit --no-fund"]
+    assert [line.partition(" --fetch")[0] for line in log.read_text().splitlines()] == [
+        "ci --ignore-scripts --no-audit --no-fund"
+    ]
     assert len(list(cache.iterdir())) == 1, "nothing but the installation is left"
 
 
@@ -56,7 +60,7 @@ def test_an_installation_that_failed_leaves_nothing(
     tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_node(tmp_path, monkeypatch, fails="yes")
-    with pytest.raises(AllureMissing, match="npm left with 7: no such registry"):
+    with pytest.raises(AllureMissing, match="could not install the pinned Allure: E404: no such registry$"):
         install(pinned, tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 
@@ -75,6 +79,30 @@ def test_without_node_it_says_where_to_get_one(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(AllureMissing, match=r"smtp-conformance\[allure\]"):
         find_node()
+
+
+def test_a_node_that_is_too_old_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_node(tmp_path, monkeypatch)
+    (tmp_path / "tools" / "node").write_text("#!/bin/sh\necho v18.20.4\n")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(AllureMissing, match="Node 20 or later"):
+        find_node()
+
+
+@pytest.mark.parametrize(("option", "code"), [("--with-allure", 0), ("--install-allure", 2)])
+def test_where_npm_cannot_be_reached_one_line_says_so(tmp_path: Path, option: str, code: int) -> None:
+    run = write_run(tmp_path / "run", (material(),))
+    (run / "allure-results").mkdir()
+    offline = {"npm_config_registry": "http://127.0.0.1:9", "npm_config_cache": str(tmp_path / "npm")}
+    ran = conformance_command(
+        "report", str(run), "--out", str(tmp_path / "site"), option, cwd=tmp_path,
+        XDG_CACHE_HOME=str(tmp_path / "cache"), **offline,
+    )  # fmt: skip
+    assert ran.returncode == code, ran.stdout + ran.stderr
+    said = [line for line in (ran.stdout + ran.stderr).splitlines() if "Allure" in line]
+    assert len(said) == 1, ran.stdout + ran.stderr
+    assert "npm could not install" in said[0] or "Node 20 or later" in said[0]
+    assert (tmp_path / "site" / "index.html").is_file() == (code == 0)
 
 
 def test_a_page_says_that_it_has_data_before_its_program_asks() -> None:
