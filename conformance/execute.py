@@ -13,15 +13,15 @@ from pathlib import Path
 from types import TracebackType
 
 from conformance.candidates.cast import Cast
-from conformance.candidates.means import lacking_means
+from conformance.candidates.needs import claims
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.judge.waiting import Waiting
 from conformance.results.schema import CellHeader
 from conformance.results.writer import CellWriter
+from conformance.run.applicability import inapplicable
 from conformance.run.cell import Ran, run_cell, run_cell_here
-from conformance.run.disk_troubles import lacking
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 
@@ -58,7 +58,7 @@ def execute(
     the harness itself does wrong: that is a verdict. KeyboardInterrupt passes through, after everything was cleaned
     up.
     """
-    with _Execution(cell, cast, header, run_dir, known, settings.scale) as execution:
+    with _Execution(cell, cast, header, run_dir, known, settings) as execution:
         if (refused := execution.refuse()) is not None:
             return refused
         ran = run_cell(cell, cast, settings, execution.attachments, execution.seen, Waiting(), execution.flush)
@@ -77,7 +77,7 @@ async def execute_here(
     known: Known,
 ) -> CellResult:
     """Run and judge one cell beside others on this loop, in real time; see `execute`. It is judged in a thread."""
-    with _Execution(cell, cast, header, run_dir, known, settings.scale) as execution:
+    with _Execution(cell, cast, header, run_dir, known, settings) as execution:
         if (refused := execution.refuse()) is not None:
             return refused
         ran = await run_cell_here(
@@ -97,9 +97,9 @@ class _Execution:
         header: CellHeader,
         run_dir: Path,
         known: Known,
-        scale: float,
+        settings: Settings,
     ) -> None:
-        self._scale = scale
+        self._settings = settings
         self._cell = cell
         self._cast = cast
         self._known = known
@@ -128,19 +128,8 @@ class _Execution:
 
     def refuse(self) -> CellResult | None:
         """Write why the cell is not applicable, or return None when it is."""
-        servers = tuple(server.name for server in self._cell.topology.servers)
-        if missing := self._cast.missing(self._cell.needs, servers):
-            return self.not_applicable("not claimed: " + ", ".join(missing))
-        if self._cell.timers == "own" and self._cast.own_timers is None:
-            return self.not_applicable(f"not described: the own-timers of {self._cast.identity}")
-        if self._cell.timers == "own" and self._scale != 1:
-            return self.not_applicable("the server's own timers cannot be scaled")
-        if self._cell.unscaled and self._scale != 1:
-            return self.not_applicable(f"a scaled clock cannot show it: {self._cell.unscaled}")
-        means = lacking_means(self._cell, self._cast, self._scale)
-        if absent := (*self._cast.absent(servers), *lacking(self._cell, self._cast), *means):
-            return self.not_applicable("cannot be run: " + ", ".join(absent))
-        return None
+        reason = inapplicable(self._cell, self._cast, self._settings)
+        return self.not_applicable(reason) if reason else None
 
     def not_applicable(self, why: str) -> CellResult:
         """Write that the cell is not applicable, and why."""
@@ -196,8 +185,8 @@ def judge(
     cell: Cell, cast: Cast, settings: Settings, events: tuple[AnyEvent, ...], *, complete: bool
 ) -> tuple[Verdict, ...]:
     """Judge a history, of a moment ago or of a year ago."""
-    claims = frozenset.intersection(*(frozenset(cast.plays(s.name).claims) for s in cell.topology.servers))
-    setting = Setting(clock=settings.clock, tolerance=settings.tolerance, claims=claims, complete=complete)
+    claimed = claims(cell, cast)
+    setting = Setting(clock=settings.clock, tolerance=settings.tolerance, claims=claimed, complete=complete)
     return judge_cell(cell, events, setting)
 
 

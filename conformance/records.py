@@ -6,6 +6,7 @@ from pydantic import JsonValue
 
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
+from conformance.candidates.needs import claims
 from conformance.execute import stamp
 from conformance.nodes.contract import NodeError
 from conformance.nodes.version import detect_version
@@ -36,8 +37,6 @@ def cell_header(
     cell: Cell, cast: Cast, settings: Settings, *, run: str, nodeid: str, environment_sha256: str, repeat: str
 ) -> CellHeader:
     """Return the first line of a cell's file. `repeat` is the command that runs this one cell again."""
-    servers = [server.name for server in cell.topology.servers]
-    claims = frozenset.intersection(*(frozenset(cast.plays(name).claims) for name in servers))
     return CellHeader(
         run=run,
         nodeid=nodeid,
@@ -61,7 +60,7 @@ def cell_header(
         topology=cell.topology.model_dump(mode="json", by_alias=True),
         waive=cell.waive,
         own_timers=_own_timers(cell, cast),
-        claims=tuple(sorted(claims)),
+        claims=tuple(sorted(claims(cell, cast))),
     )
 
 

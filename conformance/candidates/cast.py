@@ -1,6 +1,6 @@
 """A cast: which candidate plays which server of a topology."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from conformance.candidates.description import Candidate, CandidateError
@@ -38,16 +38,15 @@ class Cast:
         """Return who plays a server."""
         return self.servers.get(server, self.default)
 
-    def missing(self, needs: tuple[str, ...], servers: tuple[str, ...]) -> tuple[str, ...]:
-        """Return `candidate: capability` for every need that somebody who plays one of the servers does not claim."""
-        players = {self.plays(server).identity: self.plays(server) for server in servers}
-        return tuple(f"{name}: {need}" for name, player in players.items() for need in player.missing(needs))
-
     def absent(self, servers: tuple[str, ...]) -> tuple[str, ...]:
         """Return `candidate: what is missing on this machine` for everybody who plays one of the servers."""
         players = {self.plays(server).identity: self.plays(server) for server in servers}
         looked = {name: look_for(player).missing for name, player in players.items()}
         return tuple(f"{name}: {missing}" for name, missing in looked.items() if missing)
+
+    def of_programs(self) -> "Cast":
+        """Return the cast with everything as a program that the command line did not name: the default of a mixed cast."""
+        return replace(self, default=self.default.model_copy(update={"kind": "exec"})) if self.servers else self
 
     @property
     def in_process(self) -> bool:

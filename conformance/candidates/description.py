@@ -159,7 +159,12 @@ class Candidate(_Closed):
         description="exec, docker: octets on disk beyond which it is killed",
     )
     defect: str | None = Field(None, description="a defect of the reference to run with")
-    generations: tuple[Generation, ...] = Field(get_args(Generation), description="behaviour sets it can take")
+    generations: tuple[Generation, ...] = Field(
+        get_args(Generation),
+        min_length=1,
+        description="the generations that it can be; where they are said, it is started as no other, and the start-up "
+        "probe uses the first",
+    )
 
     @model_validator(mode="after")
     def _whole(self) -> "Candidate":
@@ -213,10 +218,6 @@ class Candidate(_Closed):
     def sha256(self) -> str:
         """A hash of the whole description: did the candidate change between two runs?"""
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
-
-    def missing(self, needs: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the needed capabilities that are not claimed."""
-        return tuple(need for need in needs if need not in self.claims)
 
 
 REFERENCE = Candidate(

@@ -5,11 +5,11 @@ somebody else it is known only what its description says.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.candidates.cast import Cast
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.blocks import Parallel, Repeat, Step
+from conformance.scenarios.steps.blocks import Step, flattened
 from conformance.scenarios.steps.breaking import Answer, Fault, Partition
 from conformance.scenarios.steps.nodes import (
     Activate,
@@ -58,9 +58,9 @@ def _reasons(cell: Cell, server: str, cast: Cast, scale: float) -> Iterator[str]
     others = (one.name for one in cell.topology.servers if one.name != server)
     if any(cast.plays(other).addresses == candidate.addresses for other in others):
         yield "it is one server, and cannot be several at the same time; SERVER=CANDIDATE,... gives it one part"
-    steps = list(_flattened(cell.steps))
+    steps = list(flattened(cell.steps))
     for step in steps:
-        for command in _needed(step, server):
+        for command in commands_needed(step, server):
             if command not in candidate.commands:
                 yield f"its description has no command {command!r}, which the step {step.verb!r} needs"
     if candidate.is_told:
@@ -76,7 +76,7 @@ def _reasons(cell: Cell, server: str, cast: Cast, scale: float) -> Iterator[str]
         yield f"its description {said} its times were divided (`scale`), and in this run it is {scale:g}"
 
 
-def _needed(step: Step, server: str) -> tuple[str, ...]:
+def commands_needed(step: Step, server: str) -> tuple[str, ...]:
     """Return the commands that a step needs of a server."""
     action = step.action
     match action:
@@ -94,16 +94,18 @@ def _dialled(cell: Cell, server: str, steps: Sequence[Step]) -> Iterator[str]:
     if any(need.startswith("shadow") for need in cell.needs):
         boundary = cell.topology.boundary(server)
         yield from (other.name for other in cell.topology.servers if other.name in boundary - {server})
+    for recipient in recipients(steps):
+        yield from _hops(cell.topology, server, recipient)
+
+
+def recipients(steps: Iterable[Step]) -> Iterator[str]:
+    """Yield every address that messages of these steps are sent to."""
     for step in steps:
         match step.action:
-            case Send(to=recipients):
-                found: Sequence[str] = recipients
+            case Send(to=addresses):
+                yield from addresses
             case Talk(lines=lines):
-                found = [address for line in lines for address in _RECIPIENT.findall(line.say or "")]
-            case _:
-                continue
-        for recipient in found:
-            yield from _hops(cell.topology, server, recipient)
+                yield from (address for line in lines for address in _RECIPIENT.findall(line.say or ""))
 
 
 def _hops(topology: Topology, server: str, recipient: str) -> Iterator[str]:
@@ -117,10 +119,3 @@ def _hops(topology: Topology, server: str, recipient: str) -> Iterator[str]:
     named = [route for route in routes if route.domain == domain] or [route for route in routes if route.domain == "*"]
     for route in named[:1]:
         yield from (hop for hop in route.next_hops if hop != server)
-
-
-def _flattened(steps: Sequence[Step]) -> Iterator[Step]:
-    for step in steps:
-        yield step
-        if isinstance(step.action, Parallel | Repeat):
-            yield from _flattened(step.action.steps)

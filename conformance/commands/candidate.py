@@ -13,15 +13,16 @@ import typer
 from conformance import candidates, paths
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate, CandidateError
+from conformance.candidates.generations import probed
 from conformance.candidates.grammar import find
 from conformance.candidates.hosts import check_hosts
-from conformance.candidates.means import lacking_means
 from conformance.candidates.presence import look_for
 from conformance.execute import headline, judge
 from conformance.judge.verdicts import Outcome, worst
 from conformance.judge.waiting import Waiting
 from conformance.nodes.contract import NodeError
 from conformance.nodes.version import detect_version
+from conformance.run.applicability import inapplicable
 from conformance.run.cell import Ran, run_cell, run_cell_here
 from conformance.run.clock import Leftovers
 from conformance.run.settings import Settings
@@ -114,9 +115,8 @@ class _Trial:
         in_process = candidate.kind == "python"
         self.claim = claim
         self._settings = Settings(clock="virtual") if in_process else Settings(clock="scaled", scale=60.0)
-        self._cell = cell
         self._cast = Cast(candidate)
-        self._unclaimed = candidate.missing(cell.needs)
+        self._cell = probed(cell, candidate, claim)
 
     def answer(self) -> Answer:
         """Try it now, on a loop of its own."""
@@ -141,11 +141,8 @@ class _Trial:
 
     def _refused(self) -> Answer | None:
         """Return why it cannot be tried, or None when it can."""
-        if self._unclaimed:
-            words = f"can be tried only with {', '.join(self._unclaimed)}, which is not claimed"
-            return Answer(f"claim {self.claim}", "not judged", words)
-        if lacking := lacking_means(self._cell, self._cast, self._settings.scale):
-            return Answer(f"claim {self.claim}", "not judged", "; ".join(lacking))
+        if reason := inapplicable(self._cell, self._cast, self._settings):
+            return Answer(f"claim {self.claim}", "not judged", f"it cannot be tried: {reason}")
         return None
 
     def _judged(self, ran: Ran) -> Answer:

@@ -6,6 +6,7 @@ from pathlib import Path
 import typer
 
 from conformance import paths
+from conformance.candidates.generations import with_generations
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.report.safe import visible
@@ -16,6 +17,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.grid import SIZES, Size
 from conformance.scenarios.loader import Scenario, read_corpus
 from conformance.scenarios.own_timers import OwnTimers
+from conformance.topology import Generation, Topology
 
 
 def judge_run(run_dir: Path, scenarios: list[Path]) -> int:
@@ -109,4 +111,11 @@ def _cell(known: Mapping[str, Scenario], header: CellHeader, grid: Size) -> Cell
     if scenario is None:
         return None
     timers = OwnTimers.model_validate(header.own_timers) if header.own_timers is not None else None
-    return next((cell for cell in scenario.cells(grid, timers) if cell.axes == header.axes), None)
+    found = next((cell for cell in scenario.cells(grid, timers) if cell.axes == header.axes), None)
+    return None if found is None else with_generations(found, _generations(header))
+
+
+def _generations(header: CellHeader) -> dict[str, Generation]:
+    """Return the generation that each server of a stored cell was started as; empty where no topology is recorded."""
+    servers = Topology.model_validate(header.topology).servers if header.topology else ()
+    return {server.name: server.generation for server in servers}

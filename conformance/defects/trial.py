@@ -19,8 +19,8 @@ from conformance.defects.plan import Planned
 from conformance.execute import execute, headline, judge
 from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.judge.waiting import Waiting
+from conformance.run.applicability import inapplicable
 from conformance.run.cell import Ran, run_cell
-from conformance.run.disk_troubles import lacking
 from conformance.run.settings import Settings
 
 PATIENCE = 120
@@ -84,9 +84,8 @@ def perform(planned: Planned, seed: int) -> Performed | Trial:
     """Run one cell. What came to nothing is a trial already."""
     cell = planned.cell
     cast, settings = _conditions(planned, seed)
-    servers = tuple(server.name for server in cell.topology.servers)
-    if missing := (*cast.missing(cell.needs, servers), *lacking(cell, cast)):
-        return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), ", ".join(missing))
+    if reason := inapplicable(cell, cast, settings):
+        return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), reason)
     with tempfile.TemporaryDirectory(prefix="conformance-trial-") as folder:
         try:
             with _bounded():

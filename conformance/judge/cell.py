@@ -15,7 +15,7 @@ from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.scenarios import names
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Expectation
-from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
+from conformance.scenarios.steps.blocks import Expect, Step, flattened
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,6 @@ def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: Setting) -> tupl
     case = Case(cell, whole, setting.tolerance, setting.claims)
     verdicts += [_invariant(name, case, setting) for name in names.INVARIANTS if name not in cell.waive]
     return tuple(excused(verdicts, events, setting.tolerance))
-
-
-def flattened(steps: Sequence[Step]) -> Iterator[Step]:
-    """Yield all steps, those inside blocks too."""
-    for step in steps:
-        yield step
-        if isinstance(step.action, Parallel | Repeat):
-            yield from flattened(step.action.steps)
 
 
 def find(

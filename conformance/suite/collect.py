@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from conformance import paths
+from conformance.candidates.generations import placed
 from conformance.records import item_name
 from conformance.scenarios.errors import Problems
 from conformance.scenarios.loader import SUFFIX, Scenario, read
@@ -38,7 +39,7 @@ class ScenarioCollector(pytest.Collector):
         of_each = [self._scenario.cells(options.settings.grid, cast.own_timers) for cast in options.casts]
         for cells in zip(*of_each, strict=True):
             for cell, cast in zip(cells, options.casts, strict=True):
-                yield CellItem.from_parent(self, name=item_name(cell, cast), cell=cell, cast=cast)
+                yield CellItem.from_parent(self, name=item_name(cell, cast), cell=placed(cell, cast), cast=cast)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show what is wrong in the file's own terms, without a traceback."""

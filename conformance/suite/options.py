@@ -92,6 +92,8 @@ def read_options(config: pytest.Config) -> Options:
     )
     if clock == "virtual" and (outside := [c.identity for c in casts if not c.in_process]):
         raise pytest.UsageError(f"--clock virtual: {outside[0]} is a process of its own; use --clock scaled")
+    if clock == "shifted":
+        casts = tuple(cast.of_programs() for cast in casts)
     if clock == "shifted" and (
         inside := [one.identity for cast in casts for one in cast.candidates if one.kind != "exec"]
     ):

@@ -99,5 +99,5 @@ def test_a_claim_that_nobody_could_see_kept_is_not_judged():
     answers = {answer.what: answer for answer in check(REFERENCE.model_copy(update={"claims": claims}))}
     assert answers["claim relay"].state == "ok"
     assert answers["claim safety-net"] == Answer(
-        "claim safety-net", "not judged", "can be tried only with inspect, which is not claimed"
+        "claim safety-net", "not judged", "it cannot be tried: not claimed: reference: inspect"
     )

@@ -101,8 +101,6 @@ def test_a_mixed_cast(tmp_path: Path):
     cast = read_cast(f"mbx1={mine},mbx2=reference", SHIPPED)
     assert cast.plays("mbx1").name == "mine"
     assert cast.plays("mbx2").name == cast.plays("mbx3").name == "reference"
-    assert cast.missing(("shadow-2013",), ("mbx1", "mbx2")) == ("mine: shadow-2013",)
-    assert cast.missing(("shadow-2013",), ("mbx2",)) == ()
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path):

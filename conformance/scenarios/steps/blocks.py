@@ -1,5 +1,6 @@
 """A step with its place in the file, and what holds other steps or an expectation."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -39,3 +40,11 @@ class Repeat(Action):
 
     times: int = Field(ge=1, le=100_000)
     steps: tuple[Step, ...]
+
+
+def flattened(steps: Sequence[Step]) -> Iterator[Step]:
+    """Yield all steps, those inside blocks too."""
+    for step in steps:
+        yield step
+        if isinstance(step.action, Parallel | Repeat):
+            yield from flattened(step.action.steps)

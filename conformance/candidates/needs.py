@@ -1,0 +1,69 @@
+"""Which servers of a cell a capability is asked of: those of the generation and role that it is of.
+
+The shadow copies of 2013 are no business of a 2010 hub beside them, and duplicates are detected where mailboxes are. What
+no server of a cell is of is asked of all of them.
+"""
+
+from collections.abc import Iterable
+
+from conformance.candidates.cast import Cast
+from conformance.candidates.means import commands_needed, recipients
+from conformance.scenarios.document import CAPABILITIES, Cell
+from conformance.scenarios.steps.blocks import flattened
+from conformance.scenarios.steps.nodes import Activate
+from conformance.topology import Generation, Server
+
+GENERATIONS: dict[str, tuple[Generation, ...]] = {
+    "shadow-2013": ("ex2013", "ex2016"),
+    "safety-net": ("ex2013", "ex2016"),
+    "shadow-2010": ("ex2010",),
+    "delayed-acknowledgement": ("ex2010",),
+}
+"""The generations whose documents describe a capability, of those that are not of every generation."""
+
+_OF_MAILBOXES = frozenset({"lmtp-delivery", "duplicate-detection"})
+"""What is asked of servers that host mailboxes."""
+
+_COMMANDS = {"inspect": "inspect", "redirect": "redirect-messages", "resubmit": "resubmit"}
+"""Capabilities that are commands: they are asked of the servers that a step gives the command to."""
+
+
+def asked(need: str, cell: Cell) -> tuple[Server, ...]:
+    """Return the servers of a cell that a capability is asked of."""
+    servers = cell.topology.servers
+    found: Iterable[Server] = servers
+    if need in GENERATIONS:
+        found = (server for server in servers if server.generation in GENERATIONS[need])
+    elif need in _OF_MAILBOXES:
+        hosts = _hosts(cell)
+        found = (server for server in servers if server.role == "mailbox" or server.name in hosts)
+    elif need in _COMMANDS:
+        steps = list(flattened(cell.steps))
+        found = (s for s in servers if any(_COMMANDS[need] in commands_needed(step, s.name) for step in steps))
+    return tuple(found) or servers
+
+
+def unclaimed(cell: Cell, cast: Cast) -> tuple[str, ...]:
+    """Return `candidate: capability` for every need of a cell that one of the servers asked does not claim."""
+    lacks = (
+        f"{cast.plays(server.name).identity}: {need}"
+        for need in cell.needs
+        for server in asked(need, cell)
+        if need not in cast.plays(server.name).claims
+    )
+    return tuple(dict.fromkeys(lacks))
+
+
+def claims(cell: Cell, cast: Cast) -> frozenset[str]:
+    """Return the capabilities that all of the servers asked claim."""
+    return frozenset(
+        need for need in CAPABILITIES if all(need in cast.plays(server.name).claims for server in asked(need, cell))
+    )
+
+
+def _hosts(cell: Cell) -> frozenset[str]:
+    """Return the servers with a mailbox that a message of the cell is sent to, or that a step moves a database to."""
+    steps = list(flattened(cell.steps))
+    addressed = {address.lower() for address in recipients(steps)}
+    stores = {mailbox.server for mailbox in cell.topology.mailboxes if mailbox.address.lower() in addressed}
+    return frozenset(stores | {step.action.on for step in steps if isinstance(step.action, Activate)})

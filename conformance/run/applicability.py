@@ -1,0 +1,68 @@
+"""Whether a cell applies to a cast: asked here, and nowhere else, by runs, by trials of defects, and by the start-up probe.
+
+What can be known before a cell is started is known here. That a program's clock cannot be moved shows only when the program
+runs (`conformance.run.cell`).
+"""
+
+from collections.abc import Iterator
+
+from conformance.candidates.cast import Cast
+from conformance.candidates.description import REFERENCE
+from conformance.candidates.means import lacking_means
+from conformance.candidates.needs import unclaimed
+from conformance.run.disk_troubles import lacking
+from conformance.run.settings import Settings
+from conformance.scenarios.document import Cell
+
+
+def inapplicable(cell: Cell, cast: Cast, settings: Settings) -> str:
+    """Return why a cell does not apply to a cast under these settings; '' when it does."""
+    for prefix, reasons in _reasons(cell, cast, settings):
+        if reasons:
+            return prefix + ", ".join(reasons)
+    return ""
+
+
+def _reasons(cell: Cell, cast: Cast, settings: Settings) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield what each reason begins with, and what it consists of; the first that is not empty counts."""
+    servers = tuple(server.name for server in cell.topology.servers)
+    yield "not in this topology: ", _without_a_part(cell, cast)
+    yield "not of this generation: ", _misplaced(cell, cast)
+    yield "not claimed: ", unclaimed(cell, cast)
+    yield "", tuple(_times(cell, cast, settings))
+    means = lacking_means(cell, cast, settings.scale)
+    yield "cannot be run: ", (*cast.absent(servers), *lacking(cell, cast), *means)
+
+
+def _without_a_part(cell: Cell, cast: Cast) -> tuple[str, ...]:
+    """Return `server (candidate)` for what was named and plays nothing: nothing of it would be judged.
+
+    The reference is named to fill places: a cell applies without it, if anything that was named plays in it.
+    """
+    there = cell.topology.by_name
+    playing = [candidate for server, candidate in cast.servers.items() if server in there]
+    return tuple(
+        f"{server} ({candidate.identity})"
+        for server, candidate in cast.servers.items()
+        if server not in there and candidate not in playing and (candidate != REFERENCE or not playing)
+    )
+
+
+def _misplaced(cell: Cell, cast: Cast) -> tuple[str, ...]:
+    """Return `candidate is GENERATION, server is GENERATION` for every server that would be started as what it is not."""
+    return tuple(
+        f"{cast.plays(server.name).identity} is {' or '.join(cast.plays(server.name).generations)}, "
+        f"{server.name} is {server.generation}"
+        for server in cell.topology.servers
+        if server.generation not in cast.plays(server.name).generations
+    )
+
+
+def _times(cell: Cell, cast: Cast, settings: Settings) -> Iterator[str]:
+    """Yield why the times of a cell cannot be shown under these settings; one reason is enough."""
+    if cell.timers == "own" and cast.own_timers is None:
+        yield f"not described: the own-timers of {cast.identity}"
+    elif cell.timers == "own" and settings.scale != 1:
+        yield "the server's own timers cannot be scaled"
+    elif cell.unscaled and settings.scale != 1:
+        yield f"a scaled clock cannot show it: {cell.unscaled}"

@@ -1,0 +1,129 @@
+"""Which cells apply to which cast: needs by generation and role, named servers, generations, the shifted clock."""
+
+from functools import cache
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.cast import Cast, read_cast
+from conformance.candidates.description import REFERENCE, Candidate
+from conformance.candidates.generations import placed, probed
+from conformance.candidates.needs import asked, claims, unclaimed
+from conformance.commands.candidate import _probes
+from conformance.run.applicability import inapplicable
+from conformance.run.settings import Settings
+from conformance.scenarios.document import Cell
+from conformance.scenarios.loader import read_corpus
+
+SETTINGS = Settings(clock="shifted")
+
+
+@cache
+def corpus() -> dict[str, Cell]:
+    """Return the first cell of each scenario of the corpus, by the scenario's id."""
+    return {
+        one.id: one.cells("smoke", REFERENCE.own_timers)[0] for one in read_corpus([paths.corpus()], paths.fixtures())
+    }
+
+
+def candidate(*claimed: str, **changes: object) -> Candidate:
+    return REFERENCE.model_copy(update={"name": "mine", "kind": "exec", "claims": claimed, **changes})
+
+
+HUB = candidate("relay", "shadow-2010")
+MAILBOX_SERVER = candidate("relay", "shadow-2013", "lmtp-delivery", "duplicate-detection")
+INTEROPERATION = sorted(cell.scenario for cell in corpus().values() if cell.path.startswith("interoperation/"))
+TO_A_MAILBOX_BEHIND_THE_HUB = {"mail-to-a-2010-mailbox-is-shadowed-for-it", "nothing-is-resubmitted-to-a-2010-mailbox"}
+
+
+@pytest.mark.parametrize("scenario", INTEROPERATION)
+def test_a_hub_of_2010_is_asked_for_what_is_of_2010_alone(scenario: str):
+    said = inapplicable(corpus()[scenario], Cast(REFERENCE, {"hub1": HUB}), SETTINGS)
+    assert said == ("not claimed: mine: lmtp-delivery" if scenario in TO_A_MAILBOX_BEHIND_THE_HUB else "")
+
+
+@pytest.mark.parametrize("scenario", INTEROPERATION)
+def test_a_server_of_2016_is_not_asked_for_the_shadows_of_2010(scenario: str):
+    """mbx1 is inspected, and told to resubmit; mbx2 is not."""
+    assert (
+        inapplicable(
+            corpus()[scenario], Cast(REFERENCE, {"mbx2": candidate("safety-net", *MAILBOX_SERVER.claims)}), SETTINGS
+        )
+        == ""
+    )
+
+
+def test_a_server_without_2010_cannot_play_the_hub():
+    cell = corpus()["no-xshadow-for-a-2010-hub"]
+    assert inapplicable(cell, Cast(MAILBOX_SERVER), SETTINGS) == "not claimed: mine: shadow-2010"
+
+
+def test_what_no_server_of_the_topology_is_of_is_asked_of_all():
+    cell = corpus()["no-xshadow-for-a-2010-hub"]
+    alone = cell.model_copy(
+        update={"topology": cell.topology.model_copy(update={"servers": cell.topology.servers[:2]})}
+    )
+    assert [server.name for server in asked("shadow-2010", alone)] == ["mbx1", "mbx2"]
+    assert unclaimed(alone, Cast(MAILBOX_SERVER)) == ("mine: shadow-2010",)
+
+
+def test_a_claim_of_a_mixed_cast_is_one_of_those_whom_it_is_asked_of():
+    cell = corpus()["a-2010-hub-keeps-no-shadow-of-what-it-sends-to-2016"]
+    mixed = claims(cell, Cast(REFERENCE, {"hub1": HUB}))
+    assert {"shadow-2013", "shadow-2010", "duplicate-detection", "safety-net"} <= mixed
+    assert "dsn" not in mixed
+    assert claims(cell, Cast(HUB)) == {"relay", "shadow-2010"}
+
+
+def test_nothing_is_judged_of_a_server_that_a_topology_has_no_place_for():
+    cell = next(cell for cell in corpus().values() if cell.topology.name == "two-servers-one-dag")
+    hub = read_cast("hub1=exec:reference", paths.fixtures() / "candidates")
+    assert inapplicable(cell, hub, SETTINGS) == "not in this topology: hub1 (reference)"
+    assert inapplicable(cell, read_cast("hub1=reference", paths.fixtures()), SETTINGS).startswith(
+        "not in this topology"
+    )
+    both = Cast(REFERENCE, {"hub1": HUB, "mbx1": MAILBOX_SERVER})
+    assert inapplicable(cell, both, SETTINGS) == "not in this topology: hub1 (mine)"
+    assert inapplicable(cell, Cast(REFERENCE, {"hub1": HUB, "mbx1": HUB}), SETTINGS).startswith("not claimed")
+    assert inapplicable(cell, Cast(REFERENCE, {"hub1": REFERENCE, "mbx1": REFERENCE}), SETTINGS) == ""
+
+
+def test_a_server_is_not_started_as_what_it_is_not():
+    of_2016 = candidate(*REFERENCE.claims, generations=("ex2016",))
+    cell = corpus()["no-xshadow-for-a-2010-hub"]
+    assert inapplicable(cell, Cast(of_2016), SETTINGS) == "not of this generation: mine is ex2016, hub1 is ex2010"
+    assert inapplicable(cell, Cast(REFERENCE, {"mbx1": of_2016}), SETTINGS) == ""
+    of_2013 = candidate(*REFERENCE.claims, generations=("ex2010", "ex2013"))
+    assert inapplicable(cell, Cast(REFERENCE, {"mbx1": of_2013}), SETTINGS) == (
+        "not of this generation: mine is ex2010 or ex2013, mbx1 is ex2016"
+    )
+
+
+def test_a_place_of_no_generation_in_particular_is_taken_by_any():
+    of_2010 = Cast(candidate("relay", "shadow-2010", generations=("ex2010",)))
+    relayed = next(cell for cell in corpus().values() if cell.topology.name == "relay" and cell.needs == ("relay",))
+    taken = placed(relayed, of_2010)
+    assert [server.generation for server in taken.topology.servers] == ["ex2010"]
+    assert inapplicable(taken, of_2010, SETTINGS) == ""
+    assert placed(relayed, Cast(REFERENCE)) is relayed
+    shadowed = next(cell for cell in corpus().values() if cell.needs == ("shadow-2013",))
+    assert placed(shadowed, of_2010) is shadowed
+
+
+def test_the_probe_starts_a_server_as_the_first_generation_that_it_names():
+    probes = _probes()
+    of_2013 = candidate(*REFERENCE.claims, generations=("ex2013", "ex2010"))
+
+    def generations(claim: str, one: Candidate) -> set[str]:
+        return {server.generation for server in probed(probes[claim], one, claim).topology.servers}
+
+    assert generations("relay", of_2013) == generations("shadow-2013", of_2013) == {"ex2013"}
+    assert generations("shadow-2010", of_2013) == {"ex2010"}
+    assert generations("relay", REFERENCE) == {"ex2016"}
+
+
+def test_the_default_of_a_mixed_cast_is_a_program_where_programs_are_asked_for():
+    cast = Cast(REFERENCE, {"hub1": HUB})
+    assert {one.kind for one in cast.of_programs().candidates} == {"exec"}
+    assert cast.of_programs().identity == cast.identity
+    assert Cast(REFERENCE).of_programs() == Cast(REFERENCE)

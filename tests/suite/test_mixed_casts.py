@@ -1,0 +1,42 @@
+"""Casts in which a program plays one server, and the reference the others."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.suite.helpers import conformance_command
+
+pytestmark = pytest.mark.integration
+
+OTHER = """
+name: other
+kind: exec
+claims: [relay, shadow-2010]
+generations: [ex2010]
+argv: ["{python}", -m, conformance.reference, --config, "{config}"]
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="the shifted clock needs a C compiler")
+def test_one_program_and_the_reference_in_processes_of_their_own_under_the_shifted_clock(tmp_path: Path):
+    (tmp_path / "other.yaml").write_text(OTHER, "utf-8")
+    ran = conformance_command(
+        *("run", "-k", "no-xshadow-for-a-2010-hub or mail-to-a-2010-hub-is-shadowed"),
+        *("--candidate", "hub1=other.yaml", "--clock", "shifted", "--run-dir", "run"),
+        cwd=tmp_path,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "3 passed" in ran.stdout
+    header = json.loads(next((tmp_path / "run" / "cells").glob("*.jsonl")).read_text("utf-8").splitlines()[0])
+    assert header["candidate"] == "hub1:other"
+    assert {"relay", "shadow-2010", "shadow-2013"} <= set(header["claims"])
+
+
+def test_in_process_servers_that_were_named_are_refused_under_the_shifted_clock(tmp_path: Path):
+    (tmp_path / "other.yaml").write_text(OTHER, "utf-8")
+    words = ("--candidate", "hub1=other.yaml,mbx1=reference", "--clock", "shifted", "--run-dir", "run")
+    ran = conformance_command("run", "-k", "no-xshadow-for-a-2010-hub", *words, cwd=tmp_path)
+    assert ran.returncode == 2
+    assert "--clock shifted: reference is no program on this machine" in ran.stderr
