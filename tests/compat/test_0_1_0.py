@@ -1,0 +1,136 @@
+"""Version 0.1.0: its run directory, baseline, description, scenarios, cell ids and documented commands still work.
+
+The files in `0.1.0/` are as that version wrote them; only the paths of the machine were replaced. `run/` was made by:
+
+    conformance run scenarios/relay/relay.scenario.yaml my.scenario.yaml --cells 6
+        -k "(content-passes-unchanged and (plain or dots) and as-it-is) or mine-is"
+        --candidate ./mine.yaml --candidate exec:reference --baseline (known.yaml without its last entry)
+"""
+
+import shlex
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.commands.judge import judged_again
+from conformance.judge.verdicts import Outcome, worst
+from conformance.report.book import read_book
+from conformance.results.reader import StoredCell, read_run
+from conformance.scenarios.document import Cell
+from conformance.scenarios.loader import read, read_corpus
+from tests.suite.helpers import ROOT, conformance_command
+
+KEPT = Path(__file__).parent / "0.1.0"
+OUTCOMES = {Outcome.PASS: 9, Outcome.FAIL: 5, Outcome.NOT_APPLICABLE: 4}
+FEW = "-k 'inbound-acknowledged'"
+"""Keeps commands short that run the whole corpus: pytest's own variable says so."""
+
+
+def numbered_commands() -> Iterator[tuple[int, str]]:
+    """Yield the documented commands with their exit codes."""
+    for line in (KEPT / "commands.txt").read_text("utf-8").splitlines():
+        code, _, command = line.partition(" ")
+        yield int(code), command
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """Return a copy of the run directory."""
+    return shutil.copytree(KEPT / "run", tmp_path / "run")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a user's folder: description, baseline, scenarios of their own and the corpus."""
+    folder = tmp_path_factory.mktemp("user")
+    for name in ("mine.yaml", "known.yaml", "my.scenario.yaml"):
+        shutil.copy(KEPT / name, folder)
+    (folder / "scenarios").symlink_to(ROOT / "scenarios")
+    return folder
+
+
+def test_the_run_directory_is_read_whole(run_dir: Path):
+    run = read_run(run_dir)
+    cells = list(run.cells())
+    assert Counter(cell.footer.outcome for cell in cells if cell.footer) == OUTCOMES
+    assert [str(damage) for cell in cells for damage in cell.damage] == []
+    assert all(cell.events for cell in cells if cell.footer and cell.footer.outcome is not Outcome.NOT_APPLICABLE)
+    book = read_book(run_dir, corpus=paths.corpus())
+    assert sum(bool(cell.known) for cell in book.cells) == 4
+    assert book.shortfalls() == ("only a part of the suite was asked for",)
+
+
+def test_stored_histories_of_the_user_s_scenarios_are_judged_as_they_were(run_dir: Path):
+    own = {cell.id: cell for scenario in read(KEPT / "my.scenario.yaml", paths.fixtures()) for cell in scenario.cells()}
+    stored = {cell.path.stem: cell for cell in read_run(run_dir).cells() if cell.header.scenario.startswith("mine-is-")}
+    assert len(stored) == 14
+    was = {name: cell.footer.outcome for name, cell in stored.items() if cell.footer}
+    assert {name: _judged(own, cell) for name, cell in stored.items()} == was
+
+
+def _judged(cells: dict[str, Cell], stored: StoredCell) -> Outcome:
+    axes = ",".join(f"{name}={value}" for name, value in stored.header.axes.items())
+    return worst(one.outcome for one in judged_again(cells[f"{stored.header.scenario}[{axes}]"], stored))
+
+
+def test_every_cell_id_is_that_of_a_cell():
+    cells = {cell.id for scenario in read_corpus([paths.corpus()], paths.fixtures()) for cell in scenario.cells()}
+    assert set((KEPT / "cells.txt").read_text("utf-8").splitlines()) - cells == set()
+
+
+@pytest.mark.integration
+def test_the_stored_run_is_reported_compared_and_judged(run_dir: Path, tmp_path: Path):
+    reported = conformance_command("report", "run", "--out", "site", cwd=tmp_path)
+    assert reported.returncode == 0, reported.stderr
+    assert (tmp_path / "site" / "index.html").is_file()
+    assert conformance_command("diff", "run", "run", cwd=tmp_path).returncode == 0
+    judged = conformance_command(
+        "judge", "run", "--scenarios", str(KEPT / "my.scenario.yaml"), "--scenarios", str(paths.corpus()), cwd=tmp_path
+    )
+    assert judged.returncode == 1, judged.stdout + judged.stderr
+    assert "18 cells judged again" in judged.stdout
+
+
+@pytest.mark.integration
+def test_the_command_that_repeats_a_stored_cell_repeats_it(run_dir: Path, folder: Path):
+    stored = next(c for c in read_run(run_dir).cells() if "fault=none" in c.path.name and c.header.candidate == "mine")
+    again = conformance_command(
+        *shlex.split(stored.header.repeat)[1:], "--run-dir", "reports/repeated", "--fresh", cwd=folder
+    )
+    assert again.returncode == 1, again.stdout + again.stderr
+    (cell,) = read_run(folder / "reports/repeated").cells()
+    assert cell.header.nodeid == stored.header.nodeid
+    assert _blamed(cell) == _blamed(stored)
+
+
+def _blamed(cell: StoredCell) -> set[tuple[str, str]]:
+    return {(one.check, one.requirements[0]) for one in cell.verdicts if one.outcome is Outcome.FAIL}
+
+
+@pytest.mark.integration
+@pytest.mark.spark
+def test_every_documented_command_ends_as_it_did(folder: Path):
+    for code, command in numbered_commands():
+        if command.startswith("conformance aggregate ") and find_spec("pyspark") is None:
+            continue  # of an extra that is not installed
+        short = "--cells 4" if " -k " in command else FEW
+        ran = conformance_command(*shlex.split(command)[1:], cwd=folder, timeout=400, PYTEST_ADDOPTS=short)
+        assert ran.returncode == code, (command, ran.stdout, ran.stderr)
+        assert "Traceback" not in ran.stdout + ran.stderr, command
+
+
+@pytest.mark.integration
+@pytest.mark.spark
+@pytest.mark.parametrize("tables", [True, False], ids=["from its tables", "from its lines"])
+def test_the_stored_run_is_aggregated(run_dir: Path, tmp_path: Path, tables: bool):
+    pytest.importorskip("pyspark")
+    if not tables:
+        shutil.rmtree(run_dir / "parquet")
+    ran = conformance_command("aggregate", "run", "--out", "site", cwd=tmp_path, timeout=400)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert (tmp_path / "site" / "index.html").is_file()
