@@ -16,6 +16,7 @@ from conformance.scenarios.fixtures import load_topology, names_in, read_topolog
 from conformance.scenarios.grid import GridFault, Size
 from conformance.scenarios.matrix import (
     MAX_CELLS,
+    MAX_VALUES,
     Point,
     bind,
     check_condition,
@@ -66,6 +67,8 @@ class Matrix:
         at = points(axes, self._node.get("exclude"), self._report)
         self._points = at if axes_are_good else at[:1]
         self._check_grid()
+        if not self._check_work():
+            self._points = self._points[:1]
         self._cells["smoke", None] = self._make("smoke", None)
 
     def cells(self, size: Size, timers: OwnTimers | None = None) -> tuple[Cell, ...]:
@@ -142,6 +145,17 @@ class Matrix:
             self._report.add(mark, f"a fault grid makes the axis {grid.AXIS!r} itself; call the other one differently")
         if (count := len(self._points) * len(values)) > MAX_CELLS:
             self._report.add(mark, f"{count} cells in the full grid; a scenario has at most {MAX_CELLS}")
+
+    def _check_work(self) -> bool:
+        """Report steps that are too many for so many cells; return whether they are not."""
+        cells, values = len(self._points), self._steps.count()
+        if cells * values <= MAX_VALUES:
+            return True
+        self._report.add(
+            self._steps.mark,
+            f"{cells} cells with steps of {values} values each; all cells together have at most {MAX_VALUES}",
+        )
+        return False
 
     def _cell(self, point: Point, fault: GridFault | None) -> Cell | None:
         world = self._world(point)

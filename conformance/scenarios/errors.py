@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 SHOWN = 60
 """Characters of a wrong value that a message shows."""
+_MAX_BITS = 1000
+"""Larger integers are not written out: that takes quadratic time, and Python refuses it from 4,300 digits on."""
 
 
 class Mark(NamedTuple):
@@ -67,6 +69,10 @@ class Report:
 
 def shown(value: object) -> str:
     """Return a value as a message shows it: quoted, its control characters escaped, and not too long."""
+    if isinstance(value, str):
+        value = value[: SHOWN + 1]
+    elif isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        return "a number of more than 300 digits"
     text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
 

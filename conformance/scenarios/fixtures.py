@@ -31,7 +31,7 @@ def load_topology(path: Path) -> Topology:
 
 def load_node(path: Path, report: Report) -> Node | None:
     """Return the one document of a file, or report why it cannot be had."""
-    text = read_text(path.read_bytes(), report)
+    text = read_text(path, report)
     if text is None:
         return None
     chunks = list(split(text))

@@ -40,10 +40,10 @@ class Scenario:
 def read(path: Path, fixtures: Path) -> tuple[Scenario, ...]:
     """Return the scenarios of a file; one that is wrong (no YAML at all, even) does not hide the others.
 
-    `fixtures` is the directory of topologies and messages. Raises OSError when the file cannot be read.
+    A file that cannot be read counts as one scenario, with the reason. `fixtures` is the directory of topologies and messages.
     """
     whole = Report(str(path))
-    text = read_text(path.read_bytes(), whole)
+    text = read_text(path, whole)
     if text is None:
         return (Scenario(_stem(path), path, 1, None, whole.problems, None),)
     scenarios: list[Scenario] = []
@@ -66,7 +66,7 @@ def files(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def read_corpus(paths: Iterable[Path], fixtures: Path) -> tuple[Scenario, ...]:
-    """Return all scenarios of files and folders; an id that two files use spoils the second. Raises OSError."""
+    """Return all scenarios of files and folders; an id that two files use spoils the second."""
     scenarios: list[Scenario] = []
     seen: dict[str, Scenario] = {}
     for scenario in (scenario for path in files(paths) for scenario in read(path, fixtures)):

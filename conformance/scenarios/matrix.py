@@ -13,6 +13,10 @@ from conformance.scenarios.yaml_nodes import Entry, Node
 
 MAX_CELLS = 5_000
 """Points of one scenario's matrix, before `exclude`."""
+MAX_VALUES = 1_000_000
+"""Values in the steps of all cells of one scenario: each cell reads its steps."""
+MAX_RULES = 1_000
+"""Rules of one `exclude`: each is held against every point."""
 
 Point = Mapping[str, Node]
 """One value for each axis, in the order of the axes' names."""
@@ -62,10 +66,15 @@ def points(axes: Mapping[str, tuple[Node, ...]], exclude: Node | None, report: R
         dict(zip(axes, values, strict=True))
         for values in itertools.islice(itertools.product(*axes.values()), MAX_CELLS)
     ]
+    if exclude and len(exclude.items) > MAX_RULES:
+        report.add(exclude.mark, f"{len(exclude.items)} rules; `exclude` has at most {MAX_RULES}")
+        return tuple(combinations)
+    texts = {id(point): {name: text_of(value.data()) for name, value in point.items()} for point in combinations}
     for rule in exclude.items if exclude else ():
         if not check_condition(rule, axes, report):
             continue
-        left = [point for point in combinations if not holds(rule, point)]
+        wanted = [(name, _texts(entry.node)) for name, entry in rule.entries.items()]
+        left = [point for point in combinations if not all(texts[id(point)][name] in some for name, some in wanted)]
         if len(left) == len(combinations):
             report.add(rule.mark, "this excludes no cell, or none that is not excluded already")
         combinations = left
@@ -91,8 +100,9 @@ def check_condition(condition: Node, axes: Mapping[str, tuple[Node, ...]], repor
             report.add(entry.key, unknown("axis", name, axes))
             continue
         texts = [text_of(value.data()) for value in axes[name]]
+        known = frozenset(texts)
         for value in entry.node.items or (entry.node,):
-            if text_of(value.data()) not in texts:
+            if text_of(value.data()) not in known:
                 wrong(value, unknown(f"value of the axis {name!r}:", text_of(value.data()), texts))
     return good
 
@@ -100,10 +110,13 @@ def check_condition(condition: Node, axes: Mapping[str, tuple[Node, ...]], repor
 def holds(condition: Node, point: Point) -> bool:
     """Whether a point has, for each axis of the condition, the value there, or one of the values there."""
     return all(
-        name in point
-        and text_of(point[name].data()) in {text_of(value.data()) for value in entry.node.items or (entry.node,)}
-        for name, entry in condition.entries.items()
+        name in point and text_of(point[name].data()) in _texts(entry.node) for name, entry in condition.entries.items()
     )
+
+
+def _texts(node: Node) -> frozenset[str]:
+    """Return the values that a condition names for one axis, as text."""
+    return frozenset(text_of(value.data()) for value in node.items or (node,))
 
 
 def references(node: Node) -> Iterator[tuple[Node, str]]:

@@ -5,31 +5,45 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, JsonValue, WithJsonSchema
 
+from conformance.scenarios.errors import shown
+
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _SIZES = {"": 1, "B": 1, "KB": 1024, "MB": 1024**2}
-_SIZE = re.compile(r"(\d+)\s*(B|KB|MB)?")
+_SIZE = re.compile(r"([0-9]+)\s*(B|KB|MB)?")
+_MAX_LENGTH = 40
+"""Characters of a duration or a size: the patterns are matched against no more."""
+_LONGEST = 3650 * 86400.0
+_LARGEST = 1024**3
 
 
 def seconds(value: object) -> float:
     """Read a duration such as `2m`, `3h`, `2d`, `1h30m`, `250ms`, or a bare number of seconds.
 
-    Raises ValueError when it is not one.
+    Raises ValueError when it is not one, or when it is longer than 3650 days.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(value, str) and _PART.sub("", value) == "" and value:
-        return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
-    raise ValueError(f"{value!r} is no duration: write 250ms, 30s, 2m, 3h, 2d or 1h30m")
+        found = value
+    elif isinstance(value, str) and 0 < len(value) <= _MAX_LENGTH and _PART.sub("", value) == "":
+        found = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
+    else:
+        raise ValueError(f"{shown(value)} is no duration: write 250ms, 30s, 2m, 3h, 2d or 1h30m")
+    if not abs(found) <= _LONGEST:
+        raise ValueError(f"{shown(value)} is too long: a duration is at most 3650d")
+    return float(found)
 
 
 def octets(value: object) -> int:
-    """Read a size such as `998`, `2KB`, `10MB`. Raises ValueError when it is not one."""
+    """Read a size such as `998`, `2KB`, `10MB`. Raises ValueError when it is not one, or more than 1024 MB."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
-        return int(match[1]) * _SIZES[match[2] or ""]
-    raise ValueError(f"{value!r} is no size: write 998, 2KB or 10MB")
+        found = value
+    elif isinstance(value, str) and len(value) <= _MAX_LENGTH and (match := _SIZE.fullmatch(value)):
+        found = int(match[1]) * _SIZES[match[2] or ""]
+    else:
+        raise ValueError(f"{shown(value)} is no size: write 998, 2KB or 10MB")
+    if found > _LARGEST:
+        raise ValueError(f"{shown(value)} is too large: a size is at most 1024MB")
+    return found
 
 
 def told(duration: float) -> str:

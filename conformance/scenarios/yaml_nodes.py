@@ -6,10 +6,14 @@ one by one, so that a slip in one does not hide the others.
 """
 
 import contextlib
+import errno
 import math
+import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -86,6 +90,11 @@ class Node:
         """The nodes of a list; none of anything else."""
         return self.value if isinstance(self.value, tuple) else ()
 
+    def count(self) -> int:
+        """Return the number of values here and below."""
+        below = (*self.items, *(entry.node for entry in self.entries.values()))
+        return 1 + sum(node.count() for node in below)
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -99,10 +108,20 @@ class _Stop(Exception):
     """The document cannot be read any further; what is wrong was reported."""
 
 
-def read_text(octets: bytes, report: Report) -> str | None:
-    """Decode a file, or report why it cannot be read and return None."""
+def read_text(path: Path, report: Report) -> str | None:
+    """Return the text of a file, or report why it cannot be read and return None.
+
+    Only regular files are opened for reading, and not more than MAX_OCTETS of them are read: a FIFO or a device never
+    ends.
+    """
+    try:
+        with open(path, "rb", opener=_open_regular) as file:
+            octets = file.read(MAX_OCTETS + 1)
+    except OSError as error:
+        report.add(Mark(1, 1), f"cannot be read: {error.strerror or error}")
+        return None
     if len(octets) > MAX_OCTETS:
-        report.add(Mark(1, 1), f"the file has {len(octets)} octets; at most {MAX_OCTETS} are read")
+        report.add(Mark(1, 1), f"the file is too large: at most {MAX_OCTETS} octets are read")
         return None
     try:
         return octets.decode("utf-8-sig")
@@ -110,6 +129,15 @@ def read_text(octets: bytes, report: Report) -> str | None:
         line = octets.count(b"\n", 0, error.start) + 1
         report.add(Mark(line, 1), f"no UTF-8: octet {error.start} is {octets[error.start]:#04x}")
         return None
+
+
+def _open_regular(path: str, flags: int) -> int:
+    """Open a file without waiting for a writer. Raises OSError where it is not a regular file."""
+    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return descriptor
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +298,8 @@ def resolve(plain: str) -> Scalar:
         return int(plain)
     pattern, base = _BASED.get(plain[:2], (None, 10))
     if pattern is not None and pattern.fullmatch(plain):
+        if len(plain) > _MAX_DIGITS:
+            raise ValueError(f"a number of more than {_MAX_DIGITS} digits")
         return int(plain[2:], base)
     if _FLOAT.fullmatch(plain):
         number = float(plain)

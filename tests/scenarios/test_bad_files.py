@@ -1,6 +1,8 @@
 """What the loader says of files that are wrong: `bad/NAME.yaml` and, word for word, `bad/NAME.txt`."""
 
+import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from conformance import paths
 from conformance.scenarios.errors import Problems
 from conformance.scenarios.loader import check_corpus, read
+from conformance.scenarios.values import octets
 from conformance.scenarios.yaml_nodes import MAX_NODES, MAX_OCTETS
 
 BAD = Path(__file__).parent / "bad"
@@ -46,13 +49,68 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 def test_a_file_that_is_too_large(tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
     file.write_bytes(b"#" * (MAX_OCTETS + 1))
-    assert f"at most {MAX_OCTETS} are read" in told(file)
+    assert f"at most {MAX_OCTETS} octets are read" in told(file)
 
 
 def test_a_document_of_too_many_values(tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
     file.write_text(f"tags: [{'a,' * MAX_NODES}]\n")
     assert f"more than {MAX_NODES} values in one document" in told(file)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "directory", "loop", "missing"])
+def test_what_is_not_a_regular_file_is_not_read(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.scenario.yaml"
+    if kind == "fifo":
+        os.mkfifo(file)
+    elif kind == "directory":
+        file.mkdir()
+    elif kind != "missing":
+        file.symlink_to("/dev/zero" if kind == "device" else file)
+    (scenario,) = read(file, paths.fixtures())
+    (problem,) = scenario.problems
+    assert problem.message.startswith("cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("drain: " + "9" * 8000, "a number of more than 40 digits"),
+        ("drain: " + "1" * 8000 + "m" * 8000, "is no duration"),
+        ("drain: " + "9" * 39 + "d", "is too long: a duration is at most 3650d"),
+        ("drain: 0x" + "f" * 8000, "a number of more than 40 digits"),
+        ("drain: 0x" + "f" * 30, "is too long: a duration is at most 3650d"),
+        (f"configure: {{a: '{'9' * 8000}'}}\ndrain: {'9' * 8000}s", "is no duration"),
+    ],
+)
+def test_huge_values_are_refused_at_once_and_in_few_words(line: str, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.scenario.yaml"
+    steps = "steps: [{send: {as: m, to: bob@corp.test, via: mta1}}]"
+    file.write_text(
+        f"{line}\nid: x\ntitle: a title of enough words\nrequirements: [RL-ACK-01]\ntopology: relay\n{steps}\n"
+    )
+    started = time.process_time()
+    said = told(file)
+    assert time.process_time() - started < 1  # quadratic work over 8,000 characters took 15 s
+    assert message in said
+    assert len(said) < 300
+
+
+def test_a_size_of_more_than_a_gigabyte_is_refused() -> None:
+    with pytest.raises(ValueError, match="at most 1024MB"):
+        octets("9" * 30 + "MB")
+
+
+def test_a_matrix_whose_cells_have_too_many_steps_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "x.scenario.yaml"
+    send = '{send: {as: m, to: bob@corp.test, via: mta1, count: "${a}"}}'
+    axis = ",".join(str(value) for value in range(1, 5001))
+    head = "id: x\ntitle: a title of enough words\nrequirements: [RL-ACK-01]\ntopology: relay\n"
+    file.write_text(f"{head}axes: {{a: [{axis}]}}\nsteps: [{','.join([send] * 40)}]\n")
+    assert "5000 cells with steps of 241 values each; all cells together have at most 1000000" in told(file)
+    rules = ",".join(f"{{a: {value}}}" for value in range(1, 2000))
+    file.write_text(f"{head}axes: {{a: [{axis}]}}\nexclude: [{rules}]\nsteps: [{send}]\n")
+    assert "1999 rules; `exclude` has at most 1000" in told(file)
 
 
 def test_an_id_is_used_once_in_the_corpus(tmp_path: Path) -> None:
