@@ -3,7 +3,7 @@ what a step asked of it or died unasked."""
 
 from collections.abc import Iterator, Sequence
 
-from conformance.history.events import CommandRun, FaultFired, NodeEvent
+from conformance.history.events import Attempt, CommandRun, FaultFired, NodeEvent
 from conformance.judge.telling import plain
 from conformance.judge.trace import Trace
 from conformance.judge.verdicts import Outcome, Verdict
@@ -18,6 +18,7 @@ def obstacles(cell: Cell, steps: Sequence[Step], trace: Trace, *, complete: bool
     if complete:
         yield from _occasions(cell, steps, trace)
     yield from _nodes(cell, trace)
+    yield from _sendings(cell, trace)
 
 
 def _occasions(cell: Cell, steps: Sequence[Step], trace: Trace) -> Iterator[Verdict]:
@@ -31,6 +32,24 @@ def _occasions(cell: Cell, steps: Sequence[Step], trace: Trace) -> Iterator[Verd
             case NodeAction(at=Moment(may_not_come=False)) as action if action.occasion not in fired:
                 sentence = f"the moment of {action.occasion!r} never came: there was no occasion to judge"
                 yield plain("harness.fault-fired", Outcome.INCONCLUSIVE, cell.requirements, sentence, step)
+
+
+def _sendings(cell: Cell, trace: Trace) -> Iterator[Verdict]:
+    """Yield a verdict for each message that passed its link with other octets than the scenario means.
+
+    What a fault did to a session is meant. Without this, an attack that the harness defuses by itself proves nothing.
+    """
+    broken = {event.session for event in trace.of(FaultFired)}
+    for attempt in trace.of(Attempt):
+        passed = [sent for sent in trace.transactions_of(attempt.message) if sent.session == attempt.session]
+        meant = trace.messages[attempt.message].digest.sha256
+        seen = [sent.digest.sha256 for sent in passed if sent.digest is not None]
+        if seen and meant not in seen and attempt.session not in broken:
+            sentence = (
+                f"{attempt.message} passed the link to {attempt.server} with other octets than the scenario means"
+            )
+            evidence = (passed[0].dot or passed[0].n, attempt.n)
+            yield plain("harness.sent-as-meant", Outcome.ERROR, cell.requirements, sentence, evidence=evidence)
 
 
 def _nodes(cell: Cell, trace: Trace) -> Iterator[Verdict]:

@@ -37,11 +37,14 @@ class Template(BaseModel):
     body: str | None = Field(None, description="the body's text")
     octets: str | None = Field(None, description="the body's octets, line ends as written")
     token: bool = Field(True, description="put a line with a unique token before the body")
+    raw: bool = Field(False, description="send it without dot-stuffing (RFC 5321 4.5.2): the attack is in its dots")
 
     @model_validator(mode="after")
     def _one_body(self) -> "Template":
         if (self.body is None) == (self.octets is None):
             raise ValueError("a message has either `body` or `octets`")
+        if self.raw and (b"\r\n.\r\n" in self.content() or not self.content().endswith(b"\r\n")):
+            raise ValueError("`raw` octets end with CRLF, and hold no CRLF . CRLF: that would end the message")
         return self
 
     def content(self) -> bytes:

@@ -130,6 +130,11 @@ def stuffed(content: bytes) -> bytes:
     return wire if not wire or wire.endswith(b"\r\n") else wire + b"\r\n"
 
 
+def unstuffed(wire: bytes) -> bytes:
+    """Return the content that octets of the wire stand for, as a receiver reads them (RFC 5321 4.5.2)."""
+    return Unstuffer().feed(wire)
+
+
 def without_trace(header: bytes) -> bytes:
     """Return a header (each field ends with CRLF) without its trace fields."""
     fields = _FIELD.split(header.removesuffix(b"\r\n")) if header else []

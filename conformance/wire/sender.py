@@ -27,11 +27,15 @@ class Recipient:
 
 @dataclass(frozen=True, slots=True)
 class Transmission:
-    """One message to be sent: envelope, content (CRLF lines, not dot-stuffed), and where to give up on purpose."""
+    """One message to be sent: envelope, content (CRLF lines, not dot-stuffed), and where to give up on purpose.
+
+    A `raw` content goes out as it is, its dots too.
+    """
 
     sender: str
     recipients: tuple[Recipient, ...]
     content: bytes
+    raw: bool = False
     parameters: tuple[str, ...] = ()
     pipelining: bool = False
     abandon: Abandon | None = None
@@ -128,7 +132,8 @@ class Sender:
         ready = await (self._pipelined if pipelined else self._one_by_one)(transmission, progress)
         if ready is not None:
             return self._outcome("answered", progress, ready)
-        await self._client.write(stuffed(transmission.content), BLOCK)
+        content = transmission.content if transmission.raw else stuffed(transmission.content)
+        await self._client.write(content, BLOCK)
         if transmission.abandon == "before-dot":
             return await self._abandon(progress)
         await self._client.write(b".\r\n", BLOCK)

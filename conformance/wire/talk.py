@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from conformance.scenarios.steps.talking import Line
-from conformance.wire.content import stuffed
 from conformance.wire.lines import redacted
 from conformance.wire.link import Address, Origin
 from conformance.wire.replies import Lost, Reply, read_reply
@@ -104,7 +103,7 @@ def _octets(line: Line, message: Callable[[str], bytes]) -> bytes:
     if line.octets is not None:
         return unescaped(line.octets)
     if line.message is not None:
-        return stuffed(message(line.message)) + b".\r\n"
+        return message(line.message) + b".\r\n"
     return b"" if line.say is None else line.say.encode() + b"\r\n"
 
 

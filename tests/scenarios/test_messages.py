@@ -89,6 +89,7 @@ def test_smuggling_templates_hold_the_false_end_and_never_the_true_one(name: str
     body = body_of(make("m", **USUAL | {"message": f"smuggling-{name}"}))
     assert b"The first message." + end + b"MAIL FROM:" in body
     assert b"\r\n.\r\n" not in body
+    assert template(f"smuggling-{name}").raw is (end[:2] == b"\r\n")  # no other false end would be stuffed
 
 
 def test_there_is_no_template_that_no_test_knows() -> None:

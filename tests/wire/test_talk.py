@@ -22,7 +22,7 @@ def hold(turns: tuple[bytes | None, ...], *lines: dict[str, Any]) -> tuple[Said,
             said = await talk(
                 address,
                 [Line.model_validate(line) for line in lines],
-                message=lambda name: b".x\r\n",
+                message=lambda name: b"..x\r\n",
                 duration=duration,
             )
             return said, heard

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from conformance.history.events import Attempt, MessageMade
 from conformance.run.outbox import OutMessage
 from conformance.run.world import World
-from conformance.scenarios.messages import make
+from conformance.scenarios.messages import make, template
 from conformance.scenarios.steps.sending import Resend, Send, Submit
 from conformance.wire.client import Identity
-from conformance.wire.content import digest
+from conformance.wire.content import digest, unstuffed
 from conformance.wire.sender import Outcome, Recipient, Sender, Transmission
 
 
@@ -98,6 +98,7 @@ def _transmission(how: Send, message: OutMessage) -> Transmission:
         sender=how.sender,
         recipients=tuple(Recipient(address, notify) for address in how.to),
         content=message.content,
+        raw=template(message.how.message).raw,
         parameters=tuple(
             f"{name}={value}" for name, value in (("RET", how.ret), ("ENVID", how.envid)) if value is not None
         ),
@@ -120,7 +121,8 @@ def _make(world: World, action: Send, number: int) -> OutMessage:
         size=action.size,
         date=world.today,
     )
-    summary = digest(content)
+    # What is sent raw is read by the receiver as if it were stuffed.
+    summary = digest(unstuffed(content) if template(action.message).raw else content)
     made = OutMessage(name, content, action)
     world.outbox.add(made)
     world.recorder.record(

@@ -4,8 +4,9 @@ import asyncio
 
 from conformance.history.events import Exchange, Talked
 from conformance.run.world import World
-from conformance.scenarios.messages import make
+from conformance.scenarios.messages import make, template
 from conformance.scenarios.steps.talking import Talk
+from conformance.wire.content import stuffed
 from conformance.wire.talk import talk as hold
 
 
@@ -25,7 +26,7 @@ async def _talk(world: World, action: Talk) -> None:
     def message(name: str) -> bytes:
         nonlocal made
         made += 1
-        return make(
+        content = make(
             action.name,
             message=name,
             sequence=made,
@@ -35,6 +36,7 @@ async def _talk(world: World, action: Talk) -> None:
             recipients=("bob@corp.test",),
             date=world.today,
         )
+        return content if template(name).raw else stuffed(content)
 
     said = await hold(
         world.links.address(action.party, action.to, action.listener),

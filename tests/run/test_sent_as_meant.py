@@ -1,0 +1,47 @@
+"""What a scenario says is sent is compared with what passed the link: an attack that the harness defuses proves nothing."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.cast import read_cast
+from conformance.judge.cell import Setting, judge_cell
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.judge.waiting import Waiting
+from conformance.run.cell import run_cell
+from conformance.run.settings import Settings
+from conformance.run.steps import sending
+from conformance.scenarios.loader import read
+from conformance.wire.sender import Transmission
+
+RAW = ["smuggling-crlf-dot-lf", "smuggling-crlf-dot-cr"]
+
+
+def verdicts(message: str, directory: Path) -> tuple[Verdict, ...]:
+    scenarios = read(paths.corpus() / "relay" / "relay.scenario.yaml", paths.fixtures())
+    wanted = f"no-smuggling[message={message}]"
+    cell = next(cell for scenario in scenarios for cell in scenario.cells() if cell.id == wanted)
+    cast = read_cast("reference", paths.fixtures() / "candidates")
+    ran = run_cell(cell, cast, Settings(), directory, lambda event: None, Waiting())
+    return judge_cell(cell, ran.events, Setting("virtual", 0.0, frozenset({"relay"}), complete=True))
+
+
+@pytest.mark.parametrize("message", RAW)
+def test_a_raw_attack_passes_as_the_scenario_means_it(message: str, tmp_path: Path) -> None:
+    assert {verdict.outcome for verdict in verdicts(message, tmp_path)} <= {Outcome.PASS, Outcome.NOT_APPLICABLE}
+
+
+@pytest.mark.parametrize("message", RAW)
+def test_an_attack_that_the_sender_defuses_is_an_error_of_the_harness(
+    message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def defused(**fields: Any) -> Transmission:
+        return replace(Transmission(**fields), raw=False)
+
+    monkeypatch.setattr(sending, "Transmission", defused)
+    found = {verdict.check: verdict for verdict in verdicts(message, tmp_path)}["harness.sent-as-meant"]
+    assert found.outcome is Outcome.ERROR
+    assert "with other octets than the scenario means" in found.sentence
