@@ -142,6 +142,9 @@ class Reply(Event):
     lines: Annotated[tuple[str, ...], Field(description="the text of each line, after the code and its separator")]
     recipient: Annotated[str | None, Field(description="LMTP: whose final reply this is (RFC 2033)")] = None
     operation: Operation | None = None
+    malformed: Annotated[
+        str, Field(description="in which way its octets are not a reply of RFC 5321 4.2, in words")
+    ] = ""
 
 
 @recorded

@@ -9,6 +9,7 @@ from conformance.judge.finding import Case, Finding, View, moment, named
 from conformance.judge.harness import obstacles
 from conformance.judge.invariants.table import INVARIANTS
 from conformance.judge.lag import excused
+from conformance.judge.rows import binding
 from conformance.judge.telling import plain, verdict_of
 from conformance.judge.trace import Trace
 from conformance.judge.verdicts import Outcome, Verdict, worst
@@ -33,8 +34,8 @@ def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: Setting) -> tupl
     steps = list(flattened(cell.steps))
     whole = Trace()
     verdicts = list(_expectations(cell, steps, events, setting, whole))
-    verdicts += obstacles(cell, steps, whole, complete=setting.complete)
     case = Case(cell, whole, setting.tolerance, setting.claims)
+    verdicts += obstacles(case, steps, complete=setting.complete)
     verdicts += [_invariant(name, case, setting) for name in names.INVARIANTS if name not in cell.waive]
     return tuple(excused(verdicts, events, setting.tolerance))
 
@@ -69,11 +70,11 @@ def _expectations(
             verdicts[event.path].append(_expectation(cell, expected[event.path], trace, setting))
     for path, step in expected.items():
         outcome = worst(verdict.outcome for verdict in verdicts[path])
-        yield next((v for v in verdicts[path] if v.outcome is outcome), None) or _never_reached(cell, step)
+        yield next((v for v in verdicts[path] if v.outcome is outcome), None) or _never_reached(cell, step, setting)
 
 
 def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> Verdict:
-    check, requirements, expectation = _parts(cell, step)
+    check, requirements, expectation = _parts(cell, step, setting)
     found = find(cell, step, trace, setting.tolerance, setting.claims)
     if found is None:
         return plain(check, Outcome.ERROR, requirements, f"{check} is not judged yet", step)
@@ -82,15 +83,16 @@ def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> Verd
     return verdict_of(check, requirements, finding, step)
 
 
-def _never_reached(cell: Cell, step: Step) -> Verdict:
-    check, requirements, _ = _parts(cell, step)
+def _never_reached(cell: Cell, step: Step, setting: Setting) -> Verdict:
+    check, requirements, _ = _parts(cell, step, setting)
     return plain(check, Outcome.INCONCLUSIVE, requirements, "the scenario ended before this step", step)
 
 
-def _parts(cell: Cell, step: Step) -> tuple[str, tuple[str, ...], Expectation]:
+def _parts(cell: Cell, step: Step, setting: Setting) -> tuple[str, tuple[str, ...], Expectation]:
     action = step.action
     assert isinstance(action, Expect)
-    return f"expect.{action.verb}", action.expectation.requirements or cell.requirements, action.expectation
+    rows = binding(action.expectation.requirements or cell.requirements, setting.claims)
+    return f"expect.{action.verb}", rows, action.expectation
 
 
 def _bounds(finding: Finding, view: View, bounds: Expectation) -> None:
@@ -112,5 +114,5 @@ def _invariant(name: str, case: Case, setting: Setting) -> Verdict:
     if name not in INVARIANTS:
         return plain(check, Outcome.ERROR, case.cell.requirements, f"{check} is not judged yet")
     requirements, judged = INVARIANTS[name]
-    bound = tuple(r for r in requirements if r in case.cell.requirements) or requirements
-    return verdict_of(check, bound, judged(case), complete=setting.complete)
+    rows = tuple(r for r in requirements if r in case.cell.requirements) or requirements
+    return verdict_of(check, binding(rows, setting.claims), judged(case), complete=setting.complete)

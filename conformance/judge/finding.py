@@ -17,28 +17,37 @@ class Met:
     made: MessageMade | None
 
 
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A sentence about what was seen, the numbers of the events that show it, the message, and the row it is about."""
+
+    sentence: str
+    evidence: tuple[int, ...]
+    message: str | None
+    row: str | None = None
+
+
 @dataclass(slots=True)
 class Finding:
     """What one check found.
 
-    `wrong` holds a sentence for each violation, with its evidence, `unclear` one for each thing that could not be
-    told; `came_true` is what was expected, each time that it was seen. `occasions` counts how often the check could have failed.
+    `wrong` holds each violation, `unclear` each thing that could not be decided; `came_true` is what was expected, each time that it was seen. `occasions` counts how often the check could have failed.
     """
 
     expected: str
     occasions: int = 0
-    wrong: list[tuple[str, tuple[int, ...], str | None]] = field(default_factory=list)
-    unclear: list[tuple[str, tuple[int, ...], str | None]] = field(default_factory=list)
+    wrong: list["Observation"] = field(default_factory=list)
+    unclear: list["Observation"] = field(default_factory=list)
     evidence: list[int] = field(default_factory=list)
     came_true: list[Met] = field(default_factory=list)
 
-    def violated(self, sentence: str, *evidence: int, message: str | None = None) -> None:
-        """Note a violation."""
-        self.wrong.append((sentence, evidence, message))
+    def violated(self, sentence: str, *evidence: int, message: str | None = None, row: str | None = None) -> None:
+        """Note a violation; `row` is the requirement that it breaks, where a check judges several."""
+        self.wrong.append(Observation(sentence, evidence, message, row))
 
     def untold(self, sentence: str, *evidence: int, message: str | None = None) -> None:
         """Note what looks like a violation, and need not be one."""
-        self.unclear.append((sentence, evidence, message))
+        self.unclear.append(Observation(sentence, evidence, message))
 
     def met(self, n: int, t: float, made: MessageMade | None = None) -> None:
         """Note an event that shows what was expected, of which message."""

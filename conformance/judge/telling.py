@@ -17,20 +17,22 @@ def verdict_of(
     """
     told = finding.wrong or finding.unclear
     if told:
-        sentence, evidence, message = told[0]
+        first = told[0]
+        if first.row is not None:
+            requirements = (first.row, *(row for row in requirements if row != first.row))
         more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
         return Verdict(
             check=check,
             outcome=Outcome.FAIL if finding.wrong else Outcome.INCONCLUSIVE,
             requirements=requirements,
-            sentence=f"{requirements[0]}: expected {finding.expected}; seen: {sentence}{more}",
+            sentence=f"{requirements[0]}: expected {finding.expected}; seen: {first.sentence}{more}",
             expected=finding.expected,
-            seen=sentence + more,
-            evidence=evidence,
+            seen=first.sentence + more,
+            evidence=first.evidence,
             occasions=max(finding.occasions, 1),
             step=step.path if step else None,
             line=step.line if step else None,
-            message=message,
+            message=first.message,
         )
     if finding.occasions == 0 and step is not None:
         return plain(check, Outcome.INCONCLUSIVE, requirements, f"vacuous: no occasion for {finding.expected}", step)

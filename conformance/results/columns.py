@@ -66,6 +66,7 @@ EVENT = _columns(
     enhanced="text",
     lines="texts",
     recipient="text",
+    malformed="text",
     digest=DIGEST,
     by="text",
     how="text",

@@ -194,7 +194,7 @@ INVARIANTS = (
     Invariant("no-duplicate-in-mailbox", ("SR-DUP-01",), _MAILBOX),
     Invariant("no-duplicate-without-cause", ("RL-ACK-04",), _CAUSELESS),
     Invariant("content-unchanged", ("RL-CNT-01",), _CONTENT),
-    Invariant("one-final-reply", ("RL-ACK-01",), _FINAL_REPLY),
+    Invariant("one-final-reply", ("RL-RPL-01",), _FINAL_REPLY),
 )
 
 

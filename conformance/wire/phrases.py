@@ -17,6 +17,10 @@ _KNOWN = 256
 
 _RECIPIENT = re.compile(r"TO:\s*<([^>]*)>", re.IGNORECASE)
 _CHUNK = re.compile(r"BDAT (\d{1,12})( LAST)?\s*", re.IGNORECASE)
+LONGEST_LINE = 512
+"""Octets of a reply's line, its code and its CRLF included (RFC 5321 4.5.3.1.5)."""
+
+_CODE = re.compile(rb"\d{3}[ \r-]")
 _ENHANCED = re.compile(r"[245]\.\d{1,3}\.\d{1,3}")
 """RFC 3463: class, subject, detail."""
 
@@ -61,7 +65,23 @@ def said_at_once(octets: bytes) -> tuple[int, tuple[str, ...]] | None:
 
 def whole_reply(raw: bytes, code: int, lines: tuple[str, ...], owed: Awaited | None) -> WholeReply:
     """Return a reply as a unit, as the answer to what was owed."""
-    return WholeReply(raw, owed.verb if owed else "", code, _enhanced(lines[0]) if lines else None, lines, owed)
+    enhanced = _enhanced(lines[0]) if lines else None
+    return WholeReply(raw, owed.verb if owed else "", code, enhanced, lines, owed, form_error(raw))
+
+
+@lru_cache(maxsize=_KNOWN)
+def form_error(raw: bytes) -> str:
+    """Return in which way the octets of a reply break the form of RFC 5321 4.2 and 4.5.3.1.5, in words, or ''."""
+    lines = raw.removesuffix(b"\n").split(b"\n")
+    for line in lines:
+        if not line.endswith(b"\r"):
+            return "a line does not end with CRLF"
+        if len(line) + 1 > LONGEST_LINE:
+            return f"a line has {len(line) + 1} octets, more than {LONGEST_LINE}"
+        if not _CODE.match(line):
+            return "a line does not begin with three digits and a space or a hyphen"
+    codes = list(dict.fromkeys(line[:3].decode("ascii") for line in lines))
+    return f"its lines have different codes: {', '.join(codes)}" if len(codes) > 1 else ""
 
 
 @lru_cache(maxsize=_KNOWN)

@@ -138,6 +138,7 @@ class Relay:
                     lines=unit.lines,
                     recipient=unit.awaited.recipient if unit.awaited and unit.to == "CONTENT" else None,
                     operation=self._means(unit),
+                    malformed="" if unit.injected else unit.malformed,
                 )
             case Body():
                 if self._digester is None:

@@ -119,7 +119,7 @@ async def _exchange(
         reply = await read_reply(reader, limit)
     except Lost as lost:
         met = line.code == "closed" and lost.ended
-        problem = "" if met else f"expected {line.code or 'nothing'}, but {lost}"
+        problem = "" if met else f"expected {_wanted(line)}, but {lost}"
         return Exchange(said, text=str(lost), problem=problem, closed=lost.ended)
     return Exchange(said, reply.code, reply.enhanced, reply.text[:2000], _problem(line, reply))
 
@@ -135,10 +135,16 @@ async def _write(writer: asyncio.StreamWriter, octets: bytes, limit: float) -> N
         raise Lost(f"the session broke: {why(error)}", ended=True) from None
 
 
+def _wanted(line: Line) -> str:
+    if isinstance(line.code, tuple):
+        return " or ".join(map(str, line.code))
+    return str(line.code or "nothing")
+
+
 def _problem(line: Line, reply: Reply) -> str:
     seen = f"{reply.code} {reply.text[:200]}"
-    if line.code != reply.code:
-        return f"expected {line.code}, but {seen}"
+    if reply.code not in (line.code if isinstance(line.code, tuple) else (line.code,)):
+        return f"expected {_wanted(line)}, but {seen}"
     if line.enhanced is not None and line.enhanced != reply.enhanced:
         return f"expected enhanced status code {line.enhanced}, but {seen}"
     if line.has is not None and line.has not in reply.text:

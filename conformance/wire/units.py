@@ -37,6 +37,8 @@ class CommandLine:
 class WholeReply:
     """All lines of a reply. `awaited` is None when the server owed none; code 0 is an unreadable reply.
 
+    `malformed` says in which way its octets are not a reply of RFC 5321 4.2, or ''.
+
     An `injected` one is given instead of the server: its octets are not among those received.
     """
 
@@ -46,6 +48,7 @@ class WholeReply:
     enhanced: str | None
     lines: tuple[str, ...]
     awaited: Awaited | None
+    malformed: str = ""
     injected: bool = False
 
 

@@ -122,13 +122,13 @@ class History:
 
     def reply_to(
         self, one: Open, to: str, code: int, *lines: str, recipient: str | None = None,
-        operation: ev.Operation | None = None,
+        operation: ev.Operation | None = None, malformed: str = "",
     ) -> None:  # fmt: skip
         texts = lines or ("",)
         enhanced = texts[0].split(" ")[0]
         known = enhanced if enhanced.count(".") == 2 and enhanced.replace(".", "").isdigit() else None
         self.add(ev.Reply, session=one.name, to=to, code=code, enhanced=known, lines=texts, recipient=recipient,
-                 operation=operation)  # fmt: skip
+                 operation=operation, malformed=malformed)  # fmt: skip
 
     def transmit(
         self, client: str, server: str, name: str, *, listener: str | None = None, to: Sequence[str] = (),

@@ -12,6 +12,8 @@
     mbx1 > mbx2  is not answered                 a session of a greeting and of an EHLO without its reply
     outside > mbx1  says NOOP: 250 2.0.0 ok      one command and its reply, in the session that is open
     outside > mbx1  hears 250 2.0.0 again        a reply that answers nothing
+    outside > mbx1  hears RSET: 221 2.0.0 bye    a reply to a command that was said before
+    outside > mbx1  hears malformed (why) 250 x  a reply whose octets are not of the form
     outside x mbx1  by server, reset             the session ends
     mbx1 killed                                  the life of a node; behind it, what is recorded with it
     mbx1 takes ShadowRedundancyEnabled=no        configuration offered; `refuses A=1: why`
@@ -123,7 +125,8 @@ def _unanswered(history: History, client: str, server: str) -> None:
 
 
 def _heard(history: History, m: re.Match[str]) -> None:
-    history.reply_to(_last(history, m["client"], m["server"]), "", int(m["code"]), m["text"])
+    one = _last(history, m["client"], m["server"])
+    history.reply_to(one, m["to"] or "", int(m["code"]), m["text"], malformed=m["form"] or "")
 
 
 def _last(history: History, client: str, server: str) -> Open:
@@ -215,7 +218,7 @@ _HAPPENINGS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = 
     (r"talk (?P<talk>\S+) (?P<client>\S+) > (?P<server>\S+): (?P<problem>.+)", _talked),
     (_PAIR + r"is not answered", lambda h, m: _unanswered(h, m["client"], m["server"])),
     (_PAIR + r"says (?P<line>.+?)(?: at (?P<listener>[a-z]+))?" + _RESULT, _said),
-    (_PAIR + r"hears (?P<code>\d+) (?P<text>.+)", _heard),
+    (_PAIR + r"hears (?:(?P<to>[A-Z]+): )?(?:malformed \((?P<form>.+)\) )?(?P<code>\d+) (?P<text>.+)", _heard),
     (r"(?P<client>\S+) x (?P<server>\S+)\s+by (?P<by>client|server|link)(?P<reset>, reset)?", _ended),
     (r"(?P<client>\S+) >< (?P<server>\S+)", lambda h, m: _in_vain(h, m["client"], m["server"])),
     (r"(?P<client>\S+) < (?P<server>\S+)\s+(?P<result>.+)", lambda h, m: _finish(h, m["client"], m["server"], m["result"])),

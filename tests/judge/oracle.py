@@ -165,15 +165,15 @@ def twice(world: World) -> bool:
 
 
 def told_twice(world: World) -> bool:
-    """SR-CRE-05: more than one final reply, or one that answers nothing behind it."""
+    """RL-RPL-01: more than one final reply, or one that answers nothing."""
+    sessions = {s.session: s for s in world.kind("connected")}
+    for r in world.kind("reply"):
+        if r.to == "" and r.code != 421 and world.is_server(sessions[r.session].server) and not world.broken(r.session):
+            return True
     for p in passages(world):
         if not p.finals or not world.is_server(p.server) or world.broken(p.session):
             continue
-        surplus = [
-            r for r in world.kind("reply")
-            if r.session == p.session and r.n > p.finals[-1].n and r.to == "" and r.code != 421
-        ]  # fmt: skip
-        if len(p.finals) + len(surplus) > (len(p.accepted) if p.door in ("lmtp", "delivery") else 1):
+        if len(p.finals) > (len(p.accepted) if p.door in ("lmtp", "delivery") else 1):
             return True
     return False
 

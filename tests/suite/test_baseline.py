@@ -9,7 +9,7 @@ import conformance
 from conformance import paths
 from conformance.commands.run import plugin_arguments
 from conformance.judge.verdicts import Outcome, Verdict
-from conformance.suite.baseline import Baseline, BaselineError, hold_against, read_baselines
+from conformance.suite.baseline import Baseline, BaselineError, Known, hold_against, read_baselines
 from conformance.suite.draft import Seen, draft
 
 pytest_plugins = ["pytester"]
@@ -51,6 +51,21 @@ def test_what_some_cells_fail_is_an_entry_for_each_of_them():
 def test_a_cell_that_could_not_be_judged_is_no_known_failure():
     wrong = failed("expect.delivered", "RL-ACK-01")
     assert draft([seen({}, wrong, outcome=Outcome.ERROR), seen({"at": "x"}, outcome=Outcome.INCONCLUSIVE)]) == {}
+
+
+@pytest.mark.parametrize(
+    ("check", "before", "now"),
+    [
+        ("invariant.content-unchanged", "SR-CRE-06", "RL-CNT-01"),
+        ("invariant.one-final-reply", "SR-CRE-05", "RL-RPL-01"),
+        ("invariant.replies-well-formed", "SR-WIR-03", "RL-RPL-02"),
+    ],
+)
+def test_an_entry_of_the_first_version_explains_what_is_blamed_on_another_row_now(check: str, before: str, now: str):
+    entry = Known(scenario="sends", check=check, requirement=before, comment="it is only a test")
+    assert entry.explains(failed(check, now))
+    assert entry.explains(failed(check, before))
+    assert not entry.explains(failed(check, "RL-ACK-01"))
 
 
 class _Cell:

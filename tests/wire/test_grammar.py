@@ -157,6 +157,27 @@ def test_what_answers_nothing_says_so() -> None:
     assert units[-1][:3] == ("reply", "", 421)
 
 
+@pytest.mark.parametrize(
+    ("raw", "malformed"),
+    [
+        (b"250 ok\r\n", ""),
+        (b"250\r\n", ""),
+        (b"250-x\r\n250 y\r\n", ""),
+        (b"250 " + b"x" * 506 + b"\r\n", ""),
+        (b"250 " + b"x" * 507 + b"\r\n", "a line has 513 octets, more than 512"),
+        (b"250 ok\n", "a line does not end with CRLF"),
+        (b"250-x\n250 y\r\n", "a line does not end with CRLF"),
+        (b"250-x\r\n251 y\r\n", "its lines have different codes: 250, 251"),
+        (b"25 ok\r\n", "a line does not begin with three digits and a space or a hyphen"),
+        (b"250_ok\r\n", "a line does not begin with three digits and a space or a hyphen"),
+    ],
+)
+def test_a_reply_says_in_which_way_its_form_is_wrong(raw: bytes, malformed: str) -> None:
+    (unit,) = Conversation().server(raw)
+    assert isinstance(unit, WholeReply)
+    assert unit.malformed == malformed
+
+
 def test_garbage_is_a_reply_without_a_code() -> None:
     units = parse((S, b"hello\r\n"), (C, b"\xff\xfe\x00\r\n"))
     assert units == [("reply", "GREETING", 0, ("hello",), None), ("command", "", "\\xff\\xfe\x00")]

@@ -4,6 +4,9 @@ from conformance.history.events import Delivered, MessageMade
 from conformance.judge.finding import Case, Finding, named
 from conformance.judge.sessions import Transaction
 
+SHADOWED, PASSED_ON = "SR-CRE-06", "RL-CNT-01"
+"""The rows: of a shadow copy, and of whatever else is passed on."""
+
 
 def content_unchanged(case: Case) -> Finding:
     """Whatever a server passes on, to another server, a shadow server or a sink, is what it was given.
@@ -36,16 +39,17 @@ def _compare(case: Case, finding: Finding, made: MessageMade, t: Transaction, se
     assert t.digest is not None
     assert t.dot is not None
     what = f"{named(made)}: {t.client} sent {'the shadow' if t.way == 'shadow' else 'it'} to {t.server}"
+    row = SHADOWED if t.way == "shadow" else PASSED_ON
     if t.digest.stable_sha256 not in _given(made, t.client, t.dot, sent):
-        finding.violated(f"{what} with other content", t.dot, message=made.message)
+        finding.violated(f"{what} with other content", t.dot, message=made.message, row=row)
     if t.sender.casefold() != made.sender.casefold():
-        finding.violated(f"{what} from <{t.sender}>, not from <{made.sender}>", t.n, message=made.message)
+        finding.violated(f"{what} from <{t.sender}>, not from <{made.sender}>", t.n, message=made.message, row=row)
     recipients = {recipient.casefold() for recipient in t.recipients}
     wanted = {recipient.casefold() for recipient in made.recipients}
     if strangers := recipients - wanted:
-        finding.violated(f"{what} for {min(strangers)}, who is no recipient of it", t.n, message=made.message)
+        finding.violated(f"{what} for {min(strangers)}, who is no recipient of it", t.n, message=made.message, row=row)
     elif t.way == "shadow" and (missing := _accepted(t, sent) - recipients):
-        finding.violated(f"{what} without {min(missing)}, who is a recipient of it", t.n, message=made.message)
+        finding.violated(f"{what} without {min(missing)}, who is a recipient of it", t.n, message=made.message, row=row)
 
 
 def _accepted(shadow: Transaction, sent: list[Transaction]) -> set[str]:
@@ -63,8 +67,12 @@ def _compare_delivery(
 ) -> None:
     what = f"{named(made)}: {event.sink} got it from {event.giver}"
     if event.digest.stable_sha256 not in _given(made, event.giver, event.n, sent):
-        finding.violated(f"{what} with other content", event.n, message=made.message)
+        finding.violated(f"{what} with other content", event.n, message=made.message, row=PASSED_ON)
     if event.recipient.casefold() not in {recipient.casefold() for recipient in made.recipients}:
-        finding.violated(f"{what} for {event.recipient}, who is no recipient of it", event.n, message=made.message)
+        finding.violated(
+            f"{what} for {event.recipient}, who is no recipient of it", event.n, message=made.message, row=PASSED_ON
+        )
     if event.sender.casefold() != made.sender.casefold():
-        finding.violated(f"{what} from <{event.sender}>, not from <{made.sender}>", event.n, message=made.message)
+        finding.violated(
+            f"{what} from <{event.sender}>, not from <{made.sender}>", event.n, message=made.message, row=PASSED_ON
+        )

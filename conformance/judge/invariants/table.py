@@ -13,12 +13,12 @@ INVARIANTS: Mapping[str, tuple[tuple[str, ...], Callable[[Case], Finding]]] = {
     "shadow-not-delivered-while-primary-lives": (
         ("SR-CRE-11", "SR-MNT-10"), custody.shadow_not_delivered_while_primary_lives
     ),
-    "one-final-reply": (("SR-CRE-05",), replies.one_final_reply),
+    "one-final-reply": (("RL-RPL-01",), replies.one_final_reply),
     "no-duplicate-in-mailbox": (("SR-DUP-01",), duplicates.no_duplicate_in_mailbox),
-    "content-unchanged": (("SR-CRE-06", "RL-CNT-01"), content.content_unchanged),
+    "content-unchanged": ((content.SHADOWED, content.PASSED_ON), content.content_unchanged),
     "no-duplicate-without-cause": (("RL-ACK-04",), duplicates.no_duplicate_without_cause),
     "shadow-verbs-only-where-offered": (("SR-WIR-02", "SR-WIR-01"), boundary.shadow_verbs_only_where_offered),
-    "replies-well-formed": (("SR-WIR-03",), replies.replies_are_whole),
+    "replies-well-formed": (("RL-RPL-02", "SR-WIR-03"), replies.replies_well_formed),
 }  # fmt: skip
 """Name (as scenarios waive it) -> requirements and check. A name that scenarios know and that is missing here is an error
 of the harness, never a pass."""

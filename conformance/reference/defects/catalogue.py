@@ -13,6 +13,7 @@ from conformance.reference.defects import (  # noqa: F401  # read for what they 
     keeping,
     manager,
     redundancy,
+    replies,
     routing,
     safety_net,
     sending,

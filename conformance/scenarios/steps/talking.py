@@ -19,7 +19,9 @@ class Line(BaseModel):
         None, description="content of a message of fixtures/messages, dot-stuffed, and the final dot"
     )
     wait: Duration | None = Field(None, description="say nothing for so long before")
-    code: int | Literal["closed"] | None = Field(None, description="the reply that must come; nothing is read without")
+    code: int | Literal["closed"] | tuple[int, ...] | None = Field(
+        None, description="the reply that must come, or several of which any is right; nothing is read without"
+    )
     enhanced: str | None = None
     has: str | None = Field(None, description="the reply contains this text")
     lacks: str | None = Field(None, description="the reply does not contain this text")
