@@ -185,8 +185,7 @@ def judge(
     cell: Cell, cast: Cast, settings: Settings, events: tuple[AnyEvent, ...], *, complete: bool
 ) -> tuple[Verdict, ...]:
     """Judge a history, of a moment ago or of a year ago."""
-    claimed = claims(cell, cast)
-    setting = Setting(clock=settings.clock, tolerance=settings.tolerance, claims=claimed, complete=complete)
+    setting = Setting(settings.clock, settings.tolerance, claims(cell, cast), complete, settings.should)
     return judge_cell(cell, events, setting)
 
 

@@ -61,6 +61,7 @@ def cell_header(
         waive=cell.waive,
         own_timers=_own_timers(cell, cast),
         claims=tuple(sorted(claims(cell, cast))),
+        should=settings.should,
     )
 
 

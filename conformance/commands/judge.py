@@ -80,7 +80,7 @@ def judged_again(cell: Cell, stored: StoredCell) -> tuple[Verdict, ...]:
         return kept
     broken = any(one.check == "harness.run" for one in kept)
     complete = not stored.cut_short and not stored.damage and not broken
-    setting = Setting(header.clock, header.tolerance, frozenset(header.claims), complete)
+    setting = Setting(header.clock, header.tolerance, frozenset(header.claims), complete, header.should)
     return (*kept, *judge_cell(cell, stored.events, setting))
 
 

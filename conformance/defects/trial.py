@@ -110,7 +110,7 @@ def judged(done: Performed) -> Trial:
 
 
 def _conditions(planned: Planned, seed: int) -> tuple[Cast, Settings]:
-    return Cast(broken_reference(planned.defect)), Settings(clock="virtual", seed=seed)
+    return Cast(broken_reference(planned.defect)), Settings(clock="virtual", seed=seed, should="fail")
 
 
 def _exhausted(planned: Planned) -> Trial:

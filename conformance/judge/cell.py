@@ -9,6 +9,7 @@ from conformance.judge.finding import Case, Finding, View, moment, named
 from conformance.judge.harness import obstacles
 from conformance.judge.invariants.table import INVARIANTS
 from conformance.judge.lag import excused
+from conformance.judge.remarks import Should, remarked
 from conformance.judge.rows import binding
 from conformance.judge.telling import plain, verdict_of
 from conformance.judge.trace import Trace
@@ -21,12 +22,13 @@ from conformance.scenarios.steps.blocks import Expect, Step, flattened
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Under which conditions the history was made. `tolerance` is in documented seconds."""
+    """Under which conditions the history was made. `tolerance` is in documented seconds; `should`: what a broken `should` is."""
 
     clock: str
     tolerance: float
     claims: frozenset[str]
     complete: bool
+    should: Should = "warn"
 
 
 def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: Setting) -> tuple[Verdict, ...]:
@@ -37,7 +39,7 @@ def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: Setting) -> tupl
     case = Case(cell, whole, setting.tolerance, setting.claims)
     verdicts += obstacles(case, steps, complete=setting.complete)
     verdicts += [_invariant(name, case, setting) for name in names.INVARIANTS if name not in cell.waive]
-    return tuple(excused(verdicts, events, setting.tolerance))
+    return tuple(remarked(excused(verdicts, events, setting.tolerance), setting.should))
 
 
 def find(

@@ -48,6 +48,7 @@ class Verdict(BaseModel):
     line: int | None = Field(None, description="line of that step in the scenario's file, 1-based")
     message: str | None = Field(None, description="the scenario's name of the message, `m#1`")
     moment: float | None = Field(None, description="seconds since the cell began, documented time")
+    remark: bool = Field(False, description="a pass with a remark: a `should` row is broken, as the sentence says")
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:

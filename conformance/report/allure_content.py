@@ -50,6 +50,7 @@ def describe(material: Material, *, clause_url: str = "") -> None:
     if not plugin_manager.hook.add_title.get_hookimpls():
         return
     _labels(material, clause_url)
+    _remarks(material)
     _parameters(material)
     _steps(material)
     _attachments(material)
@@ -74,6 +75,15 @@ def _labels(material: Material, clause_url: str) -> None:
     if clause_url:
         for row in known:
             _tell.link(clause_url.replace("{}", row.id), name=row.clause)
+
+
+def _remarks(material: Material) -> None:
+    """A broken `should`: the result stays a pass, with a tag to filter by and the sentences as a text."""
+    if material.remarks:
+        _tell.tag("remark")
+        _attach(
+            "\n".join(visible(one.sentence, 600) for one in material.remarks), "Remark", allure.attachment_type.TEXT
+        )
 
 
 def _parameters(material: Material) -> None:
@@ -130,12 +140,14 @@ def _step(path: str, events: list[StepEvent], verdicts: list[Verdict], material:
 
 def _found(verdicts: list[Verdict]) -> tuple[Outcome, str]:
     outcome = worst(verdict.outcome for verdict in verdicts)
-    return outcome, visible(next(v.sentence for v in verdicts if v.outcome is outcome), 600)
+    deciding = sorted((v for v in verdicts if v.outcome is outcome), key=lambda v: not v.remark)
+    return outcome, visible(deciding[0].sentence, 600)
 
 
 def _steps(material: Material) -> None:
     for told in steps_told(material):
-        with suppress(_StepViolates, _StepUnjudged), allure.step(f"{GLYPHS[told.outcome]} {told.title}"):
+        remark = f"  remark: {told.sentence}" if told.outcome is Outcome.PASS and told.sentence else ""
+        with suppress(_StepViolates, _StepUnjudged), allure.step(f"{GLYPHS[told.outcome]} {told.title}{remark}"):
             if told.outcome is Outcome.FAIL:
                 raise _StepViolates(told.sentence)
             if told.outcome in (Outcome.ERROR, Outcome.INCONCLUSIVE):

@@ -9,6 +9,7 @@ from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.failure import headline
 from conformance.report.material import Material, stored
 from conformance.report.offence import Offence, offence_of
+from conformance.report.safe import visible
 from conformance.results.layout import LATE
 from conformance.results.reader import EVENTS, Damage, read_cell, read_run
 from conformance.results.schema import CellHeader, RunFooter, RunHeader
@@ -35,6 +36,11 @@ class Entry:
     cut_short: bool = False
     known: str = ""
     seconds: float | None = None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The sentences of the broken `should` rows with which the cell passed."""
+        return tuple(visible(verdict.sentence, 400) for verdict in self.verdicts if verdict.remark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,9 @@ class Book:
         again = len(self.footer.again) if self.footer is not None else 0
         cells = "1 cell was" if again == 1 else f"{again} cells were"
         words = f"{cells} run once more, alone: the harness had been late beside others (first attempts: {LATE}/)"
-        return (words,) if again else ()
+        noted = sum(bool(cell.remarks) for cell in self.cells)
+        passed = f"{noted} {'cell' if noted == 1 else 'cells'} passed with a remark: a `should` row is broken there"
+        return (*((words,) if again else ()), *((passed,) if noted else ()))
 
     def shortfalls(self) -> tuple[str, ...]:
         """Return why the run is no whole run of the suite, in words; nothing when it is one."""
@@ -115,7 +123,9 @@ def read_book(
 
 
 def _points_at_events(verdict: Verdict) -> bool:
-    return verdict.outcome is not Outcome.PASS and (bool(verdict.evidence) or verdict.message is not None)
+    return (verdict.outcome is not Outcome.PASS or verdict.remark) and (
+        bool(verdict.evidence) or verdict.message is not None
+    )
 
 
 def entry(material: Material, slug: str, seconds: float | None = None) -> Entry:

@@ -42,6 +42,8 @@ def failure_text(material: Material, *, width: int = WIDTH) -> str:
             parts.append(_others(others, width))
     else:
         parts += [_wrapped(verdict.sentence, width) for verdict in material.verdicts[:1] if verdict.sentence]
+    if material.remarks:
+        parts.append(_remarks(material, width))
     parts.append(_where(material))
     return "\n\n".join(part for part in parts if part)
 
@@ -121,6 +123,13 @@ def _others(others: list[Verdict], width: int) -> str:
     if len(others) > _OTHERS:
         lines.append(f"{_INDENT}... and {len(others) - _OTHERS} more")
     return "\n".join([f"{_INDENT}also found", *lines])
+
+
+def _remarks(material: Material, width: int) -> str:
+    lines = [_labelled("remark", f"{one.sentence} ({one.check})", width) for one in material.remarks[:_OTHERS]]
+    if len(material.remarks) > _OTHERS:
+        lines.append(f"{_INDENT}... and {len(material.remarks) - _OTHERS} more")
+    return "\n".join(lines)
 
 
 def _where(material: Material) -> str:

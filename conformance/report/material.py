@@ -58,6 +58,11 @@ class Material:
         return tuple(sorted(told, key=lambda v: (v.outcome is not self.outcome, _ORDER.index(v.outcome))))
 
     @cached_property
+    def remarks(self) -> tuple[Verdict, ...]:
+        """The passes with a remark: what a `should` row asks for and was not seen."""
+        return tuple(verdict for verdict in self.verdicts if verdict.remark)
+
+    @cached_property
     def broke(self) -> str | None:
         """The node that ended on its own or would not start, when one did; None otherwise."""
         ended = (e.node for e in self.events if isinstance(e, NodeEvent) and e.action in ("exited", "failed"))
@@ -78,7 +83,7 @@ class Material:
 
         What never happened has no event of its own: then it is the last transmission of the message that it is about.
         """
-        if verdict.evidence or verdict.message is None or verdict.outcome is Outcome.PASS:
+        if verdict.evidence or verdict.message is None or _all_well(verdict):
             return verdict.evidence
         attempts = [e.n for e in self.events if isinstance(e, Attempt) and e.message == verdict.message]
         return tuple(attempts[-1:])
@@ -96,6 +101,10 @@ class Material:
     def source_line(self, line: int | None) -> str | None:
         """Return a line of the scenario's file, or None where it is not to be had."""
         return self.source[line - 1].rstrip() if line is not None and 0 < line <= len(self.source) else None
+
+
+def _all_well(verdict: Verdict) -> bool:
+    return verdict.outcome is Outcome.PASS and not verdict.remark
 
 
 def stored(cell: StoredCell, corpus: Path | None = None) -> Material:

@@ -23,6 +23,8 @@ _COLOURS = {
     Outcome.ERROR: "bold magenta",
 }
 _FAILURES = 20
+_REMARKS = 3
+"""Remarks of one cell that the summary shows."""
 _ANNOTATIONS = 10
 """GitHub shows so many of a kind for each step, and drops the rest."""
 
@@ -48,6 +50,11 @@ def summary(book: Book, *, width: int, colour: bool) -> str:
             console.print(Text(f"  known: {visible(cell.known)}", style="yellow"))
     if len(troubles) > _FAILURES:
         console.print(f"... and {len(troubles) - _FAILURES} more")
+    for cell in [cell for cell in book.cells if cell.remarks][:_FAILURES]:
+        console.print(
+            Text.assemble(("! ", "yellow"), (visible(cell.name), "bold"), f"  {visible(cell.header.candidate)}")
+        )
+        console.print(Text("\n".join(f"  remark: {sentence}" for sentence in cell.remarks[:_REMARKS]), style="yellow"))
     console.print(_counts(book))
     for words in (*book.remarks(), *book.shortfalls()):
         console.print(Text(words, style="yellow"))
@@ -78,6 +85,9 @@ def step_summary(book: Book) -> str:
     for line in matrix(book):
         squares = " | ".join(_square(square).plain for square in line.squares)
         lines.append(f"| {markdown(line.scenario)} | {squares} |")
+    if noted := [cell for cell in book.cells if cell.remarks]:
+        lines += ["", "### Remarks: broken `should` rows", ""]
+        lines += [f"- **{markdown(cell.name)}**: {markdown(cell.remarks[0])}" for cell in noted[:_FAILURES]]
     troubles = [cell for cell in book.cells if cell.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)]
     if troubles:
         lines += ["", "### What did not pass", ""]

@@ -119,6 +119,7 @@ VERDICT = _columns(
     line="json",
     message="text",
     moment="number",
+    remark="flag",
 )
 
 HEADER = _columns(
@@ -145,6 +146,7 @@ HEADER = _columns(
     waive="json",
     own_timers="json",
     claims="texts",
+    should="text",
 )
 
 FOOTER = _columns(

@@ -85,6 +85,7 @@ class CellHeader(_Record):
         None, description="what the candidate's description says of its own timers, where the scenario left them to it"
     )
     claims: tuple[str, ...] = Field((), description="capabilities that everybody in the cast claims")
+    should: Literal["warn", "fail"] = Field("fail", description="what a broken `should` row does; 0.1.0 had no other")
 
 
 class CellFooter(_Record):

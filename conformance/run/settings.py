@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from conformance.judge.remarks import Should
 from conformance.scenarios.grid import Size
 
 ClockName = Literal["virtual", "scaled", "shifted", "real"]
@@ -10,12 +11,14 @@ ClockName = Literal["virtual", "scaled", "shifted", "real"]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`scale` divides documented times under a scaled clock; `tolerance` is in documented seconds."""
+    """`scale` divides documented times under a scaled clock; `tolerance` is in documented seconds; `should` says what a
+    broken `should` does."""
 
     clock: ClockName = "virtual"
     scale: float = 1.0
     seed: int = 1
     grid: Size = "smoke"
+    should: Should = "warn"
 
     @property
     def tolerance(self) -> float:

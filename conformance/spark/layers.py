@@ -17,7 +17,7 @@ from conformance.spark.spread import Spread
 from conformance.spark.warehouse import PARTITIONED
 
 JUDGED = """
-SELECT v.cell_id, c.run, c.candidate, v.check, v.outcome, v.occasions, v.requirements, v.failure
+SELECT v.cell_id, c.run, c.candidate, v.check, v.outcome, v.occasions, v.requirements, v.remark, v.failure
 FROM recorded v JOIN cells c ON c.cell_id = v.cell_id
 """
 """The recorded verdicts, and whose they are."""

@@ -9,12 +9,12 @@ CELLS = "SELECT xxhash64(run, cell) AS cell_id, * FROM raw_cells"
 """The cells, each with a number that stands for its run and its name: one number is joined sooner than two texts."""
 
 RECORDED = """
-SELECT xxhash64(run, cell) AS cell_id, check, outcome, occasions, requirements,
-       CASE WHEN outcome = 'fail' THEN named_struct('message', message, 'moment', moment, 'sentence', sentence,
+SELECT xxhash64(run, cell) AS cell_id, check, outcome, occasions, requirements, coalesce(remark, false) AS remark,
+       CASE WHEN outcome = 'fail' OR remark THEN named_struct('message', message, 'moment', moment, 'sentence', sentence,
          'event', try_element_at(evidence, 1)) END AS failure
 FROM raw_verdicts
 """
-"""The recorded verdicts, with that number. How it came to it is asked of a failure only."""
+"""The recorded verdicts, with that number. How it came to it is asked of failures and remarks only."""
 
 SAID = r"""
 SELECT xxhash64(run, cell) AS cell_id, session, n, t, code,

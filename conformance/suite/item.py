@@ -7,6 +7,7 @@ import pytest
 
 from conformance.candidates.cast import Cast
 from conformance.judge.verdicts import Outcome
+from conformance.report.safe import visible
 from conformance.scenarios.document import Cell
 from conformance.suite.outcomes import BrokenCell, ConformanceFailure, InconclusiveCell, raise_for
 from conformance.suite.run import RUN, Collected, Told
@@ -41,6 +42,8 @@ class CellItem(pytest.Item):
         """
         told = self.told = self.config.stash[RUN].execute(self.collected)
         self.user_properties.append(("outcome", str(told.reading.outcome)))
+        for remark in told.material.remarks:
+            self.user_properties.append(("remark", visible(remark.sentence, 600)))
         if told.reading.known:
             pytest.xfail(told.reading.text)
         if told.reading.outcome is not Outcome.PASS:

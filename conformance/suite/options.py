@@ -38,6 +38,12 @@ def add_options(parser: pytest.Parser) -> None:
         help=f"scaled clock: divide the documents' times by N (default {SCALED_BY_DEFAULT:g})",
     )
     group.addoption("--grid", choices=("smoke", "pairwise", "full"), default="smoke", help="size of fault grids")
+    group.addoption(
+        "--should",
+        choices=("warn", "fail"),
+        default="warn",
+        help="what a broken `should` requirement does: the cell passes with a remark (warn, the default), or fails",
+    )
     group.addoption("--cells", type=int, default=1, metavar="N", help="cells in flight in one process (default 1)")
     group.addoption(
         "--run-dir", type=Path, metavar="DIR", help="where this run is written (default: a new folder under reports/)"
@@ -106,6 +112,7 @@ def read_options(config: pytest.Config) -> Options:
         scale=(scale or SCALED_BY_DEFAULT) if clock == "scaled" else 1.0,
         seed=config.getoption("--seed"),
         grid=config.getoption("--grid"),
+        should=config.getoption("--should"),
     )
     cells = config.getoption("--cells")
     if cells < 1:

@@ -193,6 +193,8 @@ class Run:
             words += ["--allow-hosts", host]
         if "fault=" in nodeid:
             words += ["--grid", settings.grid]
+        if settings.should != "warn":
+            words += ["--should", settings.should]
         return shlex.join([*words, "--seed", str(settings.seed)])
 
     def finish(self, *, interrupted: bool) -> None:

@@ -39,6 +39,7 @@ def cell_page(material: Material, *, home: str = "", past: Sequence[Earlier] = (
         home=home,
         past=past,
         flaky=flaky(material.outcome, past),
+        remarks=[_finding(verdict, material, anchors) for verdict in material.remarks],
         findings=[_finding(verdict, material, anchors) for verdict in material.findings],
         quiet=_QUIET.get(material.outcome, "No check came to a verdict."),
         sections=[_section(section, diagram) for section in diagram.sections],

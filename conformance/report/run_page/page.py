@@ -42,6 +42,7 @@ def run_page(
         lines=lines,
         folders=tuple(dict.fromkeys(line.folder for line in lines)),
         troubles=troubles[:_CARDS],
+        remarked=[cell for cell in book.cells if cell.remarks],
         more_troubles=max(len(troubles) - _CARDS, 0),
         bars=_bars(book.outcomes),
         trend=_trend(book, earlier),

@@ -106,6 +106,22 @@ FAILURES = Table(
     """,
 )
 
+REMARKS = Table(
+    "remarks",
+    "Remarks: broken `should` requirements of cells that pass",
+    columns(
+        "run text, candidate text, scenario text, nodeid text, check text, requirement text, event whole, "
+        "sentence text, repeat text",
+    ),
+    ("run", "candidate", "nodeid", "check", "event", "sentence"),
+    """
+    SELECT v.run, c.candidate, c.scenario, c.nodeid, v.check, try_element_at(v.requirements, 1) AS requirement,
+           v.failure.event, v.failure.sentence, c.repeat
+    FROM verdicts v JOIN cells c ON c.cell_id = v.cell_id
+    WHERE v.remark
+    """,
+)
+
 SLOWEST = Table(
     "slowest",
     "The slowest cells of each run",
@@ -142,4 +158,4 @@ OUTCOMES = Table(
 )
 """What the questions over all runs are asked of."""
 
-TABLES = (RUNS, MATRIX, CHECKS, LEDGER, FAILURES, SLOWEST)
+TABLES = (RUNS, MATRIX, CHECKS, LEDGER, FAILURES, REMARKS, SLOWEST)
