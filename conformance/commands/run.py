@@ -1,6 +1,5 @@
 """`conformance run`: pytest with the plugin, the corpus by default, and exit codes that tell why."""
 
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -26,6 +25,8 @@ of the group "conformance of mail transports" among them: --candidate, --clock, 
 Exit codes: 0 all as expected, 1 violations, 2 usage or input, 3 inconclusive or harness errors only."""
 
 
+PLUGIN = ("-p", "conformance.plugin")
+"""What makes pytest load the plugin, whatever its ini file says."""
 _FOREIGN = ("-p", "no:hypothesispytest")
 """Plugins that may be installed beside ours, for tests in Python: this one takes 0.2 s to be loaded."""
 
@@ -62,7 +63,7 @@ def run_pytest(arguments: list[str]) -> int:
         return run_on_cluster(arguments)
     door = _Door()
     # The root holds for the node ids: in them, and in the command that repeats a cell, paths begin at the start.
-    code = pytest.main([*plugin_arguments(), *_FOREIGN, "--rootdir", str(Path.cwd()), *arguments], plugins=[door])
+    code = pytest.main([*PLUGIN, *_FOREIGN, "--rootdir", str(Path.cwd()), *arguments], plugins=[door])
     match code:
         case pytest.ExitCode.OK:
             return 0
@@ -73,9 +74,3 @@ def run_pytest(arguments: list[str]) -> int:
         case pytest.ExitCode.NO_TESTS_COLLECTED:
             typer.echo(f"{NOTHING}: name files that end in {SUFFIX}, or folders of them")
     return USAGE
-
-
-def plugin_arguments() -> list[str]:
-    """Return what makes pytest load the plugin: nothing where the installed package has told it already."""
-    known = any(point.value == "conformance.plugin" for point in entry_points(group="pytest11"))
-    return [] if known else ["-p", "conformance.plugin"]

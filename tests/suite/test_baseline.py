@@ -7,7 +7,7 @@ import pytest
 
 import conformance
 from conformance import paths
-from conformance.commands.run import plugin_arguments
+from conformance.commands.run import PLUGIN
 from conformance.judge.verdicts import Outcome, Verdict
 from conformance.suite.baseline import Baseline, BaselineError, Known, hold_against, read_baselines
 from conformance.suite.draft import Seen, draft
@@ -140,7 +140,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
     def run(candidate: str, *more: str) -> pytest.RunResult:
         where = [str(paths.corpus() / SCENARIO), "-k", "acknowledgement-waits", "-p", "no:cacheprovider"]
         directory = ["--run-dir", str(pytester.path / "run"), "--fresh"]
-        return pytester.runpytest_subprocess(*plugin_arguments(), *where, "--candidate", candidate, *directory, *more)
+        return pytester.runpytest_subprocess(*PLUGIN, *where, "--candidate", candidate, *directory, *more)
 
     return run
 

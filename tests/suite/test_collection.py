@@ -6,7 +6,7 @@ import pytest
 
 import conformance
 from conformance import paths
-from conformance.commands.run import plugin_arguments
+from conformance.commands.run import PLUGIN
 
 pytest_plugins = ["pytester"]
 
@@ -22,7 +22,7 @@ def importable(monkeypatch: pytest.MonkeyPatch) -> None:
 def _arguments(pytester: pytest.Pytester, *more: str) -> list[str]:
     scenario = paths.corpus() / CELL
     return [
-        *plugin_arguments(),
+        *PLUGIN,
         str(scenario),
         "-p",
         "no:cacheprovider",
@@ -65,16 +65,14 @@ def test_what_would_be_another_thing_by_a_scaled_clock_is_not_run(
 ) -> None:
     where = [str(paths.corpus() / f"{file}.scenario.yaml"), "-k", named, "-p", "no:cacheprovider", "-rs"]
     directory = ["--run-dir", str(pytester.path / "run")]
-    result = pytester.runpytest_subprocess(*plugin_arguments(), *where, *directory, "--clock", "scaled")
+    result = pytester.runpytest_subprocess(*PLUGIN, *where, *directory, "--clock", "scaled")
     result.stdout.fnmatch_lines(["*1 not applicable*"])
     assert why in next((pytester.path / "run" / "cells").glob("*.jsonl")).read_text()
 
 
 def test_bad_yaml_is_told_by_its_place_and_without_traceback(pytester: pytest.Pytester) -> None:
     Path(pytester.path / "bad.scenario.yaml").write_text("id: bad\ntitle: [x\n", "utf-8")
-    result = pytester.runpytest_subprocess(
-        *plugin_arguments(), "bad.scenario.yaml", "--run-dir", str(pytester.path / "run")
-    )
+    result = pytester.runpytest_subprocess(*PLUGIN, "bad.scenario.yaml", "--run-dir", str(pytester.path / "run"))
     result.stdout.fnmatch_lines(["*bad.scenario.yaml:3:1: no YAML*"])
     result.stdout.no_fnmatch_line("*Traceback*")
     assert result.ret == pytest.ExitCode.INTERRUPTED

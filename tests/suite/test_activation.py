@@ -1,0 +1,61 @@
+"""An installed harness leaves other people's pytest alone until their ini file asks for it."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+
+pytest_plugins = ["pytester"]
+
+SCENARIO = paths.corpus() / "relay" / "relay.scenario.yaml"
+PROBE = """
+import json, sys
+def pytest_sessionfinish(session):
+    loaded = [name for name in sys.modules if name.partition(".")[0] in {"conformance", "pydantic", "ruamel", "aiosmtpd"}]
+    open("loaded.json", "w").write(json.dumps(sorted(loaded)))
+def pytest_addoption(parser):
+    parser.addoption("--seed"), parser.addoption("--baseline"), parser.addoption("--candidate")
+"""
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A project of somebody else: options that have our names, and a file with the suffix of our scenarios."""
+    shutil.copy(SCENARIO, pytester.path / "theirs.scenario.yaml")
+    pytester.makepyfile(test_theirs="def test_one(): pass")
+    return pytester
+
+
+@pytest.mark.parametrize("more", [(), ("-p", "conformance")], ids=["installed", "named"])
+def test_the_installed_package_adds_an_ini_key_and_nothing_else(
+    project: pytest.Pytester, more: tuple[str, ...]
+) -> None:
+    project.makeconftest(PROBE)
+    ran = project.runpytest_subprocess("--strict-config", "-W", "error", "--seed", "theirs", *more)
+    ran.assert_outcomes(passed=1)
+    loaded = json.loads((project.path / "loaded.json").read_text())
+    assert set(loaded) <= {"conformance", "conformance.activation"}
+    assert {path.name for path in project.path.iterdir()}.isdisjoint({"reports", "run"})
+
+
+def test_the_ini_key_activates_the_plugin(project: pytest.Pytester) -> None:
+    project.makeini("[pytest]\nconformance = true\n")
+    ran = project.runpytest_subprocess("--strict-config", "--collect-only", "-q", "--candidate", "reference")
+    ran.stdout.fnmatch_lines(["theirs.scenario.yaml::no-smuggling::candidate=reference,message=smuggling-lf-dot-lf"])
+
+
+def test_the_ini_key_activates_the_plugin_in_the_workers_of_xdist(project: pytest.Pytester) -> None:
+    project.makeini("[pytest]\nconformance = true\n")
+    ran = project.runpytest_subprocess("-n", "2", "-k", "no-smuggling", "--run-dir", str(project.path / "run"))
+    assert ran.ret == 0
+    ran.assert_outcomes(passed=7)
+
+
+def test_what_is_imported_before_the_key_is_read_is_small() -> None:
+    source = Path(sys.modules["conformance"].__file__ or "").with_name("activation.py").read_text("utf-8")
+    imports = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
+    assert imports == ["from __future__ import annotations", "import pytest"]
