@@ -5,15 +5,16 @@ nothing: only a process of its own can be killed and find on disk what it had sy
 """
 
 import atexit
+import contextlib
 import fcntl
 import functools
 import os
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 
 SHARED = Path("/dev/shm")  # noqa: S108  # memory that has names, on every Linux
-_PREFIX = f"conformance-{os.getuid()}-"
 
 
 def make_directory(prefix: str, fallback: Path) -> Path:
@@ -27,18 +28,39 @@ def make_directory(prefix: str, fallback: Path) -> Path:
 @functools.cache
 def _own() -> Path | None:
     """Return this process's directory, locked for as long as it lives; None without memory to use."""
-    if not os.access(SHARED, os.W_OK):
+    home = SHARED / f"conformance-{os.getuid()}"
+    door = _opened(home)
+    if door is None:
         return None
-    with (SHARED / f"{_PREFIX}lock").open("w") as door:  # so that nobody takes a directory for left that is being made
-        fcntl.flock(door, fcntl.LOCK_EX)
-        for left in SHARED.glob(f"{_PREFIX}*/"):
-            if (lock := _locked(left)) is not None:
-                shutil.rmtree(left, ignore_errors=True)
-                os.close(lock)
-        own = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=SHARED))
-        assert _locked(own) is not None  # until the process ends
+    fcntl.flock(door, fcntl.LOCK_EX)  # so that no directory is taken for left that is being made
+    for left in home.iterdir():
+        if (lock := _locked(left)) is not None:
+            shutil.rmtree(left, ignore_errors=True)
+            os.close(lock)
+    own = Path(tempfile.mkdtemp(dir=home))
+    assert _locked(own) is not None  # until the process ends
+    os.close(door)
     atexit.register(_remove, own, os.getpid())
     return own
+
+
+def _opened(home: Path) -> int | None:
+    """Open the directory in memory that only this user can enter, and make it where it is not there.
+
+    Return None where there is no such memory, or where another user has taken the name: then the data lie on the disk,
+    and nobody can keep us waiting at a lock.
+    """
+    try:
+        with contextlib.suppress(FileExistsError):
+            home.mkdir(mode=0o700)
+        handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    found = os.fstat(handle)
+    if found.st_uid == os.getuid() and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return handle
+    os.close(handle)
+    return None
 
 
 def _locked(directory: Path) -> int | None:

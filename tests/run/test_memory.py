@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -33,7 +34,7 @@ def maker(shared: Path) -> tuple[subprocess.Popen[str], Path]:
 
 def test_it_is_gone_with_its_process(tmp_path: Path) -> None:
     process, made = maker(tmp_path)
-    assert made.parent.parent == tmp_path
+    assert made.parents[2] == tmp_path
     assert (made / "queue.db").exists()
     process.communicate()
     assert process.returncode == 0
@@ -51,7 +52,32 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> No
     assert kept.exists(), "its process lives"
     for process in (living, third):
         process.communicate()
-    assert [path.name for path in tmp_path.iterdir()] == [f"conformance-{os.getuid()}-lock"]
+    (home,) = tmp_path.iterdir()
+    assert not list(home.iterdir())
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("taken", ["open to others", "link", "file", "of another user"])
+def test_a_name_that_another_user_took_is_not_used(taken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = tmp_path / f"conformance-{os.getuid()}"
+    if taken == "link":
+        home.symlink_to(tmp_path / "elsewhere")
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+    elif taken == "file":
+        home.touch()
+    else:
+        home.mkdir()
+        home.chmod(0o777 if taken == "open to others" else 0o700)
+    if taken == "of another user":
+        if os.getuid() != 0:
+            pytest.skip("only root can give a directory away")
+        os.chown(home, 12345, 12345)
+    monkeypatch.setattr(memory, "SHARED", tmp_path)
+    fallback = tmp_path / "disk"
+    fallback.mkdir()
+    assert memory._own.__wrapped__() is None
+    monkeypatch.setattr(memory, "_own", memory._own.__wrapped__)
+    assert memory.make_directory("cell-", fallback).parent == fallback
 
 
 def test_without_memory_it_is_below_the_directory_that_was_given(
