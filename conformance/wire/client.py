@@ -10,7 +10,7 @@ from typing import Literal
 
 from conformance.wire.link import Address, Origin
 from conformance.wire.replies import Lost, Reply, read_reply
-from conformance.wire.sockets import port_of, why
+from conformance.wire.sockets import has_more, port_of, why
 
 _LONGER = 5.0
 GREETING = EHLO = MAIL = RCPT = 300 + _LONGER
@@ -156,7 +156,10 @@ class Client:
         self.keywords = {keyword.upper(): parameters for keyword, _, parameters in offers}
 
     async def _secure(self, context: ssl.SSLContext) -> None:
+        assert self._reader is not None
         assert self._writer is not None
+        if await has_more(self._reader):
+            raise Lost("no TLS: the server sent octets behind its 220")
         try:
             async with asyncio.timeout(self._duration(MAIL)):
                 await self._writer.start_tls(context, server_hostname="localhost")

@@ -24,6 +24,18 @@ def port_of(name: object) -> int:
     return int(name[1]) if isinstance(name, tuple) else 0
 
 
+async def has_more(reader: asyncio.StreamReader) -> bool:
+    """Whether octets are there that were not read yet. One of them is read: this is for a session that ends then.
+
+    Octets that came behind the reply to STARTTLS would be taken for a part of the secured session (RFC 3207 4.2).
+    """
+    try:
+        async with asyncio.timeout(0):
+            return await reader.read(1) != b""
+    except TimeoutError:
+        return False
+
+
 def why(error: OSError) -> str:
     """Return what an error of a connection means, without the addresses, which differ from run to run."""
     return os.strerror(error.errno) if error.errno else str(error)

@@ -10,7 +10,7 @@ from conformance.scenarios.steps.talking import Line
 from conformance.wire.lines import redacted
 from conformance.wire.link import Address, Origin
 from conformance.wire.replies import Lost, Reply, read_reply
-from conformance.wire.sockets import port_of, why
+from conformance.wire.sockets import has_more, port_of, why
 
 PATIENCE = 3600.0
 """Seconds to wait for a reply, or for the end: above every limit that a server has for a session."""
@@ -72,7 +72,7 @@ async def talk(
             exchanges.append(await _exchange(line, _octets(line, message), reader, writer, duration(PATIENCE)))
             if exchanges[-1].problem:
                 break
-            if line.secure and (problem := await _secure(writer, duration(PATIENCE))):
+            if line.secure and (problem := await _secure(reader, writer, duration(PATIENCE))):
                 exchanges.append(Exchange("(TLS)", problem=problem))
                 break
     finally:
@@ -81,11 +81,13 @@ async def talk(
     return Said(known.session if known is not None else None, tuple(exchanges))
 
 
-async def _secure(writer: asyncio.StreamWriter, limit: float) -> str:
+async def _secure(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: float) -> str:
     """Begin TLS; return in which way it did not come about, or ''. The link sees nothing of what follows."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    if await has_more(reader):
+        return "expected TLS, but the server sent octets behind its 220"
     try:
         async with asyncio.timeout(limit):
             await writer.start_tls(context)

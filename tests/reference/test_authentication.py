@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import ssl
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,26 @@ async def say(address: tuple[str, int], *lines: dict[str, object]) -> Said:
 
 def plain(user: str, secret: str) -> str:
     return "AUTH PLAIN " + base64.b64encode(f"\0{user}\0{secret}".encode()).decode()
+
+
+def test_what_came_with_starttls_is_not_a_command_of_the_secured_session(tmp_path: Path):
+    async def life(address: tuple[str, int]) -> None:
+        reader, writer = await asyncio.open_connection(*address)
+        await reader.readuntil(b"\r\n")
+        writer.write(b"EHLO hub1\r\n")
+        while not (await reader.readuntil(b"\r\n")).startswith(b"250 "):
+            pass
+        writer.write(b"STARTTLS\r\nVRFY injected\r\n")
+        assert (await reader.readuntil(b"\r\n")).startswith(b"220 ")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        await writer.start_tls(context)
+        writer.write(b"NOOP\r\nQUIT\r\n")
+        replies = (await reader.read()).split(b"\r\n")
+        assert [reply[:3] for reply in replies] == [b"250", b"221", b""]
+        writer.close()
+
+    with_hub2(tmp_path, SECRET, life)
 
 
 def test_a_talk_over_tls_keeps_its_secret_out_of_the_history(tmp_path: Path):

@@ -10,9 +10,12 @@ import pytest
 from aiosmtpd.controller import SMTP
 
 from conformance.history.events import Closed, Command, Content
+from conformance.scenarios.steps.talking import Line
 from conformance.wire.client import Identity
 from conformance.wire.sender import Recipient, Sender, Transmission
+from conformance.wire.talk import talk
 from tests.wire.peers import World, run
+from tests.wire.servers import scripted
 
 openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 
@@ -54,3 +57,30 @@ def test_a_secured_session(tmp_path: Path) -> None:
         server.close()
 
     run(test)
+
+
+INJECTING = (b"220 t\r\n", b"250-t\r\n250 STARTTLS\r\n", b"220 go\r\n250 injected\r\n")
+
+
+def test_octets_behind_the_220_are_not_taken_for_the_secured_session_by_the_sender() -> None:
+    async def main() -> None:
+        async with asyncio.timeout(10), scripted(*INJECTING) as (address, heard):
+            identity = Identity(tls=ssl.create_default_context())
+            outcome = await Sender(address, identity).send(
+                Transmission("a@x", (Recipient("b@x"),), b"A: b\r\n\r\nx\r\n")
+            )
+            assert (outcome.outcome, outcome.text) == ("lost", "no TLS: the server sent octets behind its 220")
+            assert heard[-1] == b"STARTTLS\r\n"
+
+    asyncio.run(main())
+
+
+def test_octets_behind_the_220_are_not_taken_for_the_secured_session_by_a_talk() -> None:
+    lines = [{"code": 220}, {"say": "EHLO x", "code": 250}, {"say": "STARTTLS", "code": 220, "secure": True}]
+
+    async def main() -> None:
+        async with asyncio.timeout(10), scripted(*INJECTING) as (address, _):
+            said = await talk(address, [Line.model_validate(line) for line in lines], message=lambda name: b"")
+            assert said.problem == "expected TLS, but the server sent octets behind its 220"
+
+    asyncio.run(main())
