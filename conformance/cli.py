@@ -181,10 +181,10 @@ def diff(before: RunDir, after: RunDir) -> None:
 
 @app.command()
 def schema(
-    what: Annotated[str, typer.Argument(help="scenario, topology or candidate")] = "scenario",
+    what: Annotated[str, typer.Argument(help="scenario, topology, candidate, node or inspect")] = "scenario",
     out: Annotated[Path | None, typer.Option("--out", help="a file; default: standard output")] = None,
 ) -> None:
-    """Print the JSON Schema of scenario files, for editors."""
+    """Print a JSON Schema: of files that you write, for editors; of what a node reads (node) and prints (inspect)."""
     from conformance.commands.corpus import print_schema
 
     raise typer.Exit(print_schema(what, out))

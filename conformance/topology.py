@@ -84,6 +84,11 @@ class Topology(_Closed):
     routes: tuple[Route, ...] = ()
     sites: tuple[str, ...] = ()
     site_links: tuple[SiteLink, ...] = Field((), alias="site-links")
+    hub_sites: tuple[str, ...] = Field(
+        (),
+        alias="hub-sites",
+        description="sites that mail between other sites passes through, where they lie on its route",
+    )
     rights: tuple[Right, ...] = ()
     journal: str | None = None
     transport: dict[str, JsonValue] = Field({}, description="parameters for all servers")
@@ -106,6 +111,8 @@ class Topology(_Closed):
         for right in self.rights:
             if unknown := [name for name in (right.server, right.peer) if name not in servers]:
                 raise ValueError(f"rights: no server {unknown[0]!r}")
+        if unknown := [site for site in self.hub_sites if site not in self.all_sites]:
+            raise ValueError(f"hub-sites: no site {unknown[0]!r}")
         for link in self.site_links:
             if unknown := [site for site in link.between if site not in self.all_sites]:
                 raise ValueError(f"site link: no site {unknown[0]!r}")

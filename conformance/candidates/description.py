@@ -90,6 +90,7 @@ class Candidate(_Closed):
     version_pattern: str = Field(
         r"(\d+(?:\.\w+)+)", alias="version-pattern", description="what of the version command's output is the version"
     )
+    contract: Literal[1, 2] = Field(1, description="which node contract its program was written for")
     dialect: str = "profile-1"
     factory: str | None = Field(None, description="python: `package.module:factory`")
     argv: tuple[str, ...] = Field((), description="exec, docker: the command, with {config}, {data}, {listen.frontend}")
@@ -210,6 +211,11 @@ class Candidate(_Closed):
         return self.kind != "remote" or "start" in self.commands
 
     @property
+    def reads_its_document(self) -> bool:
+        """Whether the program is given the harness's JSON document: the one that says where its status file is."""
+        return any("{config}" in word for word in self.argv)
+
+    @property
     def identity(self) -> str:
         """The name in every report: the same under every kind; a defect makes it another."""
         return f"{self.name}+{self.defect}" if self.defect else self.name
@@ -238,6 +244,7 @@ REFERENCE = Candidate(
         "resubmit",
     ),
     version=__version__,
+    contract=2,
     factory="conformance.reference.node:create",
     argv=("{python}", "-m", "conformance.reference", "--config", "{config}"),
     commands={

@@ -9,6 +9,7 @@ import typer
 
 from conformance import paths
 from conformance.candidates.description import Candidate
+from conformance.nodes.document import InspectDocument, NodeDocument
 from conformance.requirements.catalogue import catalogue
 from conformance.requirements.coverage import coverage
 from conformance.requirements.coverage import uncovered as without_scenario
@@ -83,7 +84,13 @@ def write_requirements(to: Path) -> int:
 
 def print_schema(what: str, out: Path | None) -> int:
     """Print a JSON Schema, or write it to a file."""
-    schemas = {"scenario": scenario_schema, "topology": topology_schema, "candidate": Candidate.model_json_schema}
+    schemas = {
+        "scenario": scenario_schema,
+        "topology": topology_schema,
+        "candidate": Candidate.model_json_schema,
+        "node": NodeDocument.model_json_schema,
+        "inspect": InspectDocument.model_json_schema,
+    }
     if what not in schemas:
         return _complain(f"schema {what}: one of {', '.join(schemas)}")
     text = json.dumps(schemas[what](), indent=2) + "\n"

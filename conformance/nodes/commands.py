@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from conformance.candidates.description import NODE_COMMANDS, Candidate
-from conformance.nodes.contract import NodeError, Unsupported
+from conformance.nodes.contract import CommandFailed, NodeError, Unsupported
 
 MOST = 16 * 2**20
 """Octets that a command may print."""
@@ -53,7 +53,7 @@ async def run_command(
         raise NodeError(node, name, f"{argv[0]} printed more than {MOST} octets")
     if code:
         words = err.result().decode(errors="replace").strip()[-300:]
-        raise NodeError(node, name, f"exit code {code}: {words}")
+        raise CommandFailed(node, name, code, words)
     return out.result().decode(errors="replace")
 
 

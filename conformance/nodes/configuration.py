@@ -1,53 +1,22 @@
-"""Renders the JSON document that a node is told (contract 1), from the topology and the addresses of the links."""
+"""Renders the JSON document that a node reads, from the topology and the addresses of the links.
+
+`conformance.nodes.document` is its model; docs/node-contract.md says what each key means.
+"""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from conformance.nodes.document import times, transport_defaults
 from conformance.topology import Right, Role, Server, Topology
 
 Address = tuple[str, int]
 
-TRANSPORT_DEFAULTS: dict[str, Any] = {
-    "ShadowRedundancyEnabled": True,
-    "RejectMessageOnShadowFailure": False,
-    "ShadowMessagePreferenceSetting": "PreferRemote",
-    "MaxRetriesForRemoteSiteShadow": 4,
-    "MaxRetriesForLocalSiteShadow": 2,
-    "ShadowHeartbeatFrequency": 120,
-    "ShadowResubmitTimeSpan": 10800,
-    "ShadowMessageAutoDiscardInterval": 172800,
-    "SafetyNetHoldTime": 172800,
-    "MessageExpirationTimeout": 172800,
-    "ShadowHeartbeatTimeoutInterval": 300,
-    "ShadowHeartbeatRetryCount": 3,
-    "MaxAcknowledgementDelay": 30,
-    "SendConnectionInactivityTimeout": 600,
-    "DuplicateTrackingWindow": 3600,
-    "DuplicateCleanupInterval": 600,
-    "MessageRetryInterval": 60,
-    "MaxMessageSize": 36700160,
-}
+TRANSPORT_DEFAULTS: dict[str, Any] = transport_defaults()
 """Every transport parameter with its documented default (seconds, octets)."""
 
-DURATIONS = frozenset(
-    {
-        "ShadowHeartbeatFrequency",
-        "ShadowResubmitTimeSpan",
-        "ShadowMessageAutoDiscardInterval",
-        "SafetyNetHoldTime",
-        "MessageExpirationTimeout",
-        "ShadowHeartbeatTimeoutInterval",
-        "MaxAcknowledgementDelay",
-        "SendConnectionInactivityTimeout",
-        "DuplicateTrackingWindow",
-        "DuplicateCleanupInterval",
-        "MessageRetryInterval",
-        "connection_timeout",
-        "connection_inactivity_timeout",
-    }
-)
+DURATIONS = times()
 """The parameters that are times, and so are divided by the factor of a scaled clock."""
 
 LISTENER_LIMITS: dict[str, dict[str, float]] = {
@@ -72,6 +41,15 @@ class Wiring:
     """(from, to, listener or protocol) -> the link for exactly that pair."""
 
 
+@dataclass(frozen=True, slots=True)
+class Contract2:
+    """What contract 2 adds to a node's document: see docs/node-contract.md for each key."""
+
+    scale: float
+    revision: int
+    status_file: Path
+
+
 def render(
     topology: Topology,
     server: Server,
@@ -86,8 +64,9 @@ def render(
     unknown: Mapping[str, Any] | None = None,
     doors: Collection[str] | None = None,
     left_out: Collection[str] = (),
+    contract_2: Contract2 | None = None,
 ) -> dict[str, Any]:
-    """Render a server's configuration.
+    """Render a server's configuration, under contract 1 where `contract_2` is None.
 
     `changes` and `listener_changes` are what the scenario configured since; `mailbox_servers` says where a mailbox
     database is active now, when not where the topology put it; `duration` turns documented seconds into the node's.
@@ -97,7 +76,7 @@ def render(
     told = {**TRANSPORT_DEFAULTS, **topology.transport, **server.transport, **(changes or {})}
     transport = {name: value for name, value in told.items() if name not in left_out}
     return {
-        "contract": 1,
+        **_contract(contract_2),
         "name": server.name,
         "generation": server.generation,
         "role": server.role,
@@ -111,7 +90,7 @@ def render(
             if doors is None or door in doors
         },
         "peers": _peers(topology, server, wiring),
-        "sites": [{"name": site} for site in topology.all_sites],
+        "sites": _sites(topology, contract_2),
         "site_links": [{"between": list(link.between), "cost": link.cost} for link in topology.site_links],
         "routes": _routes(topology, server, wiring),
         "mailboxes": _mailboxes(topology, server, wiring, mailbox_servers or {}),
@@ -119,6 +98,23 @@ def render(
         "transport": scaled(transport, duration),
         **(unknown or {}),
     }
+
+
+def _contract(contract_2: Contract2 | None) -> dict[str, Any]:
+    if contract_2 is None:
+        return {"contract": 1}
+    return {
+        "contract": 2,
+        "scale": contract_2.scale,
+        "revision": contract_2.revision,
+        "status_file": str(contract_2.status_file),
+    }
+
+
+def _sites(topology: Topology, contract_2: Contract2 | None) -> list[dict[str, Any]]:
+    if contract_2 is None:
+        return [{"name": site} for site in topology.all_sites]
+    return [{"name": site, "hub": site in topology.hub_sites} for site in topology.all_sites]
 
 
 def scaled(parameters: Mapping[str, Any], duration: Callable[[float], float]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the harness can ask of a node under test, whatever its kind (the node contract, version 1).
+"""What the harness can ask of a node under test, whatever its kind (docs/node-contract.md).
 
 A node is driven through this interface only. Its configuration is the JSON document of the contract, rendered by
 `conformance.nodes.configuration`; the reference node gets nothing that a foreign candidate does not get.
@@ -10,6 +10,10 @@ from typing import Any, Protocol
 
 NodeConfiguration = Mapping[str, Any]
 """The one JSON document that a node is told (units: seconds, octets)."""
+
+
+REFUSED = 2
+"""Exit code of a node that refuses its configuration, and of a `reload` command that does."""
 
 
 class NodeError(Exception):
@@ -33,6 +37,15 @@ class OutOfPlace(NodeError):
 
 class Unsupported(NodeError):
     """The candidate has no such command (no capability), so what needs it is not applicable."""
+
+
+class CommandFailed(NodeError):
+    """A command of the description left with another code than 0; `output` is the end of its stderr."""
+
+    def __init__(self, node: str, stage: str, code: int, output: str) -> None:
+        super().__init__(node, stage, f"exit code {code}: {output}")
+        self.code = code
+        self.output = output
 
 
 class Node(Protocol):

@@ -1,6 +1,6 @@
 """The `docker` kind: a server in a container of an image, hardened, on a network of its own.
 
-The node's directory is `/node` in there, read-only but for `/node/data`. Every start makes a new container, so that a
+The node's directory is `/node` in there, read-only but for `/node/data` and (contract 2) `/node/status`. Every start makes a new container, so that a
 killed one comes back with its data and with nothing else.
 """
 
@@ -19,17 +19,14 @@ from docker.types import Mount
 from conformance.candidates.description import Candidate
 from conformance.candidates.presence import Presence
 from conformance.nodes.commands import MOST, answer_of, template_of
-from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError
+from conformance.nodes.contract import REFUSED, CommandFailed, ConfigurationRefused, NodeConfiguration, NodeError
 from conformance.nodes.engine import Engine, explained, kill
 from conformance.nodes.guard import size_of
 from conformance.nodes.private_root import NODE
 from conformance.nodes.readiness import wait_ready
-from conformance.nodes.reload import reloaded
+from conformance.nodes.reload import reload
 from conformance.nodes.streams import Stream, follow, run_inside
 from conformance.nodes.workshop import Workshop
-
-_REFUSED = 2
-"""Exit code of a node that refuses its configuration (node contract)."""
 
 _LOOK = 0.5
 """Seconds between two looks at how large the directory has become."""
@@ -86,7 +83,7 @@ class DockerNode:
         except NodeError as error:
             code = self._exit_code
             await self._end()
-            if code == _REFUSED:
+            if code == REFUSED:
                 raise ConfigurationRefused(self.name, "start", self._shop.last_words()) from error
             if code is not None:
                 words = self._shop.last_words()
@@ -133,15 +130,13 @@ class DockerNode:
         await self._engine.ask("resume", self._running("resume").unpause)
 
     async def reload(self, configuration: NodeConfiguration) -> None:
-        """Write the files anew and send SIGHUP; a refusal is read from the log's new lines."""
+        """Write the files anew, send SIGHUP (or run the `reload` command), and wait for the node's answer."""
         container = self._running("reload")
-        before = self.log.stat().st_size
-        self._shop.write(configuration)
-        if template := self._candidate.commands.get("reload"):
-            await self._run("reload", template)
-            return
-        await self._engine.ask("reload", partial(container.kill, signal="SIGHUP"))
-        await reloaded(self.name, self.log, before, self._candidate.ready_within)
+
+        async def signal() -> None:
+            await self._engine.ask("reload", partial(container.kill, signal="SIGHUP"))
+
+        await reload(self._shop, self._candidate, configuration, self.command, signal)
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run the description's command of that name in the container, and read its JSON."""
@@ -177,13 +172,19 @@ class DockerNode:
         directory = self._shop.directory
         for path in (directory, *directory.rglob("*")):
             path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
-        self._shop.data.chmod(0o777)
+        for path in self._writable:
+            path.chmod(0o777)
+
+    @property
+    def _writable(self) -> list[Path]:
+        """The directories below its own that the container may write to."""
+        return [self._shop.data, *([self._shop.status.parent] if self._candidate.contract == 2 else [])]
 
     def _create(self, user: str) -> Any:
         shop = self._shop
         mounts = [
             Mount(str(NODE), str(shop.directory.absolute()), type="bind", read_only=True),
-            Mount(str(NODE / "data"), str(shop.data.absolute()), type="bind"),
+            *(Mount(str(NODE / path.name), str(path.absolute()), type="bind") for path in self._writable),
         ]
         return self._engine.create(self._candidate, shop.filled(self._candidate.argv), mounts, self._network, user)
 
@@ -280,7 +281,7 @@ class DockerNode:
         if len(out) > MOST:
             raise NodeError(self.name, name, f"{argv[0]} printed more than {MOST} octets")
         if code:
-            raise NodeError(self.name, name, f"exit code {code}: {err.decode(errors='replace').strip()[-300:]}")
+            raise CommandFailed(self.name, name, code, err.decode(errors="replace").strip()[-300:])
         return out.decode(errors="replace")
 
     def _running(self, stage: str) -> Any:

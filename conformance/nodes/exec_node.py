@@ -12,10 +12,10 @@ from conformance.candidates.description import Candidate
 from conformance.candidates.presence import look_for
 from conformance.nodes import guard, private_root
 from conformance.nodes.commands import answer_of, run_command, template_of
-from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError
+from conformance.nodes.contract import REFUSED, ConfigurationRefused, NodeConfiguration, NodeError
 from conformance.nodes.disks.choice import NodeDisk
 from conformance.nodes.readiness import wait_ready
-from conformance.nodes.reload import reloaded
+from conformance.nodes.reload import reload
 from conformance.nodes.workshop import Workshop
 
 
@@ -28,9 +28,6 @@ class MovedClock(Protocol):
     def ending(self) -> None: ...
     def ended(self) -> None: ...
 
-
-_REFUSED = 2
-"""Exit code of a node that refuses its configuration (node contract)."""
 
 _SLOW_START = "PYTHONDONTWRITEBYTECODE"
 """With it, a server in Python would compile its whole source at every start."""
@@ -99,7 +96,7 @@ class ExecNode:
         except NodeError as error:
             code = self._process.returncode
             await self._end()
-            if code == _REFUSED:
+            if code == REFUSED:
                 raise ConfigurationRefused(self.name, "start", self._shop.last_words()) from error
             if code is not None:
                 words = self._shop.last_words()
@@ -163,18 +160,13 @@ class ExecNode:
         self._tell(b"C")
 
     async def reload(self, configuration: NodeConfiguration) -> None:
-        """Write the files anew and send SIGHUP; a refusal is read from the log's new lines.
-
-        The contract has no reply to a reload from outside: a node that refuses says so on stderr and goes on as it was.
-        """
+        """Write the files anew, send SIGHUP (or run the `reload` command), and wait for the node's answer."""
         self._running("reload")
-        before = self.log.stat().st_size
-        self._shop.write(configuration)
-        if template := self._candidate.commands.get("reload"):
-            await self._run("reload", template)
-            return
-        self._tell(b"H")
-        await reloaded(self.name, self.log, before, self._candidate.ready_within)
+
+        async def signal() -> None:
+            self._tell(b"H")
+
+        await reload(self._shop, self._candidate, configuration, self.command, signal)
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run the description's command of that name and read its JSON; the text, of one that is not the contract's."""

@@ -88,6 +88,8 @@ class PythonNode:
     async def start(self, configuration: NodeConfiguration) -> None:
         """Make the node and start it."""
         self._data.mkdir(exist_ok=True)
+        if "status_file" in configuration:
+            Path(configuration["status_file"]).parent.mkdir(exist_ok=True)  # once, before it starts
         self._log_to_file()
         path = self._write(configuration)
         try:

@@ -14,8 +14,9 @@ from typing import Any
 from conformance.candidates.description import Candidate
 from conformance.candidates.presence import Presence
 from conformance.nodes.commands import answer_of, run_command, template_of
-from conformance.nodes.contract import NodeConfiguration, NodeError, Unsupported
+from conformance.nodes.contract import CommandFailed, NodeConfiguration, NodeError, Unsupported
 from conformance.nodes.readiness import wait_ready
+from conformance.nodes.reload import by_command
 from conformance.nodes.workshop import Workshop
 
 
@@ -79,7 +80,7 @@ class RemoteNode:
     async def reload(self, configuration: NodeConfiguration) -> None:
         """Write the files anew and have them read. What it would not take its command has to tell, by its exit code."""
         self._shop.write(configuration)
-        await self._do("reload")
+        await by_command(self.name, self._do)
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run the description's command of that name and read its JSON; the text, of one that is not the contract's."""
@@ -116,7 +117,7 @@ class RemoteNode:
                 os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         if code:
-            raise NodeError(self.name, name, f"exit code {code}: {self._shop.last_words()}")
+            raise CommandFailed(self.name, name, code, self._shop.last_words())
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self._candidate.environment}

@@ -13,6 +13,11 @@ from conformance.nodes.contract import NodeConfiguration, NodeError
 from conformance.nodes.private_root import NODE
 
 
+def status_file_in(directory: Path) -> Path:
+    """Return where a node writes its status, given its directory as here or as it sees it itself."""
+    return directory / "status" / "status.json"
+
+
 class Workshop:
     """Writes what a node is told, and fills in the words of its commands.
 
@@ -49,10 +54,17 @@ class Workshop:
         """The queue database, whatever it is: what `wipe` destroys and a power cut strikes."""
         return self.directory / "data"
 
+    @property
+    def status(self) -> Path:
+        """The file in which a node of contract 2 answers a reload, in a folder that only the node writes."""
+        return status_file_in(self.directory)
+
     def write(self, configuration: NodeConfiguration) -> None:
         """Write the document and the files. Raises NodeError when a template cannot be rendered."""
         self.configuration = configuration
         self.data.mkdir(exist_ok=True)
+        if self._candidate.contract == 2:
+            self.status.parent.mkdir(exist_ok=True)
         (self.directory / "node.json").write_text(json.dumps(configuration, indent=1), encoding="utf-8")
         for name, template in self._candidate.files.items():
             path = self.directory / name

@@ -1,4 +1,4 @@
-"""The configuration of a node: exactly the JSON document of the node contract, version 1.
+"""The configuration of a node: exactly the JSON document of the node contract, 1 or 2.
 
 Units are seconds and octets. A parameter left out has its documented default; an unknown one, a value out of range or
 of the wrong type, and parameters that contradict each other are refused with an error that names them
@@ -18,10 +18,6 @@ Address = tuple[str, Annotated[int, Field(ge=1, le=65535)]]
 
 Seconds = Annotated[float, Field(gt=0, le=100 * 86400, allow_inf_nan=False)]
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?$")]
-
-
-EDGE_LIMITS = {"connection_timeout": 300, "connection_inactivity_timeout": 60}
-"""The default limits of a receive connector on an Edge server, seconds; Listener has those of all others."""
 
 
 class ConfigurationError(ValueError):
@@ -81,9 +77,10 @@ class Peer(_Closed):
 
 
 class Site(_Closed):
-    """An Active Directory site."""
+    """An Active Directory site; mail between others passes through a server of a hub site on its route."""
 
     name: str
+    hub: bool = False
 
 
 class SiteLink(_Closed):
@@ -161,10 +158,25 @@ class Transport(_Closed):
         return self
 
 
+TIMES: dict[str, float] = {
+    name: field.default for name, field in Transport.model_fields.items() if field.annotation is float
+}
+"""The documented defaults of all transport parameters that are times, seconds."""
+
+LIMITS = (
+    {"connection_timeout": 600.0, "connection_inactivity_timeout": 300.0},
+    {"connection_timeout": 300.0, "connection_inactivity_timeout": 60.0},
+)
+"""The default limits of a receive connector, seconds: of most servers, and of an Edge server."""
+
+
 class NodeConfiguration(_Closed):
     """The whole document that a node is told."""
 
-    contract: Literal[1]
+    contract: Literal[1, 2]
+    scale: float = Field(1.0, gt=0, allow_inf_nan=False)
+    revision: int = Field(0, ge=0)
+    status_file: str | None = None
     name: Name
     generation: Generation
     role: Literal["mailbox", "hub", "edge"]
@@ -183,18 +195,33 @@ class NodeConfiguration(_Closed):
 
     @model_validator(mode="before")
     @classmethod
-    def _limits_of_an_edge(cls, document: Any) -> Any:
-        """Give the listeners of an Edge server its own default limits (SR-TMO-06, SR-TMO-07)."""
-        if not isinstance(document, dict) or document.get("role") != "edge":
+    def _with_default_times(cls, document: Any) -> Any:
+        """Put the documented default in for each time that is left out, divided by `scale` as all others are.
+
+        An Edge server has limits of its own for its listeners (SR-TMO-06, SR-TMO-07).
+        """
+        if not isinstance(document, dict):
             return document
-        listeners = document.get("listeners")
-        if not isinstance(listeners, dict):
-            return document
-        limited = {
-            door: {**EDGE_LIMITS, **listener} if isinstance(listener, dict) else listener
-            for door, listener in listeners.items()
-        }
-        return {**document, "listeners": limited}
+        scale = document.get("scale", 1)
+        if not isinstance(scale, int | float) or isinstance(scale, bool) or not scale > 0:
+            return document  # refused, by its name
+        listeners, transport = document.get("listeners"), document.get("transport", {})
+        limits = {name: default / scale for name, default in LIMITS[document.get("role") == "edge"].items()}
+        if isinstance(listeners, dict):
+            listeners = {
+                door: {**limits, **listener} if isinstance(listener, dict) else listener
+                for door, listener in listeners.items()
+            }
+        if isinstance(transport, dict):
+            transport = {**{name: default / scale for name, default in TIMES.items()}, **transport}
+        return {**document, "listeners": listeners, "transport": transport}
+
+    @model_validator(mode="after")
+    def _contract_1_has_no_key_of_contract_2(self) -> "NodeConfiguration":
+        given = [name for name in ("scale", "revision", "status_file") if name in self.model_fields_set]
+        if self.contract == 1 and (given or any("hub" in site.model_fields_set for site in self.sites)):
+            raise ValueError(f"{', '.join(given) or 'sites.hub'}: unknown in contract 1")
+        return self
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "NodeConfiguration":
@@ -210,6 +237,11 @@ class NodeConfiguration(_Closed):
     def peer_named(self) -> dict[str, Peer]:
         """Peers by their name in lower case, as EHLO names are compared (RFC 5321 2.4)."""
         return {peer.name.casefold(): peer for peer in self.peers}
+
+    @cached_property
+    def hub_sites(self) -> frozenset[str]:
+        """The names of the hub sites."""
+        return frozenset(site.name for site in self.sites if site.hub)
 
     @cached_property
     def has_secrets(self) -> bool:

@@ -77,7 +77,8 @@ class DuplicateDetection(Part):
     def window(self) -> float:
         """The DuplicateTrackingWindow that is in force, seconds."""
         window = self.host.transport.DuplicateTrackingWindow
-        return FALLBACK_WINDOW if window > LONGEST_WINDOW else window
+        scale = self.host.config.scale
+        return FALLBACK_WINDOW / scale if window > LONGEST_WINDOW / scale else window
 
     def clean_up(self) -> None:
         """Remove expired entries from the delivered-to table (SR-DUP-07)."""

@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
     its answer as JSON.
     """
     parser = argparse.ArgumentParser(prog="conformance node", description="Run one node of the reference transport.")
-    parser.add_argument("--config", type=Path, required=True, help="the node's JSON file (node contract 1)")
+    parser.add_argument("--config", type=Path, required=True, help="the node's JSON file (node contract)")
     parser.add_argument("--defect", help="be wrong in this named way")
     parser.add_argument("command", nargs="*", help="inspect | resubmit DATABASE | redirect-messages TARGET")
     arguments = parser.parse_args(argv)

@@ -13,6 +13,7 @@ from conformance.reference.host import Host
 from conformance.reference.parts import Parts, furnish
 from conformance.reference.receive.session import Receiver
 from conformance.reference.receive.verbs import Door
+from conformance.reference.status import revision_in, write_status
 from conformance.reference.storage.database import Database, DatabaseError
 from conformance.reference.timers import Alarms, Tasks
 
@@ -63,6 +64,7 @@ class Node:
         for part in host.parts:
             part.start()
         logger.info("started: database %s", identity.database)
+        self._answer(config, config.revision)
 
     async def _listen(self, parts: Parts, host: Host, door: Door, first: Listener) -> asyncio.Server:
         kind = parts.local_receiver if door == "delivery" else parts.receiver
@@ -107,8 +109,13 @@ class Node:
     async def reload(self) -> None:
         """Read the file again; a bad one is refused and everything stays. Raises ConfigurationError."""
         host = self._running
-        before, after = host.config, load(self._path, self._parts.configuration)
-        _compare(before, after)
+        before = host.config
+        try:
+            after = load(self._path, self._parts.configuration)
+            _compare(before, after)
+        except ConfigurationError as error:
+            self._answer(before, revision_in(self._path), str(error))
+            raise
         host.config = after
         for session in tuple(self._sessions):
             session.limit(getattr(after.listeners, session.conversation.door))
@@ -116,6 +123,12 @@ class Node:
             part.reconfigured(before)
         await host.db.durable()
         host.log.info("configuration read again")
+        self._answer(after, after.revision)
+
+    def _answer(self, config: NodeConfiguration, revision: int | None, error: str = "") -> None:
+        """Say in the status file, where the contract has one, whether a revision of the file was applied."""
+        if config.status_file is not None and revision is not None:
+            write_status(Path(config.status_file), revision, error)
 
     async def command(self, name: str, arguments: Sequence[str]) -> Any:
         """Run `inspect`, `resubmit DATABASE` or `redirect-messages TARGET`.

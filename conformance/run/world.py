@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from conformance.candidates.cast import Cast
 from conformance.history.events import Lag
 from conformance.history.recorder import Recorder
-from conformance.nodes.configuration import TRANSPORT_DEFAULTS, Address, Wiring, render
+from conformance.nodes.configuration import TRANSPORT_DEFAULTS, Address, Contract2, Wiring, render
 from conformance.nodes.contract import Node
 from conformance.nodes.disks.choice import NodeDisk
 from conformance.nodes.exec_node import ExecNode
@@ -20,6 +21,7 @@ from conformance.nodes.ports import PortLeases
 from conformance.nodes.private_root import NODE
 from conformance.nodes.python_node import PythonNode
 from conformance.nodes.remote_node import RemoteNode
+from conformance.nodes.workshop import status_file_in
 from conformance.run.clock import Clock
 from conformance.run.disk_troubles import troubles_of
 from conformance.run.keeper import Keeper
@@ -173,6 +175,14 @@ class World:
 
     def _make_keeper(self, server: Server) -> None:
         node = self._make_node(server)
+        candidate = self._cast.plays(server.name)
+        revisions = count(1)
+
+        def contract_2() -> Contract2 | None:
+            if candidate.contract == 1:
+                return None
+            status = status_file_in(self._seen_directory(server.name))
+            return Contract2(scale=self.clock.scale, revision=next(revisions), status_file=status)
 
         def configuration(
             transport: Mapping[str, Any], listeners: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, Any]
@@ -189,21 +199,24 @@ class World:
                 mailbox_servers=self.active_databases,
                 unknown=unknown,
                 left_out=LEFT_OUT if self.cell.timers == "own" else (),
-                doors=self._cast.plays(server.name).doors,
+                doors=candidate.doors,
+                contract_2=contract_2(),
             )
 
         self.keepers[server.name] = Keeper(node, configuration, self.recorder)
 
     def _data(self, server: str) -> Path:
         """Return where a server has its data, as it sees it itself: in memory, when it lives in this process."""
-        if self._cast.plays(server).kind == "docker":
-            return NODE / "data"
         if self._cast.plays(server).kind != "python":
-            return self._directory / server / "data"
+            return self._seen_directory(server) / "data"
         if self._memory is None:
             self._memory = make_directory(f"{self.cell.scenario[:40]}-", self._directory)
             self._exit.callback(shutil.rmtree, self._memory)
         return self._memory / server
+
+    def _seen_directory(self, server: str) -> Path:
+        """Return a server's own directory, as it sees it itself."""
+        return NODE if self._cast.plays(server).kind == "docker" else self._directory / server
 
     def _make_node(self, server: Server) -> Node:
         candidate = self._cast.plays(server.name)

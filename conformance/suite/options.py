@@ -44,7 +44,13 @@ def add_options(parser: pytest.Parser) -> None:
         default="warn",
         help="what a broken `should` requirement does: the cell passes with a remark (warn, the default), or fails",
     )
-    group.addoption("--cells", type=int, default=1, metavar="N", help="cells in flight in one process (default 1)")
+    group.addoption(
+        "--cells",
+        type=int,
+        default=1,
+        metavar="N",
+        help="cells in flight in one process (default 1); no effect with --clock virtual and shifted",
+    )
     group.addoption(
         "--run-dir", type=Path, metavar="DIR", help="where this run is written (default: a new folder under reports/)"
     )

@@ -43,3 +43,24 @@ def test_a_refusal_names_every_parameter(change: dict, named: list[str]):
         parse(json.dumps({**document(), **change}))
     assert all(name in str(refused.value) for name in named)
     assert "\n" not in str(refused.value)
+
+
+CONTRACT_2 = {"contract": 2, "scale": 60, "revision": 1, "status_file": "/nowhere/status.json"}
+
+
+def test_a_time_that_is_left_out_is_the_documented_one_divided_by_the_scale():
+    told = document() | CONTRACT_2
+    told["transport"] = {"MessageRetryInterval": 1}
+    told["listeners"] = {"frontend": {"port": 25}}
+    config = parse(json.dumps(told))
+    assert config.transport.MessageRetryInterval == 1
+    assert config.transport.ShadowHeartbeatFrequency == 2
+    assert config.transport.MaxRetriesForRemoteSiteShadow == 4
+    assert config.listeners.frontend is not None
+    assert config.listeners.frontend.connection_timeout == 10
+
+
+@pytest.mark.parametrize("key", sorted(set(CONTRACT_2) - {"contract"}))
+def test_a_file_of_contract_1_has_no_key_of_contract_2(key: str):
+    with pytest.raises(ConfigurationError, match=f"{key}: unknown in contract 1"):
+        parse(json.dumps(document() | {key: CONTRACT_2[key]}))

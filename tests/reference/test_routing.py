@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.nodes.configuration import Wiring, render
+from conformance.nodes.configuration import Contract2, Wiring, render
 from conformance.reference.config import NodeConfiguration, SiteLink, parse
 from conformance.reference.message import Recipient
 from conformance.reference.routing.fan_out import common_beginning, shared
@@ -24,8 +24,8 @@ def links(*between: tuple[str, str, int]) -> tuple[SiteLink, ...]:
     return tuple(SiteLink(between=(one, other), cost=cost) for one, other, cost in between)
 
 
-def configured(topology: Topology, server: str) -> NodeConfiguration:
-    told = render(topology, topology.by_name[server], WIRING, data_dir=Path("/nowhere"), seed=1)
+def configured(topology: Topology, server: str, contract_2: Contract2 | None = None) -> NodeConfiguration:
+    told = render(topology, topology.by_name[server], WIRING, data_dir=Path("/nowhere"), seed=1, contract_2=contract_2)
     return parse(json.dumps(told))
 
 
@@ -156,3 +156,11 @@ def test_before_2013_the_closest_transport_server_is_a_hub_of_the_mailbox_server
 def test_a_route_for_the_mailboxes_own_domain_stands_above_their_site():
     config = configured(load_topology(TOPOLOGIES / "hubs-one-site.yaml"), "hub1")
     assert hops(config, "bob@corp.test") == {"hub2,hub3": ["bob@corp.test"]}
+
+
+def test_mail_between_sites_passes_through_a_hub_site_on_its_route():
+    topology = load_topology(TOPOLOGIES / "bifurcation.yaml").model_copy(update={"hub_sites": ("NewYork", "Madrid")})
+    config = configured(topology, "mbx1", Contract2(1.0, 1, Path("/nowhere/status.json")))
+    assert hops(config, "heidi@corp.test") == {"mbx3": ["heidi@corp.test"]}, "New York lies on the route to Dublin"
+    assert hops(config, "erin@corp.test") == {"mbx3": ["erin@corp.test"]}
+    assert hops(config, "ivan@corp.test") == {"mbx6": ["ivan@corp.test"]}, "a hub site may be the last one"

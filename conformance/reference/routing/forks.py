@@ -25,8 +25,7 @@ def forks(config: NodeConfiguration, recipients: Iterable[Recipient]) -> dict[Ne
             alone.setdefault(hop, []).append(recipient)
         else:
             by_site.setdefault(path, []).append(recipient)
-    sites = {peer.site for peer in config.peers if _carries(peer)}
-    for trunk, together in shared(by_site, sites):
+    for trunk, together in shared(by_site, _sites_with_servers(config)):
         members = [recipient for path in together for recipient in by_site[path]]
         hop = _along(config, trunk, {_hosting(config, member) for member in members})
         alone.setdefault(hop, []).extend(members)
@@ -40,7 +39,18 @@ def _path_to(config: NodeConfiguration, hop: NextHop) -> Path | None:
     host = config.peer_named[hop.name.casefold()]
     if host.dag is not None or host.site == config.site or not _carries(host):
         return None
-    return least_cost_path(config.site_links, config.site, host.site)
+    path = least_cost_path(config.site_links, config.site, host.site)
+    return None if path is None else _to_hub(path, config.hub_sites & _sites_with_servers(config))
+
+
+def _to_hub(path: Path, hubs: frozenset[str]) -> Path:
+    """Return a route up to the first hub site on it: mail passes through a server there."""
+    place = next((place for place, site in enumerate(path[1:], 1) if site in hubs), len(path))
+    return path[: place + 1]
+
+
+def _sites_with_servers(config: NodeConfiguration) -> frozenset[str]:
+    return frozenset(peer.site for peer in config.peers if _carries(peer))
 
 
 def _along(config: NodeConfiguration, path: Path, hosts: set[str]) -> NextHop:

@@ -1,0 +1,24 @@
+"""The status file: a node's answer to its start and to each reload (docs/node-contract.md)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def write_status(path: Path, revision: int, error: str = "") -> None:
+    """Replace the status file in one step; an `error` says why that revision of the configuration was refused."""
+    status: dict[str, Any] = {"revision": revision, "applied": not error}
+    if error:
+        status["error"] = error[:2000]
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(json.dumps(status), encoding="utf-8")
+    new.replace(path)
+
+
+def revision_in(path: Path) -> int | None:
+    """Return the revision of a configuration file, whatever else is wrong in it; None where it names none."""
+    try:
+        revision = json.loads(path.read_text(encoding="utf-8"))["revision"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return revision if isinstance(revision, int) else None

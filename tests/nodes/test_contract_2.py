@@ -1,0 +1,198 @@
+"""Contract 2 as the harness serves it: the keys of the file, the status file as the answer to a reload, exit codes."""
+
+import asyncio
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from conformance.candidates.description import Candidate
+from conformance.nodes.configuration import Contract2, Wiring, render
+from conformance.nodes.contract import ConfigurationRefused, NodeError
+from conformance.nodes.document import InspectDocument, NodeDocument
+from conformance.nodes.exec_node import ExecNode
+from conformance.nodes.ports import PortLeases
+from conformance.nodes.reload import MOST, read_status
+from conformance.scenarios.fixtures import load_topology
+from conformance.topology import Topology
+from tests.nodes import programs
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "node-contract.md").read_text("utf-8")
+EXAMPLES = [json.loads(text) for text in re.findall(r"^```json\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)]
+
+ANSWERS = programs.GREETS.replace(
+    "    await asyncio.Event().wait()",
+    """    def reload():
+        document = json.load(open(sys.argv[1]))
+        STATUS
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload)
+    await asyncio.Event().wait()""",
+)
+WRITES = 'open(document["status_file"], "w").write(TEXT)'
+APPLIED = WRITES.replace("TEXT", 'json.dumps({"revision": document["revision"], "applied": True})')
+REFUSED = WRITES.replace(
+    "TEXT", 'json.dumps({"revision": document["revision"], "applied": False, "error": "transport.Bogus: unknown"})'
+)
+
+
+def rendered(topology: Topology, contract_2: Contract2 | None) -> dict[str, Any]:
+    wiring = Wiring(listen=lambda server, door: ("127.0.0.1", 2525), dial=lambda *pair: ("127.0.0.1", 2526))
+    return render(topology, topology.servers[0], wiring, data_dir=Path("/n/data"), seed=1, contract_2=contract_2)
+
+
+def test_a_node_of_contract_1_gets_none_of_the_new_keys():
+    document = rendered(load_topology(ROOT / "fixtures/topologies/cross-site-dag.yaml"), None)
+    assert document["contract"] == 1
+    assert not {"scale", "revision", "status_file"} & set(document)
+    assert all(set(site) == {"name"} for site in document["sites"])
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "fixtures/topologies").glob("*.yaml")), ids=lambda path: path.stem)
+def test_what_is_rendered_under_contract_2_is_in_the_published_schema(path: Path):
+    document = rendered(load_topology(path), Contract2(60.0, 3, Path("/n/status/status.json")))
+    schema = json.loads((ROOT / "docs/schema/node.json").read_text("utf-8"))
+    Draft202012Validator(schema).validate(json.loads(json.dumps(document)))
+    assert (document["scale"], document["revision"], document["status_file"]) == (60.0, 3, "/n/status/status.json")
+
+
+def test_hub_sites_are_in_the_file():
+    topology = load_topology(ROOT / "fixtures/topologies/bifurcation.yaml").model_copy(
+        update={"hub_sites": ("NewYork",)}
+    )
+    sites = rendered(topology, Contract2(1.0, 1, Path("/n/status.json")))["sites"]
+    assert [site["name"] for site in sites if site["hub"]] == ["NewYork"]
+
+
+@pytest.mark.parametrize(("name", "model"), [("node", NodeDocument), ("inspect", InspectDocument)])
+def test_the_published_schemas_are_the_models(name: str, model: type[NodeDocument]):
+    published = json.loads((ROOT / f"docs/schema/{name}.json").read_text("utf-8"))
+    assert published == json.loads(json.dumps(model.model_json_schema())), (
+        f"write it again: conformance schema {name} --out docs/schema/{name}.json"
+    )
+
+
+def test_the_examples_of_the_page_are_in_their_schemas():
+    NodeDocument.model_validate_json(json.dumps(EXAMPLES[0]))
+    (inspected,) = [example for example in EXAMPLES if "queues" in example]
+    InspectDocument.model_validate_json(json.dumps(inspected))
+    assert [example["applied"] for example in EXAMPLES if "applied" in example] == [True, False]
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    leases = PortLeases()
+    yield {
+        "listeners": {"frontend": {"host": "127.0.0.1", "port": leases.lease()}},
+        "revision": 1,
+        "status_file": str(tmp_path / "status" / "status.json"),
+    }
+    leases.release()
+
+
+def candidate(program: str, **changes: object) -> Candidate:
+    fields = {"name": "toy", "kind": "exec", "claims": ("relay",), "argv": ("{python}", "-c", program, "{config}")}
+    return Candidate.model_validate({**fields, "contract": 2, "ready-within": 5, **changes})
+
+
+def reloaded(one: Candidate, directory: Path, configuration: dict[str, Any]) -> None:
+    async def life() -> None:
+        node = ExecNode("mbx1", one, directory)
+        await node.start(configuration)
+        try:
+            await node.reload({**configuration, "revision": 2})
+        finally:
+            await node.close()
+
+    asyncio.run(life())
+
+
+@pytest.mark.integration
+def test_a_reload_is_answered_by_the_status_file(tmp_path: Path, configuration: dict[str, Any]):
+    reloaded(candidate(ANSWERS.replace("STATUS", APPLIED)), tmp_path, configuration)
+    with pytest.raises(ConfigurationRefused, match=r"transport\.Bogus: unknown"):
+        reloaded(candidate(ANSWERS.replace("STATUS", REFUSED)), tmp_path, configuration)
+
+
+@pytest.mark.integration
+def test_an_answer_to_an_earlier_revision_is_not_waited_out_as_one(tmp_path: Path, configuration: dict[str, Any]):
+    stale = ANSWERS.replace("STATUS", APPLIED.replace('document["revision"]', "1"))
+    with pytest.raises(NodeError, match=r"no answer in its status file within 0\.5 s"):
+        reloaded(candidate(stale, **{"ready-within": 0.5}), tmp_path, configuration)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(("code", "expected"), [(0, None), (2, ConfigurationRefused), (3, NodeError)])
+def test_a_reload_command_answers_by_its_exit_code(
+    tmp_path: Path, configuration: dict[str, Any], code: int, expected: type[NodeError] | None
+):
+    words = ["{python}", "-c", f"import sys; print('Bogus: unknown', file=sys.stderr); sys.exit({code})"]
+    one = candidate(programs.GREETS, commands={"reload": words})
+    if expected is None:
+        reloaded(one, tmp_path, configuration)
+        return
+    with pytest.raises(NodeError, match="Bogus: unknown") as raised:
+        reloaded(one, tmp_path, configuration)
+    assert type(raised.value) is expected or expected is NodeError
+    assert isinstance(raised.value, ConfigurationRefused) is (expected is ConfigurationRefused)
+
+
+@pytest.mark.integration
+def test_a_server_that_is_set_up_by_templates_is_not_waited_for(tmp_path: Path, configuration: dict[str, Any]):
+    program = ANSWERS.replace("STATUS", "pass")
+    one = candidate(program, argv=("{python}", "-c", program, "{directory}/node.json"))
+    reloaded(one, tmp_path, configuration)
+
+
+def test_no_link_is_followed_and_no_more_than_4_kib_are_read(tmp_path: Path):
+    path = tmp_path / "status.json"
+    assert read_status("mbx1", path) is None
+    path.write_text('{"revision": 1, "applied": true}' + " " * MOST)
+    with pytest.raises(NodeError, match="at most 4096 octets"):
+        read_status("mbx1", path)
+    path.write_text('{"revision": 1, "applied": "yes"}')
+    with pytest.raises(NodeError, match="applied: Input should be a valid boolean"):
+        read_status("mbx1", path)
+    elsewhere = tmp_path / "elsewhere"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    with pytest.raises(NodeError, match="cannot be read"):
+        read_status("mbx1", path)
+
+
+@pytest.mark.integration
+def test_the_reference_as_a_program_answers_in_its_status_file(tmp_path: Path):
+    topology = load_topology(ROOT / "fixtures/topologies/single-server.yaml")
+    leases = PortLeases()
+    ports = {door: leases.lease() for door in ("frontend", "transport", "delivery")}
+    wiring = Wiring(listen=lambda server, door: ("127.0.0.1", ports[door]), dial=lambda *pair: ("127.0.0.1", 9))
+
+    def document(revision: int, **changes: object) -> dict[str, Any]:
+        contract_2 = Contract2(1.0, revision, tmp_path / "status" / "status.json")
+        return render(
+            topology, topology.servers[0], wiring, data_dir=tmp_path / "data", seed=1, changes=changes,
+            contract_2=contract_2,
+        )  # fmt: skip
+
+    argv = (sys.executable, "-m", "conformance.reference", "--config", "{config}")
+
+    async def life() -> None:
+        node = ExecNode("mbx1", candidate("", argv=argv), tmp_path)
+        await node.start(document(1))
+        try:
+            with pytest.raises(ConfigurationRefused, match="MessageRetryInterval"):
+                await node.reload(document(2, MessageRetryInterval=-1))
+            await node.reload(document(3, MessageRetryInterval=5))
+        finally:
+            await node.close()
+
+    try:
+        asyncio.run(life())
+    finally:
+        leases.release()
+    assert json.loads((tmp_path / "status/status.json").read_text()) == {"revision": 3, "applied": True}
