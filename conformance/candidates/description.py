@@ -6,16 +6,19 @@ one name in every report.
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from conformance import __version__
+from conformance.candidates.document import read_node
+from conformance.scenarios.errors import Mark, Problem, Report, did_you_mean
 from conformance.scenarios.expectations import Copies
 from conformance.scenarios.own_timers import OwnTimers
+from conformance.scenarios.validation import validate
+from conformance.scenarios.yaml_nodes import Node
 
 Kind = Literal["python", "exec", "docker", "remote"]
 
@@ -167,6 +170,19 @@ class Candidate(_Closed):
         "probe uses the first",
     )
 
+    _folder: Path | None = PrivateAttr(None)
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the description's file, `{here}` in commands; None of one that is in no file."""
+        return self._folder
+
+    def placed(self, folder: Path) -> "Candidate":
+        """Return the description as it is in a folder."""
+        placed = self.model_copy()
+        placed._folder = folder
+        return placed
+
     @model_validator(mode="after")
     def _whole(self) -> "Candidate":
         needed = {
@@ -177,18 +193,19 @@ class Candidate(_Closed):
         }
         key, value = needed[self.kind]
         if not value:
-            raise ValueError(f"the kind {self.kind} needs {key!r}")
+            raise ValueError(f"kind: the kind {self.kind} needs {key!r}")
         if unknown := sorted(set(self.commands) - {*NODE_COMMANDS, *SERVER_COMMANDS}):
             known = ", ".join((*NODE_COMMANDS, *SERVER_COMMANDS))
-            raise ValueError(f"commands: there is no {unknown[0]!r}; there are {known}")
+            hint = did_you_mean(unknown[0], (*NODE_COMMANDS, *SERVER_COMMANDS)) or f"; there are {known}"
+            raise ValueError(f"commands: there is no {unknown[0]!r}{hint}")
         if "frontend" not in self.listeners:
             raise ValueError("listeners: every server has a frontend")
         if self.flush_to_retry and "flush" not in self.commands:
-            raise ValueError("flush-to-retry needs the command 'flush'")
+            raise ValueError("flush-to-retry: it needs the command 'flush'")
         if self.kind == "remote":
             self._set_up()
         if self.private_root and not self.installed:
-            raise ValueError("private-root needs 'installed', the directory to lay over the root")
+            raise ValueError("private-root: it needs 'installed', the directory to lay over the root")
         return self
 
     def _set_up(self) -> None:
@@ -267,24 +284,26 @@ REFERENCE = Candidate(
 
 
 def read_description(path: Path) -> Candidate:
-    """Read a description from a file. Raises CandidateError with everything that is wrong, each with its place."""
-    document = _document(path)
-    if isinstance(document, dict) and isinstance(like := document.get("like"), str):
-        other = _document(path.with_name(f"{like}{path.suffix}"))
-        if not isinstance(other, dict) or "like" in other:
-            raise CandidateError(f"{path}: like: {like} must be a description that is like no other itself")
-        document = {**other, **document}
-    try:
-        return Candidate.model_validate(document)
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'the whole'}: {e['msg']}" for e in error.errors())
-        raise CandidateError(f"{path}: {problems}") from error
+    """Read a description from a file. Raises CandidateError with everything that is wrong, each with its place:
+    `path:line:column: message`."""
+    report = Report(str(path))
+    node = read_node(path, report)
+    like = node.get("like") if node is not None else None
+    if node is not None and like is not None and isinstance(like.value, str):
+        other = read_node(path.with_name(f"{like.value}{path.suffix}"), report)
+        if other is not None and (not other.entries or "like" in other.entries):
+            report.add(like.mark, f"like: {like.value} must be a description that is like no other itself")
+        elif other is not None:
+            node = Node(node.mark, {**other.entries, **node.entries})
+    candidate = validate(Candidate, node, report) if node is not None and not report.problems else None
+    if candidate is None or node is None:
+        raise CandidateError("\n".join(str(_at_its_key(problem, node)) for problem in report.problems))
+    return candidate.placed(path.resolve().parent)
 
 
-def _document(path: Path) -> object:
-    try:
-        return YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise CandidateError(f"{path}: {error}") from error
-    except YAMLError as error:
-        raise CandidateError(f"{path}: this is no YAML: {error}") from error
+def _at_its_key(problem: Problem, node: Node | None) -> Problem:
+    """Return a problem of the whole description that begins with a key at the place of that key."""
+    entry = node.entries.get(problem.message.partition(":")[0]) if node is not None else None
+    if entry is None or Mark(problem.line, problem.column) != node.mark:  # type: ignore[union-attr]
+        return problem
+    return replace(problem, line=entry.key.line, column=entry.key.column)

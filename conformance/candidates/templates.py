@@ -5,7 +5,6 @@ JSON document as `node`, what the description says in `options`, and `seconds(x,
 """
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -14,8 +13,7 @@ from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
 from conformance.candidates.description import CandidateError
-
-_PLACEHOLDER = re.compile(r"\{([a-z0-9_.]+)\}")
+from conformance.candidates.placeholders import PLACEHOLDER
 
 _JINJA = SandboxedEnvironment(
     undefined=StrictUndefined,
@@ -28,7 +26,7 @@ _JINJA = SandboxedEnvironment(
 
 def fill_word(template: str, values: Mapping[str, str]) -> str:
     """Return a word of a command with its `{placeholders}` filled in; what is none of ours is left alone."""
-    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), template)
+    return PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), template)
 
 
 def fill_argv(template: Sequence[str], values: Mapping[str, str], arguments: Sequence[str] = ()) -> list[str]:

@@ -16,6 +16,7 @@ from conformance.candidates.description import Candidate, CandidateError
 from conformance.candidates.generations import probed
 from conformance.candidates.grammar import find
 from conformance.candidates.hosts import check_hosts
+from conformance.candidates.placeholders import unknown_placeholders
 from conformance.candidates.presence import look_for
 from conformance.execute import headline, judge
 from conformance.judge.verdicts import Outcome, worst
@@ -71,6 +72,9 @@ def print_check(word: str, hosts: Sequence[str]) -> int:
     except CandidateError as error:
         typer.echo(str(error), err=True)
         return 2
+    if unknown := list(unknown_placeholders(candidate)):
+        typer.echo("\n".join(f"{word}: {problem}" for problem in unknown), err=True)
+        return 2
     states: set[State] = set()
     for answer in check(candidate):
         typer.echo(f"{_MARKS[answer.state]:10} {answer.what}" + (f": {answer.words}" if answer.words else ""))
@@ -88,7 +92,7 @@ def check(candidate: Candidate) -> Iterator[Answer]:
     try:
         yield Answer("version", "told", asyncio.run(detect_version(candidate)))
     except NodeError as error:
-        yield Answer("version", "missing", error.reason)
+        yield Answer("version", "missing", f"the command 'version' failed: {error.reason}")
     probes = _probes()
     trials = [_Trial(candidate, claim, cell) for claim, cell in probes.items() if claim in candidate.claims]
     if trials and trials[0].claim == "relay":  # who does not even relay is asked nothing more

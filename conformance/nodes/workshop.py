@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.candidates.description import Candidate, CandidateError
+from conformance.candidates.placeholders import option_values
 from conformance.candidates.presence import Presence
 from conformance.candidates.templates import fill_argv, render_file
 from conformance.nodes.contract import NodeConfiguration, NodeError
@@ -88,11 +89,13 @@ class Workshop:
             "config": str(seen_as / "node.json"),
             "directory": str(seen_as),
             "data": str(seen_as / "data"),
+            **({} if self._candidate.folder is None else {"here": str(self._candidate.folder)}),
             "name": self.name,
             "installed": str(self._presence.installed or ""),
             **{f"listen.{door}": str(at["port"]) for door, at in doors.items()},
             **{f"listen.{door}.host": str(at["host"]) for door, at in doors.items()},
             **self._next_hop(),
+            **option_values(self._candidate.options),
         }
 
     def _next_hop(self) -> dict[str, str]:

@@ -47,6 +47,7 @@ def _told(errors: list[ErrorDetails], root: Node, model: type[BaseModel]) -> Ite
     located = [(*_place(root, error), error) for error in errors]
     for _, group in groupby(located, key=lambda place: place[0]):
         expected: list[str] = []
+        hint = ""
         errors_here = list(group)
         mark, said, *_ = errors_here[0]
         for _, _, node, error in errors_here:
@@ -62,10 +63,11 @@ def _told(errors: list[ErrorDetails], root: Node, model: type[BaseModel]) -> Ite
                     yield mark, str(error["ctx"]["error"])
                 case _ if what := _expectation(error):
                     expected.append(what)
+                    hint = hint or _hint(error)
                 case _:
                     yield mark, f"{error['msg']}, not {shown(error['input'])}"
         if expected:
-            yield mark, f"expected {' or '.join(dict.fromkeys(expected))}, not {said}"
+            yield mark, f"expected {' or '.join(dict.fromkeys(expected))}, not {said}{hint}"
 
 
 def _expectation(error: ErrorDetails) -> str | None:
@@ -92,6 +94,13 @@ def _expectation(error: ErrorDetails) -> str | None:
             return f"at most {context['max_length']} of them"
         case kind:
             return _EXPECTED.get(kind)
+
+
+def _hint(error: ErrorDetails) -> str:
+    """Return which of the words that may stand here is like the one that does."""
+    if error["type"] not in ("literal_error", "enum") or not isinstance(error["input"], str):
+        return ""
+    return did_you_mean(error["input"], re.findall(r"'([^']*)'", error["ctx"]["expected"]))
 
 
 def _said(node: Node) -> str:

@@ -68,6 +68,13 @@ argv: ["{python}", "{directory}/serve.py"]
 """
 
 
+RELAYS = DIES_AFTER_DELIVERY.replace("            loop.call_later(0.1, os._exit, 3)\n", "")
+FAILING = """commands:
+  version: ["{python}", -c, "import sys; print('no such option', file=sys.stderr); sys.exit(4)"]
+  inspect: ["{python}", -c, "import sys; print('cannot look', file=sys.stderr); sys.exit(5)"]
+"""
+
+
 def test_what_cannot_be_judged_is_neither_there_nor_missing(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(MINE + DIES_AFTER_DELIVERY, "utf-8")
     checked = command("check", "mine.yaml", cwd=tmp_path)
@@ -101,3 +108,18 @@ def test_a_claim_that_nobody_could_see_kept_is_not_judged():
     assert answers["claim safety-net"] == Answer(
         "claim safety-net", "not judged", "it cannot be tried: not claimed: reference: inspect"
     )
+
+
+def test_an_unknown_placeholder_is_refused_before_anything_is_started(tmp_path: Path):
+    (tmp_path / "mine.yaml").write_text(MINE + 'argv: [/bin/true, "{confg}"]\n', "utf-8")
+    checked = command("check", "mine.yaml", cwd=tmp_path)
+    assert checked.returncode == 2
+    assert "mine.yaml: argv[1]: '{confg}': unknown placeholder 'confg' (did you mean 'config'?)" in checked.stderr
+
+
+def test_a_command_that_failed_is_named_with_its_exit_code(tmp_path: Path):
+    (tmp_path / "mine.yaml").write_text(MINE.replace("[relay]", "[relay, inspect]") + RELAYS + FAILING, "utf-8")
+    checked = command("check", "mine.yaml", cwd=tmp_path)
+    assert checked.returncode == 1, checked.stdout
+    assert "MISSING    version: the command 'version' failed: exit code 4: no such option" in checked.stdout
+    assert "inspect: exit code 5: cannot look" in checked.stdout

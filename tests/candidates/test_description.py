@@ -11,7 +11,10 @@ from conformance import paths
 from conformance.candidates.cast import read_cast
 from conformance.candidates.description import Candidate, CandidateError, Claim, read_description
 from conformance.candidates.grammar import find
+from conformance.candidates.placeholders import table, unknown_placeholders
+from conformance.candidates.presence import Presence
 from conformance.candidates.templates import fill_argv, render_file, seconds
+from conformance.nodes.workshop import Workshop
 from conformance.scenarios.document import CAPABILITIES
 
 SHIPPED = paths.fixtures() / "candidates"
@@ -43,17 +46,22 @@ def test_the_published_schema_is_closed_and_takes_what_is_shipped():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("clams: [relay]", "clams: Extra inputs"),
-        ("claims: [teleport]", "claims.0: Input should be 'relay'"),
+        ("clams: [relay]", ":6:1: unknown key 'clams' (did you mean 'claims'?)"),
+        ("claims: [teleport]", ":5:10: expected 'delayed-acknowledgement', 'dsn'"),
         ("argv: []", "the kind exec needs 'argv'"),
-        ("kind: python", "the kind python needs 'factory'"),
+        ("kind: python", ":5:1: kind: the kind python needs 'factory'"),
         ("kind: docker", "the kind docker needs 'container'"),
         ("kind: remote", "the kind remote needs 'addresses'"),
-        ("commands: {explode: [x]}", "commands: there is no 'explode'"),
+        ("commands: {explode: [x]}", ":6:1: commands: there is no 'explode'"),
         ("flush-to-retry: true", "needs the command 'flush'"),
         ("private-root: true", "needs 'installed'"),
         ("listeners: [delivery]", "every server has a frontend"),
-        ("name: [", "this is no YAML"),
+        ("name: [", ":6:1: not YAML"),
+        ("claims: [relai]", ":5:10: expected 'delayed-acknowledgement'"),
+        ("claims: [relai]", "not 'relai' (did you mean 'relay'?)"),
+        ("commands: {flsh: [x]}", "there is no 'flsh' (did you mean 'flush'?)"),
+        ("exit-codes: [0, many]", ":6:17: expected a whole number, not 'many'"),
+        ("contract: 3", ":6:11: expected 1 or 2, not 3"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, change: str, said: str):
@@ -152,3 +160,48 @@ def test_a_description_is_like_one_that_stands_by_itself(tmp_path: Path, other: 
     (tmp_path / "variant.yaml").write_text("{like: base, name: variant, kind: exec, claims: [relay]}", "utf-8")
     with pytest.raises(CandidateError, match="like: base must be a description that is like no other itself"):
         read_description(tmp_path / "variant.yaml")
+
+
+def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path):
+    with pytest.raises(CandidateError) as caught:
+        read_description(written(tmp_path, MINE + "clams: [x]\nready-within: soon\n"))
+    assert [line.partition("mine.yaml")[2].split(" ")[0] for line in str(caught.value).splitlines()] == [
+        ":6:1:",
+        ":7:15:",
+    ]
+
+
+def test_aliases_and_merge_keys_are_read_as_before(tmp_path: Path):
+    aliased = MINE.replace("kind: exec", "kind: exec\nenvironment: &same {A: b}\noptions: {<<: *same, C: d}")
+    assert read_description(written(tmp_path, aliased)).options == {"A": "b", "C": "d"}
+
+
+def test_options_and_the_description_s_folder_are_placeholders_of_commands(tmp_path: Path):
+    text = MINE.replace('"{config}"', '"{options.mode}", "{here}/serve"') + "options: {mode: slow}\n"
+    candidate = read_description(written(tmp_path, text))
+    shop = Workshop("mbx1", candidate, tmp_path / "node", Presence())
+    assert shop.filled(candidate.argv) == ["/bin/true", "slow", f"{tmp_path}/serve"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('argv: [x, "{confg}"]', "argv[1]: '{confg}': unknown placeholder 'confg' (did you mean 'config'?)"),
+        ('argv: ["{listen.fronted}"]', "unknown placeholder 'listen.fronted' (did you mean 'listen.frontend'?)"),
+        ('argv: ["{options.mod}"]\noptions: {mode: x}', "(did you mean 'options.mode'?)"),
+        ('argv: [x]\ncommands: {stop: ["{1}"]}', "commands.stop[0]: '{1}': unknown placeholder '1'"),
+    ],
+)
+def test_an_unknown_placeholder_is_named_with_what_is_like_it(tmp_path: Path, text: str, said: str):
+    kept = "\n".join(line for line in MINE.splitlines() if not line.startswith("argv:"))
+    (problem,) = unknown_placeholders(read_description(written(tmp_path, f"{kept}\n{text}\n")))
+    assert said in problem
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.yaml")), ids=lambda path: path.stem)
+def test_shipped_descriptions_have_no_unknown_placeholder(path: Path):
+    assert list(unknown_placeholders(read_description(path))) == []
+
+
+def test_the_page_has_the_table_of_placeholders():
+    assert table() in (Path(__file__).parents[2] / "docs/testing-your-server.md").read_text("utf-8")

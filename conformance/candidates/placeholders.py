@@ -1,0 +1,77 @@
+"""The placeholders of descriptions: which there are, where each can be used, and which one a wrong name was meant to be.
+
+The table in docs/testing-your-server.md is this one.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from conformance.candidates.description import NODE_COMMANDS, Candidate
+from conformance.scenarios.errors import did_you_mean
+
+PLACEHOLDER = re.compile(r"\{([a-z0-9_]+(?:\.[A-Za-z0-9_.-]+)?)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """A name in braces in a word of a command; `in_files` is what the same is in a template, where it is there."""
+
+    name: str
+    meaning: str
+    in_files: str = ""
+
+
+PLACEHOLDERS = (
+    Placeholder("config", "path of the JSON document that the node reads (node contract)", "config"),
+    Placeholder("directory", "the node's own directory: `files` are written here", "directory"),
+    Placeholder("data", "its folder for the queue: what `wipe` empties and a power cut reverts", "data"),
+    Placeholder("here", "the folder of the description's file (kinds `exec` and `remote`)", "here"),
+    Placeholder("installed", "what `installed` of the description names", "installed"),
+    Placeholder("name", "the node's name in the topology", "name"),
+    Placeholder("python", "the Python interpreter of the harness; `python3` in a container", "python"),
+    Placeholder("listen.X", "port of the listener X: `frontend`, `transport`, `delivery`", "node.listeners.X.port"),
+    Placeholder("listen.X.host", "address of the listener X", "node.listeners.X.host"),
+    Placeholder("next_hop.host", "address of the next hop for the domain `*`", "node.routes"),
+    Placeholder("next_hop.port", "its port", "node.routes"),
+    Placeholder("options.X", "the value of X in the description's `options`", "options.X"),
+    Placeholder("1", "the argument of `redirect-messages` (a server) and `resubmit` (a database)"),
+)
+
+
+def table() -> str:
+    """Return all placeholders as a table of a page."""
+    rows = [
+        f"| `{{{one.name}}}` | {f'`{one.in_files}`' if one.in_files else ''} | {one.meaning} |" for one in PLACEHOLDERS
+    ]
+    return "\n".join(["| in a command | in a file | stands for |", "|---|---|---|", *rows]) + "\n"
+
+
+def unknown_placeholders(candidate: Candidate) -> Iterator[str]:
+    """Yield a message for each placeholder in a command of a description that stands for nothing."""
+    for where, words, more in _commands(candidate):
+        known = {*_known(candidate), *more}
+        for number, word in enumerate(words):
+            for found in PLACEHOLDER.findall(word):
+                if found not in known:
+                    hint = did_you_mean(found, known) or f" (there are {', '.join(sorted(known))})"
+                    yield f"{where}[{number}]: {word!r}: unknown placeholder {found!r}{hint}"
+
+
+def _commands(candidate: Candidate) -> Iterator[tuple[str, Sequence[str], tuple[str, ...]]]:
+    yield "argv", candidate.argv, ()
+    for name, words in candidate.commands.items():
+        yield f"commands.{name}", words, ("1",) if name in NODE_COMMANDS and name != "inspect" else ()
+
+
+def _known(candidate: Candidate) -> set[str]:
+    plain = {one.name for one in PLACEHOLDERS} - {"1", "listen.X", "listen.X.host", "options.X"}
+    if candidate.folder is None or candidate.kind == "docker":
+        plain.discard("here")
+    doors = {f"listen.{door}{end}" for door in candidate.doors for end in ("", ".host")}
+    return plain | doors | {f"options.{name}" for name in candidate.options}
+
+
+def option_values(options: Mapping[str, str]) -> dict[str, str]:
+    """Return what `{options.X}` stands for."""
+    return {f"options.{name}": value for name, value in options.items()}
