@@ -16,7 +16,7 @@ def state(host: Host) -> dict[str, Any]:
     _own(host, queues)
     for shadow in host.shadow_queues.held():
         name = f"shadow {shadow.primary} to {shadow.next_hop}"
-        _put(queues, name, "shadow", shadow.next_hop, _item(shadow.message, shadow.recipients))
+        _put(queues, name, "shadow", shadow.primary, _item(shadow.message, shadow.recipients))
     for message in host.messages.in_place("safety-net"):
         _put(queues, "safety-net", "safety-net", host.name, _item(message))
     for message in host.messages.in_place("shadow-safety-net"):
