@@ -3,7 +3,7 @@
 import gc
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -21,19 +21,25 @@ app = typer.Typer(
 RunDir = Annotated[Path, typer.Argument(help="a run directory (reports/...)", exists=True, file_okay=False)]
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"conformance {metadata.version('smtp-conformance')}")
+        raise typer.Exit
+
+
 @app.callback()
 def about(
-    show: Annotated[bool, typer.Option("--version", help="print the version and leave", is_eager=True)] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="print the version and leave"),
+    ] = False,
 ) -> None:
-    """Say which version this is."""
-    if show:
-        typer.echo(f"conformance {version('smtp-conformance')}")
-        raise typer.Exit
+    """Take the options that stand before a command."""
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
 def run(context: typer.Context) -> None:
-    """Run scenarios: pytest with good defaults. All arguments go to pytest (`conformance run -h` shows them).
+    """Run scenarios: pytest with good defaults. All arguments go to pytest (`conformance run -h` shows ours).
 
     Without a path the corpus of the harness is run. Examples:
 
@@ -50,11 +56,15 @@ def run(context: typer.Context) -> None:
 def list_cells(
     paths: Annotated[list[Path] | None, typer.Argument(help="scenario files or folders; default: the corpus")] = None,
     grid: Annotated[str, typer.Option(help="size of fault grids: smoke, pairwise, full")] = "smoke",
+    only: Annotated[list[str] | None, typer.Option(help="a cell's id, or SCENARIO[AXIS=VALUE]; repeatable")] = None,
+    requirement: Annotated[
+        list[str] | None, typer.Option(help="a row (SR-MNT-03) or a group (MNT) of the catalogue; repeatable")
+    ] = None,
 ) -> None:
-    """List scenarios and their cells."""
+    """List cells by their ids, which `conformance run` takes."""
     from conformance.commands.corpus import print_list
 
-    raise typer.Exit(print_list(paths or [], grid))
+    raise typer.Exit(print_list(paths or [], grid, only or (), requirement or ()))
 
 
 @app.command()

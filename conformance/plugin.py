@@ -12,8 +12,17 @@ from conformance.report import allure_content
 from conformance.results.layout import RUN_FILE
 from conformance.results.writer import finish_run
 from conformance.run.together import SHARED_CLOCKS
+from conformance.suite.choice import UNFILTERED, is_filtered, keep_wanted, narrow, take_ids
 from conformance.suite.collect import OPTIONS, ScenarioFile, collect_file
-from conformance.suite.directory import DIRECTORY, allure_results, hand_to_worker, is_worker, prepare, tidy
+from conformance.suite.directory import (
+    DIRECTORY,
+    allure_results,
+    hand_to_worker,
+    is_worker,
+    prepare,
+    runs_nothing,
+    tidy,
+)
 from conformance.suite.item import CellItem, outcome_of
 from conformance.suite.options import add_options, read_options
 from conformance.suite.outcomes import LETTERS
@@ -39,7 +48,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "docker: needs a Docker engine",
     ):
         config.addinivalue_line("markers", mark)
+    take_ids(config)
     config.stash[OPTIONS] = options = read_options(config)
+    if not is_worker(config):
+        narrow(config, options)
     config.stash[STARTED] = time.monotonic()
     config.add_cleanup(gc.unfreeze)  # the first that is added is done last: nobody looks through what was frozen
     prepare(config, options)
@@ -60,22 +72,29 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFi
     return collect_file(file_path, parent)
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the cells of `--shard`, after everything else has chosen."""
-    place, count = config.stash[OPTIONS].shard
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
+    """Keep the cells that are wanted; of these, after everything else has chosen, those of `--shard`."""
+    options, collected = config.stash[OPTIONS], len(items)
+    keep_wanted(config, options, items)
+    result = yield
+    config.stash[UNFILTERED] = len(items) == collected
+    place, count = options.shard
     left = [item for number, item in enumerate(items) if number % count != place - 1]
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = items[place - 1 :: count]
+    return result
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Begin the run once it is known which cells are in it; nothing is started by `--collect-only`."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Begin the run once something is run; pytest does not come here when it only shows what there is."""
+    config = session.config
     cells = [item.collected for item in session.items if isinstance(item, CellItem)]
-    if cells and not session.config.option.collectonly:
-        session.config.stash[RUN] = Run.begin(session.config, session.config.stash[OPTIONS], cells)
+    if cells and not runs_nothing(config):
+        filtered = is_filtered(config, [one.file for one in cells])
+        config.stash[RUN] = Run.begin(config, config.stash[OPTIONS], cells, filtered=filtered)
         # What was loaded stays to the end: no collection has to look at it again (a tenth of the CPU). What a cell makes is
         # kept in its history, or gone at once: so it need not be looked through after every 700 objects (a twentieth).
         gc.freeze()
@@ -133,5 +152,5 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the matrix and where everything is."""
     directory = config.stash[DIRECTORY]
-    if not config.option.collectonly and (directory / RUN_FILE).exists():
+    if not runs_nothing(config) and (directory / RUN_FILE).exists():
         summarise(directory, terminalreporter, allure_results(config), config.stash[OPTIONS].baselines)

@@ -2,8 +2,11 @@
 candidate; the reference may have a defect, `reference+DEFECT`.
 """
 
+import importlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from conformance.candidates.description import (
     REFERENCE,
@@ -13,6 +16,7 @@ from conformance.candidates.description import (
     Container,
     read_description,
 )
+from conformance.scenarios.errors import did_you_mean, unknown
 
 FIRST_NEXT_HOP = 12525
 """`tcp:HOST:PORT` must have been set up to relay to this port of 127.0.0.1: there the harness's sink answers."""
@@ -33,7 +37,17 @@ def find(word: str, shipped: Path) -> Candidate:
     candidate = _named(name, shipped)
     if plus and candidate.name != REFERENCE.name:
         raise CandidateError(f"--candidate {word}: only the reference can be run with a defect")
+    if plus and defect not in (known := reference_defects()):
+        raise CandidateError(
+            f"--candidate {word}: {unknown('defect', defect, known)}; `conformance defects` tries them all"
+        )
     return candidate.model_copy(update={"defect": defect}) if plus else candidate
+
+
+def reference_defects() -> Mapping[str, Any]:
+    """Return the defects of the reference by name, from its own catalogue: it is known by its dotted name only."""
+    defects: Mapping[str, Any] = importlib.import_module("conformance.reference.defects.catalogue").DEFECTS
+    return defects
 
 
 def _of_kind(word: str) -> Candidate:
@@ -71,6 +85,9 @@ def _named(name: str, shipped: Path) -> Candidate:
 
 def _of_file(word: str, path: Path, shipped: Path) -> Candidate:
     if not path.is_file():
-        known = ", ".join(sorted([REFERENCE.name, *(p.stem for p in shipped.glob("*.yaml"))]))
-        raise CandidateError(f"--candidate {word}: no such candidate, and no file {path}; there are: {known}")
+        known = sorted([REFERENCE.name, *(p.stem for p in shipped.glob("*.yaml"))])
+        near = did_you_mean(word, known)
+        raise CandidateError(
+            f"--candidate {word}: no such candidate{near}, and no file {path}; there are: {', '.join(known)}"
+        )
     return read_description(path)

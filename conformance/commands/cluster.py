@@ -23,6 +23,7 @@ from conformance.report.terminal import summary
 from conformance.results.errors import RunDirectoryError
 from conformance.results.layout import RUN_FILE
 from conformance.results.merge import merge_runs
+from conformance.suite.choice import NOTHING
 from conformance.suite.directory import stamped
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 USAGE = 2
 _SHARDS_PER_CORE = 2
 """So that a core that had the quick cells gets some more."""
-NOTHING = "no scenario was found"
-"""What a run without a cell says last."""
 _TAIL = 4000
 """Characters of a shard's output that are told when it made no run."""
 

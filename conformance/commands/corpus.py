@@ -1,41 +1,48 @@
 """`conformance list`, `validate`, `requirements` and `schema`: what is asked of the corpus without running it."""
 
-import importlib
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
 from conformance import paths
 from conformance.candidates.description import Candidate
+from conformance.candidates.grammar import reference_defects
 from conformance.nodes.document import InspectDocument, NodeDocument
 from conformance.requirements.catalogue import catalogue
 from conformance.requirements.coverage import coverage
 from conformance.requirements.coverage import uncovered as without_scenario
 from conformance.requirements.page import page
+from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import Problems
 from conformance.scenarios.grid import SIZES
 from conformance.scenarios.loader import Scenario, check_corpus, read_corpus
 from conformance.scenarios.schema import scenario_schema, topology_schema
+from conformance.suite.selection import SelectionError, check_requirements, find_scenarios, is_id, select
 
 
-def print_list(where: list[Path], grid: str) -> int:
-    """Print every cell's id with its scenario's title; 2 when a scenario is wrong."""
+def print_list(where: list[Path], grid: str, only: Sequence[str] = (), requirements: Sequence[str] = ()) -> int:
+    """Print the id of every wanted cell with its scenario's title; 2 when a scenario is wrong, or no cell is wanted."""
     if grid not in SIZES:
         return _complain(f"--grid {grid}: one of {', '.join(SIZES)}")
+    only, where = [*only, *(str(path) for path in where if is_id(str(path)))], [p for p in where if not is_id(str(p))]
     code = 0
+    cells: list[Cell] = []
     try:
+        check_requirements(requirements)
+        find_scenarios(only, where or [paths.corpus()], SIZES[grid])
         scenarios = _read(where)
-    except OSError as error:
+    except (OSError, SelectionError) as error:
         return _complain(str(error))
     for scenario in scenarios:
         try:
-            cells = scenario.cells(SIZES[grid])
+            cells += scenario.cells(SIZES[grid])
         except Problems as error:
             code = _complain(str(error))
-            continue
-        for cell in cells:
+    for cell, wanted in zip(cells, select(cells, only, requirements), strict=True):
+        if wanted:
             typer.echo(f"{cell.id}  {cell.title}")
     return code
 
@@ -54,8 +61,7 @@ def print_problems(where: list[Path]) -> int:
 def print_requirements(*, uncovered: bool, as_json: bool) -> int:
     """Print the catalogue and who covers each row."""
     scenarios = {s.id: s.document.requirements for s in _read([]) if s.document is not None}
-    known = importlib.import_module("conformance.reference.defects.catalogue").DEFECTS
-    rows = coverage(catalogue(), scenarios, {name: (defect.breaks,) for name, defect in known.items()})
+    rows = coverage(catalogue(), scenarios, {name: (defect.breaks,) for name, defect in reference_defects().items()})
     if uncovered:
         rows = without_scenario(rows)
     if as_json:

@@ -1,26 +1,35 @@
 """`conformance run`: pytest with the plugin, the corpus by default, and exit codes that tell why."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 import typer
 
 from conformance import paths
-from conformance.commands.cluster import NOTHING, is_asked, run_on_cluster
+from conformance.commands.cluster import is_asked, run_on_cluster
 from conformance.judge.verdicts import Outcome
-from conformance.scenarios.loader import SUFFIX
+from conformance.suite.choice import explain_empty
 from conformance.suite.directory import ALLURE_BY_DEFAULT
 from conformance.suite.item import outcome_of
+from conformance.suite.options import options_help
 
 USAGE, UNJUDGED, VIOLATED = 2, 3, 1
 
-HELP = """usage: conformance run [PATH ...] [OPTIONS] [any option of pytest]
+HELP = """usage: conformance run [PATH | ID ...] [OPTIONS] [any option of pytest]
 
-Run scenarios; without a path, the corpus of the harness. `conformance run --help` shows all options of pytest, those
-of the group "conformance of mail transports" among them: --candidate, --clock, --scale, --grid, --run-dir, --fresh,
---baseline, --seed, --shard.
+Run scenarios: files, folders, or cells by the ids that `conformance list` prints; without any, the corpus of the harness.
 
---spark MASTER (and --conf spark.x=y) lets a cluster run the cells, at the virtual clock.
+{options}
+on a cluster, at the virtual clock:
+  --spark MASTER        let a cluster run the cells
+  --conf spark.x=y      a setting of Spark's; repeatable
+
+of pytest's own options (all: `conformance run --help`), often used:
+  -n N                  run on N cores (pytest-xdist)
+  -k EXPRESSION         only cells whose id contains words: -k "shadow and reject=yes"
+  -x, -v, -q            stop at the first failure; say more; say less
+  --junitxml=FILE       results as JUnit XML
 
 Exit codes: 0 all as expected, 1 violations, 2 usage or input, 3 inconclusive or harness errors only."""
 
@@ -37,13 +46,34 @@ class _Door:
     def __init__(self) -> None:
         self.violations = 0
         self.unjudged = 0
+        self.unread = 0
+        self.empty = ""
+
+    @property
+    def code(self) -> int:
+        """The exit code of a run in which anything failed: a violation before wrong input, that before the rest."""
+        if self.violations:
+            return VIOLATED
+        if self.unread:
+            return USAGE
+        return UNJUDGED if self.unjudged else VIOLATED
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> None:
-        """Let Allure's results go into the run's directory; run the corpus where no path is given."""
+        """Let Allure's results go into the run's directory; run the corpus where no path is given, and of a file with a
+        wrong document the others."""
         config.stash[ALLURE_BY_DEFAULT] = True
+        config.option.continue_on_collection_errors = True
         if config.args_source is not config.ArgsSource.ARGS:
             config.args[:] = [str(paths.corpus())]
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Keep why there was no cell."""
+        self.empty = explain_empty(session.config)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Count a document that is wrong, or a file that cannot be read."""
+        self.unread += report.failed
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a report that failed."""
@@ -57,7 +87,7 @@ class _Door:
 def run_pytest(arguments: list[str]) -> int:
     """Run pytest and return the exit code of the command."""
     if "-h" in arguments:
-        typer.echo(HELP)
+        typer.echo(HELP.format(options=options_help(shutil.get_terminal_size().columns)))
         return 0
     if is_asked(arguments):
         return run_on_cluster(arguments)
@@ -68,9 +98,9 @@ def run_pytest(arguments: list[str]) -> int:
         case pytest.ExitCode.OK:
             return 0
         case pytest.ExitCode.TESTS_FAILED:
-            return VIOLATED if door.violations or not door.unjudged else UNJUDGED
+            return door.code
         case pytest.ExitCode.INTERNAL_ERROR:
             return UNJUDGED
         case pytest.ExitCode.NO_TESTS_COLLECTED:
-            typer.echo(f"{NOTHING}: name files that end in {SUFFIX}, or folders of them")
+            typer.echo(door.empty)
     return USAGE

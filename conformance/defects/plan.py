@@ -1,13 +1,11 @@
 """Which cells may show a defect: those whose scenario judges the requirement that it breaks."""
 
-import importlib
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from conformance.candidates.grammar import reference_defects
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
 
 FEW = 6
 """In so many cells of one scenario a defect is tried."""
@@ -31,17 +29,11 @@ class Planned:
 
 
 def known_defects() -> tuple[Defect, ...]:
-    """Return the reference's defects, sorted by name; the reference is known by its dotted name only."""
-    catalogue: dict[str, Any] = importlib.import_module("conformance.reference.defects.catalogue").DEFECTS
+    """Return the reference's defects, sorted by name."""
     return tuple(
         Defect(name, one.breaks, " ".join(inspect.cleandoc(one.says).split()))
-        for name, one in sorted(catalogue.items())
+        for name, one in sorted(reference_defects().items())
     )
-
-
-def judged_by(cell: Cell) -> frozenset[str]:
-    """Return every requirement that a cell judges: its scenario's, and those of single expectations."""
-    return frozenset(cell.requirements) | frozenset(_of_steps(cell.steps))
 
 
 def plan(defects: Iterable[Defect], cells: Sequence[Cell]) -> tuple[Planned, ...]:
@@ -49,7 +41,7 @@ def plan(defects: Iterable[Defect], cells: Sequence[Cell]) -> tuple[Planned, ...
 
     Of a scenario with a large matrix a defect is tried in a few cells, spread evenly over it.
     """
-    judged = [(cell, judged_by(cell)) for cell in cells]
+    judged = [(cell, cell.judged_requirements) for cell in cells]
     unbroken = [Planned(None, cell) for cell in cells]
     broken = [
         Planned(defect.name, cell)
@@ -67,14 +59,3 @@ def spread(cells: Iterable[Cell]) -> Iterator[Cell]:
     for group in by_scenario.values():
         last = len(group) - 1
         yield from (group[index] for index in sorted({round(last * part / (FEW - 1)) for part in range(FEW)}))
-
-
-def _of_steps(steps: Iterable[Step]) -> Iterable[str]:
-    for step in steps:
-        match step.action:
-            case Expect(expectation=expectation):
-                yield from expectation.requirements
-            case Parallel(steps=inner) | Repeat(steps=inner):
-                yield from _of_steps(inner)
-            case _:
-                continue

@@ -1,10 +1,11 @@
 """A scenario document as a whole, and the cell: one point of its matrix."""
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from conformance.scenarios.steps.blocks import Step
+from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
 from conformance.scenarios.values import Duration, Label, Parameter
 from conformance.topology import Topology
 
@@ -83,3 +84,19 @@ class Cell(BaseModel):
         """`scenario[axis=value,...]`, stable for ever."""
         axes = ",".join(f"{name}={value}" for name, value in self.axes.items())
         return f"{self.scenario}[{axes}]" if axes else self.scenario
+
+    @property
+    def judged_requirements(self) -> frozenset[str]:
+        """Every requirement that the cell judges: its scenario's, and those of single expectations."""
+        return frozenset(self.requirements) | frozenset(_requirements_of(self.steps))
+
+
+def _requirements_of(steps: Iterable[Step]) -> Iterator[str]:
+    for step in steps:
+        match step.action:
+            case Expect(expectation=expectation):
+                yield from expectation.requirements
+            case Parallel(steps=inner) | Repeat(steps=inner):
+                yield from _requirements_of(inner)
+            case _:
+                continue

@@ -1,5 +1,6 @@
 """Collectors: a file of scenarios, a scenario, and for each point of its matrix and each candidate one item."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,4 +51,15 @@ class ScenarioCollector(pytest.Collector):
 
 def collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
     """Take `*.scenario.yaml` and nothing else."""
-    return ScenarioFile.from_parent(parent, path=file_path) if file_path.name.endswith(SUFFIX) else None
+    if not file_path.name.endswith(SUFFIX):
+        return None
+    return ScenarioFile.from_parent(parent, path=file_path, nodeid=_node_id(file_path, parent.config.rootpath))
+
+
+def _node_id(file: Path, root: Path) -> str | None:
+    """Return the node id of a file outside of pytest's root, for which pytest has none: its place in the corpus, or the
+    way to it from the root. None leaves it to pytest."""
+    if file.is_relative_to(root):
+        return None
+    corpus = paths.corpus()
+    return (file.relative_to(corpus) if file.is_relative_to(corpus) else Path(os.path.relpath(file, root))).as_posix()

@@ -28,6 +28,13 @@ def is_worker(config: pytest.Config) -> bool:
     return hasattr(config, "workerinput")
 
 
+def runs_nothing(config: pytest.Config) -> bool:
+    """Whether pytest was asked to show something and to run no test."""
+    option = config.option
+    shows = ("collectonly", "showfixtures", "show_fixtures_per_test", "markers", "setuponly", "setupplan", "cacheshow")
+    return any(getattr(option, name, None) for name in shows)
+
+
 def prepare(config: pytest.Config, options: Options) -> None:
     """Choose the run's directory; nothing is made yet. Raises pytest.UsageError when it holds a run already."""
     if is_worker(config):
@@ -37,7 +44,7 @@ def prepare(config: pytest.Config, options: Options) -> None:
         config.option.allure_report_dir = handed[ALLURE_KEY]
         return
     config.stash[DIRECTORY] = directory = chosen(config.invocation_params.dir, options)
-    if config.option.collectonly:
+    if runs_nothing(config):
         return
     if (directory / RUN_FILE).exists():
         if not options.fresh:
@@ -88,6 +95,7 @@ def tidy(config: pytest.Config) -> None:
     if directory is None or is_worker(config) or not config.stash.get(ALLURE_BY_DEFAULT, False):
         return
     if not (directory / RUN_FILE).exists():
-        for folder in (directory / "allure-results", directory):
+        own = [directory.parent] if directory.parent.name == str(REPORTS) else []
+        for folder in (directory / "allure-results", directory, *own):
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()

@@ -9,8 +9,10 @@ from conformance.candidates.cast import Cast
 from conformance.judge.verdicts import Outcome
 from conformance.report.safe import visible
 from conformance.scenarios.document import Cell
+from conformance.suite.baseline import Reading
 from conformance.suite.outcomes import BrokenCell, ConformanceFailure, InconclusiveCell, raise_for
 from conformance.suite.run import RUN, Collected, Told
+from conformance.suite.selection import as_keywords
 
 
 class CellItem(pytest.Item):
@@ -21,11 +23,14 @@ class CellItem(pytest.Item):
         self.cell = cell
         self.cast = cast
         self.told: Told | None = None
+        self._ended: Reading | None = None
+        self._text = ""
         for requirement in cell.requirements:
             self.add_marker(pytest.mark.requirement(requirement))
         self.add_marker(pytest.mark.candidate(cast.identity))
         if "fault" in cell.axes:
             self.add_marker(pytest.mark.fault(cell.axes["fault"]))
+        self.extra_keyword_matches.update(as_keywords(word) for word in (cell.id, self.name))
         for tag in cell.tags:
             if tag in ("slow", "docker"):
                 self.add_marker(tag)
@@ -38,16 +43,19 @@ class CellItem(pytest.Item):
     def runtest(self) -> None:
         """Run and judge the cell, and end as it did.
 
+        A cell is run once: where a plugin asks for it again (pytest-rerunfailures), it ends as the first time.
         Raises ConformanceFailure, InconclusiveCell, BrokenCell; skips what is not applicable.
         """
-        told = self.told = self.config.stash[RUN].execute(self.collected)
-        self.user_properties.append(("outcome", str(told.reading.outcome)))
-        for remark in told.material.remarks:
-            self.user_properties.append(("remark", visible(remark.sentence, 600)))
-        if told.reading.known:
-            pytest.xfail(told.reading.text)
-        if told.reading.outcome is not Outcome.PASS:
-            raise_for(told.reading.outcome, told.text)
+        if self._ended is None:
+            told = self.told = self.config.stash[RUN].execute(self.collected)
+            self.user_properties.append(("outcome", str(told.reading.outcome)))
+            for remark in told.material.remarks:
+                self.user_properties.append(("remark", visible(remark.sentence, 600)))
+            self._ended, self._text = told.reading, told.text
+        if self._ended.known:
+            pytest.xfail(self._ended.text)
+        if self._ended.outcome is not Outcome.PASS:
+            raise_for(self._ended.outcome, self._text)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the scenario's file and line."""
@@ -57,8 +65,8 @@ class CellItem(pytest.Item):
         """Return the text for a stranger; a traceback only where the harness itself broke."""
         if isinstance(excinfo.value, ConformanceFailure | InconclusiveCell | BrokenCell):
             return str(excinfo.value)
-        if isinstance(excinfo.value, pytest.xfail.Exception) and self.told is not None:
-            return self.told.text
+        if isinstance(excinfo.value, pytest.xfail.Exception) and self._ended is not None:
+            return self._text
         return super().repr_failure(excinfo, style)
 
 

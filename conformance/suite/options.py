@@ -1,7 +1,12 @@
 """The options of the pytest plugin, in one group; their names are a contract with scripts."""
 
+import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Protocol
 
 import pytest
 
@@ -10,6 +15,7 @@ from conformance.candidates.cast import Cast, read_cast
 from conformance.candidates.description import CandidateError
 from conformance.candidates.hosts import check_hosts
 from conformance.run.settings import ClockName, Settings
+from conformance.suite.selection import SelectionError, check_requirements
 
 SCALED_BY_DEFAULT = 60.0
 """Two minutes of the documents are two seconds."""
@@ -17,7 +23,27 @@ SCALED_BY_DEFAULT = 60.0
 
 def add_options(parser: pytest.Parser) -> None:
     """Add the options to pytest's own."""
-    group = parser.getgroup("conformance", "conformance of mail transports")
+    declare_options(parser.getgroup("conformance", "conformance of mail transports"))
+
+
+def options_help(width: int) -> str:
+    """Return the help text of the options, without pytest's own."""
+    parser = argparse.ArgumentParser(
+        add_help=False, usage=argparse.SUPPRESS, formatter_class=partial(argparse.HelpFormatter, width=width)
+    )
+    declare_options(SimpleNamespace(addoption=parser.add_argument_group("options of the harness").add_argument))
+    return parser.format_help()
+
+
+class _Group(Protocol):
+    """What options are added to: a group of pytest's parser, or one of argparse behind the same name."""
+
+    def addoption(self, *names: str, **attributes: Any) -> None:
+        """Add an option, with the attributes that argparse's `add_argument` takes."""
+
+
+def declare_options(group: _Group) -> None:
+    """Declare each option of the harness."""
     group.addoption(
         "--candidate",
         action="append",
@@ -68,6 +94,19 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="HOST,...",
         help="hosts other than this one that candidates of the kind remote may be at, or dial us at; repeatable",
     )
+    group.addoption(
+        "--only",
+        action="append",
+        metavar="ID",
+        help="only this cell, by its id as `conformance list` prints it, or the cells of SCENARIO[AXIS=VALUE]; an id "
+        "can also stand in place of a path; repeatable",
+    )
+    group.addoption(
+        "--requirement",
+        action="append",
+        metavar="ROW|GROUP",
+        help="only cells that judge this row (SR-MNT-03) or a row of this group (MNT) of the catalogue; repeatable",
+    )
     group.addoption("--shard", metavar="K/N", help="run only each N-th cell, from the K-th; the shards of a run merge")
     group.addoption("--seed", type=int, default=1, metavar="N", help="seed of everything that is chosen (default 1)")
 
@@ -86,6 +125,8 @@ class Options:
     hosts: tuple[str, ...] = ()
     shard: tuple[int, int] = (1, 1)
     """Which of how many parts of the cells; (1, 1) is all."""
+    only: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -133,7 +174,17 @@ def read_options(config: pytest.Config) -> Options:
         baselines=tuple(config.getoption("--baseline") or ()),
         hosts=hosts,
         shard=_shard(config.getoption("--shard")),
+        only=tuple(config.getoption("--only") or ()),
+        requirements=_requirements(config.getoption("--requirement") or ()),
     )
+
+
+def _requirements(words: Sequence[str]) -> tuple[str, ...]:
+    try:
+        check_requirements(words)
+    except SelectionError as error:
+        raise pytest.UsageError(str(error)) from error
+    return tuple(words)
 
 
 def _shard(word: str | None) -> tuple[int, int]:

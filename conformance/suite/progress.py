@@ -13,7 +13,7 @@ import pytest
 
 from conformance.judge.verdicts import Outcome
 from conformance.report.progress import State, status_line
-from conformance.suite.directory import is_worker
+from conformance.suite.directory import is_worker, runs_nothing
 from conformance.suite.item import outcome_of
 
 _TICK = 1.0
@@ -131,7 +131,7 @@ def show_progress(config: pytest.Config, flying: Callable[[], Collection[str]]) 
     `flying` returns the node ids of cells that run although pytest has not come to them yet.
     """
     terminal = config.pluginmanager.get_plugin("terminalreporter")
-    if terminal is None or is_worker(config) or config.option.collectonly or config.option.capture == "no":
+    if terminal is None or is_worker(config) or runs_nothing(config) or config.option.capture == "no":
         return
     if terminal.isatty and terminal.verbosity >= 0 and os.environ.get("TERM", "dumb") != "dumb":
         config.pluginmanager.register(Progress(terminal, flying), "conformance-progress")

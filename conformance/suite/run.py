@@ -80,8 +80,9 @@ class Run:
         self._flight: Flight[_Done] | None = None
 
     @classmethod
-    def begin(cls, config: pytest.Config, options: Options, cells: Sequence[Collected]) -> "Run":
-        """Write the header (the first worker does) and return the run. Raises pytest.UsageError."""
+    def begin(cls, config: pytest.Config, options: Options, cells: Sequence[Collected], *, filtered: bool) -> "Run":
+        """Write the header (the first worker does) and return the run; `filtered` says that these are not all cells of
+        the corpus. Raises pytest.UsageError."""
         directory = config.stash[DIRECTORY]
         header = RunHeader(
             run=directory.name,
@@ -94,7 +95,7 @@ class Run:
             suite_sha256=suite_sha256(one.cell.sha256 for one in cells),
             environment_sha256=environment_sha256(),
             command=("conformance", "run", *map(str, config.invocation_params.args)),
-            filtered=bool(config.option.keyword or config.option.markexpr or not _whole_corpus(config)),
+            filtered=filtered,
             cells_planned=len(cells),
         )
         try:
@@ -230,12 +231,6 @@ def _baselines(options: Options) -> dict[str, Baseline]:
         return read_baselines(options.baselines)
     except BaselineError as error:
         raise pytest.UsageError(str(error)) from error
-
-
-def _whole_corpus(config: pytest.Config) -> bool:
-    corpus = paths.corpus().resolve()
-    asked = [(config.invocation_params.dir / word).resolve() for word in config.args if "::" not in word]
-    return any(corpus == path or path in corpus.parents for path in asked)
 
 
 RUN = pytest.StashKey[Run]()

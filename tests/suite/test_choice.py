@@ -1,0 +1,201 @@
+"""Cells are chosen by id, requirement and keyword; what names nothing is a usage error that says what there is."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.description import CandidateError
+from conformance.candidates.grammar import find
+from conformance.results.reader import read_header, read_run
+from conformance.scenarios.loader import SUFFIX, read_corpus
+from conformance.suite.selection import (
+    SelectionError,
+    as_keywords,
+    check_requirements,
+    covers_corpus,
+    find_scenarios,
+    read_id,
+    select,
+)
+from tests.suite.helpers import ROOT, conformance_command
+
+CELLS = tuple(cell for one in read_corpus([paths.corpus() / "timeouts"], paths.fixtures()) for cell in one.cells())
+STALLS = "shadow-stalls[idle-limit=2m,reject=yes,silent-from=dot]"
+DEFECT = "reference+acknowledges-before-shadow"
+CAUGHT = "inbound-acknowledgement-waits-for-the-shadow"
+
+
+def chosen(only: list[str] = [], requirements: list[str] = []) -> list[str]:  # noqa: B006  # never changed
+    return [cell.id for cell, wanted in zip(CELLS, select(CELLS, only, requirements), strict=True) if wanted]
+
+
+def test_an_id_is_one_cell_and_an_axis_value_is_all_that_have_it():
+    assert chosen([STALLS]) == [STALLS]
+    some = chosen(["shadow-stalls[reject=yes]"])
+    assert len(some) > 1
+    assert set(some) == {cell.id for cell in CELLS if cell.scenario == "shadow-stalls" and cell.axes["reject"] == "yes"}
+    assert set(chosen(["shadow-stalls"])) == {cell.id for cell in CELLS if cell.scenario == "shadow-stalls"}
+
+
+def test_a_row_and_a_group_take_the_cells_that_judge_them():
+    rows = chosen(requirements=["SR-TMO-01"])
+    assert rows
+    assert all("SR-TMO-01" in cell.judged_requirements for cell in CELLS if cell.id in rows)
+    assert set(rows) < set(chosen(requirements=["TMO"]))
+    assert chosen(["shadow-stalls"], ["SR-MNT-03"]) == []
+
+
+@pytest.mark.parametrize(
+    ("word", "why"),
+    [
+        ("shadow-stals", "no scenario 'shadow-stals' (did you mean 'shadow-stalls'?)"),
+        ("shadow-stalls[rejct=yes]", "no axis 'rejct' (did you mean 'reject'?)"),
+        ("shadow-stalls[reject=maybe]", "no value of the axis 'reject': 'maybe'"),
+        ("shadow-stalls[reject]", "write SCENARIO or SCENARIO[AXIS=VALUE,...]"),
+        ("whatever-breaks-on-the-way-out[fault=mail-heard-drop]", "not in the smoke grid; add --grid full"),
+    ],
+)
+def test_an_id_of_no_cell_is_refused_with_what_there_is(word: str, why: str):
+    with pytest.raises(SelectionError) as error:
+        find_scenarios([word], [paths.corpus()], "smoke")
+    assert why in str(error.value)
+
+
+def test_a_requirement_that_there_is_not_is_refused():
+    with pytest.raises(SelectionError, match=r"no row or group 'SR-MNT-3' \(did you mean 'SR-MNT-"):
+        check_requirements(["MNT", "SR-MNT-3"])
+
+
+def test_only_the_file_of_a_scenario_is_read():
+    assert find_scenarios([STALLS], [paths.corpus()], "smoke") == (
+        (paths.corpus() / f"timeouts/shadow-stalls{SUFFIX}", "shadow-stalls"),
+    )
+
+
+def test_a_keyword_with_an_equals_sign_is_what_an_id_has():
+    assert as_keywords("stalls and not reject=yes") == "stalls and not reject:yes"
+    assert as_keywords("reject=yes") in as_keywords(STALLS)
+
+
+def test_a_copy_of_the_corpus_is_the_corpus(tmp_path: Path):
+    files = list(paths.corpus().rglob(f"*{SUFFIX}"))
+    copies = [tmp_path / f"{number}{SUFFIX}" for number in range(len(files))]
+    for file, copy in zip(files, copies, strict=True):
+        copy.write_bytes(file.read_bytes())
+    assert covers_corpus(copies)
+    assert not covers_corpus(copies[1:])
+    copies[0].write_bytes(copies[0].read_bytes() + b"# changed\n")
+    assert not covers_corpus(copies)
+
+
+def test_a_defect_that_there_is_not_is_refused_with_a_suggestion():
+    with pytest.raises(CandidateError, match="did you mean 'acknowledges-before-shadow'"):
+        find("reference+acknowledge-before-shadow", paths.fixtures() / "candidates")
+    with pytest.raises(CandidateError, match="did you mean 'postfix'"):
+        find("postfx", paths.fixtures() / "candidates")
+    assert read_id(STALLS).axes["silent-from"] == "dot"
+
+
+@pytest.mark.integration
+def test_ids_that_list_prints_are_run(tmp_path: Path):
+    listed = conformance_command("list", "--only", "shadow-stalls[reject=yes]", "--requirement", "TMO", cwd=tmp_path)
+    ids = [line.partition("  ")[0] for line in listed.stdout.splitlines()]
+    assert STALLS in ids
+    ran = conformance_command("run", STALLS, "--only", ids[0], "-n", "2", "--run-dir", "run", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert len(list(read_run(tmp_path / "run").cells())) == 2
+    assert read_header(tmp_path / "run").filtered
+    keyword = conformance_command("run", "-k", "stalls and reject=yes", "--collect-only", "-q", cwd=tmp_path)
+    assert [line for line in keyword.stdout.splitlines() if "::" in line and "reject=yes" not in line] == []
+    assert STALLS.partition("[")[2][:-1] in keyword.stdout
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--candidate", "reference+typo"), "no defect 'typo'"),
+        (("-k", "no-such-word"), "no cell was found: none matches -k no-such-word"),
+        (("no-such-scenario",), "--only no-such-scenario: no scenario 'no-such-scenario'"),
+    ],
+    ids=["defect", "keyword", "id"],
+)
+def test_what_names_nothing_is_one_usage_error(tmp_path: Path, arguments: tuple[str, ...], why: str):
+    ran = conformance_command("run", *arguments, cwd=tmp_path)
+    assert ran.returncode == 2
+    assert (ran.stdout + ran.stderr).count(why) == 1
+    assert not (tmp_path / "reports").exists()
+
+
+@pytest.mark.integration
+def test_the_version_and_the_options_of_the_harness_are_printed(tmp_path: Path):
+    assert conformance_command("--version", cwd=tmp_path).stdout.startswith("conformance ")
+    text = conformance_command("run", "-h", cwd=tmp_path).stdout
+    options = ("--candidate", "--only", "--requirement", "--baseline", "--allow-hosts", "--cells", "--spark")
+    assert [option for option in options if option not in text] == []
+    assert text.index("--candidate") < text.index("--junitxml")
+
+
+@pytest.mark.integration
+def test_one_wrong_document_does_not_stop_the_others(tmp_path: Path):
+    good = (paths.corpus() / f"creation/inbound{SUFFIX}").read_text("utf-8")
+    (tmp_path / f"mine{SUFFIX}").write_text(f"{good}\n---\nid: wrong\ntitle: [x\n", "utf-8")
+    where = (f"mine{SUFFIX}", "--run-dir", "run", "--fresh")
+    ran = conformance_command("run", *where, "-k", CAUGHT, "-n", "2", cwd=tmp_path)
+    assert ran.returncode == 2, ran.stdout + ran.stderr
+    assert "no YAML" in ran.stdout
+    assert "1 passed" in ran.stdout
+    assert "Traceback" not in ran.stdout + ran.stderr
+    violated = conformance_command("run", *where, "-k", CAUGHT, "--candidate", DEFECT, cwd=tmp_path)
+    assert violated.returncode == 1, violated.stdout
+
+
+@pytest.mark.integration
+def test_files_outside_of_the_root_keep_their_names(tmp_path: Path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / f"mine{SUFFIX}").write_bytes((paths.corpus() / f"creation/inbound{SUFFIX}").read_bytes())
+    ran = conformance_command("run", f"../mine{SUFFIX}", "-k", CAUGHT, "--run-dir", "run", cwd=tmp_path / "here")
+    assert ran.returncode == 0, ran.stdout
+    (cell,) = read_run(tmp_path / "here/run").cells()
+    assert cell.header.nodeid == f"../mine{SUFFIX}::{CAUGHT}::candidate=reference"
+
+
+@pytest.mark.integration
+def test_the_whole_corpus_is_whole_wherever_it_lies(tmp_path: Path):
+    """The corpus of a checkout, run by an installed package: only one cell is really run."""
+    (tmp_path / "conftest.py").write_text(
+        "def pytest_runtest_protocol(item, nextitem):\n    return None if 'shadow-is-on-disk' in item.nodeid else True\n"
+    )
+    (tmp_path / "copy").mkdir()
+    for number, file in enumerate(sorted((ROOT / "scenarios").rglob(f"*{SUFFIX}"))):
+        (tmp_path / "copy" / f"{number}{SUFFIX}").write_bytes(file.read_bytes())
+    ran = conformance_command("run", "copy", "--run-dir", "run", cwd=tmp_path)
+    assert (tmp_path / "run").is_dir(), ran.stdout + ran.stderr
+    assert not read_header(tmp_path / "run").filtered
+    part = conformance_command("run", "copy", "--run-dir", "part", "--ignore", f"copy/0{SUFFIX}", cwd=tmp_path)
+    assert read_header(tmp_path / "part").filtered, part.stdout
+
+
+@pytest.mark.integration
+def test_a_cell_is_run_once_whatever_other_plugins_ask(tmp_path: Path):
+    (tmp_path / "conftest.py").write_text(
+        "from _pytest.runner import runtestprotocol\n"
+        "def pytest_runtest_protocol(item, nextitem):\n"
+        "    runtestprotocol(item, nextitem=nextitem, log=False)\n"
+        "    for report in runtestprotocol(item, nextitem=nextitem, log=False):\n"
+        "        item.ihook.pytest_runtest_logreport(report=report)\n"
+        "    return True\n"
+    )
+    ran = conformance_command("run", CAUGHT, "--candidate", DEFECT, "--run-dir", "run", cwd=tmp_path)
+    assert ran.returncode == 1
+    assert "1 failed" in ran.stdout
+    assert "RunDirectoryError" not in ran.stdout
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("option", ["--fixtures", "--fixtures-per-test", "--setup-plan", "--markers"])
+def test_what_only_shows_something_makes_no_run_directory(tmp_path: Path, option: str):
+    ran = conformance_command("run", option, CAUGHT, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert not (tmp_path / "reports").exists()
