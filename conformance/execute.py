@@ -76,7 +76,8 @@ async def execute_here(
     *,
     known: Known,
 ) -> CellResult:
-    """Run and judge one cell beside others on this loop, in real time; see `execute`. It is judged in a thread."""
+    """Run and judge one cell beside others on this loop, in real time; see `execute`. It is judged, and its
+    history compressed, in a thread."""
     with _Execution(cell, cast, header, run_dir, known, settings) as execution:
         if (refused := execution.refuse()) is not None:
             return refused
@@ -84,7 +85,7 @@ async def execute_here(
             cell, cast, settings, execution.attachments, execution.seen, Waiting(), execution.flush
         )
         verdicts = await asyncio.to_thread(judge, cell, cast, settings, ran.events, complete=ran.problem == "")
-        return execution.finish(ran, verdicts)
+        return await asyncio.to_thread(execution.finish, ran, verdicts)  # it compresses the history
 
 
 class _Execution:

@@ -114,7 +114,7 @@ def read_book(
     for found in run.cells(unread, aside=None if each else EVENTS):
         cell = read_cell(found.path) if found.aside and any(map(_points_at_events, found.verdicts)) else found
         material = stored(cell, corpus)
-        slug = cell.path.stem
+        slug = cell.name
         if each is not None:
             each(material, slug)
         damage += [str(one) for one in cell.damage]

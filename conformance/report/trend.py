@@ -7,7 +7,7 @@ from pathlib import Path
 from conformance.judge.verdicts import Outcome
 from conformance.report.compare import Cause, causes_between
 from conformance.results.errors import CellUnreadable, RunDirectoryError
-from conformance.results.layout import CELLS, RUN_FILE
+from conformance.results.layout import RUN_FILE, cell_file
 from conformance.results.reader import read_end, read_run
 from conformance.results.schema import CellHeader, RunFooter, RunHeader
 
@@ -57,8 +57,8 @@ def earlier_outcomes(earlier: Sequence[Past], slug: str, header: CellHeader) -> 
     """Return how the cell ended in the runs before, as far as it was in them and came to its end."""
     found = []
     for past in earlier:
-        file = past.path / CELLS / f"{slug}.jsonl"
-        if not file.is_file():
+        file = cell_file(past.path, slug)
+        if file is None:
             continue
         try:
             was, footer = read_end(file)

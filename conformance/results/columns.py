@@ -1,4 +1,4 @@
-"""The columns of a run directory's tables (schema 1), independent of who reads them: Arrow, Spark, or a person.
+"""The columns of a run directory's tables (since schema 1), independent of who reads them: Arrow, Spark, or a person.
 
 Names are those of the records. A field that means different things in different events (`line`, `refused`), or that
 has no fixed shape (`topology`, `state`), is kept as text: as it is when it is one, else as JSON.

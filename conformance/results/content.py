@@ -5,7 +5,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from conformance.results.layout import PARQUET, RUN_FILE, cell_files
+from conformance.results.layout import PARQUET, PLAIN, RUN_FILE, cell_files, cell_name
+from conformance.results.packed import octets_of
 from conformance.results.schema import SCHEMA
 
 
@@ -17,27 +18,38 @@ class Manifest(BaseModel):
     schema_number: int = Field(SCHEMA, alias="schema")
     content_sha256: str
     sizes: dict[str, int]
+    octets: int = Field(0, description="of all lines, as they are without compression")
     damaged: int = Field(0, description="lines that could not be read")
     damage: tuple[str, ...] = Field((), description="the first of them, as file:line: why")
     rows: dict[str, int] = {}
 
 
 def content_of(run_dir: Path) -> Manifest:
-    """Read all of a run's cells and return their hash: it depends on names and content, not on where the run lies."""
+    """Read all of a run's cells and return their hash: it depends on names and content, not on where the run lies.
+
+    Nor does it depend on whether they are compressed. `damaged` counts compressed files that are damaged themselves.
+    """
     whole = hashlib.sha256((run_dir / RUN_FILE).read_bytes())
     sizes = {}
+    damage = []
+    length = 0
     for path in cell_files(run_dir):
-        octets = path.read_bytes()
-        whole.update(f"{path.name} {len(octets)}\n".encode())
+        octets, trouble = octets_of(path)
+        whole.update(f"{cell_name(path)}{PLAIN} {len(octets)}\n".encode())
         whole.update(octets)
-        sizes[path.name] = len(octets)
-    return Manifest(content_sha256=whole.hexdigest(), sizes=sizes)
+        sizes[path.name] = path.stat().st_size
+        length += len(octets)
+        if trouble:
+            damage.append(f"{path.name}: {trouble}")
+    return Manifest(
+        content_sha256=whole.hexdigest(), sizes=sizes, octets=length, damaged=len(damage), damage=tuple(damage)
+    )
 
 
 def stored_manifest(run_dir: Path) -> Manifest | None:
     """Return the manifest of a run's Parquet tables, or None where there are none that fit the run as it is now.
 
-    Names and sizes are compared, contents are not: a cell's file only ever grows.
+    Names and sizes are compared, contents are not: a cell's file only ever grows, and is compressed once.
     """
     path = run_dir / PARQUET / "manifest.json"
     if not path.is_file():
@@ -47,4 +59,4 @@ def stored_manifest(run_dir: Path) -> Manifest | None:
     except ValidationError:
         return None
     sizes = {file.name: file.stat().st_size for file in cell_files(run_dir)}
-    return manifest if manifest.schema_number == SCHEMA and manifest.sizes == sizes else None
+    return manifest if manifest.schema_number <= SCHEMA and manifest.sizes == sizes else None

@@ -7,6 +7,10 @@ from pathlib import Path
 RUN_FILE = "run.json"
 FOOTER_FILE = "footer.json"
 CELLS = "cells"
+PLAIN = ".jsonl"
+"""The suffix of a cell's file while the cell runs, and of what was cut short."""
+PACKED = ".jsonl.gz"
+"""The suffix of a finished cell's file."""
 LATE = "late"
 """Where the first attempts of cells are kept that were run once more."""
 PARQUET = "parquet"
@@ -26,11 +30,26 @@ def slug(nodeid: str) -> str:
     return f"{readable}-{hashlib.sha256(nodeid.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
-def cell_file(run_dir: Path, nodeid: str) -> Path:
-    """Return the path of a cell's file."""
-    return run_dir / CELLS / f"{slug(nodeid)}.jsonl"
+def cell_file(run_dir: Path, name: str, folder: str = CELLS) -> Path | None:
+    """Return the file of the cell of that name (`slug`), compressed or plain; None when there is none."""
+    places = (run_dir / folder / f"{name}{suffix}" for suffix in (PACKED, PLAIN))
+    return next((place for place in places if place.is_file()), None)
 
 
 def cell_files(run_dir: Path, folder: str = CELLS) -> tuple[Path, ...]:
-    """Return the files of all cells of a run, sorted by name; none when the folder is not there."""
-    return tuple(sorted((run_dir / folder).glob("*.jsonl")))
+    """Return the files of all cells of a run, sorted by name; none when the folder is not there.
+
+    A run that was killed while it compressed a cell has it twice: then the compressed file counts, which is whole.
+    """
+    found = {cell_name(path): path for suffix in (PLAIN, PACKED) for path in (run_dir / folder).glob(f"*{suffix}")}
+    return tuple(found[name] for name in sorted(found))
+
+
+def cell_name(path: Path) -> str:
+    """Return a cell's name, from the path of its file: the name without its suffixes."""
+    return path.name.partition(".")[0]
+
+
+def attachments_of(path: Path) -> Path:
+    """Return the folder of a cell's attachments, from the path of its file."""
+    return path.with_name(cell_name(path))

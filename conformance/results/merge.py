@@ -6,9 +6,11 @@ from pathlib import Path
 
 from conformance.results.errors import RunDirectoryError
 from conformance.results.identity import suite_sha256
-from conformance.results.layout import CELLS, LATE, cell_files
-from conformance.results.reader import StoredRun, numbered, read_ends, read_run
-from conformance.results.schema import CandidateRecord, CellHeader, RunFooter, RunHeader
+from conformance.results.layout import CELLS, LATE, PACKED, PLAIN, attachments_of, cell_file, cell_files, cell_name
+from conformance.results.packed import octets_of, packed
+from conformance.results.reader import StoredRun, numbered, read_end, read_ends, read_run
+from conformance.results.schema import SCHEMA, CandidateRecord, CellHeader, RunFooter, RunHeader
+from conformance.results.whole import write_whole
 from conformance.results.writer import begin_run, finish_run, line_of
 
 _SHARED = ("seed", "clock", "scale", "grid", "environment_sha256")
@@ -51,6 +53,7 @@ def _header(runs: Sequence[StoredRun], name: str) -> RunHeader:
     hashes = (header.scenario_sha256 for run in runs for header, _ in read_ends(run.path).ends)
     return runs[0].header.model_copy(
         update={
+            "schema_number": SCHEMA,
             "run": name,
             "candidates": tuple(candidates[key] for key in sorted(candidates)),
             "suite_sha256": suite_sha256(hashes),
@@ -64,16 +67,21 @@ def _copy_cell(path: Path, out: Path, folder: str) -> None:
     _, first = next(numbered(path), (0, None))
     if not isinstance(first, dict):
         raise RunDirectoryError(f"{path}:1: the cell's header cannot be read")
-    header = CellHeader.model_validate(first).model_copy(update={"run": out.name})
-    target = out / folder / path.name
-    target.parent.mkdir(exist_ok=True)
-    with path.open("rb") as file:
-        file.readline()
-        content = line_of(header) + file.read()
-    if target.exists():
-        if target.read_bytes() != content:
+    header = CellHeader.model_validate(first).model_copy(update={"schema_number": SCHEMA, "run": out.name})
+    octets, trouble = octets_of(path)
+    if trouble:
+        raise RunDirectoryError(f"{path}: {trouble}")
+    content = line_of(header) + octets.partition(b"\n")[2]
+    (out / folder).mkdir(exist_ok=True)
+    if (there := cell_file(out, cell_name(path), folder)) is not None:
+        if octets_of(there)[0] != content:
             raise RunDirectoryError(f"{path}: another source holds this cell with another content")
         return
-    target.write_bytes(content)
-    if (attachments := path.with_suffix("")).is_dir():
-        shutil.copytree(attachments, target.with_suffix(""))
+    whole = read_end(path)[1] is not None
+    target = out / folder / f"{cell_name(path)}{PACKED if whole else PLAIN}"
+    write_whole(target, packed(content) if whole else content)
+    for attachments in (attachments_of(path), attachments_of(path).with_suffix(".zip")):
+        if attachments.is_dir():
+            shutil.copytree(attachments, out / folder / attachments.name)
+        elif attachments.is_file():
+            shutil.copy2(attachments, out / folder / attachments.name)

@@ -135,7 +135,7 @@ class _Tables:
             plain = read_plain(b"".join(cell.aside for cell in cells), self._schemas["events"])
         except pa.ArrowInvalid:  # one of them is damaged: which one, and what is left, the slow way
             return self._make([read_cell(cell.path) for cell in cells])
-        whose = pa.concat_arrays([pa.repeat(cell.path.stem, cell.aside.count(b"\n")) for cell in cells])
+        whose = pa.concat_arrays([pa.repeat(cell.name, cell.aside.count(b"\n")) for cell in cells])
         others = self._table("events", [(cell, _plain_event(event)) for cell in cells for event in cell.events])
         events = pa.concat_tables([others, self._keyed("events", plain, whose)])
         made = {
@@ -147,7 +147,7 @@ class _Tables:
 
     def _table(self, name: str, records: list[tuple[StoredCell, dict[str, Any]]]) -> pa.Table:
         rows = pa.Table.from_pylist([_fit(name, values) for _, values in records], schema=self._schemas[name])
-        return self._keyed(name, rows, pa.array([cell.path.stem for cell, _ in records], pa.string()))
+        return self._keyed(name, rows, pa.array([cell.name for cell, _ in records], pa.string()))
 
     def _keyed(self, name: str, rows: pa.Table, whose: pa.Array) -> pa.Table:
         """Return rows with all columns of their table; `whose` is the cell of each."""

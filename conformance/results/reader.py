@@ -15,7 +15,8 @@ from pydantic_core import from_json
 from conformance.history.events import EVENT, AnyEvent
 from conformance.judge.verdicts import Verdict
 from conformance.results.errors import CellUnreadable, RunDirectoryError, SchemaTooNew
-from conformance.results.layout import FOOTER_FILE, RUN_FILE, cell_files
+from conformance.results.layout import FOOTER_FILE, RUN_FILE, attachments_of, cell_files, cell_name
+from conformance.results.packed import octets_of
 from conformance.results.schema import SCHEMA, CellFooter, CellHeader, RunFooter, RunHeader
 
 M = TypeVar("M", bound=BaseModel)
@@ -60,8 +61,13 @@ class StoredCell:
 
     @property
     def attachments(self) -> Path:
-        """The folder of the cell's logs; it is there only when there are any."""
-        return self.path.with_suffix("")
+        """The folder of the cell's logs; it is there only when there are any, and they are not compressed."""
+        return attachments_of(self.path)
+
+    @property
+    def name(self) -> str:
+        """What its file, its page and its rows in tables are named by."""
+        return cell_name(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +160,7 @@ def read_cell(path: Path, *, aside: re.Pattern[bytes] | None = None) -> StoredCe
 
 
 def read_ends(run_dir: Path) -> Ends:
-    """Read only the first and the last line of each cell's file. Raises SchemaTooNew."""
+    """Parse only the first and the last line of each cell's file. Raises SchemaTooNew."""
     files = cell_files(run_dir)
     ends: list[tuple[CellHeader, CellFooter | None]] = []
     damage: list[Damage] = []
@@ -167,11 +173,9 @@ def read_ends(run_dir: Path) -> Ends:
 
 
 def read_end(path: Path) -> tuple[CellHeader, CellFooter | None]:
-    """Read only the first and the last line of a cell's file. Raises CellUnreadable, SchemaTooNew."""
-    with path.open("rb") as file:
-        first = file.readline()
-        file.seek(max(file.seek(0, 2) - _TAIL, 0))
-        tail = file.read()
+    """Parse only the first and the last line of a cell's file. Raises CellUnreadable, SchemaTooNew."""
+    octets, _ = octets_of(path)
+    first, tail = octets.partition(b"\n")[0], octets[-_TAIL:]
     try:
         return _cell_header(path, _plain(from_json(first))), _footer(tail)
     except ValueError as error:
@@ -183,9 +187,10 @@ def numbered(
 ) -> Iterator[tuple[int, dict[str, Any] | Damage | bytes]]:
     """Yield each line of a file with its number from 1: a JSON object, or in which way it is none.
 
-    A run of lines that matches `aside` is yielded as it stands, with the number of its first.
+    A run of lines that matches `aside` is yielded as it stands, with the number of its first. Where a compressed file is
+    damaged, what can be had of it comes first.
     """
-    octets = path.read_bytes()
+    octets, trouble = octets_of(path)
     start, number = 0, 1
     while start < len(octets):
         if aside is not None and (run := aside.match(octets, start)) is not None:
@@ -196,6 +201,8 @@ def numbered(
         end = octets.find(b"\n", start) + 1 or len(octets)
         yield number, _object(path, number, octets[start:end])
         start, number = end, number + 1
+    if trouble:
+        yield number, Damage(path, number, trouble)
 
 
 def _object(path: Path, number: int, line: bytes) -> dict[str, Any] | Damage:

@@ -1,4 +1,4 @@
-"""The records of a run directory (schema 1): what stands in `run.json`, in a cell's file, and in `footer.json`.
+"""The records of a run directory (schema 2): what stands in `run.json`, in a cell's file, and in `footer.json`.
 
 Every record is closed and immutable. A change that old readers would misread makes a new schema number; a new
 optional field does not.
@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from conformance.judge.verdicts import Outcome
 from conformance.results.identity import dependency_versions, harness_version, platform_facts
 
-SCHEMA = 1
-"""The number that this version writes, and the highest that it reads."""
+SCHEMA = 2
+"""The number that this version writes, and the highest that it reads. Up to schema 1 no cell was compressed."""
 
 ClockName = Literal["virtual", "scaled", "shifted", "real"]
 

@@ -3,6 +3,7 @@
 What a cell's file has got is handed to the operating system before any time passes in the cell, and in real time at once.
 It is not forced to the disk: a crash of the program loses at most what happened in the same moment of virtual time, a crash
 of the machine may lose more.
+The file of a cell that has ended is compressed; so are the directories of its nodes when all went well.
 """
 
 import json
@@ -22,7 +23,18 @@ from pydantic_core import SchemaSerializer, to_json
 from conformance.history.events import AnyEvent, Event
 from conformance.judge.verdicts import Outcome, Verdict
 from conformance.results.errors import RunDirectoryError
-from conformance.results.layout import CELLS, FOOTER_FILE, LATE, RUN_FILE, cell_file, cell_files
+from conformance.results.layout import (
+    CELLS,
+    FOOTER_FILE,
+    LATE,
+    PLAIN,
+    RUN_FILE,
+    attachments_of,
+    cell_file,
+    cell_files,
+    slug,
+)
+from conformance.results.packed import pack_file, pack_folder
 from conformance.results.reader import read_end, read_ends, read_header
 from conformance.results.schema import CellFooter, CellHeader, RunFooter, RunHeader
 from conformance.results.whole import write_whole
@@ -30,18 +42,25 @@ from conformance.results.whole import write_whole
 _SAME_RUN = ("schema_number", "run", "seed", "clock", "scale", "grid", "candidates", "suite_sha256")
 """What the headers of two workers of one run agree in."""
 
+_QUIET = (Outcome.PASS, Outcome.NOT_APPLICABLE)
+"""Of cells that ended so nobody looks for a node's log first: they are compressed too."""
 _SENTENCE = 4000
 _FEW_CELLS = 16
 """So many cells are read from their files as fast as from Parquet."""
 
 
 class CellWriter:
-    """The file of one cell, open from its header to its footer; leaving the context without `finish` cuts it short."""
+    """The file of one cell, open from its header to its footer; leaving the context without `finish` cuts it short.
+
+    `path` is where it is: a plain file, and once it was finished a compressed one.
+    """
 
     def __init__(self, run_dir: Path, header: CellHeader) -> None:
         self.header = header
-        self.path = cell_file(run_dir, header.nodeid)
-        self.attachments = self.path.with_suffix("")
+        name = slug(header.nodeid)
+        self._before = cell_file(run_dir, name)
+        self.path = run_dir / CELLS / f"{name}{PLAIN}"
+        self.attachments = attachments_of(self.path)
         self._waiting: list[AnyEvent] = []
         self._events = 0
         self._verdicts = 0
@@ -51,6 +70,8 @@ class CellWriter:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.attachments.mkdir(exist_ok=True)
         try:
+            if self._before is not None:
+                raise FileExistsError(self._before)
             self._file = self.path.open("xb")
         except FileExistsError as error:
             raise RunDirectoryError(f"{self.path}: this cell was run before in this directory; take another") from error
@@ -60,11 +81,12 @@ class CellWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self.flush()
-        finally:
-            self._file.close()
-        if not any(self.attachments.iterdir()):
+        if not self._file.closed:
+            try:
+                self.flush()
+            finally:
+                self._file.close()
+        if self.attachments.is_dir() and not any(self.attachments.iterdir()):
             self.attachments.rmdir()
 
     def event(self, event: AnyEvent) -> None:
@@ -87,7 +109,10 @@ class CellWriter:
         simulated_seconds: float,
         known: str = "",
     ) -> None:
-        """Write the footer: the cell is whole. A sentence is cut at 4,000 characters; its verdict has all of it."""
+        """Write the footer, and compress the file: the cell is whole, and nothing can be written any more.
+
+        A sentence is cut at 4,000 characters; its verdict has all of it.
+        """
         footer = CellFooter(
             outcome=outcome,
             sentence=sentence[:_SENTENCE],
@@ -99,6 +124,10 @@ class CellWriter:
             known=known[:_SENTENCE] or None,
         )
         self._write(line_of(footer))
+        self._file.close()
+        self.path = pack_file(self.path)
+        if outcome in _QUIET and any(self.attachments.iterdir()):
+            pack_folder(self.attachments)
 
     def flush(self) -> None:
         """Write the events that wait, and hand all to the operating system."""
@@ -114,11 +143,12 @@ class CellWriter:
 
 def set_aside(run_dir: Path, nodeid: str) -> None:
     """Make room for a cell to be run once more: what its first attempt has left is kept in a folder of its own."""
-    path = cell_file(run_dir, nodeid)
+    name = slug(nodeid)
     (run_dir / LATE).mkdir(exist_ok=True)
-    for left in (path, path.with_suffix("")):
-        if left.exists():
-            left.rename(run_dir / LATE / left.name)
+    if (folder := run_dir / CELLS / name).is_dir():
+        pack_folder(folder)
+    for left in (run_dir / CELLS).glob(f"{name}*"):
+        left.rename(run_dir / LATE / left.name)
 
 
 def line_of(record: BaseModel, name: str = "") -> bytes:

@@ -18,14 +18,14 @@ from pyspark.sql import functions as f
 from conformance.results.columns import FOOTER, TABLES
 from conformance.results.content import Manifest, content_of, stored_manifest
 from conformance.results.errors import RunDirectoryError, SchemaTooNew
-from conformance.results.layout import CELLS, PARQUET, RUN_FILE
+from conformance.results.layout import CELLS, PACKED, PARQUET, PLAIN, RUN_FILE, cell_files
 from conformance.results.parquet import arrow_schema
 from conformance.results.reader import read_run
 from conformance.results.schema import SCHEMA, RunHeader
 from conformance.spark.schemas import CORRUPT, LINE_DDL, TABLE_DDL
 
 _DENSITY = 20
-"""Octets of a cell's file that became one of Parquet, about."""
+"""Octets of a cell's lines that became one of Parquet, about; tables of schema 1 do not say."""
 _TOLD = 100
 """Damaged lines of a run that are told; all are counted."""
 
@@ -99,16 +99,16 @@ def _look(path: Path, header: RunHeader) -> Ingested:
             path=str(path),
             header=header,
             parquet=False,
-            octets=sum(manifest.sizes.values()),
-            damaged=len(trouble),
-            damage=trouble,
+            octets=manifest.octets,
+            damaged=len(trouble) + manifest.damaged,
+            damage=(*trouble, *manifest.damage)[:_TOLD],
         )
     return Ingested(
         content_sha256=stored.content_sha256,
         path=str(path),
         header=header,
         parquet=True,
-        octets=_DENSITY * sum(_table(path, name).stat().st_size for name in TABLES),
+        octets=stored.octets or _DENSITY * sum(_table(path, name).stat().st_size for name in TABLES),
         damaged=stored.damaged,
         damage=stored.damage,
     )
@@ -147,8 +147,7 @@ def reading(session: SparkSession, runs: Mapping[str, Ingested]) -> Iterator[dic
         else session.createDataFrame(arrow_schema(columns).empty_table())
         for name, columns in TABLES.items()
     }
-    loose = {name: folder for name, run in runs.items() if any((folder := Path(run.path) / CELLS).glob("*.jsonl"))}
-    loose = {name: folder for name, folder in loose.items() if not runs[name].parquet}
+    loose = {name: Path(run.path) for name, run in runs.items() if not run.parquet and cell_files(Path(run.path))}
     if not loose:
         yield tables
         return
@@ -161,8 +160,7 @@ def reading(session: SparkSession, runs: Mapping[str, Ingested]) -> Iterator[dic
             tables[name] = tables[name].unionByName(good.where(f.col("record") == record).select(*columns))
         tables["cells"] = tables["cells"].unionByName(_cells(good))
         bad = lines.where(f"{CORRUPT} IS NOT NULL OR record IS NULL")
-        damage = bad.select("run", f.concat("cell", f.lit(".jsonl")).alias("file"), f.left(CORRUPT, f.lit(80)))
-        yield {**tables, "damage": damage.toDF("run", "file", "text")}
+        yield {**tables, "damage": bad.select("run", "file", f.left(CORRUPT, f.lit(80)).alias("text"))}
     finally:
         lines.unpersist()
 
@@ -174,28 +172,39 @@ def literal(path: Path) -> str:
 
 def _lines(session: SparkSession, loose: Mapping[str, Path]) -> DataFrame:
     """Return every line of runs' cells' files, with the run and the cell that it is of."""
-    folders = session.createDataFrame([(name, str(folder)) for name, folder in loose.items()], "run STRING, at STRING")
+    at = [(name, str(run / CELLS)) for name, run in loose.items()]
+    folders = session.createDataFrame(at, "run STRING, at STRING")
+    twice = [file.name for run in loose.values() for file in _plain_of_packed(run)]
     # A row's path comes as an URI: decoded it is `file:/a/b`, and the folder ends where the file's name begins.
     path = f.expr("url_decode(replace(_metadata.file_path, '+', '%2B'))")
     return (
         session.read.schema(LINE_DDL)
         .option("mode", "PERMISSIVE")
         .option("columnNameOfCorruptRecord", CORRUPT)
-        .option("pathGlobFilter", "*.jsonl")
+        .option("pathGlobFilter", f"*{{{PLAIN},{PACKED}}}")
+        .option("ignoreCorruptFiles", "true")  # what stands before the damage is read; `content_of` has counted it
         .option("recursiveFileLookup", "true")  # else a cell's folder, named `..=..`, is taken for a partition
-        .json([literal(folder) for folder in loose.values()])
-        .withColumn("cell", f.regexp_extract("_metadata.file_name", r"^(.*)\.jsonl$", 1))
+        .json([literal(run / CELLS) for run in loose.values()])
+        .withColumn("file", f.col("_metadata.file_name"))
+        .where(~f.col("file").isin(twice))
+        .withColumn("cell", f.regexp_extract("file", r"^([^.]*)", 1))
         .withColumn("at", f.regexp_extract(path, r"^file:/*(/.*)/[^/]*$", 1))
         .join(f.broadcast(folders), "at")
         .drop("at")
     )
 
 
+def _plain_of_packed(run: Path) -> list[Path]:
+    """Return the plain files of cells that have a compressed one too: a run was killed while it compressed them."""
+    used = {file.name for file in cell_files(run)}
+    return [file for file in (run / CELLS).glob(f"*{PLAIN}") if file.name not in used]
+
+
 def _refuse_newer(lines: DataFrame) -> None:
-    newer = lines.where((f.col("record") == "cell") & (f.col("schema") > SCHEMA)).select("run", "cell", "schema")
+    newer = lines.where((f.col("record") == "cell") & (f.col("schema") > SCHEMA)).select("run", "file", "schema")
     if found := newer.head(1):
         raise SchemaTooNew(
-            f"{found[0].run}: {CELLS}/{found[0].cell}.jsonl: written with schema {found[0].schema}, and this version "
+            f"{found[0].run}: {CELLS}/{found[0].file}: written with schema {found[0].schema}, and this version "
             f"reads up to {SCHEMA}; use a later version"
         )
 
@@ -230,7 +239,11 @@ def run_rows(runs: Mapping[str, Ingested]) -> pa.Table:
     """Return a row for each run: what its header says, and how much of it could not be read."""
     texts = {name: pa.string() for name in ("run", "started", "harness", "clock")}
     schema = pa.schema(
-        {**texts, "seed": pa.int64(), "filtered": pa.bool_(), "cells_planned": pa.int64(), "damaged": pa.int64()}
+        {
+            **texts,
+            **dict.fromkeys(("seed", "cells_planned", "schema_number", "damaged"), pa.int64()),
+            "filtered": pa.bool_(),
+        }
     )
     rows = [run.header.model_dump(include=set(schema.names)) | {"damaged": run.damaged} for run in runs.values()]
     return pa.Table.from_pylist(rows, schema)

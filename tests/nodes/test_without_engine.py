@@ -8,6 +8,7 @@ import pytest
 from conformance.candidates.description import REFERENCE, read_description
 from tests.nodes.images import REFERENCE as PLACE
 from tests.nodes.images import ROOT, WAITS
+from tests.results.stored import plain
 from tests.suite.helpers import conformance_command
 
 
@@ -27,8 +28,8 @@ def test_without_an_engine_it_is_not_applicable_and_says_where_it_looked(tmp_pat
         DOCKER_HOST=gone,
     )
     assert ran.returncode == 0, ran.stdout
-    (cell,) = (tmp_path / "run" / "cells").glob("*.jsonl")
-    assert f"cannot be run: any: no Docker engine answers at {gone}" in cell.read_text("utf-8")
+    (cell,) = (tmp_path / "run" / "cells").glob("*.jsonl.gz")
+    assert f"cannot be run: any: no Docker engine answers at {gone}" in plain(cell).decode()
 
 
 def test_the_shipped_image_needs_what_the_project_needs_and_claims_what_the_reference_claims():

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser
 from conformance.report.safe import visible
 from tests.report.conftest import PATIENCE
 from tests.report.hostile import EVIL, MARK, SCENARIO, SERVER
+from tests.results.stored import plain
 from tests.suite.helpers import conformance_command
 
 pytestmark = pytest.mark.integration
@@ -104,18 +105,18 @@ def run(tmp_path_factory: pytest.TempPathFactory, allure: Path | None) -> Path:
 def outputs(run: Path) -> Iterator[tuple[str, str]]:
     """Yield every output that a person or a program reads as text, with its name; strict UTF-8 all of them."""
     for pattern in (
-        "*.txt", "j.xml", "step.md", "run/run.json", "run/footer.json", "run/cells/*.jsonl", "run/allure-results/*",
+        "*.txt", "j.xml", "step.md", "run/run.json", "run/footer.json", "run/cells/*.jsonl.gz", "run/allure-results/*",
         "site/index.html", "site/cells/*.html", "site/statements/*",
     ):  # fmt: skip
         files = sorted(run.glob(pattern))
         assert files, pattern
-        yield from ((str(file.relative_to(run)), file.read_text("utf-8")) for file in files)
+        yield from ((str(file.relative_to(run)), plain(file).decode()) for file in files)
 
 
 def test_nothing_in_any_output_is_a_control_or_turns_the_line(run: Path) -> None:
     harmless = "\n\t"
     for name, text in outputs(run):
-        if name.endswith(".jsonl"):  # the record itself: JSON, and lossless
+        if name.endswith(".jsonl.gz"):  # the record itself: JSON, and lossless
             continue
         bad = {
             character
@@ -135,7 +136,7 @@ def test_nothing_in_any_output_is_a_control_or_turns_the_line(run: Path) -> None
         ("run/allure-results/*-attachment.html", "html"),
         ("run/allure-results/*-attachment.json", "json"),
         ("run/allure-results/*-result.json", "json"),
-        ("run/cells/*.jsonl", "json"),
+        ("run/cells/*.jsonl.gz", "json"),
         ("site/index.html", "html"),
         ("site/cells/*.html", "html"),
         ("site/statements/foul.html", "html"),

@@ -12,9 +12,10 @@ from conformance.report.run_page.page import run_page
 from conformance.report.site import build
 from conformance.report.trend import earlier_outcomes, flaky, runs_before
 from conformance.requirements.catalogue import catalogue
-from conformance.results.layout import cell_files
+from conformance.results.layout import cell_files, cell_name
 from conformance.results.writer import finish_run
 from tests.report.samples import material, passed, write_run
+from tests.results.stored import plain, rewrite
 
 CANDIDATE = material().header.candidate
 
@@ -48,7 +49,7 @@ def test_earlier_runs_of_the_same_candidate_count_the_oldest_first(runs: Path) -
 
 def test_a_cell_that_ended_otherwise_with_nothing_changed_is_flaky(runs: Path) -> None:
     before = runs_before(runs, runs.parent)
-    slug = cell_files(runs)[0].stem
+    slug = cell_name(cell_files(runs)[0])
     past = earlier_outcomes(before, slug, material().header)
     assert [(one.run, one.outcome, one.causes) for one in past] == [("first", Outcome.PASS, ())]
     assert flaky(Outcome.FAIL, past) == past[0]
@@ -57,7 +58,7 @@ def test_a_cell_that_ended_otherwise_with_nothing_changed_is_flaky(runs: Path) -
 
 
 def test_a_cell_of_another_candidate_build_is_not_flaky(runs: Path) -> None:
-    slug = cell_files(runs)[0].stem
+    slug = cell_name(cell_files(runs)[0])
     changed = material(candidate_sha256="0" * 64).header
     past = earlier_outcomes(runs_before(runs, runs.parent), slug, changed)
     assert past[0].causes == ("candidate",)
@@ -67,12 +68,12 @@ def test_a_cell_of_another_candidate_build_is_not_flaky(runs: Path) -> None:
 def test_a_cell_that_the_earlier_run_did_not_finish_is_passed_over(runs: Path) -> None:
     first = runs.parent / "first"
     file = cell_files(first)[0]
-    file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:-1]))
+    rewrite(file, b"".join(plain(file).splitlines(keepends=True)[:-1]))
     finish_run(first, wall_seconds=1)
     before = runs_before(runs, runs.parent)
-    assert earlier_outcomes(before, file.stem, material().header) == ()
-    file.write_text("{}\n")
-    assert earlier_outcomes(before, file.stem, material().header) == ()
+    assert earlier_outcomes(before, cell_name(file), material().header) == ()
+    rewrite(file, b"{}\n")
+    assert earlier_outcomes(before, cell_name(file), material().header) == ()
 
 
 def test_the_page_of_the_run_shows_them(runs: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import json
 from pathlib import Path
 from typing import Any, get_args
+from zipfile import ZipFile
 
 import pyarrow.parquet as pq
 import pytest
@@ -13,12 +14,14 @@ from conformance.judge.verdicts import Outcome, Verdict
 from conformance.results import columns
 from conformance.results.content import content_of, stored_manifest
 from conformance.results.errors import RunDirectoryError
+from conformance.results.layout import cell_name
 from conformance.results.merge import merge_runs
 from conformance.results.parquet import write_parquet
 from conformance.results.reader import read_run
 from conformance.results.schema import CellFooter, CellHeader
 from conformance.results.writer import CellWriter, begin_run, finish_run
 from tests.results.samples import EVENTS, VERDICTS, cell_header, run_header
+from tests.results.stored import as_schema_1, plain, rewrite
 
 
 def make_run(run_dir: Path, *nodeids: str, seed: int = 1, outcome: Outcome = Outcome.PASS) -> Path:
@@ -44,7 +47,8 @@ def test_shards_become_one_run_in_whatever_order(tmp_path: Path, order: int) -> 
     assert run.header.cells_planned == 3
     assert {cell.header.nodeid for cell in run.cells()} == {"a::1", "a::2", "a::3"}
     assert {cell.header.run for cell in run.cells()} == {"all"}
-    assert {(cell.attachments / "mbx1.log").read_text() for cell in run.cells()} == {"a::1", "a::2", "a::3"}
+    archives = [ZipFile(cell.attachments.with_suffix(".zip")) for cell in run.cells()]
+    assert {archive.read("mbx1.log") for archive in archives} == {b"a::1", b"a::2", b"a::3"}
 
 
 def test_what_is_no_part_of_one_run_is_not_merged(tmp_path: Path) -> None:
@@ -90,24 +94,24 @@ def test_a_damaged_event_is_left_out_and_named(tmp_path: Path, sound: bytes, dam
     run_dir = make_run(tmp_path / "r", "a::1", "a::2")
     write_parquet(run_dir)
     before = pq.read_table(run_dir / "parquet" / "events.parquet").to_pylist()
-    path = min((run_dir / "cells").glob("*.jsonl"))
-    octets = path.read_bytes()
+    path = min((run_dir / "cells").glob("*.jsonl.gz"))
+    octets = plain(path)
     assert octets.count(sound) == 1
-    path.write_bytes(octets.replace(sound, damaged))
+    rewrite(path, octets.replace(sound, damaged))
     manifest = write_parquet(run_dir)
     line = octets[: octets.index(sound)].count(b"\n") + 1
     assert (manifest.damaged, manifest.damage[0].split(": ")[0]) == (1, f"{path.name}:{line}")
     after = pq.read_table(run_dir / "parquet" / "events.parquet").to_pylist()
-    assert after == [row for row in before if (row["cell"], row["n"]) != (path.stem, line - 2)]
+    assert after == [row for row in before if (row["cell"], row["n"]) != (cell_name(path), line - 2)]
 
 
 def test_a_cell_without_a_header_leaves_its_events_to_nobody(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "r", "a::1", "a::2")
-    first, second = sorted((run_dir / "cells").glob("*.jsonl"))
-    first.write_bytes(b"no header\n" + first.read_bytes().partition(b"\n")[2])
+    first, second = sorted((run_dir / "cells").glob("*.jsonl.gz"))
+    rewrite(first, b"no header\n" + plain(first).partition(b"\n")[2])
     assert write_parquet(run_dir).rows == {"cells": 1, "verdicts": 2, "events": 5}
     events = pq.read_table(run_dir / "parquet" / "events.parquet")
-    assert events["cell"].to_pylist() == [second.stem] * 5
+    assert events["cell"].to_pylist() == [cell_name(second)] * 5
 
 
 def test_tables_older_than_their_run_are_not_taken(tmp_path: Path) -> None:
@@ -116,10 +120,31 @@ def test_tables_older_than_their_run_are_not_taken(tmp_path: Path) -> None:
     manifest = write_parquet(run_dir)
     assert stored_manifest(run_dir) == manifest
     assert manifest.content_sha256 == content_of(run_dir).content_sha256
-    with next((run_dir / "cells").glob("*.jsonl")).open("ab") as file:
-        file.write(b"{}\n")
+    path = next((run_dir / "cells").glob("*.jsonl.gz"))
+    rewrite(path, plain(path) + b"{}\n")
     assert stored_manifest(run_dir) is None
     assert manifest.content_sha256 != content_of(run_dir).content_sha256
+
+
+def test_shards_of_schema_1_are_merged_with_those_of_today(tmp_path: Path) -> None:
+    old, new = make_run(tmp_path / "s1", "a::1", "a::2"), make_run(tmp_path / "s2", "a::2", "a::3")
+    as_schema_1(old)
+    merge_runs([old, new], tmp_path / "all")
+    run = read_run(tmp_path / "all")
+    assert run.header.schema_number == 2
+    assert [path.suffix for path in run.files] == [".gz"] * 3
+    assert all(cell.events == EVENTS for cell in run.cells())
+
+
+def test_the_content_of_a_run_is_the_same_compressed_or_not(tmp_path: Path) -> None:
+    run_dir = make_run(tmp_path / "r", "a::1")
+    before = content_of(run_dir)
+    (path,) = (run_dir / "cells").glob("*.jsonl.gz")
+    path.with_suffix("").write_bytes(plain(path))
+    path.unlink()
+    after = content_of(run_dir)
+    assert (after.content_sha256, after.octets) == (before.content_sha256, before.octets)
+    assert after.sizes != before.sizes
 
 
 def fields(kind: Any) -> set[str]:

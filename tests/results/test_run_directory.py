@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from conformance.results.layout import slug
 from conformance.results.reader import Damage, read_cell, read_ends, read_run
 from conformance.results.writer import CellWriter, begin_run, finish_run
 from tests.results.samples import EVENTS, VERDICTS, cell_header, run_header
+from tests.results.stored import as_schema_1, plain, rewrite
 
 
 def write_cell(run_dir: Path, nodeid: str = "a.scenario.yaml::one[x=1]", *, whole: bool = True) -> Path:
@@ -63,12 +65,12 @@ def test_attachments_have_a_folder_only_when_there_are_any(tmp_path: Path) -> No
 
 def test_damaged_lines_are_told_with_their_place_and_skipped(tmp_path: Path) -> None:
     path = write_cell(tmp_path)
-    lines = path.read_bytes().splitlines(keepends=True)
+    lines = plain(path).splitlines(keepends=True)
     lines[2] = b'{"record":"event","kind":"command","n":1,\xff\n'
     lines[3] = b"[1, 2]\n"
     lines[4] = b'{"record":"event","kind":"delivered","n":"three"}\n'
     lines.insert(6, b'{"record":"cell"}\n')
-    path.write_bytes(b"".join(lines))
+    rewrite(path, b"".join(lines))
     cell = read_cell(path)
     assert [damage.line for damage in cell.damage] == [3, 4, 5, 7]
     assert [event.n for event in cell.events] == [0, 4]
@@ -79,7 +81,7 @@ def test_damaged_lines_are_told_with_their_place_and_skipped(tmp_path: Path) -> 
 @pytest.mark.parametrize("octets", [1, 40, 400])
 def test_a_torn_last_line_is_told_and_the_rest_read(tmp_path: Path, octets: int) -> None:
     path = write_cell(tmp_path)
-    path.write_bytes(path.read_bytes()[:-octets])
+    rewrite(path, plain(path)[:-octets])
     cell = read_cell(path)
     assert cell.cut_short
     assert len(cell.damage) == 1
@@ -110,11 +112,11 @@ def test_a_newer_schema_is_refused(tmp_path: Path, file: str) -> None:
     cell = write_cell(tmp_path)
     finish_run(tmp_path, wall_seconds=1)
     path = cell if file == "cell" else tmp_path / file
-    first, newline, rest = path.read_bytes().partition(b"\n") if file == "cell" else (path.read_bytes(), b"", b"")
+    first, newline, rest = plain(path).partition(b"\n") if file == "cell" else (path.read_bytes(), b"", b"")
     value = json.loads(first)
-    value["schema"] = 2
-    path.write_bytes(json.dumps(value).encode() + newline + rest)
-    with pytest.raises(SchemaTooNew, match=r"schema 2.*up to 1"):
+    value["schema"] = 3
+    rewrite(path, json.dumps(value).encode() + newline + rest)
+    with pytest.raises(SchemaTooNew, match=r"schema 3.*up to 2"):
         list(read_run(tmp_path).cells())
 
 
@@ -170,6 +172,79 @@ def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
     assert cell.events == EVENTS[:3]
     assert cell.cut_short
     assert not cell.damage
+
+
+def test_a_finished_cell_is_compressed_and_the_one_in_hand_is_plain(tmp_path: Path) -> None:
+    with CellWriter(tmp_path, cell_header()) as writer:
+        for event in EVENTS:
+            writer.event(event)
+        writer.flush()
+        in_hand = writer.path
+        assert in_hand.name.endswith(".jsonl")
+        assert read_cell(in_hand).events == EVENTS
+        writer.finish(Outcome.PASS, "", wall_seconds=1, cpu_seconds=1, simulated_seconds=1)
+    assert [path.name for path in (tmp_path / "cells").iterdir()] == [f"{in_hand.name}.gz"]
+    assert read_cell(writer.path).events == EVENTS
+    lines = subprocess.run(["gzip", "-dc", writer.path], capture_output=True, check=True).stdout.splitlines()
+    assert json.loads(lines[0])["schema"] == 2
+    assert json.loads(lines[-1])["record"] == "footer"
+
+
+def test_a_run_of_schema_1_is_read(tmp_path: Path) -> None:
+    begin_run(tmp_path, run_header())
+    path = write_cell(tmp_path)
+    finish_run(tmp_path, wall_seconds=1)
+    now = list(read_run(tmp_path).cells())
+    as_schema_1(tmp_path)
+    (cell,) = read_run(tmp_path).cells()
+    assert cell.path == path.with_suffix("")
+    assert (cell.events, cell.verdicts, cell.footer) == (now[0].events, now[0].verdicts, now[0].footer)
+    assert read_ends(tmp_path).ends[0][1] == cell.footer
+
+
+def test_a_run_that_was_killed_while_it_compressed_a_cell_has_it_once(tmp_path: Path) -> None:
+    begin_run(tmp_path, run_header())
+    path = write_cell(tmp_path)
+    path.with_suffix("").write_bytes(plain(path)[:-10])
+    path.with_name(".half.jsonl.gz.1234").write_bytes(b"half")
+    (cell,) = read_run(tmp_path).cells()
+    assert (cell.path, cell.cut_short) == (path, False)
+    assert read_ends(tmp_path).files == 1
+
+
+def test_of_a_torn_compressed_file_what_stands_before_is_read(tmp_path: Path) -> None:
+    begin_run(tmp_path, run_header())
+    path = write_cell(tmp_path)
+    octets = path.read_bytes()
+    path.write_bytes(octets[:-12])
+    cell = read_cell(path)
+    assert (cell.events, cell.cut_short) == (EVENTS, True)
+    assert cell.damage[-1].why == "the compressed file was cut short"
+    path.write_bytes(octets[:40])
+    with pytest.raises(CellUnreadable):
+        read_cell(path)
+    assert finish_run(tmp_path, wall_seconds=1).cut_short == 1
+
+
+def test_octets_that_are_no_compressed_file_are_told(tmp_path: Path) -> None:
+    path = write_cell(tmp_path)
+    path.write_bytes(b"no gzip")
+    with pytest.raises(CellUnreadable, match="the compressed file is damaged"):
+        read_cell(path)
+
+
+@pytest.mark.parametrize("outcome", list(Outcome))
+def test_directories_of_nodes_are_compressed_where_all_went_well(tmp_path: Path, outcome: Outcome) -> None:
+    with CellWriter(tmp_path, cell_header()) as writer:
+        (writer.attachments / "mbx1").mkdir()
+        (writer.attachments / "mbx1" / "node.log").write_text("started")
+        writer.finish(outcome, "", wall_seconds=1, cpu_seconds=1, simulated_seconds=1)
+    if outcome in (Outcome.PASS, Outcome.NOT_APPLICABLE):
+        with zipfile.ZipFile(writer.attachments.with_suffix(".zip")) as archive:
+            assert archive.read("mbx1/node.log") == b"started"
+        assert not writer.attachments.exists()
+    else:
+        assert (writer.attachments / "mbx1" / "node.log").read_text() == "started"
 
 
 @given(st.text(min_size=1), st.text(min_size=1))

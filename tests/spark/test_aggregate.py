@@ -17,6 +17,7 @@ from conformance.spark import spread
 from conformance.spark.job import TABLES, Summary, aggregate
 from conformance.spark.session import open_session
 from conformance.spark.warehouse import PARTITIONED
+from tests.results.stored import plain, rewrite
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -54,9 +55,9 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         started = f"2026-02-0{day}T00:00:00Z"
         make_run(folder / f"day{day}", cells, started=started, candidate_sha256=candidate * 64, seed=day)
     killed = make_run(folder / "killed", [FINE, MadeCell("torn", cut=True)], whole=False)
-    damaged = next((killed / "cells").glob("fine-*.jsonl"))
-    lines = damaged.read_bytes().splitlines(keepends=True)
-    damaged.write_bytes(b"".join([*lines[:40], b'{"record":"event","n":"\xff\n', b"garbage\n", *lines[40:]]))
+    damaged = next((killed / "cells").glob("fine-*.jsonl.gz"))
+    lines = plain(damaged).splitlines(keepends=True)
+    rewrite(damaged, b"".join([*lines[:40], b'{"record":"event","n":"\xff\n', b"garbage\n", *lines[40:]]))
     return folder
 
 

@@ -7,6 +7,7 @@ import pytest
 import conformance
 from conformance import paths
 from conformance.commands.run import PLUGIN
+from tests.results.stored import plain
 
 pytest_plugins = ["pytester"]
 
@@ -67,7 +68,7 @@ def test_what_would_be_another_thing_by_a_scaled_clock_is_not_run(
     directory = ["--run-dir", str(pytester.path / "run")]
     result = pytester.runpytest_subprocess(*PLUGIN, *where, *directory, "--clock", "scaled")
     result.stdout.fnmatch_lines(["*1 not applicable*"])
-    assert why in next((pytester.path / "run" / "cells").glob("*.jsonl")).read_text()
+    assert why in plain(next((pytester.path / "run" / "cells").glob("*.jsonl.gz"))).decode()
 
 
 def test_bad_yaml_is_told_by_its_place_and_without_traceback(pytester: pytest.Pytester) -> None:

@@ -100,8 +100,9 @@ FAILURES = Table(
     """
     SELECT v.run, c.candidate, c.scenario, c.nodeid, v.check, try_element_at(v.requirements, 1) AS requirement,
            v.failure.message, v.failure.moment, v.failure.event, v.failure.sentence, c.repeat,
-           'cells/' || c.cell || '.jsonl' AS path
-    FROM verdicts v JOIN cells c ON c.cell_id = v.cell_id
+           concat('cells/', c.cell,
+                  CASE WHEN r.schema_number > 1 AND c.outcome IS NOT NULL THEN '.jsonl.gz' ELSE '.jsonl' END) AS path
+    FROM verdicts v JOIN cells c ON c.cell_id = v.cell_id JOIN runs r ON r.run = v.run
     WHERE v.outcome = 'fail'
     """,
 )

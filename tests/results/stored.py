@@ -1,0 +1,28 @@
+"""Reads and rewrites cells' files as they lie in a run directory, compressed or not."""
+
+import gzip
+from pathlib import Path
+
+from conformance.results.layout import PLAIN, cell_name
+
+
+def plain(path: Path) -> bytes:
+    """Return the lines of a cell's file, as `zcat` gives them."""
+    octets = path.read_bytes()
+    return gzip.decompress(octets) if path.suffix == ".gz" else octets
+
+
+def rewrite(path: Path, octets: bytes) -> None:
+    """Give a cell's file other lines, in the form that it has."""
+    path.write_bytes(gzip.compress(octets) if path.suffix == ".gz" else octets)
+
+
+def as_schema_1(run_dir: Path) -> None:
+    """Make a run directory what 0.1.0 left: every cell's file plain, and schema 1 wherever a schema is named."""
+    for path in (run_dir / "cells").glob("*.gz"):
+        octets = plain(path).replace(b'"schema":2', b'"schema":1', 1)
+        (path.parent / f"{cell_name(path)}{PLAIN}").write_bytes(octets)
+        path.unlink()
+    for path in (run_dir / "run.json", run_dir / "footer.json"):
+        if path.is_file():
+            path.write_text(path.read_text("utf-8").replace('"schema": 2', '"schema": 1'), "utf-8")
