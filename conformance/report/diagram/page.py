@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from conformance.judge.verdicts import Outcome, Verdict
+from conformance.report.diagram.condensed import condensed
 from conformance.report.diagram.layout import Diagram, Section, laid_out
 from conformance.report.diagram.rows import Row, parties, rows_of, told
 from conformance.report.diagram.svg import drawn
@@ -17,6 +18,15 @@ from conformance.report.words import moment
 _OPEN = 8
 """So many parts are open from the start; of a longer history only those that are marked, the first and the last."""
 
+LARGEST = 500_000
+"""Octets of a page."""
+_ROWS = (400, 200, 100, 50)
+"""So many rows are drawn; fewer where their text is so long that the page would be too large."""
+_FINDINGS = 30
+"""So many findings have a card."""
+_VERDICTS = 100
+"""So many verdicts are listed, findings first."""
+
 _QUIET = {
     Outcome.PASS: "Every check of this cell passed.",
     Outcome.NOT_APPLICABLE: "Not applicable: the candidate does not claim what this scenario needs.",
@@ -28,6 +38,14 @@ def cell_page(material: Material, *, home: str = "", past: Sequence[Earlier] = (
     the cell ended in the runs before.
     """
     rows = rows_of(material)
+    for most in _ROWS:
+        page = _page(material, condensed(rows, most), home, past)
+        if len(page.encode()) <= LARGEST:
+            break
+    return page
+
+
+def _page(material: Material, rows: Sequence[Row], home: str, past: Sequence[Earlier]) -> str:
     topology = material.header.topology.get("servers", [])
     servers = [str(one["name"]) for one in topology if isinstance(one, dict)] if isinstance(topology, list) else []
     diagram = laid_out(rows, parties(material.events, servers), material.events)
@@ -39,11 +57,17 @@ def cell_page(material: Material, *, home: str = "", past: Sequence[Earlier] = (
         home=home,
         past=past,
         flaky=flaky(material.outcome, past),
-        remarks=[_finding(verdict, material, anchors) for verdict in material.remarks],
-        findings=[_finding(verdict, material, anchors) for verdict in material.findings],
+        remarks=[_finding(verdict, material, anchors) for verdict in material.remarks[:_FINDINGS]],
+        findings=[_finding(verdict, material, anchors) for verdict in material.findings[:_FINDINGS]],
+        more_findings=max(len(material.findings) - _FINDINGS, 0),
+        verdicts=sorted(material.verdicts, key=_is_quiet)[:_VERDICTS],
         quiet=_QUIET.get(material.outcome, "No check came to a verdict."),
         sections=[_section(section, diagram) for section in diagram.sections],
     )
+
+
+def _is_quiet(verdict: Verdict) -> bool:
+    return verdict.outcome in _QUIET and not verdict.remark
 
 
 def _finding(verdict: Verdict, material: Material, anchors: dict[int, int]) -> dict[str, Any]:

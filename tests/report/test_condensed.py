@@ -1,0 +1,98 @@
+"""What repeats itself is folded before a diagram is drawn; what matters never is, and no page is too large."""
+
+import dataclasses
+from collections.abc import Iterator
+from itertools import pairwise
+
+from conformance.history.events import AnyEvent, Closed, Command, Connected, MessageMade, Reply
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.report.diagram.condensed import condensed
+from conformance.report.diagram.page import LARGEST, cell_page
+from conformance.report.diagram.rows import Row, rows_of
+from conformance.report.material import Material
+from tests.report.samples import digest, material
+
+EVERY = 900.0
+
+
+def tries(count: int, code: int = 451, text: str = "try later") -> Iterator[AnyEvent]:
+    """Yield what a server sees that is sent to again and again, and refuses each time."""
+    for number in range(count):
+        session, n, t = f"s{number + 1}", number * 4, number * EVERY
+        yield Connected(n=n, t=t, session=session, client="mbx1", server="outside", listener="smtp")
+        yield Command(n=n + 1, t=t, session=session, verb="MAIL", line=f"MAIL FROM:<a@outside.test> SIZE={number}")
+        yield Reply(n=n + 2, t=t, session=session, to="MAIL", code=code, lines=(f"4.2.1 {text}",))
+        yield Closed(n=n + 3, t=t, session=session, by="client", how="fin")
+
+
+def cell(events: list[AnyEvent], verdicts: tuple[Verdict, ...] = ()) -> Material:
+    return dataclasses.replace(material(verdicts=verdicts), events=events)
+
+
+def numbers(rows: tuple[Row, ...]) -> list[int]:
+    return [number for row in rows for number in row.numbers]
+
+
+def test_what_repeats_itself_is_one_row_that_says_how_often_and_how_long() -> None:
+    rows = rows_of(cell(list(tries(1000))))
+    drawn = condensed(rows)
+    assert len(rows) > 3000
+    assert len(drawn) < 25
+    (folded,) = [row for row in drawn if row.text.startswith("…") and "like those above" in row.text]
+    assert folded.text == "… 2,988 exchanges like those above, 10 d 8 h …"
+    assert sorted(numbers(drawn)) == sorted(numbers(rows))
+    assert all(one.t <= later.t for one, later in pairwise(drawn))
+
+
+def test_another_reply_among_a_thousand_is_drawn() -> None:
+    events = list(tries(1000))
+    other = next(event for event in events if isinstance(event, Reply) and event.n > 2000)
+    events[other.n] = dataclasses.replace(other, code=550)
+    assert other.n in [row.numbers[0] for row in condensed(rows_of(cell(events))) if len(row.numbers) == 1]
+
+
+def test_what_a_violation_points_at_is_drawn_however_often_the_like_happened() -> None:
+    verdict = Verdict(check="c", outcome=Outcome.FAIL, sentence="too often", evidence=(2402,))
+    drawn = condensed(rows_of(cell(list(tries(1000)), (verdict,))))
+    assert [row.numbers for row in drawn if row.marked] == [(2402,)]
+
+
+def test_few_exchanges_are_left_as_they_are() -> None:
+    rows = rows_of(material())
+    assert condensed(rows) == rows
+
+
+def test_what_is_too_long_is_drawn_at_its_ends_and_around_its_marks() -> None:
+    events = [event for at, word in enumerate(words(900)) for event in renumbered(tries(1, text=word), at)]
+    verdict = Verdict(check="c", outcome=Outcome.FAIL, sentence="no", evidence=(1802,))
+    drawn = condensed(rows_of(cell(events, (verdict,))))
+    assert len(drawn) <= 410
+    assert {0, 1802, len(events) - 2} <= {row.numbers[0] for row in drawn if row.numbers}
+    assert any("are not drawn here" in row.text for row in drawn)
+    assert sorted(numbers(drawn)) == sorted(numbers(rows_of(cell(events, (verdict,)))))
+
+
+def test_no_page_is_too_large_whatever_happened() -> None:
+    hostile = "<&" * 140
+    events = [event for at, word in enumerate(words(900)) for event in renumbered(tries(1, text=word + hostile), at)]
+    verdicts = tuple(
+        Verdict(check=f"c{n}", outcome=Outcome.FAIL, sentence=f"{n} {hostile}"[:300], evidence=(n * 4 + 2,))
+        for n in range(800)
+    )
+    page = cell_page(cell(events, verdicts))
+    assert len(page.encode()) <= LARGEST
+    assert "770 more findings" in page
+    assert "700 more verdicts" in page
+
+
+def words(count: int) -> Iterator[str]:
+    """Yield words without a digit, each another."""
+    for number in range(count):
+        yield "".join(chr(ord("a") + int(digit)) for digit in str(number))
+
+
+def renumbered(events: Iterator[AnyEvent], place: int) -> Iterator[AnyEvent]:
+    for event in events:
+        assert not isinstance(event, MessageMade), digest
+        changed = {"n": place * 4 + event.n, "t": place * EVERY, "session": f"s{place}"}
+        yield dataclasses.replace(event, **changed)  # type: ignore[arg-type]
