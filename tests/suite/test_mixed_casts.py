@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.results.stored import plain
 from tests.suite.helpers import conformance_command
 
 pytestmark = pytest.mark.integration
@@ -29,7 +30,7 @@ def test_one_program_and_the_reference_in_processes_of_their_own_under_the_shift
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "3 passed" in ran.stdout
-    header = json.loads(next((tmp_path / "run" / "cells").glob("*.jsonl")).read_text("utf-8").splitlines()[0])
+    header = json.loads(plain(next((tmp_path / "run" / "cells").glob("*.jsonl.gz"))).splitlines()[0])
     assert header["candidate"] == "hub1:other"
     assert {"relay", "shadow-2010", "shadow-2013"} <= set(header["claims"])
 
