@@ -7,7 +7,9 @@ import typer
 from conformance.results.errors import RunDirectoryError
 
 
-def aggregate_runs(runs: list[Path], out: Path, master: str, conf: list[str], fail_on: str) -> int:
+def aggregate_runs(
+    runs: list[Path], out: Path, master: str, conf: list[str], fail_on: str, *, make_jvm_cache: bool = False
+) -> int:
     """Aggregate runs; 1 when there is something to fail on, 2 when they or the options cannot be used."""
     try:
         from conformance.spark.java import JavaMissing
@@ -20,7 +22,9 @@ def aggregate_runs(runs: list[Path], out: Path, master: str, conf: list[str], fa
         typer.echo(f"--conf {wrong[0]}: write key=value", err=True)
         return 2
     try:
-        summary = aggregate(runs, out, master=master, conf=settings, fail_on=failing_from(fail_on))
+        summary = aggregate(
+            runs, out, master=master, conf=settings, fail_on=failing_from(fail_on), make_jvm_cache=make_jvm_cache
+        )
     except (RunDirectoryError, JavaMissing, ValueError) as error:
         typer.echo(error, err=True)
         return 2

@@ -1,8 +1,8 @@
-"""What Java learnt of Spark in an earlier session, kept for later ones: half of a short session is loading of classes.
+"""What Java loaded of Spark in an earlier session, kept for later ones: half of a short session is loading of classes.
 
-A session of Java 25 or later that finds nothing kept records what it loads; when it has ended, Java makes a cache of
-that (200 MB, some twenty seconds of CPU, once). Java itself refuses a cache that does not fit; its name changes with
-Java and Spark, and the one that was there before goes.
+It is made when it is asked for, and never else: a session of Java 25 or later records what it loads; when it has ended,
+Java makes a cache of that (200 MB, some twenty seconds of CPU, once). Java itself refuses a cache that does not fit; its
+name changes with Java and Spark, and the one that was there before goes.
 """
 
 import hashlib

@@ -87,11 +87,13 @@ def aggregate(
     conf: Mapping[str, str] | None = None,
     fail_on: frozenset[Failing] = frozenset(),
     progress: Progress | None = None,
+    make_jvm_cache: bool = False,
 ) -> Summary:
     """Add runs to the warehouse in `out`, and make the tables and the page of everything that is in it.
 
     A run that is there already, with the same content, costs nothing; one that changed replaces itself. On a cluster
-    `runs` and `out` must be paths that every node sees. Raises RunDirectoryError, SchemaTooNew, JavaMissing.
+    `runs` and `out` must be paths that every node sees. With `make_jvm_cache` what Java loads is kept for later
+    aggregations, after this one. Raises RunDirectoryError, SchemaTooNew, JavaMissing.
     """
     progress = progress or Progress()
     progress.stages = 6
@@ -103,9 +105,7 @@ def aggregate(
     for told in found.unreadable:
         progress.note(f"left out: {told}")
     octets = sum(run.octets for run in added.values())
-    # Where nobody waits, caches are often thrown away: learning would cost more than it ever gives.
-    learn = progress.note if progress.is_watched else None
-    with open_session(master, conf, octets=octets, learn=learn) as session:
+    with open_session(master, conf, octets=octets, learn=progress.note if make_jvm_cache else None) as session:
         catalog, tables = _add(session, added, catalog, warehouse, progress)
         told = "comparing runs, writing tables"
         with progress.stage(told, session.sparkContext), ThreadPoolExecutor(1) as beside:

@@ -22,11 +22,6 @@ class Progress:
         self._place = 0
         self.stages = 0
 
-    @property
-    def is_watched(self) -> bool:
-        """Whether somebody sits at the console."""
-        return self._console.is_terminal
-
     @contextmanager
     def stage(self, what: str, spark: SparkContext | None = None) -> Iterator[None]:
         """Tell that a stage goes on, how far Spark has come with it, and when it has ended how long it took."""

@@ -93,7 +93,8 @@ def open_session(
 ) -> Iterator[SparkSession]:
     """Give a session, and end its JVM afterwards, however the block is left; `octets` is how much will be read.
 
-    With `learn` the first session makes what lets later ones start sooner, when it has ended, and tells so.
+    With `learn` a session that finds no cache makes one, which lets later ones start sooner, when it has ended; it
+    tells `learn` so.
     Where a session is active already (a notebook, a shell, spark-submit) that one is given, and left as it was.
     Raises JavaMissing; SparkFailed for what Spark raised within the block.
     """
@@ -119,8 +120,9 @@ def open_session(
             _end(session)
             signal.signal(signal.SIGINT, handler)  # pyspark had put its own
         if learn is not None and started is not None and cache.record.is_file():
-            learn("keeping what Java learnt, so that it starts sooner the next time (once, some 20 s)")
-            cache.make(java, *started)
+            learn("keeping what Java loaded, so that it starts sooner the next time (once, some 20 s)")
+            made = cache.make(java, *started)
+            learn(f"kept in {cache.cache}" if made else "this Java could not keep it")
 
 
 @contextmanager

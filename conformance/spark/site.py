@@ -11,6 +11,7 @@ from jinja2 import Environment, StrictUndefined
 
 from conformance.results.whole import write_whole
 from conformance.spark.export import printable
+from conformance.spark.tables.labels import label_of, unit_of
 from conformance.spark.tables.table import Table
 from conformance.spark.trends import HEIGHT, WIDTH, trends
 
@@ -57,12 +58,24 @@ def render(titles: Sequence[Table], rows: Mapping[str, list[dict[str, Any]]]) ->
                 "name": table.name,
                 "title": table.title,
                 "total": len(rows[table.name]),
-                "columns": list(rows[table.name][0]) if rows[table.name] else [],
-                "rows": [list(row.values()) for row in rows[table.name][:ROWS]],
+                "columns": [(label_of(column.name), column.meaning) for column in table.columns],
+                "rows": [
+                    [_in_unit(row.get(column.name), column.name) for column in table.columns]
+                    for row in rows[table.name][:ROWS]
+                ],
             }
             for table in titles
         ],
     )
+
+
+def _in_unit(value: object, column: str) -> object:
+    """Return a value as the page has it: a share in percent, a hash as far as it tells two apart, a flag in words."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and unit_of(column) == "%":
+        return round(100 * value, 1)
+    return value[:12] if isinstance(value, str) and column.endswith("_sha256") else value
 
 
 def shown(value: object) -> str:

@@ -24,6 +24,7 @@ from conformance.spark.java import JavaMissing, java_home
 from conformance.spark.job import TABLES, failing_from
 from conformance.spark.session import BadSetting, settings
 from conformance.spark.site import render, shown
+from conformance.spark.tables.labels import label_of
 from conformance.spark.tables.verdicts import MATRIX
 from conformance.spark.trends import trends
 from conformance.spark.warehouse import PARTITIONED, VERSION, Catalog, Warehouse
@@ -143,6 +144,18 @@ def test_the_page_permits_its_own_style_and_script_and_nothing_else() -> None:
         (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
         expected = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"{tag}-src &#39;sha256-{expected}&#39;" in policy[1]
+
+
+def test_columns_have_labels_units_and_meanings() -> None:
+    rows = page_rows()
+    rows["flaky"] = [{"candidate": "c", "nodeid": "n", "rate": 0.25, "scenario_sha256": "a" * 64}]
+    page = render(TABLES, rows)
+    assert '<th scope="col" title="how often it fails">Failure rate (%)</th>' in page
+    assert '<td class="number">25</td>' in page
+    assert f"<td>{'a' * 12}</td>" in page
+    heads = {label_of(column.name) for table in TABLES for column in table.columns}
+    assert {"Wall time (s)", "95 % within (s)", "Cell", "Message-ID"} <= heads
+    assert not [head for head in heads if "_" in head or not (head[0].isupper() or head[0].isdigit())]
 
 
 def test_trends_go_by_run_and_are_plain_numbers() -> None:
