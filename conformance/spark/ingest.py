@@ -25,7 +25,7 @@ from conformance.results.schema import SCHEMA, RunHeader
 from conformance.spark.schemas import CORRUPT, LINE_DDL, TABLE_DDL
 
 _DENSITY = 20
-"""Octets of a cell's lines that became one of Parquet, about; tables of schema 1 do not say."""
+"""Octets of a cell's lines that became one of Parquet, about."""
 _TOLD = 100
 """Damaged lines of a run that are told; all are counted."""
 
@@ -108,7 +108,7 @@ def _look(path: Path, header: RunHeader) -> Ingested:
         path=str(path),
         header=header,
         parquet=True,
-        octets=stored.octets or _DENSITY * sum(_table(path, name).stat().st_size for name in TABLES),
+        octets=_DENSITY * sum(_table(path, name).stat().st_size for name in TABLES),
         damaged=stored.damaged,
         damage=stored.damage,
     )
