@@ -63,7 +63,7 @@ def execute(
             return refused
         ran = run_cell(cell, cast, settings, execution.attachments, execution.seen, Waiting(), execution.flush)
         if ran.inapplicable:
-            return execution.not_applicable(f"--clock {settings.clock}: {ran.inapplicable}")
+            return execution.not_applicable(ran.inapplicable)
         return execution.finish(ran, judge(cell, cast, settings, ran.events, complete=ran.problem == ""))
 
 
@@ -84,6 +84,8 @@ async def execute_here(
         ran = await run_cell_here(
             cell, cast, settings, execution.attachments, execution.seen, Waiting(), execution.flush
         )
+        if ran.inapplicable:
+            return execution.not_applicable(ran.inapplicable)
         verdicts = await asyncio.to_thread(judge, cell, cast, settings, ran.events, complete=ran.problem == "")
         return await asyncio.to_thread(execution.finish, ran, verdicts)  # it compresses the history
 

@@ -38,7 +38,7 @@ _PYTHON = (sys.executable, "-S", "-E")
 class ExecNode:
     """One node as a process; `directory` holds its data, its files and its log, `disk` is one that may fail.
 
-    `clock` moves the clock of its processes; what it raises passes through `start`.
+    `clock` moves the clock of its processes; what it raises passes through `start`, and so does Unseen of the disk.
     """
 
     def __init__(
@@ -79,6 +79,8 @@ class ExecNode:
             raise NodeError(self.name, "start", self._presence.missing)
         await asyncio.to_thread(self._shop.write, configuration)  # other cells may be on this loop
         if self._disk is not None:
+            if self._presence.private_root is None:
+                self._disk.look_at(self._shop.filled(self._candidate.argv)[0])
             await self._disk.mount()
         self._ended.clear()
         self._asked_to_end = False
@@ -189,7 +191,8 @@ class ExecNode:
             words += ["--user", candidate.user]
         if self._presence.private_root is not None:
             root = str(self._presence.private_root)
-            words += ["--namespaces", *_PYTHON, private_root.__file__, root, str(directory), self.name, "--"]
+            words += ["--namespaces", *_PYTHON, private_root.__file__, root, str(directory), self.name]
+            words += ["--preload", str(self._preload), "--"] if self._preload else ["--"]
         return [*words, *self._moved(self._shop.filled(candidate.argv)), *defect]
 
     def _moved(self, argv: list[str]) -> list[str]:
@@ -275,7 +278,12 @@ class ExecNode:
     def _on_disk(self) -> list[str]:
         return [] if self._disk is None else self._disk.prefix
 
+    @property
+    def _preload(self) -> Path | None:
+        return None if self._disk is None else self._disk.preload
+
     def _environment(self) -> dict[str, str]:
-        layer = {} if self._disk is None else self._disk.environment
+        own_root = self._presence.private_root is not None  # all its programs preload it without being told
+        layer = {"LD_PRELOAD": str(self._preload)} if self._preload and not own_root else {}
         inherited = {name: value for name, value in os.environ.items() if name != _SLOW_START}
         return {**inherited, **self._candidate.environment, **layer}

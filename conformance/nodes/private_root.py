@@ -1,10 +1,11 @@
 """A private root: what was installed for one server, laid over the system's root, seen by that server alone.
 
-Run as a program by the guard, as the first process of a new PID namespace: `python private_root.py LAYER KEEP NAME --
-COMMAND...`. LAYER is the directory to lay over `/`; what is written goes to memory and is gone with the server, but for
-the directory KEEP, which is the real one, and is `/node` too. NAME is the host's name in there. It stays as the namespace's init: it hands
-SIGTERM and SIGHUP on to the command, reaps, and leaves with the command's exit code; with it everything in the namespace
-dies. Only the standard library is imported: it must start at once.
+Run as a program by the guard, as the first process of a new PID namespace: `python private_root.py LAYER KEEP NAME
+[--preload LIBRARY] -- COMMAND...`. LAYER is the directory to lay over `/`; what is written goes to memory and is gone
+with the server, but for the directory KEEP, which is the real one, and is `/node` too. NAME is the host's name in there;
+LIBRARY is loaded into every program in there, whatever its rights and its environment. It stays as the namespace's
+init: it hands SIGTERM and SIGHUP on to the command, reaps, and leaves with the command's exit code; with it everything
+in the namespace dies. Only the standard library is imported: it must start at once.
 """
 
 import ctypes
@@ -43,7 +44,7 @@ def mount(source: str, target: Path, kind: str, flags: int = 0, options: str = "
     _check(_libc.mount(*words, ctypes.c_ulong(flags), options.encode() or None), f"mount {target}")
 
 
-def enter(layer: Path, keep: Path, name: str) -> None:
+def enter(layer: Path, keep: Path, name: str, preload: str = "") -> None:
     """Make the private root and enter it; the caller has a mount namespace of its own."""
     mount("none", Path("/"), "", _MS_REC | _MS_PRIVATE)
     work = Path("/mnt")
@@ -79,7 +80,10 @@ def enter(layer: Path, keep: Path, name: str) -> None:
         inside.mkdir(parents=True, exist_ok=True)
         mount(str(keep), inside, "", _MS_BIND | _MS_REC)
     hosts = f"127.0.0.1 {name}.test {name} localhost\n"
-    for file, text in {**_RESOLVER, "etc/hosts": hosts, "etc/hostname": f"{name}\n"}.items():
+    files = {**_RESOLVER, "etc/hosts": hosts, "etc/hostname": f"{name}\n"}
+    if preload:
+        files["etc/ld.so.preload"] = f"{preload}\n"
+    for file, text in files.items():
         (root / file).unlink(missing_ok=True)
         (root / file).write_text(text, encoding="ascii")
     os.chroot(root)
@@ -152,11 +156,13 @@ def _reap(command: int) -> int | None:
 
 def main(argv: list[str]) -> int:
     """Enter the private root and serve the command in it."""
-    layer, keep, name, dashes, *command = argv
+    layer, keep, name, *rest = argv
+    preload = rest[1] if rest[:1] == ["--preload"] else ""
+    dashes, *command = rest[2:] if preload else rest
     if dashes != "--" or not command:
-        raise SystemExit("usage: private_root.py LAYER KEEP NAME -- COMMAND...")
+        raise SystemExit("usage: private_root.py LAYER KEEP NAME [--preload LIBRARY] -- COMMAND...")
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
-    enter(Path(layer), Path(keep), name)
+    enter(Path(layer), Path(keep), name, preload)
     return serve(command)
 
 

@@ -11,6 +11,7 @@ from conformance.candidates.placeholders import option_values
 from conformance.candidates.presence import Presence
 from conformance.candidates.templates import fill_argv, render_file
 from conformance.nodes.contract import NodeConfiguration, NodeError
+from conformance.nodes.disks import trees
 from conformance.nodes.private_root import NODE
 
 
@@ -113,11 +114,7 @@ class Workshop:
 
     def wipe(self) -> None:
         """Delete the data directory's content; the directory itself may be a mount."""
-        for path in self.data.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
+        trees.empty(self.data)
 
     def last_words(self) -> str:
         """Return the log's last line, at most 300 characters of it."""

@@ -31,7 +31,7 @@ def _reasons(cell: Cell, cast: Cast, settings: Settings) -> Iterator[tuple[str, 
     yield "not claimed: ", unclaimed(cell, cast)
     yield "", tuple(_times(cell, cast, settings))
     means = lacking_means(cell, cast, settings.scale)
-    yield "cannot be run: ", (*cast.absent(servers), *lacking(cell, cast), *means)
+    yield "cannot be run: ", (*cast.absent(servers), *lacking(cell, cast, settings.disk), *means)
 
 
 def _without_a_part(cell: Cell, cast: Cast) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from conformance.candidates.cast import Cast
 from conformance.history.events import AnyEvent
 from conformance.history.recorder import Recorder
 from conformance.nodes.contract import NodeError, OutOfPlace
+from conformance.nodes.disks.layer import Unseen
 from conformance.nodes.python_node import load_factory
 from conformance.run.clock import Clock, Leftovers, run_with_clock
 from conformance.run.drain import drain
@@ -28,7 +29,8 @@ class Ran:
     """What a cell left: its history; `problem` says why it could not be run to its end, for a reader.
 
     `astray` says which step found a node in another state than the scenario meant it to be in; the cell was drained
-    all the same. `inapplicable` says why the clock that was asked for does not reach the candidate.
+    all the same. `inapplicable` says why the clock that was asked for does not reach the candidate, or its disk's layer does not see what
+    it does.
     """
 
     events: tuple[AnyEvent, ...]
@@ -67,7 +69,7 @@ def run_cell(
     except NodeError as error:
         return Ran((), str(error), 0.0, {})
     except (CannotShift, Unmoved) as error:
-        return Ran(tuple(events), "", 0.0, {}, inapplicable=str(error))
+        return Ran(tuple(events), "", 0.0, {}, inapplicable=f"--clock {settings.clock}: {error}")
     except ClockError as error:
         return Ran(tuple(events), f"time cannot go on: {error}", events[-1].t if events else 0.0, logs(cell, directory))
     except Leftovers as error:
@@ -113,18 +115,20 @@ async def _run(
     recorder.subscribe(seen)
     recorder.subscribe(lambda event: clock.progress())
     world = World(cell, cast, settings, clock, recorder, directory)
-    problem = astray = ""
+    problem = astray = inapplicable = ""
     try:
         async with world:
             astray = await _play(world, settled)
             await drain(world)
+    except* Unseen as errors:
+        inapplicable = "cannot be run: " + "; ".join(dict.fromkeys(map(str, _leaves(errors))))
     except* NodeError as errors:
         problem = _told(errors)
     except* (KeyError, ValueError, TypeError, OSError, RuntimeError, NotImplementedError) as errors:
         problem = _told(errors)
     for name in world.keepers:
         await asyncio.to_thread(shutil.rmtree, directory / name / "data", ignore_errors=True)
-    return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs, astray)
+    return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs, astray, inapplicable)
 
 
 async def _play(world: World, settled: Settled) -> str:
@@ -139,10 +143,17 @@ async def _play(world: World, settled: Settled) -> str:
 
 def _told(errors: BaseExceptionGroup[Exception]) -> str:
     """Return what went wrong, one line for each exception, innermost words first."""
-    lines = []
+    lines = [
+        f"{type(error).__name__}: {error}" if not isinstance(error, NodeError) else str(error)
+        for error in _leaves(errors)
+    ]
+    return "; ".join(dict.fromkeys(lines))
+
+
+def _leaves(errors: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
+    """Yield the exceptions of a group, and of the groups in it."""
     for error in errors.exceptions:
         if isinstance(error, BaseExceptionGroup):
-            lines.append(_told(error))
+            yield from _leaves(error)
         else:
-            lines.append(f"{type(error).__name__}: {error}" if not isinstance(error, NodeError) else str(error))
-    return "; ".join(dict.fromkeys(lines))
+            yield error

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from conformance.judge.remarks import Should
+from conformance.nodes.disks.choice import Kind
 from conformance.scenarios.grid import Size
 
 ClockName = Literal["virtual", "scaled", "shifted", "real"]
@@ -19,6 +20,8 @@ class Settings:
     seed: int = 1
     grid: Size = "smoke"
     should: Should = "warn"
+    disk: Kind | None = None
+    """What a power cut strikes where both can be had; None: a loop device, else a layer for the reference."""
 
     @property
     def tolerance(self) -> float:

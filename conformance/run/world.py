@@ -236,7 +236,9 @@ class World:
                 return python
             case "exec":
                 if troubles := troubles_of(self.cell.steps, server.name):
-                    self.disks[server.name] = NodeDisk(server.name, directory, troubles)
+                    self.disks[server.name] = NodeDisk(
+                        server.name, directory, troubles, candidate.name, self.settings.disk
+                    )
                 own_clock = self.clock.program(directory / "clock")
                 program = ExecNode(server.name, candidate, directory, clock=own_clock, disk=self.disks.get(server.name))
                 self._exit.push_async_callback(program.close)

@@ -71,6 +71,12 @@ def declare_options(group: _Group) -> None:
         help="what a broken `should` requirement does: the cell passes with a remark (warn, the default), or fails",
     )
     group.addoption(
+        "--disk",
+        choices=("loop", "layer"),
+        help="what a power cut strikes, where both can be had: an ext4 of the server's own on a loop device (needs root), "
+        "or a layer before its C library; default: loop, and without root the layer for the reference alone",
+    )
+    group.addoption(
         "--cells",
         type=int,
         default=1,
@@ -160,6 +166,7 @@ def read_options(config: pytest.Config) -> Options:
         seed=config.getoption("--seed"),
         grid=config.getoption("--grid"),
         should=config.getoption("--should"),
+        disk=config.getoption("--disk"),
     )
     cells = config.getoption("--cells")
     if cells < 1:

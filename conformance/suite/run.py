@@ -190,6 +190,8 @@ class Run:
         words = ["conformance", "run", place, "--candidate", word, "--clock", settings.clock]
         if settings.clock == "scaled":
             words += ["--scale", f"{settings.scale:g}"]
+        if settings.disk is not None:
+            words += ["--disk", settings.disk]
         for host in self._options.hosts:
             words += ["--allow-hosts", host]
         if "fault=" in nodeid:

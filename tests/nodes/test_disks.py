@@ -18,6 +18,7 @@ from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.choice import NodeDisk, Trouble, missing
 from conformance.nodes.disks.layer import Layer
 from conformance.nodes.disks.loop import LoopDisk
+from conformance.scenarios.steps.breaking import Disk
 
 WRITES = """
 import os, sys
@@ -63,6 +64,10 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
+def trouble(what: str, **more: object) -> Disk:
+    return Disk.model_validate({"node": "n", "is": what, **more})
+
+
 def disk_of(directory: Path, *troubles: Trouble) -> NodeDisk:
     (directory / "data").mkdir()
     return NodeDisk("n", directory, troubles)
@@ -75,7 +80,7 @@ def on(disk: NodeDisk, program: str, directory: Path) -> subprocess.Popen[str]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, **disk.environment},
+        env={**os.environ, **({"LD_PRELOAD": str(disk.preload)} if disk.preload else {})},
     )
 
 
@@ -163,10 +168,10 @@ def test_a_full_disk_takes_nothing_until_there_is_room(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "full")
         await disk.mount()
-        assert await disk.become("full", 0) == "No space left on device"
+        assert await disk.trouble(trouble("full"), 0) == "No space left on device"
         assert said(disk, TRIES, tmp_path) == "No space left on device"
         assert not disk.needs_restart
-        await disk.become("well", 0)
+        await disk.heal()
         assert said(disk, TRIES, tmp_path) == "written"
         await disk.close()
 
@@ -178,10 +183,10 @@ def test_a_read_only_disk_is_well_when_it_is_mounted_again(tmp_path: Path) -> No
     async def test() -> None:
         disk = disk_of(tmp_path, "read-only")
         await disk.mount()
-        assert await disk.become("read-only", 0) == "Read-only file system"
+        assert await disk.trouble(trouble("read-only"), 0) == "Read-only file system"
         assert said(disk, TRIES, tmp_path) == "Read-only file system"
         assert disk.needs_restart
-        await disk.become("well", 0)
+        await disk.heal()
         await disk.mount()
         assert said(disk, TRIES, tmp_path) == "written"
         await disk.close()
@@ -194,14 +199,14 @@ def test_a_slow_disk_says_how_often_it_was_met(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "slow")
         await disk.mount()
-        await disk.become("slow", 0.001)
+        await disk.trouble(trouble("slow", lasting="1s"), 0.001)
         assert disk.met == ""
         program = on(disk, WRITES, tmp_path)
         assert program.stdout is not None
         assert await asyncio.to_thread(program.stdout.readline) == "done\n"
         assert disk.met == "7 slow syncs"
         program.communicate()
-        await disk.become("well", 0)
+        await disk.heal()
         await disk.close()
 
     run(test)
@@ -216,7 +221,7 @@ def test_a_slow_sync_takes_no_less_than_it_was_told(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "slow")
         await disk.mount()
-        await disk.become("slow", 0.05)
+        await disk.trouble(trouble("slow", lasting="1s"), 0.05)
         assert said(disk, SYNCS, tmp_path) == "True"
 
     run(test)
@@ -273,11 +278,26 @@ def test_a_disk_that_nobody_can_have_is_told_with_the_reason(monkeypatch: pytest
     assert missing(in_process, []) == ""
     monkeypatch.setattr(loop, "missing", lambda: "needs root")
     monkeypatch.setattr(layer, "missing", lambda: "")
-    assert missing(program, ["power-cut", "slow"]) == ""
-    assert missing(other, ["power-cut"]) == missing(program, ["full"]) == "needs root"
-    assert missing(other, ["slow"]) == ""
+    assert missing(program, ["power-cut", "slow"]) == missing(other, ["power-cut", "slow"], "layer") == ""
+    assert (
+        missing(other, ["power-cut"])
+        == missing(program, ["full"])
+        == missing(program, ["full"], "layer")
+        == "needs root"
+    )
+    assert missing(program, ["power-cut"], "loop") == missing(other, ["power-cut", "full"], "layer") == "needs root"
+    assert missing(other, ["slow", "failing-syncs", "full-at-write", "power-cut-by-posix"]) == ""
+    assert missing(other, ["full", "power-cut-by-posix"]) == "a file system of its own keeps more than POSIX promises"
     monkeypatch.setattr(layer, "missing", lambda: "needs cc")
-    assert missing(program, ["power-cut"]) == missing(other, ["slow"]) == "needs cc"
+    assert (
+        missing(program, ["power-cut"])
+        == missing(other, ["slow"])
+        == missing(other, ["power-cut-by-posix"])
+        == "needs cc"
+    )
+    monkeypatch.setattr(loop, "missing", lambda: "")
+    assert missing(program, ["power-cut"]) == missing(other, ["power-cut"], "loop") == ""
+    assert missing(other, ["power-cut"], "layer") == "needs cc"
 
 
 def test_a_layer_that_forgets_nothing_has_nothing_to_go_back_to(tmp_path: Path) -> None:

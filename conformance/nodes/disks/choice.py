@@ -9,43 +9,74 @@ from conformance.nodes.contract import NodeError
 from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.layer import Layer
 from conformance.nodes.disks.loop import LoopDisk
+from conformance.nodes.disks.state import Met
+from conformance.scenarios.steps.breaking import Disk
+from conformance.scenarios.steps.nodes import Keeps
 
-Trouble = Literal["power-cut", "full", "read-only", "slow"]
+Trouble = Literal[
+    "power-cut", "power-cut-by-posix", "full", "full-at-write", "read-only", "slow", "failing-syncs"
+]  # fmt: skip
+"""What a scenario may do to a disk: `power-cut-by-posix` is one that keeps what POSIX promises, and no more."""
+
+Kind = Literal["loop", "layer"]
+"""What a power cut strikes where both can be had: an ext4 of the node's own, or a layer that logs what is synced."""
+
+_ON_LOOP: frozenset[Trouble] = frozenset({"full", "read-only"})
+_IN_LAYER: frozenset[Trouble] = frozenset({"power-cut-by-posix", "full-at-write", "slow", "failing-syncs"})
 
 _LAYERED = "reference"
-"""The candidate of which it is known that it syncs by fsync and fdatasync alone: a layer sees all that it does."""
+"""The candidate whose power cuts a layer sees to without being chosen, where there are no loop devices."""
 
 
-def missing(candidate: Candidate, troubles: Iterable[Trouble]) -> str:
+def missing(candidate: Candidate, troubles: Iterable[Trouble], kind: Kind | None = None) -> str:
     """Return why a candidate cannot have these troubles on this machine; '' when it can."""
     wanted = frozenset(troubles)
     if not wanted:
         return ""
     if candidate.kind != "exec":
         return "a disk of its own is for servers in processes of their own (kind exec)"
-    needs = [layer.missing()] if "slow" in wanted else []
-    if wanted & {"full", "read-only"} or ("power-cut" in wanted and candidate.name != _LAYERED):
+    if "power-cut-by-posix" in wanted and wanted & _ON_LOOP:
+        return "a file system of its own keeps more than POSIX promises"
+    needs = [layer.missing()] if wanted & _IN_LAYER else []
+    if wanted & _ON_LOOP:
         needs.append(loop.missing())
-    elif "power-cut" in wanted and loop.missing():
-        needs.append(layer.missing())
+    elif "power-cut" in wanted:
+        needs.append(layer.missing() if _forgets(wanted, candidate.name, kind) else loop.missing())
     return next((reason for reason in needs if reason), "")
 
 
-class NodeDisk:
-    """The disk of one node, which can have the troubles that a scenario has for it. Raises NodeError."""
+def _forgets(wanted: frozenset[Trouble], candidate: str, kind: Kind | None) -> bool:
+    """Whether a power cut is the layer's to see to."""
+    if "power-cut-by-posix" in wanted:
+        return True
+    if "power-cut" not in wanted or wanted & _ON_LOOP:
+        return False
+    return kind == "layer" or (kind is None and candidate == _LAYERED and bool(loop.missing()))
 
-    def __init__(self, node: str, directory: Path, troubles: Iterable[Trouble]) -> None:
+
+class NodeDisk:
+    """The disk of one node, which can have the troubles that a scenario has for it. Raises NodeError, Unseen."""
+
+    def __init__(
+        self,
+        node: str,
+        directory: Path,
+        troubles: Iterable[Trouble],
+        candidate: str = _LAYERED,
+        kind: Kind | None = None,
+    ) -> None:
         wanted = frozenset(troubles)
         data, own = directory / "data", directory / "disk"
         own.mkdir(parents=True, exist_ok=True)
-        on_loop = bool(wanted & {"power-cut", "full", "read-only"}) and not loop.missing()
-        forgets = "power-cut" in wanted and not on_loop
+        forgets = _forgets(wanted, candidate, kind)
+        on_loop = bool(wanted & {*_ON_LOOP, "power-cut"}) and not forgets
         self._node = node
         self._loop = LoopDisk(node, data, own / "image") if on_loop else None
-        self._layer = Layer(node, data, own, forgets=forgets) if forgets or "slow" in wanted else None
+        layered = forgets or bool(wanted & _IN_LAYER)
+        self._layer = Layer(node, data, own, forgets=forgets, whole_device=on_loop) if layered else None
         self._full = False
         self._read_only = False
-        self._slowed = 0
+        self._before = Met()
 
     @property
     def prefix(self) -> list[str]:
@@ -53,9 +84,9 @@ class NodeDisk:
         return self._loop.prefix if self._loop else []
 
     @property
-    def environment(self) -> dict[str, str]:
-        """Return what every process of the node has in its environment."""
-        return self._layer.environment if self._layer else {}
+    def preload(self) -> Path | None:
+        """Return what must be preloaded into every program of the node."""
+        return self._layer.library if self._layer else None
 
     @property
     def needs_restart(self) -> bool:
@@ -64,9 +95,21 @@ class NodeDisk:
 
     @property
     def met(self) -> str:
-        """Return how often the node has met the slow disk, in words; '' when it has not."""
-        count = self._layer.slowed - self._slowed if self._layer else 0
-        return f"{count} slow syncs" if count else ""
+        """Return how often the node has met the trouble, in words; '' when it has not."""
+        if self._layer is None:
+            return ""
+        now, before = self._layer.met, self._before
+        counts = {
+            "slow syncs": now.slow_syncs - before.slow_syncs,
+            "failed syncs": now.failed_syncs - before.failed_syncs,
+            "refused writes": now.refused_writes - before.refused_writes,
+        }
+        return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+
+    def look_at(self, program: str) -> None:
+        """Look at a program of the node before it is started. Raises Unseen when a layer will not see what it does."""
+        if self._layer:
+            self._layer.look_at(program)
 
     async def mount(self) -> None:
         """Have it ready before the node starts."""
@@ -75,40 +118,49 @@ class NodeDisk:
         if self._layer:
             await self._layer.mount()
 
-    async def cut_power(self) -> None:
+    async def cut_power(self, keeps: Keeps = "what-file-systems-keep") -> None:
         """Forget what was not synced. The node must be dead."""
         if self._loop:
             await self._loop.cut_power()
         elif self._layer:
-            self._layer.cut_power()
+            self._layer.cut_power(keeps)
         self._full = self._read_only = False
 
-    async def become(self, what: Literal["full", "read-only", "slow", "well"], seconds: float) -> str:
-        """Have a trouble, or (`well`) none any more; return the words of the error that proves it.
+    async def trouble(self, action: Disk, seconds: float) -> str:
+        """Have a trouble; return the words of the error that proves it, '' where only the node can meet it.
 
         `slow`: every sync takes so many (real) seconds longer. A disk that was read-only gets well while the node is
         down.
         """
-        match what:
-            case "full":
+        match action.trouble:
+            case "full" if action.at_write is None:
                 self._full = True
                 return await self._mounted().fill()
             case "read-only":
                 self._read_only = True
                 return await self._mounted().become_read_only()
+        layered = self._layered()
+        self._before = layered.met
+        match action.trouble:
+            case "full":
+                layered.refuse_writes((action.at_write or 1) - 1)
+            case "failing-syncs":
+                layered.fail_syncs(fails=True)
             case "slow":
-                slow = self._slow()
-                self._slowed = slow.slowed
-                slow.be_slow(seconds)
-                return ""
+                layered.be_slow(seconds)
+        return ""
+
+    async def heal(self) -> None:
+        """Have no trouble any more."""
         if self._full:
             await self._mounted().make_room()
         if self._read_only:
             await self._mounted().let_go()
         if self._layer:
             self._layer.be_slow(0)
+            self._layer.fail_syncs(fails=False)
+            self._layer.refuse_writes(None)
         self._full = self._read_only = False
-        return ""
 
     async def wipe(self) -> None:
         """Destroy what is on it. The node must be dead."""
@@ -122,13 +174,15 @@ class NodeDisk:
         """Leave nothing behind. The node must be dead."""
         if self._loop:
             await self._loop.close()
+        if self._layer:
+            self._layer.close()
 
     def _mounted(self) -> LoopDisk:
         if self._loop is None:
             raise NodeError(self._node, "disk", "it has no file system of its own")
         return self._loop
 
-    def _slow(self) -> Layer:
+    def _layered(self) -> Layer:
         if self._layer is None:
             raise NodeError(self._node, "disk", "no layer is before its C library")
         return self._layer

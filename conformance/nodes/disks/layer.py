@@ -1,16 +1,30 @@
-"""A layer between a program and its C library that knows what was synced: it can forget the rest, and be slow.
+"""A layer between a program and its C library that knows what was synced: it can forget the rest, and have faults.
 
-Needs no root, only a C compiler; a program that is linked statically, or drops LD_PRELOAD, goes past it.
+Needs no root, only a C compiler. What it takes to be durable is written in the head of `layer_c/layer.h`. What it cannot
+see, it says: then nothing can be said of the program.
 """
 
 import asyncio
+import os
 import shutil
-from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
+from typing import Literal
 
+from conformance.nodes import compiling
 from conformance.nodes.contract import NodeError
+from conformance.nodes.disks import trees
+from conformance.nodes.disks.rebuilt import History, Inode
+from conformance.nodes.disks.state import Kind, Met, Record, State, Status
+from conformance.nodes.preloading import unreached
+from conformance.scenarios.steps.nodes import Keeps
 
-_SOURCE = Path(__file__).with_name("layer.c")
+SOURCES = tuple(sorted(Path(__file__).with_name("layer_c").glob("*.[ch]")))
+
+_WHY = {"setuid": "is setuid", "static": "is linked statically", "go": "is a Go program"}
+
+
+class Unseen(Exception):
+    """The layer does not see all that a node does to its disk: it proves nothing of it. The text says what."""
 
 
 def missing() -> str:
@@ -19,69 +33,136 @@ def missing() -> str:
 
 
 class Layer:
-    """The layer of a node, over its `data`; its own files are in `directory`. Raises NodeError.
+    """The layer of a node, over its `data`; its own files are in `directory`, which is beside it. Raises NodeError.
 
-    With `forgets` it keeps a copy of whatever was synced, as of the last sync: what a power cut leaves.
+    With `forgets` it keeps a log of what was synced, to know what a power cut leaves. `whole_device`: `data` is a file
+    system of its own, and all on it is the node's.
     """
 
-    def __init__(self, node: str, data: Path, directory: Path, *, forgets: bool) -> None:
+    def __init__(self, node: str, data: Path, directory: Path, *, forgets: bool, whole_device: bool = False) -> None:
         self._node = node
         self._data = data
-        self._library = directory / "layer.so"
-        self._stable = directory / "stable" if forgets else None
-        self._slow = directory / "slow"
+        self._forgets = forgets
+        self._whole_device = whole_device
+        self.library = directory / "layer.so"
+        """What is preloaded into every program of the node."""
+        self._copies = directory / "copies"
+        self._state = State(directory / "state")
+        self._baseline: tuple[dict[int, Inode], dict[tuple[int, str], int]] = ({}, {})
+        self._unseen = ""
 
     @property
-    def environment(self) -> dict[str, str]:
-        """What the node's environment must have."""
-        stable = {} if self._stable is None else {"LAYER_STABLE": str(self._stable)}
-        return {
-            "LD_PRELOAD": str(self._library),
-            "LAYER_DATA": str(self._data),
-            "LAYER_SLOW": str(self._slow),
-            **stable,
-        }
+    def met(self) -> Met:
+        """How often its faults were met."""
+        return self._state.met
 
-    @property
-    def slowed(self) -> int:
-        """How many syncs have been slow."""
-        log = self._slow.with_name("slow.log")
-        return len(log.read_text("ascii").splitlines()) if log.exists() else 0
+    def look_at(self, program: str) -> None:
+        """Look at a program before it is started. Raises Unseen when the layer will not see what it does."""
+        if self._forgets and (found := unreached(program)) is not None:
+            raise Unseen(f"the layer does not see what {found[0]} does: it {_WHY[found[1]]}")
 
     async def mount(self) -> None:
-        """Have it ready before the node starts; what is in the directory when that is first done counts as synced."""
-        self._library.parent.mkdir(parents=True, exist_ok=True)
-        if not self._library.exists():
-            await self._compile()
-        if self._stable is not None and not self._stable.exists():
-            shutil.copytree(self._data, self._stable)
+        """Have it ready before the node starts; what is in the directory when that is first done counts as synced.
+
+        Raises Unseen when it is known that the layer has missed something.
+        """
+        self._must_have_seen()
+        if not self.library.exists():
+            self.library.parent.mkdir(parents=True, exist_ok=True)
+            self.library.parent.chmod(0o755)
+            try:
+                place = compiling.cache() / "layer"
+                made = await asyncio.to_thread(
+                    compiling.compiled, "layer", SOURCES, place, wanted_by="the layer of a disk"
+                )
+            except compiling.CannotCompile as error:
+                raise NodeError(self._node, "mount", str(error)) from error
+            shutil.copyfile(made, self.library)
+            self.library.chmod(0o755)
+        if self._state.exists:
+            self._settle()
+            self._state.free_lock()
+        else:
+            self._begin()
 
     def be_slow(self, seconds: float) -> None:
         """Have every sync take so much longer; 0 for no longer."""
-        if seconds:
-            self._slow.write_text(f"{round(seconds * 1000)}\n", "ascii")
-        else:
-            self._slow.unlink(missing_ok=True)
+        self._state.be_slow(seconds)
 
-    def cut_power(self) -> None:
-        """Forget what was not synced. The node must be dead."""
-        if self._stable is None:
+    def fail_syncs(self, *, fails: bool) -> None:
+        """Have every sync fail with EIO, or none."""
+        self._state.fail_syncs(fails=fails)
+
+    def refuse_writes(self, after: int | None) -> None:
+        """Have every write fail with ENOSPC that comes after so many; None for none."""
+        self._state.refuse_writes(after)
+
+    def cut_power(self, keeps: Keeps = "what-file-systems-keep") -> None:
+        """Forget what was not synced. The node must be dead. Raises Unseen when the layer has missed something."""
+        if not self._forgets:
             raise NodeError(self._node, "power-cut", "its layer keeps nothing to go back to")
-        for path in self._data.iterdir():
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        shutil.copytree(self._stable, self._data, dirs_exist_ok=True)
+        history = self._settle()
+        changed = trees.difference(self._data, history.inodes, history.names)
+        if blind := self._state.blind:
+            self._unseen = f"the layer does not see all that it does to its disk: {blind}"
+        elif changed:
+            self._unseen = f"the layer has not seen all that was done to its disk: {changed} by no call that it knows"
+        self._must_have_seen()
+        trees.write(self._data, history.inodes, history.names, history.durable(keeps), self._state)
+        self._begin()
 
     def wipe(self) -> None:
         """Forget what was synced: the queue database was destroyed."""
-        if self._stable is not None and self._stable.exists():
-            shutil.rmtree(self._stable)
+        if self._state.exists:
+            self._begin()
 
-    async def _compile(self) -> None:
-        words = ["cc", "-shared", "-fPIC", "-O2", "-o", str(self._library), str(_SOURCE), "-ldl"]
-        process = await asyncio.create_subprocess_exec(*words, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE)
-        _, err = await process.communicate()
-        if process.returncode:
-            raise NodeError(self._node, "mount", f"cc: {err.decode(errors='replace').strip()[-300:]}")
+    def close(self) -> None:
+        """Remove the log: it may be large."""
+        self._state.remove()
+        shutil.rmtree(self._copies, ignore_errors=True)
+
+    def _begin(self) -> None:
+        """Begin a new log: what is in the directory now is durable."""
+        if self._copies.exists():
+            shutil.rmtree(self._copies)
+        self._baseline = ({}, {}) if self._whole_device else trees.read(self._data, self._copies)
+        numbers = [inode.number for inode in self._baseline[0].values()]
+        self._state.make(numbers, records=self._forgets, whole_device=self._whole_device)
+
+    def _history(self) -> History:
+        inodes, names = self._baseline
+        copies = {one: Inode(i.number, i.mode, i.uid, i.gid, i.target, i.content) for one, i in inodes.items()}
+        history = History(copies, dict(names))
+        history.replay(self._state.records())
+        return history
+
+    def _settle(self) -> History:
+        """Replay the log, once it says of every call that a kill interrupted whether it was done."""
+        history = self._history()
+        if not history.begun:
+            return history
+        where = {one: self._data / path for path, one in trees.paths(history.names)} | {0: self._data}
+        for record, directory, to_directory in history.begun:
+            status, ino, mode = _came_of(record, where.get(directory or 0), where.get(to_directory or 0))
+            self._state.settle(record, status, ino, mode)
+        return self._history()
+
+    def _must_have_seen(self) -> None:
+        if self._unseen:
+            raise Unseen(self._unseen)
+
+
+def _came_of(
+    record: Record, directory: Path | None, to_directory: Path | None
+) -> tuple[Literal[Status.DONE, Status.FAILED], int, int]:
+    """Return whether an interrupted call was done, as the disk shows it, and the inode that it was about."""
+    name = to_directory / record.other if to_directory and record.to_directory else None
+    if record.kind in (Kind.CREATE, Kind.UNLINK):
+        name = directory / record.name if directory and record.directory else None
+    seen = name.lstat() if name is not None and os.path.lexists(name) else None
+    if record.kind is Kind.UNLINK:
+        done = seen is None or seen.st_ino != record.ino
+        return (Status.DONE if done else Status.FAILED), record.ino, record.mode
+    if seen is None or (record.kind in (Kind.RENAME, Kind.EXCHANGE) and seen.st_ino != record.ino):
+        return Status.FAILED, record.ino, record.mode
+    return Status.DONE, seen.st_ino, seen.st_mode

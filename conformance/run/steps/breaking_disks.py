@@ -1,14 +1,20 @@
-"""Steps that break the disk under a server's data: a power cut, and a disk that is full, read-only or slow."""
+"""Steps that break the disk under a server's data: a power cut, and a disk that is full, read-only, slow or failing."""
 
 from conformance.history.events import FaultArmed, FaultFired
 from conformance.run.world import World
 from conformance.scenarios.steps.breaking import Disk
+from conformance.scenarios.steps.nodes import Keeps
+
+_WORDS: dict[Keeps, str] = {
+    "what-file-systems-keep": "power cut: what it had not synced is gone",
+    "what-posix-promises": "power cut: what it had not synced is gone, and so are names whose directory was not synced",
+}
 
 
-async def cut_power(world: World, server: str) -> None:
+async def cut_power(world: World, server: str, keeps: Keeps) -> None:
     """Kill a server, and have its disk forget what was not synced."""
-    await world.keepers[server].kill("power cut: what it had not synced is gone")
-    await world.disks[server].cut_power()
+    await world.keepers[server].kill(_WORDS[keeps])
+    await world.disks[server].cut_power(keeps)
 
 
 async def disk(world: World, action: Disk) -> str:
@@ -17,7 +23,7 @@ async def disk(world: World, action: Disk) -> str:
         raise ValueError(f"the disk trouble {action.name!r} is in force already")
     world.disk_troubles[action.name] = action
     _note(world, action, healed=False)
-    proof = await world.disks[action.node].become(action.trouble, world.clock.duration(action.lasting or 0))
+    proof = await world.disks[action.node].trouble(action, world.clock.duration(action.lasting or 0))
     if proof:
         _fired(world, action, f"a write failed: {proof}")
     return "armed"
@@ -34,7 +40,7 @@ async def heal_disk(world: World, action: Disk) -> None:
         restart = disk.needs_restart and keeper.up
         if restart:
             await keeper.kill("its disk is mounted anew")
-        await disk.become("well", 0)
+        await disk.heal()
         if restart:
             await keeper.start()
 

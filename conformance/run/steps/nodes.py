@@ -39,7 +39,7 @@ async def do_to_nodes(world: World, action: NodeAction) -> None:
                 case Kill():
                     await keeper.kill()
                 case PowerCut():
-                    await cut_power(world, name)
+                    await cut_power(world, name, action.keeps)
                 case Stop():
                     await keeper.stop()
                 case Start():

@@ -64,18 +64,29 @@ class Answer(Action):
 
 
 class Disk(Action):
-    """Have the disk under a server's data full, read-only or slow, until it is healed by its name, or with `all`."""
+    """Have the disk under a server's data full, read-only, slow or failing, until it is healed by its name, or with
+    `all`."""
 
     name: Label = Field("disk", alias="as")
     node: str
-    trouble: Literal["full", "read-only", "slow"] = Field(alias="is", description="what is wrong with it")
+    trouble: Literal["full", "read-only", "slow", "failing-syncs"] = Field(
+        alias="is", description="what is wrong with it; failing-syncs: each sync fails with an I/O error"
+    )
     lasting: Duration | None = Field(None, description="slow: how much longer each sync takes")
+    at_write: int | None = Field(
+        None,
+        ge=1,
+        alias="at-write",
+        description="full: only from the n-th write on; without it, the disk is full at once",
+    )
     may_not_fire: bool = Field(
         False, alias="may-not-fire", description="a cell in which it was never met is judged all the same"
     )
 
     @model_validator(mode="after")
-    def _slow_by_how_much(self) -> "Disk":
+    def _qualified(self) -> "Disk":
         if (self.trouble == "slow") != (self.lasting is not None):
             raise ValueError("`lasting` says by how much a slow disk is slow, and nothing else")
+        if self.at_write is not None and self.trouble != "full":
+            raise ValueError("`at-write` says from which write on a disk is full, and nothing else")
         return self

@@ -41,8 +41,15 @@ class Kill(NodeAction):
     """Kill the whole process tree (SIGKILL); the database stays."""
 
 
+Keeps = Literal["what-file-systems-keep", "what-posix-promises"]
+"""Which names a power cut leaves: those that ext4, XFS and btrfs all keep (also that of a file which was synced itself), or
+those alone whose directory was synced."""
+
+
 class PowerCut(NodeAction):
     """Cut the power: it dies as if killed, and what it had written and not synced to its disk is gone."""
+
+    keeps: Keeps = "what-file-systems-keep"
 
 
 class Stop(NodeAction):

@@ -1,0 +1,268 @@
+"""What the layer cannot see: nothing is said of a program then, and it is told why."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from conformance.nodes.disks import layer
+from conformance.nodes.disks.layer import Layer, Unseen
+from conformance.nodes.disks.state import Kind, State, Status
+
+pytestmark = pytest.mark.skipif(bool(layer.missing()), reason=layer.missing() or "-")
+
+
+def mounted(directory: Path) -> Layer:
+    (directory / "data").mkdir()
+    disk = Layer("n", directory / "data", directory / "disk", forgets=True)
+    asyncio.run(disk.mount())
+    return disk
+
+
+def run(disk: Layer, program: str, data: Path, environment: Mapping[str, str] | None = None) -> None:
+    words = [sys.executable, "-ISB", "-c", f"import os, sys; os.chdir(sys.argv[1])\n{program}", str(data)]
+    subprocess.run(words, check=True, env={**os.environ, "LD_PRELOAD": str(disk.library), **(environment or {})})
+
+
+def built(directory: Path, text: str, *flags: str) -> Path:
+    source, program = directory / "program.c", directory / "program"
+    source.write_text(text)
+    subprocess.run(["cc", "-o", program, source, *flags], check=True)
+    return program
+
+
+WRITES = '#include <stdio.h>\nint main(void) { FILE *f = fopen("f", "w"); fputs("x", f); return fclose(f); }\n'
+
+
+def test_a_static_program_is_told_before_it_is_started(tmp_path: Path) -> None:
+    program = built(tmp_path, WRITES, "-static")
+    with pytest.raises(Unseen, match=r"does not see what .*program does: it is linked statically"):
+        mounted(tmp_path).look_at(str(program))
+
+
+def test_a_layer_that_forgets_nothing_takes_any_program(tmp_path: Path) -> None:
+    program = built(tmp_path, WRITES, "-static")
+    Layer("n", tmp_path, tmp_path / "disk", forgets=False).look_at(str(program))
+
+
+@pytest.mark.parametrize("way", ["os.execv(P, [P])", "os.execve(P, [P], {})", "os.posix_spawn(P, [P], os.environ)",
+    "os.execvp('program', ['program'])", "os.posix_spawnp('program', ['program'], os.environ)",
+    "import ctypes; ctypes.CDLL(None).execl(P.encode(), b'p', None)",
+    "import ctypes; ctypes.CDLL(None).execlp(b'program', b'p', None)",
+    "import subprocess; subprocess.run([P])", "os.execv('./script', ['./script'])"])  # fmt: skip
+def test_a_static_program_that_a_program_starts_is_noted(tmp_path: Path, way: str) -> None:
+    program, disk = built(tmp_path, WRITES, "-static"), mounted(tmp_path)
+    script = tmp_path / "data" / "script"
+    script.write_text(f"#!{program}\n")
+    script.chmod(0o755)
+    disk.wipe()
+    run(disk, f"P = {str(program)!r}; {way}", tmp_path / "data", {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    with pytest.raises(
+        Unseen, match=r"does not see all that it does to its disk: .*(program|script) is linked statically"
+    ):
+        disk.cut_power()
+
+
+def test_a_program_without_the_layer_is_noted(tmp_path: Path) -> None:
+    program, disk = built(tmp_path, WRITES), mounted(tmp_path)
+    run(disk, f"os.execve({str(program)!r}, ['p'], {{}})", tmp_path / "data")
+    with pytest.raises(Unseen, match="program is started with a cleaned environment"):
+        disk.cut_power()
+
+
+def test_a_go_program_is_noted(tmp_path: Path) -> None:
+    """Go's own mark of what it builds, in a program that is linked dynamically."""
+    mark = '__attribute__((used)) static char go[] = "\\xff Go buildinf:";\n'
+    program, disk = built(tmp_path, mark + WRITES), mounted(tmp_path)
+    run(disk, f"os.execv({str(program)!r}, ['p'])", tmp_path / "data")
+    with pytest.raises(Unseen, match="program is a Go program"):
+        disk.cut_power()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file away")
+def test_a_setuid_program_is_noted(tmp_path: Path) -> None:
+    program, disk = built(tmp_path, WRITES), mounted(tmp_path)
+    (tmp_path / "data").chmod(0o777)
+    os.chown(program, 65534, 65534)
+    program.chmod(0o4755)
+    run(disk, f"os.execv({str(program)!r}, ['p'])", tmp_path / "data")
+    with pytest.raises(Unseen, match="program is setuid"):
+        disk.cut_power()
+
+
+def test_a_file_that_is_opened_with_o_direct_is_noted(tmp_path: Path) -> None:
+    disk = mounted(tmp_path)
+    run(disk, "open('f', 'w').close(); os.open('f', os.O_WRONLY | os.O_DIRECT)", tmp_path / "data")
+    with pytest.raises(Unseen, match="f is opened with O_DIRECT"):
+        disk.cut_power()
+
+
+def test_io_uring_is_noted(tmp_path: Path) -> None:
+    disk = mounted(tmp_path)
+    ring = "import ctypes; C = ctypes.CDLL(None, use_errno=True); print(C.syscall(425, 4, ctypes.create_string_buffer(256)))"
+    run(disk, ring, tmp_path / "data")
+    with pytest.raises(Unseen, match="io_uring is used, around the C library"):
+        disk.cut_power()
+
+
+def test_system_calls_by_their_number_are_seen(tmp_path: Path) -> None:
+    disk = mounted(tmp_path)
+    run(
+        disk,
+        "import ctypes; C = ctypes.CDLL(None); fd = os.open('f', os.O_CREAT | os.O_WRONLY); os.write(fd, b'x'); "
+        "C.syscall(74, fd); C.syscall(316, -100, b'f', -100, b'g', 0); C.syscall(75, fd); C.syscall(74, os.open('.', 0))",
+        tmp_path / "data",
+    )
+    disk.cut_power("what-posix-promises")
+    assert {path.name: path.read_text() for path in (tmp_path / "data").iterdir()} == {"g": "x"}
+
+
+@pytest.mark.parametrize(
+    ("done", "told"),
+    [
+        ("os.symlink('f', 'new')", "new was made"),
+        ("os.unlink('f')", "f was taken away"),
+        ("os.rename('g', 'f')", "f was replaced"),
+    ],
+)
+def test_what_was_done_by_no_call_that_the_layer_knows_is_noted(tmp_path: Path, done: str, told: str) -> None:
+    disk = mounted(tmp_path)
+    run(disk, "open('f', 'w').close(); open('g', 'w').close()", tmp_path / "data")
+    subprocess.run([sys.executable, "-c", f"import os; {done}"], cwd=tmp_path / "data", check=True)
+    with pytest.raises(Unseen, match=f"{told} by no call that it knows"):
+        disk.cut_power()
+    with pytest.raises(Unseen, match="by no call that it knows"):
+        asyncio.run(disk.mount())
+
+
+def test_sockets_are_no_matter(tmp_path: Path) -> None:
+    disk = mounted(tmp_path)
+    run(
+        disk,
+        "import socket; s = socket.socket(socket.AF_UNIX); s.bind('s'); os.rename('s', 't'); s.close(); "
+        "s = socket.socket(socket.AF_UNIX); s.bind('s'); os.unlink('s'); open('f', 'w').close()",
+        tmp_path / "data",
+    )
+    disk.cut_power()
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_what_a_program_in_a_chroot_does_is_seen(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, for chroot")
+    disk = mounted(tmp_path)
+    run(
+        disk,
+        "os.mkdir('jail'); os.chroot('jail'); os.chdir('/'); fd = os.open('f', os.O_CREAT | os.O_WRONLY); "
+        "os.write(fd, b'x'); os.fsync(fd); os.rename('/f', '/g'); os.fsync(os.open('/', 0))",
+        tmp_path / "data",
+    )
+    disk.cut_power()
+    assert (tmp_path / "data" / "jail" / "g").read_text() == "x"
+
+
+def test_a_program_that_gives_up_its_rights_and_closes_all_is_seen(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to give up rights")
+    disk = mounted(tmp_path)
+    (tmp_path / "data").chmod(0o777)
+    run(
+        disk,
+        "os.closerange(3, 4096); os.setuid(65534); fd = os.open('f', os.O_CREAT | os.O_WRONLY, 0o600); os.write(fd, b'x'); "
+        "os.fsync(fd)",
+        tmp_path / "data",
+    )
+    disk.cut_power()
+    kept = tmp_path / "data" / "f"
+    assert (kept.read_text(), kept.stat().st_uid, kept.stat().st_mode & 0o777) == ("x", 65534, 0o600)
+
+
+@pytest.mark.parametrize(
+    ("does", "kind", "undone", "before", "after"),
+    [
+        ("open('f', 'w').close()", Kind.CREATE, None, {"f"}, {"f"}),
+        ("open('f', 'w').close()", Kind.CREATE, "f", set(), set()),
+        ("open('f', 'w').close(); os.unlink('f')", Kind.UNLINK, None, set(), set()),
+        ("open('f', 'w').close(); os.rename('f', 'g')", Kind.RENAME, None, {"g"}, {"g"}),
+        ("open('f', 'w').close(); os.link('f', 'g')", Kind.LINK, None, {"f", "g"}, {"f", "g"}),
+        ("open('f', 'w').close(); os.link('f', 'g')", Kind.LINK, "g", {"f"}, {"f"}),
+    ],
+)
+def test_a_call_that_a_kill_interrupts_was_done_or_not(
+    tmp_path: Path, does: str, kind: Kind, undone: str | None, before: set[str], after: set[str]
+) -> None:
+    """Its record is begun only; whether it was done is seen on the disk."""
+    disk = mounted(tmp_path)
+    data = tmp_path / "data"
+    run(disk, does, data)
+    if undone:
+        (data / undone).unlink()
+    state = State(tmp_path / "disk" / "state")
+    record = next(record for record in state.records() if record.kind is kind)
+    state.settle(record, Status.BEGUN, record.ino if kind in (Kind.UNLINK, Kind.RENAME) else 0, record.mode)
+    assert {path.name for path in data.iterdir()} == before
+    asyncio.run(disk.mount())
+    run(disk, "fd = os.open('.', 0); os.fsync(fd)", data)
+    disk.cut_power()
+    assert {path.name for path in data.iterdir()} == after
+
+
+def test_a_file_that_is_there_stays_the_same_inode(tmp_path: Path) -> None:
+    """Postfix names its files by it."""
+    disk = mounted(tmp_path)
+    data = tmp_path / "data"
+    run(
+        disk, "fd = os.open('f', os.O_CREAT | os.O_WRONLY); os.write(fd, b'x'); os.fsync(fd); os.rename('f', 'g')", data
+    )
+    before = (data / "g").stat().st_ino
+    disk.cut_power()
+    assert {path.name: path.stat().st_ino for path in data.iterdir()} == {"f": before}
+
+
+def test_the_layer_compiles_without_a_warning(tmp_path: Path) -> None:
+    sources = [str(source) for source in layer.SOURCES if source.suffix == ".c"]
+    strict = ["-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
+    subprocess.run(["cc", *strict, "-o", tmp_path / "layer.so", *sources], check=True)
+
+
+def test_processes_and_threads_do_not_get_in_each_other_s_way(tmp_path: Path) -> None:
+    disk = mounted(tmp_path)
+    work = (
+        "import threading\n"
+        "def work(who):\n"
+        "    for n in range(25):\n"
+        "        fd = os.open(f't{who}', os.O_CREAT | os.O_WRONLY); os.write(fd, b'x' * 5000); os.fsync(fd); os.close(fd)\n"
+        "        os.rename(f't{who}', f'm{who}-{n}')\n"
+        "for p in range(4):\n"
+        "    if os.fork() == 0:\n"
+        "        threads = [threading.Thread(target=work, args=(f'{p}{t}',)) for t in range(3)]\n"
+        "        [t.start() for t in threads]; [t.join() for t in threads]; os._exit(0)\n"
+        "for p in range(4):\n"
+        "    assert os.wait()[1] == 0\n"
+        "fd = os.open('.', 0); os.fsync(fd)\n"
+    )
+    run(disk, work, tmp_path / "data")
+    disk.cut_power()
+    assert len(list((tmp_path / "data").iterdir())) == 4 * 3 * 25
+    assert {path.stat().st_size for path in (tmp_path / "data").iterdir()} == {5000}
+
+
+def test_programs_that_are_killed_in_the_middle_leave_no_lock_behind(tmp_path: Path) -> None:
+    disk = mounted(tmp_path)
+    work = "for n in range(200):\n    open('f', 'w').close(); os.rename('f', 'g'); os.unlink('g'); print(flush=True)"
+    words = [sys.executable, "-ISB", "-c", f"import os, sys; os.chdir(sys.argv[1])\n{work}", str(tmp_path / "data")]
+    for rounds in range(1, 16):
+        with subprocess.Popen(
+            words, stdout=subprocess.PIPE, env={**os.environ, "LD_PRELOAD": str(disk.library)}
+        ) as program:
+            assert program.stdout is not None
+            for _ in range(rounds):
+                program.stdout.readline()
+            program.kill()
+        asyncio.run(disk.mount())
+    disk.cut_power()
+    assert list((tmp_path / "data").iterdir()) == []
