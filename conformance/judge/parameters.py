@@ -15,6 +15,7 @@ DEFAULTS: Mapping[str, JsonValue] = {
     "MaxRetriesForRemoteSiteShadow": 4,
     "MaxRetriesForLocalSiteShadow": 2,
     "ShadowResubmitTimeSpan": 3 * 3600,
+    "ShadowHeartbeatFrequency": 120,
     "SendConnectionInactivityTimeout": 600,
     "DuplicateTrackingWindow": 3600,
     "MessageRetryInterval": 60,

@@ -62,7 +62,8 @@ class Copy:
 class ShadowAttempt:
     """A primary's attempt at a shadow server; `message` and `sent` are None where it did not come to a message.
 
-    Its number and time are those of the connection, or of MAIL when the session had carried another message before.
+    Its number and time are those of the connection, or of MAIL in a session that was kept from before: that had carried
+    another message, or was opened before the message was made.
     """
 
     client: str
@@ -238,10 +239,11 @@ class Trace:
         for one in self.sessions.values():
             sent = [t for t in one.transactions if t.way == "shadow"]
             for number, t in enumerate(sent):
-                n, time = (t.n, t.t) if number else (one.n, one.t)
+                made = self.messages.get(t.message or "")
+                kept = number > 0 or (made is not None and one.n < made.n)
+                n, time = (t.n, t.t) if kept else (one.n, one.t)
                 found.append(ShadowAttempt(one.client, one.server, n, time, t.message, t))
-            asked = one.asked_for == "request-shadow" or (one.listener == "transport" and one.keywords is None)
-            if not sent and asked:
+            if not sent and _came_to_nothing(one):
                 found.append(ShadowAttempt(one.client, one.server, one.n, one.t, None, None))
         found += [
             ShadowAttempt(event.client, event.server, event.n, event.t, None, None)
@@ -285,3 +287,19 @@ class Trace:
             self.copies.append(copy)
             if sent.message is not None:
                 self._copies[sent.message].append(copy)
+
+
+def _came_to_nothing(session: Session) -> bool:
+    """Whether a session without a shadow message was an attempt at one.
+
+    One that is open and has been granted the request waits for a message (ruling 14). One in which EHLO was never
+    answered may have been for a shadow.
+    """
+    if session.asked_for != "request-shadow":
+        return session.listener == "transport" and session.keywords is None
+    granted = any(
+        x.command.operation is not None and x.command.operation.name == "request-shadow"
+        and x.reply is not None and x.reply.code // 100 == 2
+        for x in session.exchanges
+    )  # fmt: skip
+    return session.closed is not None or not granted

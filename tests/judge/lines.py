@@ -23,6 +23,7 @@
     mbx1 has database db-new                     the name of its queue database from now on
     fault f: garble in mbx1 > mbx2               a fault fired in the last session of the two
     talk t outside > mbx1: expected 502          a talk ended; `as written` when all was
+    DB1 becomes active elsewhere                 a step `activate`
     step failed                                  the step with that label begins
     expected                                     the expectation is reached (else at the end)
     drained                                      `drained after 6h, busy` when it never was quiet
@@ -210,6 +211,7 @@ def _lagged(history: History, m: re.Match[str]) -> None:
 
 
 _HAPPENINGS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (
+    (r"(?P<database>DB\d) becomes active elsewhere", lambda h, m: h.step("began", "0", "activate")),
     (r"step (?P<label>\S+)", _began),
     (r"expected", _reached),
     (r"drained(?: after (?P<waited>\S+?))?(?P<busy>, busy)?", _drained),

@@ -1,8 +1,9 @@
 """A shadow is not delivered while its primary lives (SR-CRE-11, SR-MNT-10, SR-MNT-13)."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from conformance.history.events import CommandRun, NodeEvent
+from conformance.history.events import CommandRun, ConnectFailed, NodeEvent, StepEvent
 from conformance.judge.finding import Case, Finding, moment, named
 from conformance.judge.parameters import seconds
 from conformance.judge.takeover import Takeover, takeovers
@@ -13,8 +14,10 @@ def shadow_not_delivered_while_primary_lives(case: Case) -> Finding:
     """A holder transmits a shadow only when it could open no session to its primary for ShadowResubmitTimeSpan, or has
     seen that the primary's queue database is another one.
 
-    What Safety Net holds (the shadow was discarded before) is sent again when that was asked for. Servers of 2010 have
-    their own rule, by the number of failed heartbeats.
+    A holder may count the sessions that the primary opens, or only its own (ruling 17): what it transmits is too early
+    only before the time since its own last one. What Safety Net holds (the shadow was discarded before) is sent again
+    when that was asked for, or a mailbox database became active elsewhere. Servers of 2010 have their own rule, by the
+    number of failed heartbeats.
     """
     finding = Finding("no shadow is transmitted while its primary was reachable and its database the same")
     for message, made in case.trace.messages.items():
@@ -23,11 +26,12 @@ def shadow_not_delivered_while_primary_lives(case: Case) -> Finding:
             held = [Kept.of(copy) for copy in takeover.held if copy.transaction.way == "shadow"]
             if held and not any(_may(case, takeover, kept) for kept in (*held, *_unheard(case, takeover, message))):
                 sent = takeover.sent
+                kept = min(held, key=lambda one: _last_contact(case, takeover, one)[0])
                 finding.violated(
                     f"{named(made)}: {sent.client} transmitted its shadow to {sent.server} at {moment(sent.t)} (event "
-                    f"{sent.n}), {_since(case, takeover, held[-1])}",
+                    f"{sent.n}), {_since(case, takeover, kept)}",
                     sent.n,
-                    held[-1].n,
+                    kept.n,
                     message=message,
                 )
     return finding
@@ -61,23 +65,47 @@ def _unheard(case: Case, takeover: Takeover, message: str) -> list[Kept]:
 
 def _may(case: Case, takeover: Takeover, kept: Kept) -> bool:
     span = seconds(case, kept.holder, "ShadowResubmitTimeSpan", takeover.sent.n)
-    away = takeover.sent.t - _last_contact(case, takeover, kept)
+    away = takeover.sent.t - _last_contact(case, takeover, kept)[0]
     return away >= span - case.slack or _other_database(case, takeover, kept) or _asked_for(case, takeover, kept)
 
 
-def _last_contact(case: Case, takeover: Takeover, kept: Kept) -> float:
-    """Return when the holder last had a session with the primary in which that answered, before a takeover. Seconds."""
-    found = kept.t
+def _last_contact(case: Case, takeover: Takeover, kept: Kept) -> tuple[float, str]:
+    """Return from when a holder may count at the earliest that its primary is away (seconds), and what was then.
+
+    That is the last session that it opened itself and in which the primary answered. When it had none since it has the
+    shadow, it counts from an earlier one where it tried since in vain; else from one heartbeat before the shadow came at
+    the most, for a holder that asks as it must has had one since.
+    """
+    answered = max((t for t in _answers(case, kept) if t < takeover.sent.t), default=None)
+    if answered is not None and answered >= kept.t:
+        return answered, "had answered it"
+    if answered is not None and any(answered < t <= kept.t for t in _failures(case, kept)):
+        return answered, "had answered it"
+    earliest = kept.t - seconds(case, kept.holder, "ShadowHeartbeatFrequency", kept.n)
+    if answered is not None and answered >= earliest:
+        return answered, "had answered it"
+    return (kept.t if answered is None else earliest), "had handed it over"
+
+
+def _answers(case: Case, kept: Kept) -> Iterator[float]:
+    """Yield when the primary gave a positive reply to the holder, in sessions that the holder opened. Seconds."""
     for session in case.trace.sessions.values():
         if (session.client, session.server) == (kept.holder, kept.primary) and session.keywords is not None:
-            replies = (r.t for r in session.replies if r.n < takeover.sent.n and r.code // 100 == 2)
-            found = max(found, *replies, found)
-    return found
+            yield from (reply.t for reply in session.replies if reply.code // 100 == 2)
+
+
+def _failures(case: Case, kept: Kept) -> Iterator[float]:
+    """Yield when the holder tried in vain to open a session with the primary, seconds."""
+    pair = (kept.holder, kept.primary)
+    yield from (event.t for event in case.trace.of(ConnectFailed) if (event.client, event.server) == pair)
+    for session in case.trace.sessions.values():
+        if (session.client, session.server) == pair and session.keywords is None:
+            yield session.t
 
 
 def _since(case: Case, takeover: Takeover, kept: Kept) -> str:
-    last = _last_contact(case, takeover, kept)
-    return f"{moment(takeover.sent.t - last)} after {kept.primary} had answered it, its database unchanged"
+    last, what = _last_contact(case, takeover, kept)
+    return f"{moment(takeover.sent.t - last)} after {kept.primary} {what}, its database unchanged"
 
 
 def _other_database(case: Case, takeover: Takeover, kept: Kept) -> bool:
@@ -112,12 +140,14 @@ def _databases(case: Case, kept: Kept) -> list[tuple[int, str]]:
 
 
 def _asked_for(case: Case, takeover: Takeover, kept: Kept) -> bool:
-    """Whether the shadow had been discarded, and Safety Net was asked since to send again."""
+    """Whether the shadow had been discarded, and Safety Net was asked to send again: by a command, or since a mailbox
+    database became active on another server."""
     told = [
         d.n for d in case.trace.discards
         if (d.primary, d.shadow_id, d.holder) == (kept.primary, kept.shadow_id, kept.holder)
     ]  # fmt: skip
-    return bool(told) and any(
-        event.command == "resubmit" and event.failed is None and told[0] < takeover.sent.n and event.n < takeover.sent.n
-        for event in case.trace.of(CommandRun)
-    )
+    if not told or told[0] > takeover.sent.n:
+        return False
+    asked = [e.n for e in case.trace.of(CommandRun) if e.command == "resubmit" and e.failed is None]
+    asked += [e.n for e in case.trace.of(StepEvent) if e.verb == "activate"]
+    return any(n < takeover.sent.n for n in asked)

@@ -2,19 +2,16 @@
 
 from conformance.history.events import Reply
 from conformance.judge.finding import Case, Finding, at, named
-from conformance.judge.parameters import connection_timeout, parameter, seconds
+from conformance.judge.parameters import parameter, seconds
 from conformance.judge.sessions import Session, Transaction
-
-MARGIN = 30.0
-"""Seconds before the end of the receiving session at which a server may give up making a shadow: the sender must still
-be told."""
 
 
 def two_copies_at_acknowledgement(case: Case) -> Finding:
     """When a server of 2013 or later acknowledges a message from outside its boundary, another one there has a shadow.
 
-    Without one it may only accept where RejectMessageOnShadowFailure is false and every permitted attempt has failed,
-    or one has failed by silence (SR-TMO-01), or nobody is there to ask (SR-BND-08).
+    The copy is one of this transaction: its MAIL comes after the sender's (ruling 14). Without one the server may only
+    accept where RejectMessageOnShadowFailure is false and every permitted attempt has failed, or a shadow server was
+    silent (SR-TMO-01, ruling 16), or nobody is there to ask (SR-BND-08).
     """
     finding = Finding("a stored shadow copy at the moment of each acknowledgement")
     if "shadow-2013" not in case.claims:
@@ -43,7 +40,7 @@ def _judge(case: Case, finding: Finding, t: Transaction, told: Reply) -> None:
     assert t.message is not None
     made = case.trace.messages[t.message]
     copies = [c for c in case.trace.copies_of(t.message) if c.primary == t.server and c.holder in others]
-    if any(t.n < copy.stored.n < told.n for copy in copies):
+    if any(t.n < copy.transaction.n and copy.stored.n < told.n for copy in copies):
         finding.occasions += 1
         return
     mandatory = parameter(case, t.server, "RejectMessageOnShadowFailure", told.n)
@@ -72,26 +69,59 @@ def _others(case: Case, server: str) -> frozenset[str]:
 
 
 def _impossible(case: Case, t: Transaction, told: Reply, others: frozenset[str]) -> bool:
-    """Whether the server was seen to do what it must, in vain, between MAIL and its acknowledgement."""
+    """Whether the server was seen to do what it must, in vain, between MAIL and its acknowledgement.
+
+    Each permitted attempt failed, or one met with silence: on that a server may end its effort at any moment (ruling 16).
+    A shadow server whose answer is still waited for, and comes, was not silent.
+    """
     failed = sum(
         attempt.client == t.server and attempt.server in others and t.n < attempt.n < told.n
         and attempt.message in (None, t.message)
         for attempt in case.trace.shadow_attempts
     )  # fmt: skip
-    opened = [
+    used = [
         session
         for session in case.trace.sessions.values()
-        if session.client == t.server and session.server in others and t.n < session.n < told.n
-    ]
-    failed += sum(_turned_away(session) for session in opened)
+        if session.client == t.server and session.server in others and session.listener == "transport"
+        and session.n < told.n and (session.closed is None or session.closed.n > t.n)
+    ]  # fmt: skip
+    failed += sum(_turned_away(session) for session in used if session.n > t.n)
     if failed >= permitted(case, t.server, others, told.n):
         return True
-    begun = t.dot_t if t.dot_t is not None else t.t
-    silent = told.t - begun >= seconds(case, t.server, "SendConnectionInactivityTimeout", told.n) - case.slack
-    session = case.trace.sessions[t.session]
-    until = session.t + connection_timeout(case, t.server, t.listener, told.n) - MARGIN
-    tried = failed > 0 or any(_unheard(session, told) for session in opened)
-    return tried and (silent or told.t >= until - case.slack)
+    return any(_silent(session, t, told) and not _stored_later(case, session, t, told) for session in used)
+
+
+def _silent(session: Session, t: Transaction, told: Reply) -> bool:
+    """Whether a shadow server owed an answer when the server gave up: at its acknowledgement, or when it left before.
+
+    What is held on the way to the shadow server is not in the history yet. So a session that was opened for the message
+    is one that met with silence if nothing was refused in it and it served no other purpose; one that was kept from
+    before, if a command in it had no reply.
+    """
+    closed = session.closed
+    if closed is not None and closed.n < told.n and closed.by != "client":
+        return False
+    until = told.n if closed is None or closed.n > told.n else closed.n
+    if session.n > t.n:
+        plain = any(sent.way == "plain" for sent in session.transactions)
+        other = plain or not {x.command.verb for x in session.exchanges}.isdisjoint(_OTHER_PURPOSES)
+        return not other and all(reply.code // 100 in (2, 3) for reply in session.replies if reply.n < until)
+    said = [(x.command.n, x.reply) for x in session.exchanges]
+    said += [(sent.dot, next(iter(sent.replies), None)) for sent in session.transactions if sent.dot is not None]
+    return any(t.n < n < until and (reply is None or reply.n > until) for n, reply in said)
+
+
+_OTHER_PURPOSES = frozenset({"QUIT", "XQDISCARD", "XQUERYDISCARD"})
+"""Verbs of a session that is no attempt at a shadow under way: it asks for discard status, or has ended in good order."""
+
+
+def _stored_later(case: Case, session: Session, t: Transaction, told: Reply) -> bool:
+    """Whether the copy was stored all the same, in a session that the server had not left and that no fault held."""
+    return session.name not in case.trace.held and any(
+        copy.transaction.session == session.name and copy.stored.n > told.n
+        and (session.closed is None or session.closed.n > copy.stored.n)
+        for copy in case.trace.copies_of(t.message or "")
+    )  # fmt: skip
 
 
 def _turned_away(session: Session) -> bool:
@@ -99,11 +129,6 @@ def _turned_away(session: Session) -> bool:
     used = {exchange.command.verb for exchange in session.exchanges}
     offered = session.keywords is None or "XSHADOWREQUEST" in session.keywords
     return session.listener == "transport" and not offered and used <= {"EHLO", "STARTTLS", "AUTH", "QUIT"}
-
-
-def _unheard(session: Session, told: Reply) -> bool:
-    """Whether a server had no answer to its EHLO yet, where it might have asked for a shadow after that."""
-    return session.listener == "transport" and all(r.to != "EHLO" or r.n > told.n for r in session.replies)
 
 
 def permitted(case: Case, server: str, others: frozenset[str], n: int) -> int:
