@@ -14,7 +14,7 @@ from conformance import paths
 from conformance.candidates.description import REFERENCE
 from conformance.defects.keep import KeptTrials
 from conformance.defects.page import page
-from conformance.defects.plan import Planned, known_defects, plan
+from conformance.defects.plan import Planned, known_defects, plan, retired_defects
 from conformance.defects.table import Table, gaps, table
 from conformance.defects.trial import Trial, attempt_all
 from conformance.execute import workers
@@ -80,7 +80,7 @@ def print_defects(
         typer.echo(json.dumps(_json(found), indent=2))
     else:
         _print(found)
-    text = page(found, catalogue())
+    text = page(found, catalogue(), retired_defects())
     if write is not None:
         write.write_text(text, "utf-8")
     missing = list(gaps(found, catalogue(), _checks())) if gate else []

@@ -1,8 +1,8 @@
 """The table as a page of the documentation, the same for the same table."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from conformance.defects.plan import FEW
+from conformance.defects.plan import FEW, Defect
 from conformance.defects.table import Row, Table
 from conformance.requirements.catalogue import Catalogue
 
@@ -21,9 +21,15 @@ ALONE = "## What each check catches alone"
 """The heading of the section that tells what would be missed without a check."""
 
 
-def page(found: Table, catalogue: Catalogue) -> str:
-    """Return the page as Markdown."""
-    parts = (*_groups(found, catalogue), *_checks(found), *_scenarios(found), *_requirements(found, catalogue))
+def page(found: Table, catalogue: Catalogue, retired: Sequence[Defect] = ()) -> str:
+    """Return the page as Markdown; `retired` are the defects that a ruling has made right."""
+    parts = (
+        *_groups(found, catalogue),
+        *_retired(retired),
+        *_checks(found),
+        *_scenarios(found),
+        *_requirements(found, catalogue),
+    )
     return "\n".join([_HEAD.format(count=len(found.rows), few=FEW), *parts, ""])
 
 
@@ -36,6 +42,16 @@ def _groups(found: Table, catalogue: Catalogue) -> Iterator[str]:
         yield "| defect | what it does | breaks | caught in | by |"
         yield "|---|---|---|---|---|"
         yield from (_line(row) for row in sorted(rows, key=lambda row: (row.defect.breaks, row.defect.name)))
+        yield ""
+
+
+def _retired(defects: Sequence[Defect]) -> Iterator[str]:
+    if defects:
+        yield "## Retired\n"
+        yield "What these do was a defect once and is right by a ruling. They can still be switched on.\n"
+        yield "| name | what it does | broke | why it is right |"
+        yield "|---|---|---|---|"
+        yield from (f"| `{one.name}` | {one.says} | {one.breaks} | {one.retired} |" for one in defects)
         yield ""
 
 

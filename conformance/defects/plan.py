@@ -18,6 +18,8 @@ class Defect:
     name: str
     breaks: str
     says: str
+    retired: str = ""
+    """Why it is right after all, or ''."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +31,19 @@ class Planned:
 
 
 def known_defects() -> tuple[Defect, ...]:
-    """Return the reference's defects, sorted by name."""
+    """Return the reference's defects that are in force, sorted by name."""
+    return tuple(one for one in _catalogue() if not one.retired)
+
+
+def retired_defects() -> tuple[Defect, ...]:
+    """Return the reference's defects that a ruling has made right, sorted by name."""
+    return tuple(one for one in _catalogue() if one.retired)
+
+
+def _catalogue() -> tuple[Defect, ...]:
+    """Return all defects of the reference, in force or not."""
     return tuple(
-        Defect(name, one.breaks, " ".join(inspect.cleandoc(one.says).split()))
+        Defect(name, one.breaks, " ".join(inspect.cleandoc(one.says).split()), one.retired or "")
         for name, one in sorted(reference_defects().items())
     )
 

@@ -64,6 +64,11 @@ class ShadowExpected(Expectation):
     on: Names | None = None
     by: str | None = Field(None, description="the primary that asked for it")
     stored: Literal["before-acknowledgement", "at-all"] = "at-all"
+    mail: Literal["in-transaction", "at-all"] = Field(
+        "at-all",
+        description="in-transaction: a session that is used for the copy while the sender waits has the copy's MAIL after "
+        "the sender's MAIL and before its reply",
+    )
     count: int | None = Field(None, ge=0, description="shadow copies acknowledged in all, for each message")
     sites: Names | None = Field(None, description="the shadow servers' sites are among these")
     spread: int | None = Field(None, ge=1, description="over all messages at least so many different servers hold one")

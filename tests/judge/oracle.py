@@ -73,8 +73,27 @@ def _in_vain(world: World, p: Passage, made: Any, others: set[str]) -> bool:
         shadows = [q for q in passages(world) if q.session == event.session and q.shadow is not None]
         for_it = [q for q in shadows if world.message(q.dot.digest) in (None, made)]
         tries += len(for_it)
-    patience = p.yes.t - p.dot.t >= 600 or p.yes.t - world.session(p.session).t >= 570
-    return tries >= world.parameters["MaxRetriesForLocalSiteShadow"] or (tries > 0 and patience)
+    return tries >= world.parameters["MaxRetriesForLocalSiteShadow"] or any(
+        _gave_up(world, e.session, p) for e in world.events[p.mail : p.yes.n]
+        if e.kind == "connected" and e.client == p.server and e.server in others and e.listener == "transport"
+    )  # fmt: skip
+
+
+def _gave_up(world: World, session: str, p: Passage) -> bool:
+    """Ruling 16: nothing was refused in a session for a shadow, it did not end with QUIT, and no copy came of it later."""
+    mine = [e for e in world.events if getattr(e, "session", None) == session]
+    if any(e.kind == "command" and e.verb in ("QUIT", "XQDISCARD", "XQUERYDISCARD") for e in mine):
+        return False
+    left = next((e for e in mine if e.kind == "closed"), None)
+    if left is not None and left.n < p.yes.n and left.by != "client":
+        return False
+    until = p.yes.n if left is None else min(p.yes.n, left.n)
+    if any(e.kind == "reply" and e.n < until and e.code >= 400 for e in mine):
+        return False
+    ways = [q for q in passages(world) if q.session == session]
+    if any(q.shadow is None for q in ways):
+        return False
+    return not any(q.yes is not None and q.yes.n > p.yes.n and (left is None or left.n > q.yes.n) for q in ways)
 
 
 def outside(world: World) -> bool:

@@ -52,6 +52,8 @@ def _stored(finding: Finding, e: ShadowExpected, view: View, made: MessageMade, 
         return
     first = wanted[0].stored
     finding.met(first.n, first.t, made)
+    if e.mail == "in-transaction" and acknowledged is not None and told is not None:
+        _mail_in_transaction(finding, view, made, wanted[0], acknowledged, told)
     if e.stored == "before-acknowledgement" and acknowledged is not None and told is not None and told.n < first.n:
         finding.violated(
             f"{named(made)}: {acknowledged.server} acknowledged it with {told.code} {at(told)} before {wanted[0].holder} "
@@ -60,6 +62,32 @@ def _stored(finding: Finding, e: ShadowExpected, view: View, made: MessageMade, 
             first.n,
             message=made.message,
         )
+
+
+def _mail_in_transaction(
+    finding: Finding, view: View, made: MessageMade, copy: Copy, acknowledged: Attempt, told: Reply
+) -> None:
+    """Hold the copy's MAIL against the sender's transaction (SR-CRE-02, ruling 14: a kept session may be used).
+
+    Where nothing was begun while the sender waited, the copy came too late as a whole: that is SR-CRE-01.
+    """
+    given = [t for t in view.trace.transactions_of(made.message) if t.session == acknowledged.session and t.n < told.n]
+    session = view.trace.sessions[copy.transaction.session]
+    if not given:
+        return
+    begun = [session.n, *(exchange.command.n for exchange in session.exchanges)]
+    if copy.transaction.n < given[-1].n:
+        when = "before the sender's own"
+    elif copy.transaction.n > told.n and any(given[-1].n < n < told.n for n in begun):
+        when = f"only after the sender's reply {at(told)}"
+    else:
+        return
+    finding.violated(
+        f"{named(made)}: {copy.primary} sent the copy's MAIL to {copy.transaction.server} {when}",
+        copy.transaction.n,
+        told.n,
+        message=made.message,
+    )
 
 
 def _final_reply(view: View, attempt: Attempt) -> Reply | None:

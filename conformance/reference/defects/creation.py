@@ -34,7 +34,12 @@ async def _done() -> None:
     """Do nothing: it is done."""
 
 
-@defect("opens-shadow-session-early", breaks="SR-CRE-02", part="creation")
+@defect(
+    "opens-shadow-session-early",
+    breaks="SR-CRE-02",
+    part="creation",
+    retired="ruling 14: a session that was opened before may be used",
+)
 class OpensEarly(ShadowCreation):
     """Keeps a session with each possible shadow server open from the start, and uses that for the first message."""
 
@@ -61,6 +66,35 @@ class OpensEarly(ShadowCreation):
             return super().dialogue(peer)
         kept.open = _done  # type: ignore[method-assign]
         return kept
+
+
+@defect("sends-the-copy-after-the-reply", breaks="SR-CRE-02", part="creation")
+class SendsTheCopyAfterTheReply(ShadowCreation):
+    """Opens the shadow session while the sender waits, and sends the copy only after the sender has its reply."""
+
+    async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
+        """Open a session, and call that a shadow."""
+        for peer in self.host.choice.attempts():
+            dialogue = self.dialogue(peer)
+            try:
+                await dialogue.open()
+                await self.request(peer, dialogue)
+            except SessionLost:
+                dialogue.abort()
+            else:
+                self.host.tasks.start(self._later(peer, message, content, dialogue), f"{self.host.name}: late copy")
+                return True
+        return False
+
+    async def _later(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
+        try:
+            await asyncio.sleep(1)  # the sender has its reply by then
+            await self.transmit(peer, message, content, dialogue)
+            await dialogue.quit()
+        except SessionLost as lost:
+            self.host.log.warning("%s shadow: late copy failed: %s", message.message_id, lost)
+        finally:
+            dialogue.abort()
 
 
 @defect("shadows-twice", breaks="SR-CRE-09", part="creation")

@@ -17,16 +17,20 @@ class Defect:
     breaks: str
     says: str
     spoil: Callable[[Parts], Parts]
+    retired: str | None = None
+    """Why it is right after all; it can still be switched on, and nothing has to catch it."""
 
 
 DEFECTS: dict[str, Defect] = {}
 """Name -> defect; `conformance.reference.defects.catalogue` has read all modules that declare one."""
 
 
-def defect(name: str, *, breaks: str, part: str, also: Mapping[str, type] | None = None) -> Callable[[P], P]:
+def defect(
+    name: str, *, breaks: str, part: str, also: Mapping[str, type] | None = None, retired: str | None = None
+) -> Callable[[P], P]:
     """Declare the class below a defect: it takes the place of the part of that name in `Parts`.
 
-    `also` names further parts, for a mistake that more than one part must make before it shows. What the defect does
+    `retired` says why it is right after all. `also` names further parts, for a mistake that more than one part must make before it shows. What the defect does
     is the class's docstring. Raises ValueError for a name that is taken or a part that there is not.
     """
     others = dict(also or {})
@@ -37,7 +41,7 @@ def defect(name: str, *, breaks: str, part: str, also: Mapping[str, type] | None
             raise ValueError(f"defect {name}: the name is taken, or there is no part {', '.join(unknown)}")
         says = " ".join((wrong.__doc__ or "").split())
         spoiled: dict[str, Any] = {part: wrong, **others}
-        DEFECTS[name] = Defect(name, breaks, says, lambda parts: replace(parts, **spoiled))
+        DEFECTS[name] = Defect(name, breaks, says, lambda parts: replace(parts, **spoiled), retired)
         return wrong
 
     return declare

@@ -62,7 +62,12 @@ class DropsTheSession(Receiver):
         return reply
 
 
-@defect("keeps-old-limits-in-open-sessions", breaks="SR-TMO-06", part="receiver")
+@defect(
+    "keeps-old-limits-in-open-sessions",
+    breaks="SR-TMO-06",
+    part="receiver",
+    retired="ruling 22: a session that is open may keep the limits that it began with",
+)
 class KeepsOldLimits(Receiver):
     """Holds a session to the limits that were in force when it began."""
 
