@@ -262,6 +262,9 @@ class Exchange(Frozen):
     enhanced: str | None = None
     text: str = ""
     closed: bool = False
+    waited: Annotated[
+        float | None, Field(description="seconds, documented time, from the line (after its own wait) to the reply")
+    ] = None
 
 
 @recorded

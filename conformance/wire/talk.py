@@ -3,8 +3,9 @@
 import asyncio
 import re
 import ssl
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from conformance.scenarios.steps.talking import Line
 from conformance.wire.lines import redacted
@@ -23,7 +24,8 @@ _PLAIN = {b"r": b"\r", b"n": b"\n", b"0": b"\0", b"\\": b"\\"}
 class Exchange:
     """What was said and what came back; `problem` says in which way that is not what the scenario wants, or ''.
 
-    `closed`: instead of a reply the session ended.
+    `closed`: instead of a reply the session ended. `waited`: seconds of `elapsed` from the line, after its own wait, to
+    the reply or the end; None where nothing was read.
     """
 
     said: str
@@ -32,6 +34,7 @@ class Exchange:
     text: str = ""
     problem: str = ""
     closed: bool = False
+    waited: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +56,10 @@ async def talk(
     *,
     message: Callable[[str], bytes],
     duration: Callable[[float], float] = lambda seconds: seconds,
+    elapsed: Callable[[], float] = time.monotonic,
     origin: Callable[[int, int], Origin | None] = lambda port, dialled: None,
 ) -> Said:
-    """Hold one session. `message` makes the content that a line names; a server that is not there is a problem told.
+    """Hold one session. `elapsed` counts documented seconds. `message` makes the content that a line names; a server that is not there is a problem told.
 
     Raises what `message` raises.
     """
@@ -69,7 +73,9 @@ async def talk(
         for line in lines:
             if line.wait is not None:
                 await asyncio.sleep(duration(line.wait))
-            exchanges.append(await _exchange(line, _octets(line, message), reader, writer, duration(PATIENCE)))
+            octets, begun = _octets(line, message), elapsed()
+            exchange = await _exchange(line, octets, reader, writer, duration(PATIENCE))
+            exchanges.append(exchange if line.code is None else replace(exchange, waited=elapsed() - begun))
             if exchanges[-1].problem:
                 break
             if line.secure and (problem := await _secure(reader, writer, duration(PATIENCE))):

@@ -56,6 +56,7 @@ def test_a_conversation_that_goes_as_written() -> None:
     assert heard[2:4] == [b"..x\r\n", b".\r\n"]
     assert heard[4:6] == [b"\xff\0\n", b"\r\n"]
     assert 300.0 in asked
+    assert all(e.waited is not None and 0 <= e.waited < 10 for e in said.exchanges)
 
 
 @pytest.mark.parametrize(

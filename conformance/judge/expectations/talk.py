@@ -4,6 +4,8 @@ from conformance.history.events import Attempt, MessageMade, Talked
 from conformance.judge.finding import Finding, View, moment, named
 from conformance.judge.sessions import Session
 from conformance.scenarios.expectations import ClosedExpected, ConversationExpected, ReplyExpected, WithheldExpected
+from conformance.scenarios.steps.blocks import flattened
+from conformance.scenarios.steps.talking import Talk
 
 
 def reply(e: ReplyExpected, view: View) -> Finding:
@@ -76,7 +78,22 @@ def conversation(e: ConversationExpected, view: View) -> Finding:
             if event.problem:
                 last = event.exchanges[-1].said if event.exchanges else ""
                 finding.violated(f"after {last!r}: {event.problem}", event.n)
+            _late_replies(finding, view, event)
     return finding
+
+
+def _late_replies(finding: Finding, view: View, event: Talked) -> None:
+    """Hold the time of each reply against the `within` of its line. Histories of 0.1.0 have no such times."""
+    talks = [step.action for step in flattened(view.cell.steps) if isinstance(step.action, Talk)]
+    lines = next((talk.lines for talk in talks if talk.name == event.conversation), ())
+    for line, exchange in zip(lines, event.exchanges, strict=False):
+        if line.within is None or exchange.waited is None or exchange.waited <= line.within + view.slack:
+            continue
+        finding.violated(
+            f"{exchange.code or 'the end of the session'} came {moment(exchange.waited)} after "
+            f"{exchange.said or 'the wait before it'}, not within {moment(line.within)}",
+            event.n,
+        )
 
 
 def closed(e: ClosedExpected, view: View) -> Finding:

@@ -30,6 +30,15 @@ class EndsAnIdleSessionEarly(Receiver):
         super()._reset_timeout((self._timeout_duration if duration is None else duration) / 2)
 
 
+@defect("ends-an-idle-session-late", breaks="SR-TMO-06", part="receiver")
+class EndsAnIdleSessionLate(Receiver):
+    """Closes a session that is idle only after twice ConnectionInactivityTimeout."""
+
+    def _reset_timeout(self, duration: float | None = None) -> None:
+        """Wait for too long."""
+        super()._reset_timeout((self._timeout_duration if duration is None else duration) * 2)
+
+
 @defect("never-ends-an-old-session", breaks="SR-TMO-07", part="receiver")
 class NeverEndsAnOldSession(Receiver):
     """Lets a session in which data flows go on for ever."""

@@ -43,6 +43,7 @@ async def _talk(world: World, action: Talk) -> None:
         action.lines,
         message=message,
         duration=world.clock.duration,
+        elapsed=world.clock.elapsed,
         origin=world.links.origin,
     )
     world.recorder.record(
@@ -53,7 +54,14 @@ async def _talk(world: World, action: Talk) -> None:
         listener=action.listener,
         session=said.session,
         exchanges=tuple(
-            Exchange(said=e.said, code=e.code, enhanced=e.enhanced, text=e.text, closed=e.code is None and bool(e.text))
+            Exchange(
+                said=e.said,
+                code=e.code,
+                enhanced=e.enhanced,
+                text=e.text,
+                closed=e.code is None and bool(e.text),
+                waited=e.waited,
+            )
             for e in said.exchanges
         ),
         problem=said.problem,

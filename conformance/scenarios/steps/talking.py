@@ -22,6 +22,9 @@ class Line(BaseModel):
     code: int | Literal["closed"] | tuple[int, ...] | None = Field(
         None, description="the reply that must come, or several of which any is right; nothing is read without"
     )
+    within: Duration | None = Field(
+        None, description="the reply comes at most so long after the line was said, or after its `wait`"
+    )
     enhanced: str | None = None
     has: str | None = Field(None, description="the reply contains this text")
     lacks: str | None = Field(None, description="the reply does not contain this text")

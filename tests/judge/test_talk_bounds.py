@@ -1,0 +1,52 @@
+"""The upper bound of a line of a talk: a reply that comes later is a violation, judged from the history alone."""
+
+from typing import Any
+
+import pytest
+
+from conformance.history import events as ev
+from conformance.judge.cell import Setting, judge_cell
+from conformance.judge.verdicts import Outcome
+from conformance.scenarios.document import Cell
+from conformance.scenarios.expectations import ConversationExpected
+from conformance.scenarios.steps.blocks import Expect, Step
+from conformance.scenarios.steps.talking import Talk
+from conformance.topology import Server, Topology
+from tests.judge.history import History
+
+
+def judged(waited: float | None, tolerance: float = 0.0, **line: Any) -> tuple[Outcome, str]:
+    """Return what comes of a talk of one line whose reply came `waited` seconds after it."""
+    topology = Topology(name="one", servers=(Server(name="mbx1", site="Here"),))
+    action = Talk.model_validate({"as": "idler", "to": "mbx1", "lines": [{"wait": "15s", "code": 421, **line}]})
+    expected = Expect(verb="conversation", expectation=ConversationExpected(conversation="idler"))
+    cell = Cell(
+        scenario="talks", title="a talk", path="x.yaml", line=1, axes={}, requirements=("SR-TMO-06",), needs=(),
+        topology=topology, drain=60.0, sha256="0" * 64,
+        steps=(Step(path="1", line=2, verb="talk", action=action), Step(path="2", line=3, verb="expect", action=expected)),
+    )  # fmt: skip
+    history = History(topology)
+    history.add(
+        ev.Talked, conversation="idler", client="outside", server="mbx1", listener="frontend", session=None,
+        exchanges=(ev.Exchange(said="", code=421, waited=waited),),
+    )  # fmt: skip
+    history.step("reached", "2", "expect")
+    history.step("ended", "2", "expect")
+    setting = Setting("virtual", tolerance, frozenset({"relay", "shadow-2013"}), complete=True)
+    verdict = next(v for v in judge_cell(cell, history.events, setting) if v.check == "expect.conversation")
+    return verdict.outcome, verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("waited", "tolerance", "line"),
+    [(0.0, 0.0, {"within": "5s"}), (5.0, 0.0, {"within": "5s"}), (19.0, 15.0, {"within": "5s"}), (540.0, 0.0, {}),
+     (None, 0.0, {"within": "5s"})],
+)  # fmt: skip
+def test_a_reply_in_time_is_right(waited: float | None, tolerance: float, line: dict[str, Any]) -> None:
+    assert judged(waited, tolerance, **line)[0] is Outcome.PASS
+
+
+def test_a_reply_that_comes_minutes_later_is_a_violation() -> None:
+    outcome, sentence = judged(540.0, within="5s")
+    assert outcome is Outcome.FAIL
+    assert "421 came 9m after the wait before it, not within 5s" in sentence
