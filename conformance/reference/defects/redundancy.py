@@ -2,6 +2,7 @@
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.message import Message, drafted
+from conformance.reference.queue.delivery import Delivery
 from conformance.reference.replies import Reply
 from conformance.reference.shadow.redundancy import NOT_REDUNDANT, Redundancy
 
@@ -159,7 +160,7 @@ class NeedsAPartner(Redundancy):
 class ForgetsToBeRedundantAgain(Redundancy):
     """Makes no new shadow of a message that it took over from a lost primary, or sends again."""
 
-    async def before_delivery(self, message: Message, content: bytes) -> None:
+    async def afresh(self, message: Message, content: bytes) -> None:
         """Hold the only copy."""
         self.host.messages.made_redundant(message.id)
 
@@ -211,3 +212,18 @@ class LeavesItToTheHub(Redundancy):
         if any(host is not None and host.generation == "ex2010" for host in hosts):
             return None
         return await super().before_acknowledgement(message, content, deadline)
+
+
+@defect("holds-promoted-mail-until-its-shadow-is-made", breaks="SR-OUT-05", part="delivery")
+class HoldsPromotedMail(Delivery):
+    """Delivers what it took over only when the effort to make its new shadow has ended."""
+
+    async def _make_redundant(self, message: Message, content: bytes) -> None:
+        """Make the shadow, and then begin."""
+        await super()._make_redundant(message, content)
+        super()._begin(message)
+
+    def _begin(self, message: Message) -> None:
+        """Begin only what is redundant."""
+        if not message.redundancy_pending:
+            super()._begin(message)

@@ -23,6 +23,7 @@ class Delivery(Part):
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._in_hand: set[int] = set()
+        self._efforts: dict[int, asyncio.Task[None]] = {}
         self._queues: dict[NextHop, HopQueue] = {}
         self._active: dict[Fork, None] = {}
         self._deferred: list[tuple[float, int, Message, tuple[Recipient, ...]]] = []
@@ -47,14 +48,23 @@ class Delivery(Part):
             self._begin(message)
 
     def forget(self, key: int) -> None:
-        """Let go of a message that has been processed."""
+        """Let go of a message that has been processed: what has left is not made redundant any more (SR-BND-04)."""
         self._in_hand.discard(key)
+        if (effort := self._efforts.pop(key, None)) is not None:
+            effort.cancel()
 
     async def _prepare(self, message: Message) -> None:
+        """Begin to make a message redundant, and its delivery: no sender waits, and none of the two waits for the other."""
         await self.host.db.durable()
-        await self.host.redundancy.before_delivery(message, self.host.messages.content(message.id))
-        await self.host.db.durable()
+        effort = self._make_redundant(message, self.host.messages.content(message.id))
+        self._efforts[message.id] = self.host.tasks.start(effort, f"{self.host.name}: shadow of {message.message_id}")
         self._begin(message)
+
+    async def _make_redundant(self, message: Message, content: bytes) -> None:
+        try:
+            await self.host.redundancy.afresh(message, content)
+        finally:
+            self._efforts.pop(message.id, None)
 
     def _begin(self, message: Message) -> None:
         self.host.journaling.report(message)

@@ -26,5 +26,5 @@ class Promotion(Part):
         return self.host.identity.next()
 
     def resubmit(self, message: Message) -> None:
-        """Process a message that was a shadow: redundant afresh, then to its next hops."""
+        """Process a message that was a shadow: redundant afresh, and at the same time to its next hops."""
         self.host.delivery.take(message)

@@ -18,8 +18,8 @@ class Redundancy(Part):
         redundant = await self.host.creation.make(message, content, deadline)
         return None if redundant or not self.mandatory else NOT_REDUNDANT
 
-    async def before_delivery(self, message: Message, content: bytes) -> None:
-        """Make a message that nobody waits for redundant: a report, or one taken over or sent again."""
+    async def afresh(self, message: Message, content: bytes) -> None:
+        """Make a message that no sender waits for redundant: a report, or one taken over or sent again."""
         await self.host.creation.make(message, content, None)
         self.host.messages.made_redundant(message.id)
 
