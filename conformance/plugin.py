@@ -24,6 +24,7 @@ from conformance.suite.directory import (
     tidy,
 )
 from conformance.suite.item import CellItem, outcome_of
+from conformance.suite.junit import JUnitCauses
 from conformance.suite.options import add_options, read_options
 from conformance.suite.outcomes import LETTERS
 from conformance.suite.progress import show_progress
@@ -55,6 +56,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[STARTED] = time.monotonic()
     config.add_cleanup(gc.unfreeze)  # the first that is added is done last: nobody looks through what was frozen
     prepare(config, options)
+    if not is_worker(config):
+        config.pluginmanager.register(JUnitCauses())
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

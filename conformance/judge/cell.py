@@ -14,6 +14,7 @@ from conformance.judge.rows import binding
 from conformance.judge.telling import plain, verdict_of
 from conformance.judge.trace import Trace
 from conformance.judge.verdicts import Outcome, Verdict, worst
+from conformance.requirements.consequences import roots
 from conformance.scenarios import names
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Expectation
@@ -32,14 +33,32 @@ class Setting:
 
 
 def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: Setting) -> tuple[Verdict, ...]:
-    """Return the verdict of every check; the expectations in their order, then the harness's own, then the invariants."""
+    """Return the verdict of every check: the expectations in their order, the harness's own, the invariants.
+
+    Violations that may follow from that of a row which theirs presupposes are behind all others.
+    """
     steps = list(flattened(cell.steps))
     whole = Trace()
     verdicts = list(_expectations(cell, steps, events, setting, whole))
     case = Case(cell, whole, setting.tolerance, setting.claims)
     verdicts += obstacles(case, steps, complete=setting.complete)
     verdicts += [_invariant(name, case, setting) for name in names.INVARIANTS if name not in cell.waive]
-    return tuple(remarked(excused(verdicts, events, setting.tolerance), setting.should))
+    return _causes_first(tuple(remarked(excused(verdicts, events, setting.tolerance), setting.should)))
+
+
+def _causes_first(verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
+    failed = {one.requirements[0] for one in verdicts if one.outcome is Outcome.FAIL and one.requirements}
+    root = roots(failed)
+    return tuple(
+        sorted(
+            verdicts,
+            key=lambda one: (
+                one.outcome is Outcome.FAIL
+                and bool(one.requirements)
+                and root[one.requirements[0]] not in one.requirements[:1]
+            ),
+        )
+    )
 
 
 def find(

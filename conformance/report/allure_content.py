@@ -6,7 +6,7 @@ they speak of the current test. Without `--alluredir` they do nothing, at the co
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -18,6 +18,7 @@ from allure_commons import plugin_manager
 
 from conformance.history.events import EVENT, StepEvent
 from conformance.judge.verdicts import Outcome, Verdict, worst
+from conformance.report.causes import Cause
 from conformance.report.conversation import in_order, per_session
 from conformance.report.diagram.page import cell_page
 from conformance.report.failure import BROKE, HEADS, clause_of, failure_text
@@ -188,17 +189,27 @@ def _tail(path: Path) -> str:
     return "\n".join(visible(line) for line in text.splitlines())
 
 
-def categories() -> list[dict[str, Any]]:
+def categories(found: Sequence[Cause] = ()) -> list[dict[str, Any]]:
     """Return Allure's categories: what a red or yellow result is, told apart by how the failure text begins.
 
-    What is known to fail ends as pytest's xfail, which allure-pytest records as skipped, with the baseline's comment.
+    Before them, for each cause of violations, one for its own and one for those that may follow from it. What is known to fail ends as pytest's xfail, which allure-pytest records as skipped, with the baseline's comment.
     """
 
     def beginning(text: str) -> str:
         return rf"[\s\S]*{text}[\s\S]*"  # Allure 2 matches as Java does, Allure 3 as JavaScript: no inline flags
 
     violation = re.escape(HEADS[Outcome.FAIL])
+    by_cause = [
+        {"name": name, "matchedStatuses": ["failed"], "messageRegex": beginning(f"violates +({'|'.join(rows)}) ")}
+        for cause in found
+        for name, rows in (
+            (cause.sentence.partition(";")[0], (cause.requirement,)),
+            (f"may follow from {cause.requirement}", cause.following),
+        )
+        if rows
+    ]
     return [
+        *by_cause,
         {"name": "Known failure", "matchedStatuses": ["skipped"], "messageRegex": beginning("XFAIL")},
         {"name": "Violation", "matchedStatuses": ["failed"], "messageRegex": beginning(violation + "  ")},
         {"name": "Candidate broke", "matchedStatuses": ["broken"], "messageRegex": beginning(re.escape(BROKE))},
@@ -211,13 +222,18 @@ def categories() -> list[dict[str, Any]]:
     ]
 
 
+def write_categories(results_dir: Path, found: Sequence[Cause] = ()) -> None:
+    """Write categories.json into Allure's results directory; `found` are the causes of a run that has ended."""
+    (results_dir / "categories.json").write_text(json.dumps(categories(found), indent=2), "utf-8")
+
+
 def write_static(results_dir: Path, header: RunHeader, environment: Mapping[str, str]) -> None:
     """Write categories.json, environment.properties and executor.json into Allure's results directory.
 
     `environment` is that of the process (`os.environ`): only what GitHub Actions sets to name its run is read.
     """
     results_dir.mkdir(parents=True, exist_ok=True)
-    (results_dir / "categories.json").write_text(json.dumps(categories(), indent=2), "utf-8")
+    write_categories(results_dir)
     facts = {
         "run": header.run,
         "started": header.started,

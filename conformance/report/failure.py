@@ -38,8 +38,10 @@ def failure_text(material: Material, *, width: int = WIDTH) -> str:
     if material.findings:
         first, *others = material.findings
         parts += [*_finding(material, first, width), *_step(material, first), *_exchange(material, first, width)]
-        if others:
-            parts.append(_others(others, width))
+        by_root: dict[str, list[Verdict]] = {"": []}
+        for one in others:
+            by_root.setdefault(material.may_follow_from(one), []).append(one)
+        parts += [_others(own, width, root) for root, own in by_root.items() if own]
     else:
         parts += [_wrapped(verdict.sentence, width) for verdict in material.verdicts[:1] if verdict.sentence]
     if material.remarks:
@@ -115,14 +117,15 @@ def _exchange(material: Material, verdict: Verdict, width: int) -> Iterator[str]
     yield "\n".join([f"{_INDENT}the exchange (> marks what the verdict rests on)", *lines])
 
 
-def _others(others: list[Verdict], width: int) -> str:
+def _others(others: list[Verdict], width: int, root: str = "") -> str:
+    """List further findings; with `root` those that may follow from the violation of that row."""
     lines = [
         _cut(f"{_INDENT}{GLYPHS[one.outcome]} {one.check}: {visible(one.sentence, 400)}", width)
         for one in others[:_OTHERS]
     ]
     if len(others) > _OTHERS:
         lines.append(f"{_INDENT}... and {len(others) - _OTHERS} more")
-    return "\n".join([f"{_INDENT}also found", *lines])
+    return "\n".join([f"{_INDENT}may follow from {root}" if root else f"{_INDENT}also found", *lines])
 
 
 def _remarks(material: Material, width: int) -> str:

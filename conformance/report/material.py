@@ -7,6 +7,7 @@ from pathlib import Path
 
 from conformance.history.events import AnyEvent, Attempt, Connected, NodeEvent
 from conformance.judge.verdicts import Outcome, Verdict, worst
+from conformance.requirements.consequences import roots
 from conformance.results.reader import StoredCell
 from conformance.results.schema import CellHeader
 
@@ -61,6 +62,16 @@ class Material:
     def remarks(self) -> tuple[Verdict, ...]:
         """The passes with a remark: what a `should` row asks for and was not seen."""
         return tuple(verdict for verdict in self.verdicts if verdict.remark)
+
+    @cached_property
+    def _roots(self) -> Mapping[str, str]:
+        return roots({v.requirements[0] for v in self.verdicts if v.outcome is Outcome.FAIL and v.requirements})
+
+    def may_follow_from(self, verdict: Verdict) -> str:
+        """Return the row violated in this cell from whose violation this one may follow; '' when there is none."""
+        row = verdict.requirements[0] if verdict.outcome is Outcome.FAIL and verdict.requirements else ""
+        root = self._roots.get(row, "")
+        return root if root != row else ""
 
     @cached_property
     def broke(self) -> str | None:

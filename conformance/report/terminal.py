@@ -1,6 +1,6 @@
 """The end of a run in the terminal: matrix and failures, plain where it is none; annotations and summary for GitHub."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from rich.text import Text
 
 from conformance.judge.verdicts import Outcome
 from conformance.report.book import Book, Entry
+from conformance.report.causes import Cause, causes, ordered
 from conformance.report.material import GLYPHS
 from conformance.report.offence import Offence
 from conformance.report.run_page.matrix import Square, matrix
@@ -25,6 +26,7 @@ _COLOURS = {
 _FAILURES = 20
 _REMARKS = 3
 """Remarks of one cell that the summary shows."""
+_CAUSES = 10
 _ANNOTATIONS = 10
 """GitHub shows so many of a kind for each step, and drops the rest."""
 
@@ -41,11 +43,18 @@ def summary(book: Book, *, width: int, colour: bool) -> str:
         highlight=False,
     )
     console.print(_table(book))
-    troubles = [cell for cell in book.cells if cell.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)]
-    for cell in troubles[:_FAILURES]:
+    found = causes(book.cells)
+    for cause in found[:_CAUSES]:
+        console.print(Text(_cause(cause, book), style="bold"))
+    if len(found) > _CAUSES:
+        console.print(f"... and {len(found) - _CAUSES} more rows")
+    troubles = _troubles(book, found)
+    for cell, root in troubles[:_FAILURES]:
         sign = (f"{GLYPHS[cell.outcome]} ", _COLOURS[cell.outcome])
         console.print(Text.assemble(sign, (visible(cell.name), "bold"), f"  {visible(cell.header.candidate)}"))
         console.print(Text(f"  {cell.sentence or cell.outcome}"))
+        if root:
+            console.print(Text(f"  may follow from {root}", style="dim"))
         if cell.known:
             console.print(Text(f"  known: {visible(cell.known)}", style="yellow"))
     if len(troubles) > _FAILURES:
@@ -67,7 +76,7 @@ def annotations(book: Book) -> Iterator[str]:
 
     Files are named as the node ids name them: from where the run was started, which in CI is the repository's root.
     """
-    troubles = [cell for cell in book.cells if cell.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)]
+    troubles = [cell for cell, _ in _troubles(book, causes(book.cells))]
     for level in ("error", "warning", "notice"):
         for cell in [cell for cell in troubles if _level(cell) == level][:_ANNOTATIONS]:
             file = cell.header.nodeid.partition("::")[0]
@@ -88,12 +97,15 @@ def step_summary(book: Book) -> str:
     if noted := [cell for cell in book.cells if cell.remarks]:
         lines += ["", "### Remarks: broken `should` rows", ""]
         lines += [f"- **{markdown(cell.name)}**: {markdown(cell.remarks[0])}" for cell in noted[:_FAILURES]]
-    troubles = [cell for cell in book.cells if cell.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)]
+    found = causes(book.cells)
+    troubles = _troubles(book, found)
     if troubles:
         lines += ["", "### What did not pass", ""]
-    for cell in troubles[:_FAILURES]:
+    lines += [f"- **{markdown(_cause(cause, book))}**" for cause in found[:_CAUSES]]
+    for cell, root in troubles[:_FAILURES]:
         named = f"**{markdown(cell.name)}** ({markdown(cell.header.candidate)})"
         lines.append(f"- {GLYPHS[cell.outcome]} {named}: {markdown(cell.sentence or cell.outcome)}")
+        lines += [f"  may follow from {root}"] if root else []
         lines += [f"  known: {markdown(cell.known)}"] if cell.known else []
         lines += [f"  {markdown(offence.exchange, 400)}" for offence in _decisive(cell)]
         if cell.header.repeat:
@@ -101,6 +113,17 @@ def step_summary(book: Book) -> str:
     if len(troubles) > _FAILURES:
         lines.append(f"- ... and {len(troubles) - _FAILURES} more")
     return "\n".join(lines) + "\n"
+
+
+def _troubles(book: Book, found: Sequence[Cause]) -> list[tuple[Entry, str]]:
+    """Return what did not pass, causes first, with the row that a violation may follow from."""
+    cells = [cell for cell in book.cells if cell.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)]
+    return ordered(cells, found)
+
+
+def _cause(cause: Cause, book: Book) -> str:
+    """Return the sentence of a cause; with several candidates it names whose it is."""
+    return cause.sentence if len(book.candidates) == 1 else f"{visible(cause.candidate)}: {cause.sentence}"
 
 
 def _level(cell: Entry) -> str:

@@ -25,6 +25,7 @@ class Requirement(_Closed):
     source: tuple[str, ...] = Field(min_length=1)
     text: str
     profile: Literal["relay"] | None = None
+    presupposes: tuple[str, ...] = Field((), description="rows without which it cannot hold, or be seen to hold")
     retired: str | None = Field(None, description="why it is no longer judged")
 
     @property
@@ -60,7 +61,24 @@ class Catalogue(_Closed):
             for source in row.source:
                 if source.split()[0] not in self.sources:
                     raise ValueError(f"{row.id}: no source {source!r}")
+            for other in row.presupposes:
+                if other not in ids:
+                    raise ValueError(f"{row.id}: presupposes {other!r}, which is not in the catalogue")
+        for row in self.requirements:
+            if row.id in self.prerequisites(row.id):
+                raise ValueError(f"{row.id} presupposes itself")
         return self
+
+    def prerequisites(self, requirement: str) -> frozenset[str]:
+        """Return every row that a row presupposes, directly or through others; none for an unknown id."""
+        found: set[str] = set()
+        pending = [requirement]
+        while pending:
+            row = self.by_id.get(pending.pop())
+            new = set(row.presupposes) - found if row is not None else set()
+            found |= new
+            pending += new
+        return frozenset(found)
 
     @cached_property
     def by_id(self) -> dict[str, Requirement]:

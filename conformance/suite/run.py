@@ -17,6 +17,7 @@ from conformance.judge.verdicts import Outcome, Verdict
 from conformance.records import candidate_record, cell_header
 from conformance.report import allure_content
 from conformance.report.book import read_book
+from conformance.report.causes import causes
 from conformance.report.failure import failure_text
 from conformance.report.material import Material
 from conformance.report.terminal import summary, tell_github
@@ -224,6 +225,7 @@ def summarise(
     for draft in write_drafts(directory) if WRITE in baselines else ():
         terminal.write_line(f"baseline   {draft}")
     if results is not None:
+        allure_content.write_categories(results, causes(book.cells))
         terminal.write_line(f"allure     {results}")
     terminal.write_line(f"pages      conformance report {directory} --out {directory / 'site'}")
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from conformance.judge.verdicts import Outcome
 from conformance.report.book import ORDER, Book, Entry, foremost, of_candidate
+from conformance.report.causes import causes, ordered
 from conformance.report.failure import clause_of
 from conformance.report.html import rendered
 from conformance.report.ledger import Row, ledger
@@ -33,7 +34,8 @@ def run_page(
     candidate's statement, `allure` the Allure site's. `earlier` are the runs before, the oldest first, and `pasts` has
     for the slug of a cell how it ended in them.
     """
-    troubles = [cell for outcome in ORDER[:3] for cell in book.cells if cell.outcome is outcome]
+    found = causes(book.cells)
+    troubles = ordered([cell for outcome in ORDER[:3] for cell in book.cells if cell.outcome is outcome], found)
     lines = matrix(book)
     return rendered(
         "run.html.j2",
@@ -41,6 +43,7 @@ def run_page(
         book=book,
         lines=lines,
         folders=tuple(dict.fromkeys(line.folder for line in lines)),
+        causes=found,
         troubles=troubles[:_CARDS],
         remarked=[cell for cell in book.cells if cell.remarks],
         more_troubles=max(len(troubles) - _CARDS, 0),

@@ -1,0 +1,95 @@
+"""One cause is said once: what may follow from a violated row is below it, in every report."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.report.allure_content import categories, write_categories
+from conformance.report.causes import causes, ordered
+from conformance.report.failure import failure_text
+from conformance.report.run_page.page import run_page
+from conformance.report.terminal import step_summary, summary
+from conformance.requirements.catalogue import catalogue
+from tests.report.samples import material
+from tests.report.test_run import book, good, judged
+
+RUN = book(
+    judged(Outcome.FAIL, "SR-MNT-04", axes={"a": "1"}),
+    judged(Outcome.FAIL, "RL-CNT-01", axes={"a": "2"}),
+    judged(Outcome.FAIL, "SR-PRF-01", axes={"a": "3"}),
+    judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "4"}),
+    judged(Outcome.INCONCLUSIVE, "SR-CRE-01", axes={"a": "5"}),
+    good(axes={"a": "6"}),
+)
+SENTENCE = "SR-CRE-01 is violated (3 cells); 2 rows may follow from SR-CRE-01: SR-MNT-04, SR-PRF-01"
+
+
+def failed(check: str, *requirements: str) -> Verdict:
+    return Verdict(check=check, outcome=Outcome.FAIL, requirements=requirements, sentence=f"{check} is wrong")
+
+
+def test_the_row_to_which_most_cells_lead_comes_first_with_what_may_follow():
+    first, second = causes(RUN.cells)
+    assert first.sentence == SENTENCE
+    assert second.sentence == "RL-CNT-01 is violated (1 cell)"
+
+
+def test_of_each_cause_its_own_cells_come_first_and_then_what_may_follow():
+    troubles = [cell for cell in RUN.cells if cell.outcome is not Outcome.PASS]
+    places = [(cell.name[-4:], root) for cell, root in ordered(troubles, causes(RUN.cells))]
+    assert places == [("a=4]", ""), ("a=1]", "SR-CRE-01"), ("a=3]", "SR-CRE-01"), ("a=2]", ""), ("a=5]", "")]
+
+
+def test_every_candidate_has_its_own_causes():
+    found = causes(book(judged(Outcome.FAIL, "SR-MNT-04"), judged(Outcome.FAIL, "SR-CRE-01", candidate="mine")).cells)
+    assert [(one.candidate, one.requirement, one.following) for one in found] == [
+        ("reference", "SR-MNT-04", ()),
+        ("mine", "SR-CRE-01", ()),
+    ]
+
+
+def test_what_is_known_to_fail_is_no_cause():
+    cells = book(judged(Outcome.FAIL, "SR-CRE-01")).cells
+    known = tuple(replace(cell, known="since May") for cell in cells)
+    assert causes(known) == ()
+
+
+def test_terminal_step_summary_and_page_lead_with_the_cause():
+    text = " ".join(summary(RUN, width=100, colour=False).split())
+    assert text.index(SENTENCE) < text.index("[a=4]") < text.index("[a=1]") < text.index("[a=2]")
+    assert text.count("may follow from SR-CRE-01 ") == 2
+    markdown = step_summary(RUN).replace("\\", "")
+    assert markdown.index(SENTENCE) < markdown.index("a=4")
+    page = run_page(RUN, catalogue())
+    assert SENTENCE in page
+    assert page.count("May follow from SR-CRE-01.") == 2
+    assert page.count("<article") == 5
+
+
+def test_allure_has_a_category_for_a_cause_and_one_for_what_may_follow(tmp_path: Path):
+    write_categories(tmp_path, causes(RUN.cells))
+    written = json.loads((tmp_path / "categories.json").read_text("utf-8"))
+    assert [one["name"] for one in written[:3]] == [
+        "SR-CRE-01 is violated (3 cells)",
+        "may follow from SR-CRE-01",
+        "RL-CNT-01 is violated (1 cell)",
+    ]
+    assert written[3:] == categories()
+    text = failure_text(material(verdicts=(failed("expect.x", "SR-PRF-01"),)))
+    assert [bool(re.fullmatch(one["messageRegex"], text)) for one in written[:3]] == [False, True, False]
+
+
+def test_within_a_cell_what_may_follow_is_told_apart():
+    text = failure_text(
+        material(
+            verdicts=(
+                failed("expect.shadow", "SR-CRE-01"),
+                failed("expect.other", "RL-CNT-01"),
+                failed("expect.queried", "SR-MNT-03"),
+            )
+        )
+    )
+    also, follows = text.index("also found"), text.index("may follow from SR-CRE-01")
+    assert also < text.index("expect.other") < follows < text.index("expect.queried")

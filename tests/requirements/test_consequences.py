@@ -1,0 +1,44 @@
+"""Which violated rows may follow from which."""
+
+import pytest
+from pydantic import ValidationError
+
+from conformance.requirements.catalogue import catalogue
+from conformance.requirements.consequences import roots
+from tests.requirements.test_catalogue import made, row
+
+
+def test_a_row_follows_from_what_it_presupposes_directly_or_through_others():
+    found = roots({"SR-CRE-01", "SR-MNT-04", "RL-ACK-04"})
+    assert found == {"SR-CRE-01": "SR-CRE-01", "SR-MNT-04": "SR-CRE-01", "RL-ACK-04": "RL-ACK-04"}
+
+
+def test_what_it_presupposes_is_its_root_only_where_that_is_violated():
+    assert roots({"SR-MNT-04", "SR-MNT-05"}) == {"SR-MNT-04": "SR-MNT-04", "SR-MNT-05": "SR-MNT-05"}
+    assert roots({"SR-MNT-04", "SR-MNT-03"})["SR-MNT-04"] == "SR-MNT-03"
+
+
+def test_a_row_that_is_not_in_the_catalogue_is_its_own_root():
+    assert roots({"SR-XXX-01", "SR-CRE-01"}) == {"SR-XXX-01": "SR-XXX-01", "SR-CRE-01": "SR-CRE-01"}
+
+
+def test_a_prerequisite_binds_whom_the_row_binds():
+    rows = catalogue()
+    for one in rows.requirements:
+        for other in one.presupposes:
+            assert set(one.generations) <= set(rows[other].generations) | {"any"}, (one.id, other)
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ([row(presupposes=["SR-CRE-09"])], "SR-CRE-01: presupposes 'SR-CRE-09', which is not in the catalogue"),
+        (
+            [row(presupposes=["SR-CRE-02"]), row(id="SR-CRE-02", presupposes=["SR-CRE-01"])],
+            "SR-CRE-01 presupposes itself",
+        ),
+    ],
+)
+def test_the_catalogue_refuses_prerequisites_that_cannot_be(rows: list[dict[str, object]], problem: str):
+    with pytest.raises(ValidationError, match=problem):
+        made(*rows)
