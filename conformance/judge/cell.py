@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from conformance.history.events import AnyEvent, StepEvent
+from conformance.judge.blame import about
 from conformance.judge.expectations.table import CHECKS
 from conformance.judge.finding import Case, Finding, View, moment, named
 from conformance.judge.harness import obstacles
@@ -101,7 +102,14 @@ def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> Verd
         return plain(check, Outcome.ERROR, requirements, f"{check} is not judged yet", step)
     finding, view = found
     _bounds(finding, view, expectation)
+    if finding.wrong and not expectation.requirements:
+        rows = about(check.removeprefix("expect."), finding.wrong[0].kind, cell.requirements, of_2010=_of_2010(cell))
+        requirements = binding(rows, setting.claims)
     return verdict_of(check, requirements, finding, step)
+
+
+def _of_2010(cell: Cell) -> bool:
+    return all(server.generation == "ex2010" for server in cell.topology.servers)
 
 
 def _never_reached(cell: Cell, step: Step, setting: Setting) -> Verdict:
@@ -124,10 +132,10 @@ def _bounds(finding: Finding, view: View, bounds: Expectation) -> None:
         about, message = (f"{named(met.made)}: ", met.made.message) if met.made is not None else ("", None)
         if bounds.after is not None and late < bounds.after - view.slack:
             sentence = f"{about}it came true {moment(late)} after {beginning}, before {moment(bounds.after)}"
-            finding.violated(sentence, met.n, message=message)
+            finding.violated(sentence, met.n, message=message, kind="early")
         if bounds.within is not None and late > bounds.within + view.slack:
             sentence = f"{about}it came true only {moment(late)} after {beginning}, not within {moment(bounds.within)}"
-            finding.violated(sentence, met.n, message=message)
+            finding.violated(sentence, met.n, message=message, kind="late")
 
 
 def _invariant(name: str, case: Case, setting: Setting) -> Verdict:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from conformance.history.events import AnyEvent, Attempt, MessageMade
+from conformance.judge.blame import Kind
 from conformance.judge.trace import Trace
 from conformance.scenarios import values
 from conformance.scenarios.document import Cell
@@ -25,6 +26,7 @@ class Observation:
     evidence: tuple[int, ...]
     message: str | None
     row: str | None = None
+    kind: Kind = ""
 
 
 @dataclass(slots=True)
@@ -41,9 +43,15 @@ class Finding:
     evidence: list[int] = field(default_factory=list)
     came_true: list[Met] = field(default_factory=list)
 
-    def violated(self, sentence: str, *evidence: int, message: str | None = None, row: str | None = None) -> None:
-        """Note a violation; `row` is the requirement that it breaks, where a check judges several."""
-        self.wrong.append(Observation(sentence, evidence, message, row))
+    def violated(
+        self, sentence: str, *evidence: int, message: str | None = None, row: str | None = None, kind: Kind = ""
+    ) -> None:
+        """Note a violation.
+
+        `row` is the requirement that it breaks, where a check judges several; `kind` is what was wrong, by which the
+        row of an expectation is found.
+        """
+        self.wrong.append(Observation(sentence, evidence, message, row, kind))
 
     def untold(self, sentence: str, *evidence: int, message: str | None = None) -> None:
         """Note what looks like a violation, and need not be one."""

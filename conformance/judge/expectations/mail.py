@@ -26,6 +26,7 @@ def _copies(
             f"{named(made)}: {len(events)} {what} reached {who}, not {asked(wanted)}",
             *[event.n for event in events],
             message=made.message,
+            kind="missing" if len(events) < wanted.min else "surplus",
         )
 
 

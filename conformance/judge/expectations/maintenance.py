@@ -2,6 +2,7 @@
 
 import itertools
 
+from conformance.judge.blame import Kind
 from conformance.judge.expectations.numbers import asked, times, within
 from conformance.judge.finding import Finding, View, moment, named
 from conformance.judge.sessions import Session
@@ -31,12 +32,14 @@ def discarded(e: DiscardedExpected, view: View) -> Finding:
                 f"{named(made)}: told {times(len(told))}, not {times(e.times)}",
                 *[d.n for d in told],
                 message=made.message,
+                kind="missing" if len(told) < e.times else "surplus",
             )
         elif e.times is None and not told:
             finding.violated(
                 f"{named(made)}: none was given" + ("" if copies else ", and no shadow was stored"),
                 *[c.stored.n for c in copies],
                 message=made.message,
+                kind="missing",
             )
     return finding
 
@@ -71,7 +74,8 @@ def queried(e: QueriedExpected, view: View) -> Finding:
         finding.met(query.n, query.t)
     finding.evidence += [q.n for q in found[1:]]
     if not within(wanted, len(found)):
-        finding.violated(f"queried {times(len(found))}, not {asked(wanted)}", *[q.n for q in found])
+        kind: Kind = "missing" if len(found) < wanted.min else "surplus"
+        finding.violated(f"queried {times(len(found))}, not {asked(wanted)}", *[q.n for q in found], kind=kind)
     if e.every is not None:
         _gaps(finding, e.every, view, found)
     if e.before == "quit":
@@ -83,7 +87,9 @@ def _gaps(finding: Finding, every: float, view: View, found: list[Query]) -> Non
     at = [view.since, *(q.t for q in found), view.trace.events[-1].t]
     gap = max((later - earlier for earlier, later in itertools.pairwise(at)), default=0.0)
     if gap > every + view.slack:
-        finding.violated(f"{moment(gap)} without a query, more than {moment(every)}", *[q.n for q in found])
+        finding.violated(
+            f"{moment(gap)} without a query, more than {moment(every)}", *[q.n for q in found], kind="missing"
+        )
 
 
 def _before_quit(finding: Finding, sessions: list[Session], found: list[Query]) -> None:
@@ -105,7 +111,7 @@ def promoted(e: PromotedExpected, view: View) -> Finding:
         finding.occasions += 1
         taken = [takeover.sent for takeover in takeovers(view.trace, made.message) if takeover.by in e.by]
         if not taken:
-            finding.violated(f"{named(made)}: no holder transmitted it", message=made.message)
+            finding.violated(f"{named(made)}: no holder transmitted it", message=made.message, kind="missing")
         for sent in taken[:1]:
             finding.met(sent.n, sent.t, made)
     return finding

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from conformance.history.events import Attempt, MessageMade, Reply
+from conformance.judge.blame import Kind
 from conformance.judge.expectations.numbers import asked, times, within
 from conformance.judge.finding import Finding, View, at, moment, named
 from conformance.judge.trace import Copy, ShadowAttempt
@@ -25,6 +26,7 @@ def shadow(e: ShadowExpected, view: View) -> Finding:
                 f"{named(made)}: {len(copies)} shadow copies were stored, not {e.count}",
                 *evidence,
                 message=made.message,
+                kind="missing" if len(copies) < e.count else "surplus",
             )
         for copy in copies:
             if e.sites is not None and view.site(copy.holder) not in e.sites:
@@ -33,6 +35,7 @@ def shadow(e: ShadowExpected, view: View) -> Finding:
                     f"{' or '.join(e.sites)}",
                     copy.stored.n,
                     message=made.message,
+                    kind="elsewhere",
                 )
     if e.spread is not None and len(holders) < e.spread:
         finding.violated(f"all shadows are on {', '.join(sorted(holders)) or 'no server'}, not spread over {e.spread}")
@@ -48,7 +51,8 @@ def _stored(finding: Finding, e: ShadowExpected, view: View, made: MessageMade, 
         said = f"stored by {', '.join(c.holder for c in copies)}" if copies else f"no server had stored one by {until}"
         evidence = (told.n,) if told is not None else tuple(c.stored.n for c in copies)
         if e.count != 0:
-            finding.violated(f"{named(made)}: {said}", *evidence, message=made.message)
+            kind: Kind = "elsewhere" if copies else "missing"
+            finding.violated(f"{named(made)}: {said}", *evidence, message=made.message, kind=kind)
         return
     first = wanted[0].stored
     finding.met(first.n, first.t, made)
@@ -61,6 +65,7 @@ def _stored(finding: Finding, e: ShadowExpected, view: View, made: MessageMade, 
             told.n,
             first.n,
             message=made.message,
+            kind="late",
         )
 
 
@@ -119,12 +124,12 @@ def shadow_attempts(e: ShadowAttemptsExpected, view: View) -> Finding:
     finding.evidence += [attempt.n for attempt in found]
     if e.sites is not None and not _in_sites(view, e.by, found, e.sites):
         sites = ", ".join(f"{a.server} ({_distance(view, e.by, a)})" for a in found) or "none"
-        finding.violated(f"{len(found)} attempts: {sites}", *[a.n for a in found])
+        finding.violated(f"{len(found)} attempts: {sites}", *[a.n for a in found], kind="elsewhere")
     if e.count is not None and not within(e.count, len(found)):
         finding.violated(f"tried {times(len(found))}", *[a.n for a in found])
     for attempt in found:
         if e.on is not None and attempt.server not in e.on:
-            finding.violated(f"an attempt at {attempt.server}", attempt.n)
+            finding.violated(f"an attempt at {attempt.server}", attempt.n, kind="elsewhere")
     if e.distinct:
         _distinct(finding, view, e.by, found)
     return finding

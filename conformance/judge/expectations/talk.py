@@ -1,6 +1,7 @@
 """What was said: the replies that senders got, how long they were withheld, conversations, and how sessions ended."""
 
 from conformance.history.events import Attempt, MessageMade, Talked
+from conformance.judge.blame import Kind
 from conformance.judge.finding import Finding, View, moment, named
 from conformance.judge.sessions import Session
 from conformance.scenarios.expectations import ClosedExpected, ConversationExpected, ReplyExpected, WithheldExpected
@@ -20,7 +21,7 @@ def reply(e: ReplyExpected, view: View) -> Finding:
         for attempt in chosen:
             finding.met(attempt.n, attempt.t, made)
             if not _is(e, attempt):
-                _wrong(finding, made, attempt)
+                _wrong(finding, e, made, attempt)
     return finding
 
 
@@ -40,10 +41,16 @@ def _is(e: ReplyExpected, attempt: Attempt) -> bool:
     )
 
 
-def _wrong(finding: Finding, made: MessageMade, attempt: Attempt) -> None:
+def _wrong(finding: Finding, e: ReplyExpected, made: MessageMade, attempt: Attempt) -> None:
+    accepted = attempt.code is not None and attempt.code // 100 == 2
+    welcome = isinstance(e.code, int) and e.code // 100 == 2
+    kind: Kind = "" if accepted is welcome else "missing" if accepted else "surplus"
     seen = f"{attempt.code} {attempt.enhanced or ''} {attempt.text}" if attempt.code else f"none: {attempt.text}"
     finding.violated(
-        f"{named(made)}: {attempt.server} said {seen} by {moment(attempt.t)}", attempt.n, message=made.message
+        f"{named(made)}: {attempt.server} said {seen} by {moment(attempt.t)}",
+        attempt.n,
+        message=made.message,
+        kind=kind,
     )
 
 
