@@ -64,7 +64,7 @@ def execute(
         ran = run_cell(cell, cast, settings, execution.attachments, execution.seen, Waiting(), execution.flush)
         if ran.inapplicable:
             return execution.not_applicable(ran.inapplicable)
-        return execution.finish(ran, judge(cell, cast, settings, ran.events, complete=ran.problem == ""))
+        return execution.finish(ran, judge(cell, cast, settings, ran.events, complete=ran.complete))
 
 
 async def execute_here(
@@ -86,7 +86,7 @@ async def execute_here(
         )
         if ran.inapplicable:
             return execution.not_applicable(ran.inapplicable)
-        verdicts = await asyncio.to_thread(judge, cell, cast, settings, ran.events, complete=ran.problem == "")
+        verdicts = await asyncio.to_thread(judge, cell, cast, settings, ran.events, complete=ran.complete)
         return await asyncio.to_thread(execution.finish, ran, verdicts)  # it compresses the history
 
 
@@ -159,6 +159,8 @@ class _Execution:
             verdicts = (broken, *verdicts)
         if ran.astray:
             verdicts = (*verdicts, _astray(self._cell, ran))
+        if ran.timed_out:
+            verdicts = (_timed_out(self._cell, ran), *verdicts)
         for verdict in verdicts:
             self._writer.verdict(verdict)
         outcome = worst(verdict.outcome for verdict in verdicts)
@@ -181,6 +183,17 @@ def _astray(cell: Cell, ran: Ran) -> Verdict:
         requirements=cell.requirements,
         sentence=f"the scenario took another course than it was written for: {ran.astray}",
         evidence=tuple(e.n for e in ran.events if isinstance(e, StepEvent) and e.phase == "failed"),
+    )
+
+
+def _timed_out(cell: Cell, ran: Ran) -> Verdict:
+    """Return that a cell used up its real time: what it has not shown until then stays open."""
+    return Verdict(
+        check="harness.cell-timeout",
+        outcome=Outcome.INCONCLUSIVE,
+        requirements=cell.requirements,
+        sentence=ran.timed_out,
+        evidence=(ran.events[-1].n,) if ran.events else (),
     )
 
 

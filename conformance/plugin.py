@@ -61,8 +61,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Show what runs and what waits, at a terminal."""
-    show_progress(session.config, lambda: run.flying if (run := session.config.stash.get(RUN, None)) else ())
+    """Show what runs and what waits."""
+    config = session.config
+    show_progress(config, lambda: run.flying if (run := config.stash.get(RUN, None)) else (), config.stash[DIRECTORY])
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -150,7 +150,7 @@ class _Trial:
         return None
 
     def _judged(self, ran: Ran) -> Answer:
-        verdicts = judge(self._cell, self._cast, self._settings, ran.events, complete=ran.problem == "")
+        verdicts = judge(self._cell, self._cast, self._settings, ran.events, complete=ran.complete)
         outcome = Outcome.ERROR if ran.problem else worst(verdict.outcome for verdict in verdicts)
         states: dict[Outcome, State] = {Outcome.PASS: "ok", Outcome.INCONCLUSIVE: "not judged"}
         return Answer(f"claim {self.claim}", states.get(outcome, "missing"), ran.problem or headline(verdicts))

@@ -19,6 +19,10 @@ from conformance.scenarios.loader import Scenario, read_corpus
 from conformance.scenarios.own_timers import OwnTimers
 from conformance.topology import Generation, Topology
 
+_CUT = ("harness.run", "harness.cell-timeout")
+"""What the harness says of a cell that did not come to its end."""
+_KEPT = (*_CUT, "harness.steps", "harness.capabilities")
+
 
 def judge_run(run_dir: Path, scenarios: list[Path]) -> int:
     """Judge every stored cell again and print where the verdicts differ; the exit code is that of `run`.
@@ -73,12 +77,10 @@ def judge_run(run_dir: Path, scenarios: list[Path]) -> int:
 def judged_again(cell: Cell, stored: StoredCell) -> tuple[Verdict, ...]:
     """Return today's verdicts; what the harness itself said about the running of the cell stays."""
     header = stored.header
-    kept = tuple(
-        one for one in stored.verdicts if one.check in ("harness.run", "harness.steps", "harness.capabilities")
-    )
+    kept = tuple(one for one in stored.verdicts if one.check in _KEPT)
     if any(one.check == "harness.capabilities" for one in kept):
         return kept
-    broken = any(one.check == "harness.run" for one in kept)
+    broken = any(one.check in _CUT for one in kept)
     complete = not stored.cut_short and not stored.damage and not broken
     setting = Setting(header.clock, header.tolerance, frozenset(header.claims), complete, header.should)
     return (*kept, *judge_cell(cell, stored.events, setting))

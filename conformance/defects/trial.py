@@ -101,7 +101,7 @@ def judged(done: Performed) -> Trial:
     """Judge what was run, by the checks that there are."""
     planned, ran = done.planned, done.ran
     cell = planned.cell
-    verdicts = judge(cell, done.cast, done.settings, ran.events, complete=ran.problem == "")
+    verdicts = judge(cell, done.cast, done.settings, ran.events, complete=ran.complete)
     outcome = Outcome.ERROR if ran.problem else worst(verdict.outcome for verdict in verdicts)
     if ran.astray and outcome is Outcome.PASS:
         outcome = Outcome.INCONCLUSIVE

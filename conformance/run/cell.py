@@ -13,6 +13,7 @@ from conformance.nodes.contract import NodeError, OutOfPlace
 from conformance.nodes.disks.layer import Unseen
 from conformance.nodes.python_node import load_factory
 from conformance.run.clock import Clock, Leftovers, run_with_clock
+from conformance.run.deadline import CellTimeout, awaited, cell_timeout, real_deadline
 from conformance.run.drain import drain
 from conformance.run.script import Script, Settled
 from conformance.run.settings import Settings
@@ -29,8 +30,8 @@ class Ran:
     """What a cell left: its history; `problem` says why it could not be run to its end, for a reader.
 
     `astray` says which step found a node in another state than the scenario meant it to be in; the cell was drained
-    all the same. `inapplicable` says why the clock that was asked for does not reach the candidate, or its disk's layer does not see what
-    it does.
+    all the same. `timed_out` says what it was waiting for when its real time was used up. `inapplicable` says why the
+    clock that was asked for does not reach the candidate, or its disk's layer does not see what it does.
     """
 
     events: tuple[AnyEvent, ...]
@@ -38,7 +39,13 @@ class Ran:
     simulated: float
     logs: dict[str, Path]
     astray: str = ""
+    timed_out: str = ""
     inapplicable: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the history is whole: the cell came to the end of its drain."""
+        return not self.problem and not self.timed_out
 
 
 def run_cell(
@@ -115,20 +122,23 @@ async def _run(
     recorder.subscribe(seen)
     recorder.subscribe(lambda event: clock.progress())
     world = World(cell, cast, settings, clock, recorder, directory)
-    problem = astray = inapplicable = ""
+    problem = astray = timed_out = inapplicable = ""
+    limit = cell_timeout(cell, settings)
     try:
-        async with world:
+        async with real_deadline(limit), world:
             astray = await _play(world, settled)
             await drain(world)
     except* Unseen as errors:
         inapplicable = "cannot be run: " + "; ".join(dict.fromkeys(map(str, _leaves(errors))))
+    except* CellTimeout:
+        timed_out = f"stopped after {limit:g} s of real time (--cell-timeout): waiting for {awaited(recorder.events)}"
     except* NodeError as errors:
         problem = _told(errors)
     except* (KeyError, ValueError, TypeError, OSError, RuntimeError, NotImplementedError) as errors:
         problem = _told(errors)
     for name in world.keepers:
         await asyncio.to_thread(shutil.rmtree, directory / name / "data", ignore_errors=True)
-    return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs, astray, inapplicable)
+    return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs, astray, timed_out, inapplicable)
 
 
 async def _play(world: World, settled: Settled) -> str:

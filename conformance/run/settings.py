@@ -19,6 +19,8 @@ class Settings:
     scale: float = 1.0
     seed: int = 1
     grid: Size = "smoke"
+    cell_timeout: float | None = None
+    """Real seconds that one cell may take; None is a bound that its steps, its drain and the clock give."""
     should: Should = "warn"
     disk: Kind | None = None
     """What a power cut strikes where both can be had; None: a loop device, else a layer for the reference."""

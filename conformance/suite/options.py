@@ -65,6 +65,13 @@ def declare_options(group: _Group) -> None:
     )
     group.addoption("--grid", choices=("smoke", "pairwise", "full"), default="smoke", help="size of fault grids")
     group.addoption(
+        "--cell-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="real time for one cell, which is inconclusive after it (default: 10 minutes more than the scenario's "
+        "steps and drain take on that clock)",
+    )
+    group.addoption(
         "--should",
         choices=("warn", "fail"),
         default="warn",
@@ -165,9 +172,12 @@ def read_options(config: pytest.Config) -> Options:
         scale=(scale or SCALED_BY_DEFAULT) if clock == "scaled" else 1.0,
         seed=config.getoption("--seed"),
         grid=config.getoption("--grid"),
+        cell_timeout=config.getoption("--cell-timeout"),
         should=config.getoption("--should"),
         disk=config.getoption("--disk"),
     )
+    if settings.cell_timeout is not None and settings.cell_timeout <= 0:
+        raise pytest.UsageError("--cell-timeout: a number of seconds above 0")
     cells = config.getoption("--cells")
     if cells < 1:
         raise pytest.UsageError("--cells: at least 1")

@@ -1,4 +1,5 @@
-"""Keeps the status line below pytest's own lines, at a terminal only: taken away before pytest writes, drawn after."""
+"""Shows how far a run is. At a terminal a status line below pytest's own lines, taken away before pytest writes and drawn
+after; elsewhere, in a log, a line of its own every so often."""
 
 import os
 import sys
@@ -7,12 +8,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conformance.judge.verdicts import Outcome
 from conformance.report.progress import State, status_line
+from conformance.report.words import span
+from conformance.results.layout import cell_files
 from conformance.suite.directory import is_worker, runs_nothing
 from conformance.suite.item import outcome_of
 
@@ -20,10 +24,18 @@ _TICK = 1.0
 """Seconds (real time) after which the line is drawn again when nothing has happened."""
 
 
+LOG_INTERVAL = 25.0
+"""Real seconds between two lines of a log: with a busy machine's delays, at most 30."""
+_LOG_WIDTH = 240
+
+
 class Progress:
     """A plugin of pytest's: knows from its hooks what runs, and draws through a file of its own, beside all capture."""
 
+    interval = _TICK
+
     def __init__(self, terminal: pytest.TerminalReporter, flying: Callable[[], Collection[str]]) -> None:
+        self._began = time.monotonic()
         self._terminal = terminal
         self._flying = flying
         self._stream = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", errors="replace")
@@ -38,8 +50,12 @@ class Progress:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Learn how many cells there are; xdist's controller has none of its own."""
+        """Learn how many cells there are."""
         self._planned = max(self._planned, len(session.items))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self) -> None:
+        """Begin to show; xdist's controller comes here too, which collects nothing itself."""
         self._ticker.start()
 
     @pytest.hookimpl(optionalhook=True)
@@ -83,9 +99,13 @@ class Progress:
             self._stream.close()
 
     def _tick(self) -> None:
-        while not self._over.wait(_TICK):
-            with self._aside():
-                pass
+        while not self._over.wait(self.interval):
+            self._refresh()
+
+    def _refresh(self) -> None:
+        """Show how far the run is now."""
+        with self._aside():
+            pass
 
     @contextmanager
     def _aside(self) -> Iterator[None]:
@@ -105,6 +125,9 @@ class Progress:
             self._drawn = True
 
     def _line(self) -> str:
+        return status_line(self._state(), self._terminal._tw.fullwidth - 1)
+
+    def _state(self) -> State:
         now, flying = time.monotonic(), self._flying()
         for name in flying:
             if name not in self._reached:
@@ -112,7 +135,7 @@ class Progress:
         for name in [name for name in self._since if name not in self._reached and name not in flying]:
             del self._since[name]  # it has ended, and pytest has not come to it yet
         running = [(name.partition("::")[2] or name, now - since) for name, since in list(self._since.items())]
-        return status_line(State(self._planned, self._ended, running), self._terminal._tw.fullwidth - 1)
+        return State(self._planned, self._ended, running)
 
     def _back(self) -> str:
         """Return what brings the cursor back to where pytest left it in its line."""
@@ -125,13 +148,47 @@ class Progress:
         self._stream.flush()
 
 
-def show_progress(config: pytest.Config, flying: Callable[[], Collection[str]]) -> None:
-    """Register the status line where it can be drawn: at a terminal, with pytest's reporter, and nobody else writing.
+class ProgressLog(Progress):
+    """A line of its own every `LOG_INTERVAL`: how long the run takes by now, how many cells have begun and ended.
 
-    `flying` returns the node ids of cells that run although pytest has not come to them yet.
+    pytest reports cells in their order, which hides those that ended after one that still runs: what has begun is counted
+    in the run's directory.
+    """
+
+    def __init__(
+        self, terminal: pytest.TerminalReporter, flying: Callable[[], Collection[str]], directory: Path
+    ) -> None:
+        super().__init__(terminal, flying)
+        self.interval = LOG_INTERVAL
+        self._directory = directory
+        self._column = 0
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        with self._lock:
+            yield
+
+    def _refresh(self) -> None:
+        with self._lock:
+            begun = len(cell_files(self._directory))
+            so_far = f"[{span(int(time.monotonic() - self._began))}] {begun} of {self._planned or '?'} cells begun; reported: "
+            column = self._terminal._tw.width_of_current_line
+            fresh = "\n" if column not in (0, self._column) else ""  # pytest does not know of the last line's end
+            self._column = column
+            self._write(f"{fresh}{so_far}{status_line(self._state(), _LOG_WIDTH - len(so_far))}\n")
+
+
+def show_progress(config: pytest.Config, flying: Callable[[], Collection[str]], directory: Path) -> None:
+    """Register what shows progress: a status line where it can be drawn, at a terminal with nobody else writing; lines of
+    a log elsewhere. None for a worker, or where pytest's reporter was taken away or told to be silent (`-qq`).
+
+    `flying` returns the node ids of cells that run although pytest has not come to them yet; `directory` is the run's.
     """
     terminal = config.pluginmanager.get_plugin("terminalreporter")
-    if terminal is None or is_worker(config) or runs_nothing(config) or config.option.capture == "no":
+    if terminal is None or is_worker(config) or runs_nothing(config) or terminal.verbosity < -1:
         return
-    if terminal.isatty and terminal.verbosity >= 0 and os.environ.get("TERM", "dumb") != "dumb":
+    drawn = terminal.isatty and os.environ.get("TERM", "dumb") != "dumb"
+    if not drawn:
+        config.pluginmanager.register(ProgressLog(terminal, flying, directory), "conformance-progress")
+    elif terminal.verbosity >= 0 and config.option.capture != "no":
         config.pluginmanager.register(Progress(terminal, flying), "conformance-progress")

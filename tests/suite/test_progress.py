@@ -4,6 +4,7 @@ import os
 import pty
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,29 @@ def screen(written: str) -> list[str]:
                     lines[row] = ""
         lines += [""] * (row + 1 - len(lines))
     return lines
+
+
+LOGGED = """
+import sys
+import conformance.suite.progress
+from conformance.cli import main
+conformance.suite.progress.LOG_INTERVAL = 0.05
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("more", [[], ["-q"], ["-n", "2"]], ids=["one process", "quiet", "workers"])
+def test_a_log_gets_a_line_of_its_own_every_so_often(tmp_path: Path, more: list[str]) -> None:
+    words = [sys.executable, "-c", LOGGED, *WORDS, *more, "--run-dir", str(tmp_path / "run")]
+    ran = subprocess.run(words, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=240, check=False)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    lines = re.findall(
+        r"^\[\d+ s\] (\d) of (\d|\?) cells begun; reported: .*\d waiting  .*\d running.*$", ran.stdout, re.MULTILINE
+    )
+    assert len(lines) >= 3, ran.stdout
+    assert lines[-1][1] == "2"
+    assert "\x1b" not in ran.stdout
 
 
 @pytest.mark.integration

@@ -1,0 +1,87 @@
+"""The bound of real time: what it is by default, and that a cell ends at it, inconclusive, and says what it waited for."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.judge.verdicts import Outcome
+from conformance.results.reader import read_run
+from conformance.run.clock import Clock, run_with_clock
+from conformance.run.deadline import CellTimeout, cell_timeout, real_deadline
+from conformance.run.settings import ClockName, Settings
+from conformance.scenarios.document import Cell
+from conformance.scenarios.loader import SUFFIX, read
+from tests.suite.helpers import conformance_command
+
+SLOW = """
+id: waits-for-longer-than-it-may
+title: A cell that waits for longer than it may, in real time
+requirements: [RL-ACK-01]
+needs: [relay]
+topology: relay
+drain: 2h
+steps:
+  - advance: 1h
+  - send: {as: m, to: victor@outside.test, via: mta1}
+  - expect: {delivered: {of: m, at: outside, within: 30m}}
+"""
+
+
+@pytest.fixture
+def cell(tmp_path: Path) -> Cell:
+    (tmp_path / f"slow{SUFFIX}").write_text(SLOW, "utf-8")
+    return read(tmp_path / f"slow{SUFFIX}", paths.fixtures())[0].cells()[0]
+
+
+def test_the_bound_is_ten_minutes_more_than_steps_and_drain_take_on_the_clock(cell: Cell) -> None:
+    documented = 3600 + 600 + 1800 + 2 * 3600
+    assert cell_timeout(cell, Settings("virtual")) == 600
+    assert cell_timeout(cell, Settings("real")) == 600 + documented
+    assert cell_timeout(cell, Settings("scaled", scale=60)) == 600 + documented / 60
+    assert cell_timeout(cell, Settings("scaled", scale=60, cell_timeout=5)) == 5
+
+
+@pytest.mark.parametrize("name", ["virtual", "real"])
+def test_a_body_that_goes_on_for_ever_is_cancelled_and_cleans_up(name: ClockName) -> None:
+    cleaned: list[str] = []
+
+    async def main(clock: Clock) -> None:
+        async with real_deadline(0.2):
+            try:
+                while True:
+                    await asyncio.sleep(0.01)
+                    clock.progress()
+            finally:
+                await asyncio.sleep(0)
+                cleaned.append(name)
+
+    with pytest.raises(CellTimeout):
+        run_with_clock(main, name)
+    assert cleaned == [name]
+
+
+def test_what_ends_in_time_is_left_alone() -> None:
+    async def main(clock: Clock) -> str:
+        async with real_deadline(60):
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return "done"
+
+    assert run_with_clock(main, "virtual") == "done"
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("cells", ["1", "2"])
+def test_a_cell_whose_time_is_used_up_says_what_it_waited_for(cell: Cell, tmp_path: Path, cells: str) -> None:
+    words = ("--clock", "real", "--cell-timeout", "12", "--cells", cells, "--run-dir", "run")
+    ran = conformance_command("run", f"slow{SUFFIX}", "--candidate", "exec:reference", *words, cwd=tmp_path)
+    assert ran.returncode == 3, ran.stdout + ran.stderr
+    (stored,) = read_run(tmp_path / "run").cells()
+    (verdict,) = [one for one in stored.verdicts if one.check == "harness.cell-timeout"]
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "stopped after 12 s of real time (--cell-timeout): waiting for step 1, advance (line 9)" in verdict.sentence
+    assert stored.footer is not None
+    again = conformance_command("judge", "run", "--scenarios", f"slow{SUFFIX}", cwd=tmp_path)
+    assert (again.returncode, "; 0 differ" in again.stdout) == (3, True), again.stdout
