@@ -7,7 +7,7 @@ seconds (of all processes that ended), and the ratio, which is to be a third at 
 for each candidate, all side by side, each with one cell in flight, and adds their times up: on a machine with nothing
 else to do that comes to the same, and takes a fifth of the time.
 
-    fixtures/candidates/install
+    conformance candidate install
     python benchmarks/cells.py [--cells 16] [--candidate NAME]... [--only EXPRESSION] [--parts] [--keep DIR]
 """
 

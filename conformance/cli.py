@@ -223,6 +223,18 @@ def candidate_new() -> None:
     raise typer.Exit(print_new())
 
 
+@candidate.command("install")
+def candidate_install(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="postfix, exim, sendmail, opensmtpd, haraka; default: all of them")
+    ] = None,
+) -> None:
+    """Install mail servers for the harness, each into a directory of its own; nothing of the system is changed."""
+    from conformance.commands.candidate import install
+
+    raise typer.Exit(install(names or []))
+
+
 @candidate.command("check")
 def candidate_check(
     word: Annotated[str, typer.Argument(metavar="CANDIDATE", help="as for --candidate")],

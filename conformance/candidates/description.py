@@ -108,7 +108,8 @@ class Candidate(_Closed):
         None, description="exec: the user to run as, where the harness is root; docker: in place of the image's"
     )
     installed: str | None = Field(
-        None, description="exec: the directory that fixtures/candidates/install makes for it; {installed} in templates"
+        None,
+        description="exec: the directory that `conformance candidate install` makes for it; {installed} in templates",
     )
     private_root: bool = Field(
         False,

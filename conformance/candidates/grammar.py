@@ -50,6 +50,12 @@ def reference_defects() -> Mapping[str, Any]:
     return defects
 
 
+def installable_candidates(shipped: Path) -> tuple[Candidate, ...]:
+    """Return the shipped candidates that `conformance candidate install` brings, each under its own name."""
+    found = [read_description(path) for path in sorted(shipped.glob("*.yaml"))]
+    return tuple(candidate for candidate in found if candidate.installed == candidate.name)
+
+
 def _of_kind(word: str) -> Candidate:
     kind, _, what = word.partition(":")
     name = _NO_WORD.sub("-", what).strip("-")

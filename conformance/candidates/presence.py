@@ -9,7 +9,7 @@ from conformance.candidates.description import Candidate
 from conformance.candidates.engine import engine_missing
 
 INSTALLED_VARIABLE = "CONFORMANCE_CANDIDATES"
-"""Names the directory that fixtures/candidates/install made, where that is not the usual one."""
+"""Names the directory that `conformance candidate install` made, where that is not the usual one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Presence:
 
 
 def installed_candidates() -> Path:
-    """Return where fixtures/candidates/install puts servers, unless told otherwise."""
+    """Return where `conformance candidate install` puts servers, unless told otherwise."""
     told = os.environ.get(INSTALLED_VARIABLE)
     cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
     return Path(told) if told else Path(cache) / "smtp-conformance" / "candidates"
@@ -42,7 +42,7 @@ def look_for(candidate: Candidate) -> Presence:
         return Presence(missing="needs root, to run in a private root") if found.missing else found
     found = _with_programs(candidate, Presence())
     if found.missing and candidate.installed:
-        return Presence(missing=f"{found.missing}; fixtures/candidates/install {candidate.installed} brings it")
+        return Presence(missing=f"{found.missing}; conformance candidate install {candidate.installed}")
     return found
 
 

@@ -1,6 +1,8 @@
 """`conformance candidate new` and `check`: a description to begin with, and whether one holds what it says."""
 
 import asyncio
+import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -14,7 +16,7 @@ from conformance import candidates, paths
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate, CandidateError
 from conformance.candidates.generations import probed
-from conformance.candidates.grammar import find
+from conformance.candidates.grammar import find, installable_candidates
 from conformance.candidates.hosts import check_hosts
 from conformance.candidates.placeholders import unknown_placeholders
 from conformance.candidates.presence import look_for
@@ -28,6 +30,7 @@ from conformance.run.cell import Ran, run_cell, run_cell_here
 from conformance.run.clock import Leftovers
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
+from conformance.scenarios.errors import unknown
 from conformance.scenarios.loader import read_corpus
 from conformance.suite.flight import Flight
 
@@ -59,6 +62,23 @@ def print_new() -> int:
     """Print a commented description."""
     typer.echo((Path(candidates.__file__).parent / "new.yaml").read_text("utf-8"), nl=False)
     return 0
+
+
+def install(names: Sequence[str]) -> int:
+    """Install mail servers that the harness describes, all of them or those named.
+
+    Returns 2 for a name of none, 3 when one could not be installed.
+    """
+    shipped = paths.fixtures() / "candidates"
+    known = [candidate.name for candidate in installable_candidates(shipped)]
+    if wrong := [name for name in names if name not in known]:
+        typer.echo(f"candidate install {wrong[0]}: {unknown('server', wrong[0], known)}", err=True)
+        return 2
+    if (bash := shutil.which("bash")) is None:
+        typer.echo("candidate install: bash is missing", err=True)
+        return 3
+    ran = subprocess.run([bash, str(shipped / "install"), *names], check=False)  # noqa: S603  # our own script
+    return 3 if ran.returncode else 0
 
 
 def print_check(word: str, hosts: Sequence[str]) -> int:

