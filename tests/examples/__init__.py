@@ -1,0 +1,1 @@
+"""The examples: they do what their pages say."""
