@@ -1,4 +1,4 @@
-"""Runs the node with each of its mistakes in the scenarios that judge the row that it breaks, and says what was found.
+"""Runs the node with each of its mistakes in the first cell of each scenario that judges the row that it breaks, and says what was found.
 
     python try_defects.py OUT [NAME...]
 
@@ -7,6 +7,7 @@ blamed first the right one. Exit code 1 when fewer than 95 % are caught, or fewe
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections import defaultdict
@@ -15,8 +16,8 @@ from pathlib import Path
 from defects import DEFECTS
 
 HERE = Path(__file__).parent
-CELLS = 2
-"""Cells of one scenario in which a mistake is tried: the first and the last."""
+MOST = int(os.environ.get("MOST", "100"))
+"""Scenarios of a row in which a mistake is tried."""
 
 
 def main(out: Path, names: list[str]) -> int:
@@ -25,7 +26,7 @@ def main(out: Path, names: list[str]) -> int:
     cells: dict[str, list[str]] = defaultdict(list)
     for line in _conformance("list").splitlines():
         cell = line.split("  ")[0]
-        cells[cell.split("::")[1].split("[")[0]].append(cell)
+        cells[cell.split("[")[0]].append(cell)
     out.mkdir(parents=True, exist_ok=True)
     caught = right = 0
     for name in names:
@@ -37,13 +38,10 @@ def main(out: Path, names: list[str]) -> int:
             .replace('defect: ""', f"defect: {name}")
         )
         (out / f"{name}.yaml").write_text(
-            variant.replace("name: minimal-shadow-node", f"name: minimal+{name}"), "utf-8"
+            variant.replace("name: minimal-shadow-node", f"name: minimal+{name}"),
+            "utf-8",
         )
-        chosen = [
-            cell
-            for scenario in rows[row]
-            for cell in dict.fromkeys(cells[scenario][:: max(1, len(cells[scenario]) - 1)][:CELLS])
-        ]
+        chosen = [cells[scenario][0] for scenario in rows[row]][:MOST]
         words = [
             "--candidate",
             str(out / f"{name}.yaml"),
@@ -51,16 +49,18 @@ def main(out: Path, names: list[str]) -> int:
             "shifted",
             "-n",
             "2",
-            "--run-dir",
-            str(out / name),
-            "--fresh",
         ]
-        _conformance("run", *chosen, *words)
-        blamed = list(_blamed(out / name))
+        words += ["--run-dir", str(out / name), "--fresh"]
+        words += [word for cell in chosen for word in ("--only", cell)]
+        _conformance("run", *words)
+        blamed = list(_blamed(out / name, row))
         caught += bool(blamed)
         right += row in blamed[:1]
         verdict = "not caught" if not blamed else "right" if row == blamed[0] else f"blamed {blamed[0]}"
-        print(f"{name:28} {row:10} {verdict:18} {len(blamed):3} findings in {len(chosen)} cells: {what}", flush=True)
+        print(
+            f"{name:28} {row:10} {verdict:18} {len(blamed):3} findings in {len(chosen)} cells: {what}",
+            flush=True,
+        )
     print(f"{len(names)} mistakes, {caught} caught, {right} blamed rightly first")
     return 0 if caught >= 0.95 * len(names) and right >= 0.9 * len(names) else 1
 
@@ -72,10 +72,17 @@ def _conformance(*words: str) -> str:
     return ran.stdout
 
 
-def _blamed(run: Path):  # the requirements blamed by the failed verdicts of a run, the first of each cell first
+def _blamed(run: Path, row: str):
+    """Return the requirements that a run's failed verdicts blame: the first of each cell, then all others.
+
+    Cells of scenarios that are about the row before all come first, in the order of the corpus.
+    """
+    found = [list(map(json.loads, path.read_text("utf-8").splitlines())) for path in (run / "cells").glob("*.jsonl")]
     rest = []
-    for path in sorted((run / "cells").glob("*.jsonl")):
-        records = map(json.loads, path.read_text("utf-8").splitlines())
+    for records in sorted(
+        found,
+        key=lambda r: (r[0]["requirements"][0] != row, r[0]["path"], r[0]["line"]),
+    ):
         failed = [r for r in records if r["record"] == "verdict" and r["outcome"] == "fail"]
         if failed:
             yield failed[0]["requirements"][0]
