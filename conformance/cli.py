@@ -175,12 +175,20 @@ def report(
     with_allure: Annotated[
         bool, typer.Option("--with-allure", help="as --install-allure, but without npm one line says why not")
     ] = False,
+    history: Annotated[
+        Path | None,
+        typer.Option(
+            "--history", help="file that keeps Allure's trend where earlier runs are not kept; this run is added"
+        ),
+    ] = None,
 ) -> None:
     """Build the pages of a run: report, sequence diagrams, statement, and the Allure site where Node is there."""
     from conformance.commands.report import build_report
 
     raise typer.Exit(
-        build_report(run_dir, out, earlier=earlier, install_allure=install_allure, with_allure=with_allure)
+        build_report(
+            run_dir, out, earlier=earlier, install_allure=install_allure, with_allure=with_allure, history=history
+        )
     )
 
 

@@ -20,14 +20,15 @@ def build_report(
     earlier: Path | None = None,
     install_allure: bool = False,
     with_allure: bool = False,
+    history: Path | None = None,
 ) -> int:
     """Build the pages of a run; 2 when it cannot be read.
 
     `earlier` is the folder of the runs before, by default the one that the run lies in. The site is complete without
     Allure's. `with_allure` installs the pinned Allure where it is missing, and says in one line when that fails;
-    `install_allure` does too, and such a failure is an error.
+    `install_allure` does too, and such a failure is an error. `history` is a file that keeps Allure's trend.
     """
-    allure = Allure(paths.allure(), paths.cache(), install=with_allure)
+    allure = Allure(paths.allure(), paths.cache(), install=with_allure, history=history)
     try:
         if install_allure:
             typer.echo(f"allure     {install(allure.pinned, allure.cache)}")

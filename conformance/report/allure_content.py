@@ -2,80 +2,126 @@
 
 All functions but `write_static` and `categories` must be called while pytest runs (or has just run) the cell's item:
 they speak of the current test. Without `--alluredir` they do nothing, at the cost of nothing.
+
+A result is small, since a run may have thousands: whole histories and nodes' logs are linked. Links have addresses of
+our own (`Link`), which `conformance report` replaces when it builds the site and knows where everything is.
 """
 
 import json
 import re
+import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import groupby
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import allure
 from allure_commons import plugin_manager
+from allure_commons.model2 import StatusDetails
 
-from conformance.history.events import EVENT, StepEvent
+from conformance.history.events import StepEvent
 from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.report.causes import Cause
-from conformance.report.conversation import in_order, per_session
-from conformance.report.diagram.page import cell_page
-from conformance.report.failure import BROKE, HEADS, clause_of, failure_text
+from conformance.report.diagram.excerpt import excerpt_svg
+from conformance.report.failure import BROKE, HEADS, clause_of, exchange_lines, failure_message
 from conformance.report.material import GLYPHS, Material
+from conformance.report.names import file_stem
 from conformance.report.safe import markdown, visible
 from conformance.requirements.catalogue import catalogue
+from conformance.results.layout import slug
 from conformance.results.schema import RunHeader
 
 _tell: Any = allure.dynamic  # untyped, though the package says that it is typed
 _attach: Any = allure.attach
 _SEVERITY = {"must": "critical", "should": "normal", "may": "minor"}
-_LOG = 256 * 1024
-"""Octets from the end of a node's log that are attached."""
+_EXCHANGE = 20
+"""Lines of the offending exchange."""
+_WIDTH = 180
+"""Characters of such a line."""
+_KNOWN = "XFAIL"
+"""How allure-pytest begins what it says of a test that is known to fail."""
+_STALE = "stale baseline"
 
 
-class _StepViolates(AssertionError):
+class Link(StrEnum):
+    """What a link of a result leads to: its address is this, a colon, and what is named here."""
+
+    PAGE = "cell-page"
+    """The cell's page: the name of the cell's file."""
+    HISTORY = "cell-history"
+    """The cell's history: the name of the cell's file."""
+    LOG = "cell-log"
+    """A node's log: the name of the cell's file, a slash, the node."""
+    STATEMENT = "statement"
+    """A row of the conformance statement: the candidate's file, a number sign, the requirement."""
+
+    def to(self, rest: str) -> str:
+        """Return the address of such a link."""
+        return f"{self}:{rest}"
+
+
+class Violation(AssertionError):
     """Makes Allure show a step as failed."""
 
+    __module__ = "builtins"  # Allure shows an error's module where it has another
 
-class _StepUnjudged(Exception):
+
+class NotJudged(Exception):
     """Makes Allure show a step as broken."""
 
+    __module__ = "builtins"
 
-def describe(material: Material, *, clause_url: str = "") -> None:
+
+def describe(material: Material, *, remark: str = "") -> None:
     """Tell Allure everything about the current cell, in the order in which it is to be read.
 
-    `clause_url` is where the catalogue can be read, with `{}` for a requirement's id; without it there are no links
-    and the clauses stand in the description only.
+    `remark` comes before the failure's text: what the baseline makes of the cell, where it is not a known failure.
     """
     if not plugin_manager.hook.add_title.get_hookimpls():
         return
-    _labels(material, clause_url)
+    _labels(material)
+    _links(material)
     _remarks(material)
     _parameters(material)
+    _description(material)
     _steps(material)
-    _attachments(material)
+    _message(material, remark)
+    if (material.findings or material.cut_short) and (picture := excerpt_svg(material)):
+        _attach(picture, "Sequence diagram", allure.attachment_type.SVG)
 
 
-def _labels(material: Material, clause_url: str) -> None:
+def _labels(material: Material) -> None:
+    """One place in Allure's tree for each cell: generation, group, scenario. Rows are tags."""
     header, rows = material.header, catalogue()
     _tell.title(visible(f"{material.name} · {header.candidate}"))
-    _tell.epic(*(header.generations or ("any generation",)))
     known = [row for row in map(rows.get, header.requirements) if row is not None]
-    _tell.feature(*dict.fromkeys(f"{row.group} {rows.groups[row.group]}" for row in known))
-    _tell.story(*(f"{row.id} {row.text}" for row in known))
+    _tell.epic(", ".join(header.generations) or "any generation")
+    _tell.feature(f"{known[0].group} {rows.groups[known[0].group]}" if known else "no requirement")
+    _tell.story(visible(header.scenario))
     path = PurePosixPath(header.path)
     _tell.parent_suite(visible(str(path.parent)))
     _tell.suite(visible(path.name))
     _tell.sub_suite(visible(header.scenario))
+    _tell.tag(*(row.id for row in known))
     _tell.label("candidate", visible(header.candidate))
+    if blamed := next((verdict.requirements[0] for verdict in material.findings if verdict.requirements), None):
+        _tell.label("requirement", visible(clause_of(blamed), 160))
     if known:
         _tell.severity(_SEVERITY[min((row.level for row in known), key=list(_SEVERITY).index)])
-    told = [f"**{markdown(header.title)}**", "", *(f"- {markdown(clause_of(one))}" for one in header.requirements)]
-    _tell.description("\n".join(told))
-    if clause_url:
-        for row in known:
-            _tell.link(clause_url.replace("{}", row.id), name=row.clause)
+
+
+def _links(material: Material) -> None:
+    own = slug(material.header.nodeid)
+    _tell.link(Link.PAGE.to(own), link_type="page", name="Page of this cell")
+    _tell.link(Link.HISTORY.to(own), link_type="history", name="History")
+    if material.findings or material.cut_short:
+        for name in material.logs:
+            _tell.link(Link.LOG.to(f"{own}/{name}"), link_type="log", name=f"Log of {visible(name)}")
+    candidate = file_stem(material.header.candidate)
+    for row in filter(None, map(catalogue().get, material.header.requirements)):
+        _tell.link(Link.STATEMENT.to(f"{candidate}#{row.id}"), link_type="requirement", name=row.id)
 
 
 def _remarks(material: Material) -> None:
@@ -95,8 +141,35 @@ def _parameters(material: Material) -> None:
         _tell.parameter(axis, visible(value))
     _tell.parameter("clock", header.clock, excluded=True)
     _tell.parameter("seed", header.seed, excluded=True)
-    if material.file is not None:
-        _tell.parameter("history", str(material.file), excluded=True)
+
+
+def _description(material: Material) -> None:
+    """The title, the rows with their text, the offending exchange, and the command that repeats the cell."""
+    header = material.header
+    parts = [f"**{markdown(header.title)}**", "\n".join(f"- {markdown(clause_of(one))}" for one in header.requirements)]
+    if lines := exchange_lines(material, _EXCHANGE):
+        shown = [line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in lines]
+        parts += ["The exchange (`>` marks what the verdict rests on):", _code(shown)]
+    if header.repeat:
+        parts += ["Repeat this cell:", _code([visible(header.repeat)])]
+    _tell.description("\n\n".join(filter(None, parts)))
+
+
+def _code(lines: list[str]) -> str:
+    """Return a block of code in Markdown: indented, so that nothing in it can end it."""
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def _message(material: Material, remark: str) -> None:
+    """Replace what allure-pytest says of a failure: it has all of its text, twice, behind the name of a class."""
+    from allure_pytest.listener import AllureListener  # it is pytest that has to load the package first
+
+    listeners = (one for one in plugin_manager.get_plugins() if isinstance(one, AllureListener))
+    result = next(listeners).allure_logger.get_test(None)
+    if result.statusDetails is not None:
+        known = f"{_KNOWN} {visible(material.known, 1000)}" if material.known else ""
+        parts = (known, visible(remark, 1000), failure_message(material))
+        result.statusDetails = StatusDetails(message="\n\n".join(filter(None, parts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +185,7 @@ def steps_told(material: Material) -> tuple[StepTold, ...]:
     """Return the scenario's steps in the order in which they began, once each, then the invariants.
 
     A step has the verdict of its expectation; one without is passed when it ended, an error when it failed, and
-    inconclusive when the cell ended in it.
+    inconclusive when the cell ended in it. Invariants that passed, and those that are not applicable, are one step.
     """
     phases: dict[str, list[StepEvent]] = {}
     for event in material.events:
@@ -123,8 +196,18 @@ def steps_told(material: Material) -> tuple[StepTold, ...]:
         judged.setdefault(verdict.step, []).append(verdict)
     steps = [_step(path, events, judged.get(path, []), material) for path, events in phases.items()]
     rest = sorted((v for step, own in judged.items() if step not in phases for v in own), key=lambda v: v.check)
-    checks = [(check, list(own)) for check, own in groupby(rest, key=lambda v: v.check)]
-    return (*steps, *(StepTold(check, *_found(own)) for check, own in checks))
+    checks = {check: worst(one.outcome for one in own) for check, own in groupby(rest, key=lambda v: v.check)}
+    remarked = {one.check for one in rest if one.outcome is Outcome.PASS and one.sentence}
+    loud = [check for check, outcome in checks.items() if outcome not in _QUIET or check in remarked]
+    folded = [(kind, [name for name, one in checks.items() if one is kind and name not in loud]) for kind in _QUIET]
+    return (
+        *steps,
+        *(StepTold(check, *_found([one for one in rest if one.check == check])) for check in loud),
+        *(StepTold(f"{len(names)} more: {', '.join(names)}", outcome, "") for outcome, names in folded if names),
+    )
+
+
+_QUIET = (Outcome.PASS, Outcome.NOT_APPLICABLE)
 
 
 def _step(path: str, events: list[StepEvent], verdicts: list[Verdict], material: Material) -> StepTold:
@@ -146,47 +229,18 @@ def _found(verdicts: list[Verdict]) -> tuple[Outcome, str]:
 
 
 def _steps(material: Material) -> None:
+    hook = plugin_manager.hook
     for told in steps_told(material):
         remark = f"  remark: {told.sentence}" if told.outcome is Outcome.PASS and told.sentence else ""
-        with suppress(_StepViolates, _StepUnjudged), allure.step(f"{GLYPHS[told.outcome]} {told.title}{remark}"):
-            if told.outcome is Outcome.FAIL:
-                raise _StepViolates(told.sentence)
-            if told.outcome in (Outcome.ERROR, Outcome.INCONCLUSIVE):
-                raise _StepUnjudged(told.sentence)
+        name, error = str(uuid.uuid4()), _error(told)
+        hook.start_step(uuid=name, title=f"{GLYPHS[told.outcome]} {told.title}{remark}", params={})
+        hook.stop_step(uuid=name, exc_type=error and type(error), exc_val=error, exc_tb=None)
 
 
-def _attachments(material: Material) -> None:
-    """A passed cell gets the command only: thousands of diagrams and histories of what went well help nobody, and make
-    Allure's one page too large to open. They are in the run's directory, and our own pages draw them.
-    """
-    kinds = allure.attachment_type
-    if material.findings or material.cut_short:
-        _attach(failure_text(material), "Sentence", kinds.TEXT)
-        _attach(cell_page(material), "Sequence diagram", kinds.HTML)
-        told = in_order(material.events, material.sessions, material.offending)
-        sessions = per_session(material.events, material.sessions, material.offending)
-        _attach(f"{told}\n\n\n{sessions}", "Conversation", kinds.TEXT)
-        _attach(history_json(material), "History", kinds.JSON)
-        for name, path in material.logs.items():
-            _attach(_tail(path), f"Log of {visible(name)}", kinds.TEXT)
-    _attach(material.header.repeat, "Repeat this cell", kinds.TEXT)
-
-
-def history_json(material: Material) -> bytes:
-    """Return header, events and verdicts of a cell as one JSON document, in ASCII."""
-    document = {
-        "cell": material.header.model_dump(mode="json", by_alias=True),
-        "events": [EVENT.dump_python(event, mode="json") for event in material.events],
-        "verdicts": [verdict.model_dump(mode="json") for verdict in material.verdicts],
-    }
-    return json.dumps(document, ensure_ascii=True, separators=(",", ":")).encode()
-
-
-def _tail(path: Path) -> str:
-    with path.open("rb") as file:
-        file.seek(max(file.seek(0, 2) - _LOG, 0))
-        text = file.read().decode("utf-8", "backslashreplace")
-    return "\n".join(visible(line) for line in text.splitlines())
+def _error(told: StepTold) -> Exception | None:
+    if told.outcome is Outcome.FAIL:
+        return Violation(told.sentence)
+    return NotJudged(told.sentence) if told.outcome in (Outcome.ERROR, Outcome.INCONCLUSIVE) else None
 
 
 def categories(found: Sequence[Cause] = ()) -> list[dict[str, Any]]:
@@ -210,8 +264,9 @@ def categories(found: Sequence[Cause] = ()) -> list[dict[str, Any]]:
     ]
     return [
         *by_cause,
-        {"name": "Known failure", "matchedStatuses": ["skipped"], "messageRegex": beginning("XFAIL")},
+        {"name": "Known failure", "matchedStatuses": ["skipped"], "messageRegex": beginning(_KNOWN)},
         {"name": "Violation", "matchedStatuses": ["failed"], "messageRegex": beginning(violation + "  ")},
+        {"name": "Stale baseline", "matchedStatuses": ["failed"], "messageRegex": beginning(_STALE)},
         {"name": "Candidate broke", "matchedStatuses": ["broken"], "messageRegex": beginning(re.escape(BROKE))},
         {
             "name": "Inconclusive",

@@ -9,14 +9,15 @@ import hashlib
 import importlib.util
 import json
 import os
-import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from conformance.report.allure_pack import Resolve, UnknownSite, pack
 from conformance.report.safe import visible
 from conformance.results.whole import write_whole
 
@@ -29,13 +30,10 @@ _OLDEST_NODE = 20
 _PATIENCE = ("--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")
 """npm's own patience with a registry that does not answer is more than a minute."""
 _SECONDS = 600
-_ANALYTICS = re.compile(
-    r"<script\b[^>]*\bsrc=[\"'][^\"'>]*(?:googletagmanager|google-analytics)[^>]*>\s*</script>"
-    r"|<script>\s*window\.dataLayer\b(?:(?!</script>).)*</script>",
-    re.DOTALL | re.IGNORECASE,
-)
-_HEAD = "<head>"
-_HAS_DATA = "<script>window.allureReportData = window.allureReportData || {};</script>"
+_MESSAGE = 300
+"""Characters of a failure's text in the trend."""
+_POINTS = 20
+"""Runs in the trend, this one among them."""
 
 
 class AllureMissing(Exception):
@@ -109,24 +107,33 @@ def install(pinned: Path, cache: Path) -> Path:
 
 
 def build_allure(
-    run_dir: Path, target: Path, *, pinned: Path, cache: Path, candidates: Sequence[str], earlier: Iterable[Path] = ()
+    run_dir: Path,
+    target: Path,
+    *,
+    pinned: Path,
+    cache: Path,
+    candidates: Sequence[str],
+    resolve: Resolve,
+    earlier: Iterable[Path] = (),
+    kept: Path | None = None,
 ) -> Path:
-    """Build Allure's site of a run into `target` and return its page, one file that needs no server.
+    """Build Allure's site of a run into `target`, in place of what is there, and return its page; it needs no server.
 
-    `earlier` are run directories, the oldest first: those whose site was built before are its trend. The run's own
-    point is written into its directory. Raises AllureMissing.
+    `resolve` gives the addresses of the results' links. `earlier` are run directories, the oldest first: those whose
+    site was built before are its trend. `kept` is a file that has the trend in their place: the run's own point is added
+    to it. The own point is also written into the run's directory. Raises AllureMissing.
     """
     results = run_dir / RESULTS
     if not results.is_dir():
         raise AllureMissing(f"the run has no {RESULTS}")
     script, node = program(pinned, cache), find_node()
+    points = _points(kept, _own_point(run_dir)) if kept is not None else _points_of(earlier)
     with tempfile.TemporaryDirectory(prefix="allure-") as scratch:
-        history = Path(scratch) / HISTORY
-        points = [path.read_bytes() for run in earlier if (path := run / HISTORY).is_file()]
+        history, site = Path(scratch) / HISTORY, Path(scratch) / "site"
         history.write_bytes(b"".join(points))
         ran = _run(
             [
-                str(node.node), str(script), "generate", str(results.resolve()), "--output", str(target.resolve()),
+                str(node.node), str(script), "generate", str(results.resolve()), "--output", str(site),
                 "--config", str((pinned / "allurerc.mjs").resolve()),
             ],
             cwd=script.parents[2],
@@ -137,32 +144,48 @@ def build_allure(
                 "CONFORMANCE_HISTORY": str(history),
             },
         )  # fmt: skip
-        page = target / "index.html"
-        if ran.returncode != 0 or not page.is_file():
+        if ran.returncode != 0 or not (site / "index.html").is_file():
             raise AllureMissing(f"allure exited with {ran.returncode}: {_end(ran)}")
         lines = history.read_bytes().splitlines(keepends=True)
-        if len(lines) > len(points):
-            write_whole(run_dir / HISTORY, lines[-1])
-    for one in target.rglob("*.html"):
-        one.write_text(patient(without_analytics(one.read_text("utf-8"))), "utf-8")
-    return page
+        try:
+            pack(site, resolve)
+        except UnknownSite as error:
+            raise AllureMissing(str(error)) from error
+        shutil.rmtree(target, ignore_errors=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(site, target)
+    if len(lines) > len(points):
+        own = slim(lines[-1])
+        write_whole(run_dir / HISTORY, own)
+        if kept is not None:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(kept, b"".join([*points, own]))
+    return target / "index.html"
 
 
-def without_analytics(page: str) -> str:
-    """Return a page of Allure's without the script that reports its readers to an analytics service."""
-    return _ANALYTICS.sub("", page)
+def slim(point: bytes) -> bytes:
+    """Return a run's point of the trend without what its results have already: their labels, and the end of messages."""
+    made: dict[str, Any] = json.loads(point)
+    for one in made["testResults"].values():
+        one["labels"] = []
+        one["message"] = (one.get("message") or "")[:_MESSAGE] or None
+        one.pop("trace", None)
+    return json.dumps(made, separators=(",", ":")).encode() + b"\n"
 
 
-def patient(page: str) -> str:
-    """Return a page of Allure's that waits for the data at its end, however late the browser comes there.
+def _points_of(earlier: Iterable[Path]) -> list[bytes]:
+    return [path.read_bytes() for run in earlier if (path := run / HISTORY).is_file()][1 - _POINTS :]
 
-    Allure's program stands before its data, and takes a page that has named none yet for one that asks a server. A
-    browser that draws between the two shows an empty report and never looks again. Raises AllureMissing for a page
-    without a head.
-    """
-    if _HEAD not in page:
-        raise AllureMissing("allure made a page without a head")
-    return page.replace(_HEAD, _HEAD + _HAS_DATA, 1)
+
+def _points(kept: Path, own: str | None) -> list[bytes]:
+    """Return the points of a file that keeps them, the latest, without the one that this run has added before."""
+    lines = kept.read_bytes().splitlines(keepends=True) if kept.is_file() else []
+    return [line for line in lines if json.loads(line)["uuid"] != own][1 - _POINTS :]
+
+
+def _own_point(run_dir: Path) -> str | None:
+    file = run_dir / HISTORY
+    return str(json.loads(file.read_bytes())["uuid"]) if file.is_file() else None
 
 
 def _installed(pinned: Path, cache: Path) -> Path:

@@ -50,6 +50,33 @@ def failure_text(material: Material, *, width: int = WIDTH) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def failure_message(material: Material) -> str:
+    """Return the beginning of that text, for a place that shows the rest elsewhere: what was expected and seen, and the
+    row with its text. '' for a pass.
+    """
+    if material.outcome is Outcome.PASS:
+        return ""
+    verdict = next(iter(material.findings or material.verdicts), None)
+    parts = [_head(material)]
+    if verdict is not None:
+        clause = clause_of(verdict.requirements[0]) if verdict.requirements and material.findings else ""
+        word = "violates" if verdict.outcome is Outcome.FAIL else "about"
+        parts += [visible(verdict.sentence or verdict.check, 1000), f"{word} {clause}" if clause else ""]
+    return "\n\n".join(part for part in parts if part)
+
+
+def exchange_lines(material: Material, most: int) -> list[str]:
+    """Return the exchange of the finding that decided, at most `most` lines, the offending ones marked with `>`."""
+    if not material.findings:
+        return []
+    evidence = material.evidence(material.findings[0])
+    chosen = next(
+        (lines for radius in (3, 2, 1, 0) if len(lines := around(material.events, evidence, radius)) <= most), ()
+    )
+    marked = frozenset(evidence)
+    return ["..." if event is None else told_line(event, material.sessions, event.n in marked) for event in chosen]
+
+
 def headline(material: Material) -> str:
     """Return one line: the sentence of the finding that decided, or '' when all is well; bounded and visible."""
     return visible(material.findings[0].sentence or material.findings[0].check, 400) if material.findings else ""

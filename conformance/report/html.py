@@ -14,6 +14,8 @@ from conformance.report.safe import visible
 from conformance.report.words import moment, span
 
 _TEMPLATES = Path(__file__).with_name("templates")
+STYLES = ("palette.css", "diagram.css", "page.css")
+"""What the style of a page is made of, in this order."""
 
 
 def rendered(template: str, *, script: str, **context: Any) -> str:
@@ -22,7 +24,7 @@ def rendered(template: str, *, script: str, **context: Any) -> str:
     The Content-Security-Policy allows just that style and that script, by their SHA-256, and images of the same
     place; nothing is loaded from anywhere else. Raises jinja2.TemplateError for a fault of the template.
     """
-    style, code = _asset("page.css"), _asset("page.js") + _asset(script)
+    style, code = "".join(map(asset, STYLES)), asset("page.js") + asset(script)
     policy = "; ".join(
         [
             "default-src 'none'",
@@ -58,7 +60,8 @@ def _visible(value: object) -> object:
 
 
 @lru_cache(maxsize=8)
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return the text of a style sheet or script of the templates."""
     return (_TEMPLATES / name).read_text("utf-8")
 
 

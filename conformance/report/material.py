@@ -109,6 +109,12 @@ class Material:
         """How each session began."""
         return {event.session: event for event in self.events if isinstance(event, Connected)}
 
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The names of the topology's servers, in its order."""
+        servers = self.header.topology.get("servers", [])
+        return tuple(str(one["name"]) for one in servers if isinstance(one, dict)) if isinstance(servers, list) else ()
+
     def source_line(self, line: int | None) -> str | None:
         """Return a line of the scenario's file, or None where it is not to be had."""
         return self.source[line - 1].rstrip() if line is not None and 0 < line <= len(self.source) else None

@@ -1,15 +1,18 @@
 """Builds the site of a run: its page, a page for each cell, statements, badges; and Allure's site where Node is."""
 
-import hashlib
-import re
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import quote
 
+from conformance.report.allure_content import Link
+from conformance.report.allure_pack import Resolve
 from conformance.report.allure_site import RESULTS, AllureMissing, build_allure, install
 from conformance.report.book import Book, read_book
 from conformance.report.diagram.page import cell_page
 from conformance.report.material import Material
+from conformance.report.names import cell_page_path, file_stem
 from conformance.report.run_page.page import run_page
 from conformance.report.statement import BadgeRefused, as_html, as_json, as_markdown, badge, statement
 from conformance.report.trend import Earlier, Past, earlier_outcomes
@@ -31,12 +34,14 @@ class Built:
 class Allure:
     """Where the pinned Allure is: its set-up, and the cache that it may be installed in.
 
-    With `install` it is installed when it is missing; that this fails is a note like any other.
+    With `install` it is installed when it is missing; that this fails is a note like any other. `history` is a file
+    that keeps the trend over runs that are not kept; without it, the trend is that of the earlier runs.
     """
 
     pinned: Path
     cache: Path
     install: bool = False
+    history: Path | None = None
 
 
 def build(
@@ -55,28 +60,61 @@ def build(
     (out / CELLS).mkdir(parents=True, exist_ok=True)
 
     pasts: dict[str, tuple[Earlier, ...]] = {}
+    pages: dict[str, str] = {}
+    files: dict[str, Path] = {}
 
     def each(material: Material, slug: str) -> None:
         past = pasts[slug] = earlier_outcomes(earlier, slug, material.header)
-        (out / CELLS / f"{slug}.html").write_text(cell_page(material, home="../index.html", past=past), "utf-8")
+        place = pages[slug] = f"{CELLS}/{cell_page_path(material.header, _below(pages))}"
+        (out / place).parent.mkdir(parents=True, exist_ok=True)
+        home = "../" * place.count("/") + "index.html"
+        (out / place).write_text(cell_page(material, home=home, past=past), "utf-8")
+        files.update(_files(material, slug))
 
     book = read_book(run_dir, corpus=corpus, each=each)
     built = Built(out / "index.html", book)
-    links = {name: _statement(book, name, out, built) for name in [one.name for one in book.header.candidates]}
-    site = _allure_site(run_dir, out, allure, earlier, built) if allure is not None else ""
-    page = run_page(book, catalogue(), cells=f"{CELLS}/", statements=links, allure=site, earlier=earlier, pasts=pasts)
+    links = {name: _statement(book, name, out, pages, built) for name in [one.name for one in book.header.candidates]}
+    site = ""
+    if allure is not None:
+        site = _allure_site(run_dir, out, allure, earlier, _addresses(out / "allure", pages, files), built)
+    page = run_page(book, catalogue(), pages=pages, statements=links, allure=site, earlier=earlier, pasts=pasts)
     built.page.write_text(page, "utf-8")
     return built
 
 
-def _statement(book: Book, candidate: str, out: Path, built: Built) -> str:
+def _below(pages: Mapping[str, str]) -> set[str]:
+    return {place.removeprefix(f"{CELLS}/") for place in pages.values()}
+
+
+def _files(material: Material, slug: str) -> dict[str, Path]:
+    """Return the files of a cell that Allure's results link to, by the links' addresses."""
+    logs = {Link.LOG.to(f"{slug}/{node}"): path for node, path in material.logs.items()}
+    return logs | ({Link.HISTORY.to(slug): material.file} if material.file is not None else {})
+
+
+def _addresses(site: Path, pages: Mapping[str, str], files: Mapping[str, Path]) -> Resolve:
+    """Return what gives for a link of Allure's results the address that leads there from Allure's site."""
+    known = {Link.PAGE.to(slug): f"../{place}" for slug, place in pages.items()}
+    known |= {address: quote(os.path.relpath(path, site)) for address, path in files.items()}
+
+    def resolve(address: str) -> str | None:
+        kind, _, rest = address.partition(":")
+        if kind == Link.STATEMENT:
+            candidate, _, row = rest.partition("#")
+            return f"../statements/{candidate}.html#{row}"
+        return known.get(address) if kind in set(Link) else address
+
+    return resolve
+
+
+def _statement(book: Book, candidate: str, out: Path, pages: Mapping[str, str], built: Built) -> str:
     made = statement(book, candidate, catalogue())
     folder = out / "statements"
     folder.mkdir(exist_ok=True)
     stem = file_stem(candidate)
     (folder / f"{stem}.json").write_text(as_json(made), "utf-8")
     (folder / f"{stem}.md").write_text(as_markdown(made), "utf-8")
-    (folder / f"{stem}.html").write_text(as_html(made, home="../index.html", cells=f"../{CELLS}/"), "utf-8")
+    (folder / f"{stem}.html").write_text(as_html(made, home="../index.html", pages=_from_below(pages)), "utf-8")
     badge_file = folder / f"{stem}.svg"
     badge_file.unlink(missing_ok=True)  # one of an earlier build must not outlive a refusal
     try:
@@ -87,15 +125,13 @@ def _statement(book: Book, candidate: str, out: Path, built: Built) -> str:
     return f"statements/{stem}.html"
 
 
-def file_stem(name: str) -> str:
-    """Return a file's name for a candidate's: the name itself where it can be one, else with a hash, so that no two
-    share one.
-    """
-    plain = re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip(".-")[:80]
-    return plain if plain == name else f"{plain or 'candidate'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+def _from_below(pages: Mapping[str, str]) -> dict[str, str]:
+    return {slug: f"../{place}" for slug, place in pages.items()}
 
 
-def _allure_site(run_dir: Path, out: Path, allure: Allure, earlier: Sequence[Past], built: Built) -> str:
+def _allure_site(
+    run_dir: Path, out: Path, allure: Allure, earlier: Sequence[Past], resolve: Resolve, built: Built
+) -> str:
     """Build Allure's site and return its link; '' with a note when it cannot be had."""
     try:
         if allure.install and (run_dir / RESULTS).is_dir():
@@ -106,7 +142,9 @@ def _allure_site(run_dir: Path, out: Path, allure: Allure, earlier: Sequence[Pas
             pinned=allure.pinned,
             cache=allure.cache,
             candidates=built.book.candidates,
+            resolve=resolve,
             earlier=[past.path for past in earlier],
+            kept=allure.history,
         )
     except AllureMissing as error:
         built.notes.append(f"no Allure site: {error} (the other pages have all that it would show)")

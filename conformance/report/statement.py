@@ -90,15 +90,17 @@ def as_markdown(made: Statement) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_html(made: Statement, *, home: str = "", cells: str = "") -> str:
-    """Return the statement as a page; `home` leads to the run's page, `cells` is the prefix of the cells' pages."""
+def as_html(made: Statement, *, home: str = "", pages: Mapping[str, str] | None = None) -> str:
+    """Return the statement as a page; `home` leads to the run's page, `pages` has the link to each cell's page by the
+    name of its file, for those that have one.
+    """
     grouped = {f"{key} · {title}": [row for row in made.rows if row.group == key] for key, title in made.groups.items()}
     return rendered(
         "statement.html.j2",
         script="run.js",
         made=made,
         home=home,
-        cells=cells,
+        pages=pages or {},
         identity=identity(made),
         groups={title: rows for title, rows in grouped.items() if rows},
     )

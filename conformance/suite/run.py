@@ -53,10 +53,14 @@ class Told:
     material: Material
 
     @property
+    def remark(self) -> str:
+        """What the baseline has against the cell, or ''."""
+        return self.reading.text if not self.reading.known else ""
+
+    @property
     def text(self) -> str:
         """What the terminal shows: the baseline's complaint first, where there is one."""
-        first = self.reading.text if not self.reading.known else ""
-        return "\n\n".join(part for part in (first, failure_text(self.material)) if part)
+        return "\n\n".join(part for part in (self.remark, failure_text(self.material)) if part)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def test_the_failure_text_has_what_the_table_says(place: Path) -> None:
 def test_the_pages_are_where_the_text_says(place: Path) -> None:
     site = place / "reports/reading/site"
     assert (site / "index.html").is_file()
-    assert list((site / "cells").glob("*.html"))
+    assert list((site / "cells").rglob("*.html"))
     assert {path.suffix for path in (site / "statements").iterdir()} == {".html", ".md", ".json"}, "and no badge"
     assert (place / "reports/reading-in-ci.xml").read_text("utf-8").count("VIOLATION") >= 1
 

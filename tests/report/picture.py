@@ -32,7 +32,7 @@ def take(browser: Browser, folder: Path, picture: Path) -> None:
     context = browser.new_context(viewport={"width": _WIDTH, "height": 2400}, device_scale_factor=0.8, bypass_csp=True)
     context.set_default_timeout(PATIENCE)
     page = context.new_page()
-    page.goto(next((site / "cells").glob("*.html")).as_uri())
+    page.goto(next((site / "cells").rglob("*.html")).as_uri())
     page.add_style_tag(content=_ONLY)
     box = page.locator(".row.marked").last.bounding_box()
     assert box is not None

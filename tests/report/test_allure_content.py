@@ -3,38 +3,63 @@
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.allure_content import categories, steps_told, write_static
-from conformance.report.failure import failure_text
+from conformance.report.diagram.excerpt import AROUND, MOST, excerpt_svg, kept_rows
+from conformance.report.diagram.rows import rows_of
+from conformance.report.failure import failure_message
+from conformance.requirements.catalogue import clause
 from tests.report.samples import material, passed, run_header
 
 pytest_plugins = ["pytester"]
 
-ITEM = """
+HOOK = """
+import pytest
 from conformance.report.allure_content import describe
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if call.when == "call":
+        describe(*item.function.args, **item.function.named)
+    return report
+"""
+ITEM = """
+import pytest
 from conformance.report.failure import failure_text
 from tests.report.samples import material, passed
 
 def test_violation():
-    cell = material(seed={seed})
-    describe(cell, clause_url="https://catalogue.test/{{}}")
-    raise AssertionError(failure_text(cell))
+    raise AssertionError(failure_text(test_violation.args[0]))
 
 def test_pass():
-    describe(material(verdicts=(passed(),)))
+    pass
+
+def test_stale():
+    raise AssertionError("whatever")
+
+def test_known():
+    pytest.xfail("since then")
+
+test_violation.args, test_violation.named = (material(seed={seed}, messages=3),), {{}}
+test_pass.args, test_pass.named = (material(verdicts=(passed(),)),), {{}}
+test_stale.args, test_stale.named = (material(verdicts=(passed(),)),), {{"remark": "stale baseline: did not fail"}}
+test_known.args, test_known.named = (type(material())(**(vars(material()) | {{"known": "since then"}})),), {{}}
 """
 
 
 @pytest.fixture
 def results(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Run the two items with a seed and return Allure's results by name."""
+    """Run the items with a seed and return Allure's results by name."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
 
     def run(seed: int = 7) -> dict[str, dict[str, Any]]:
         folder = pytester.path / f"allure-{seed}"
+        pytester.makeconftest(HOOK)
         pytester.makepyfile(test_item=ITEM.format(seed=seed))
         pytester.runpytest_subprocess("-p", "no:conformance", "-p", "no:cacheprovider", f"--alluredir={folder}")
         read = [json.loads(path.read_text()) | {"folder": folder} for path in folder.glob("*-result.json")]
@@ -43,35 +68,69 @@ def results(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Any:
     return run
 
 
-def test_a_violation_is_told_in_the_order_in_which_it_is_read(results: Any) -> None:
+def labels_of(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the values of each label."""
+    found: dict[str, list[str]] = {}
+    for label in result["labels"]:
+        found.setdefault(label["name"], []).append(label["value"])
+    return found
+
+
+def test_a_violation_keeps_what_it_takes_to_act_on_it(results: Any) -> None:
     one = results()["test_violation"]
     assert one["status"] == "failed"
-    assert [attached["name"] for attached in one["attachments"]] == [
-        "Sentence", "Sequence diagram", "Conversation", "History", "Repeat this cell",
-    ]  # fmt: skip
-    for attached in one["attachments"]:
-        assert (one["folder"] / attached["source"]).stat().st_size > 0
-    labels = {(label["name"], label["value"]) for label in one["labels"]}
-    assert ("epic", "ex2016") in labels
-    assert ("severity", "critical") in labels
-    assert ("parentSuite", "creation") in labels
-    assert ("suite", "inbound.scenario.yaml") in labels
-    assert ("subSuite", "inbound-acknowledged-after-shadow") in labels
-    assert any(name == "story" and value.startswith("SR-CRE-01 ") for name, value in labels)
-    assert one["links"][0]["url"] == "https://catalogue.test/SR-CRE-01"
+    message, description = one["statusDetails"]["message"], one["description"]
+    assert "30 seconds before its shadow was stored" in message
+    assert clause("SR-CRE-01") in message
+    assert "trace" not in one["statusDetails"], "the whole text once, not twice"
+    exchange = [line for line in description.splitlines() if line.startswith("    ") and " #" in line]
+    assert any(line.startswith("    > #") for line in exchange)
+    assert 3 < len(exchange) <= 20
+    assert "    conformance run 'scenarios/creation/inbound.scenario.yaml::" in description
+    assert [(attached["name"], attached["type"]) for attached in one["attachments"]] == [
+        ("Sequence diagram", "image/svg+xml")
+    ]
+    assert (one["folder"] / one["attachments"][0]["source"]).read_text().startswith("<svg ")
+
+
+def test_a_cell_has_one_place_in_the_tree_and_its_rows_are_tags_and_links(results: Any) -> None:
+    one = results()["test_violation"]
+    labels = labels_of(one)
+    assert labels["epic"] == ["ex2016"]
+    assert labels["feature"] == ["CRE Creating the shadow copy"]
+    assert labels["story"] == ["inbound-acknowledged-after-shadow"]
+    assert (labels["parentSuite"], labels["suite"]) == (["creation"], ["inbound.scenario.yaml"])
+    assert labels["subSuite"] == ["inbound-acknowledged-after-shadow"]
+    assert labels["tag"] == ["SR-CRE-01", "SR-CRE-02"]
+    assert labels["severity"] == ["critical"]
+    links = {link["name"]: link["url"] for link in one["links"]}
+    assert links["SR-CRE-01"] == "statement:reference+acknowledges-before-shadow#SR-CRE-01"
+    assert links["Page of this cell"].startswith("cell-page:inbound-acknowledged-after-shadow")
+    assert links["History"].startswith("cell-history:")
 
 
 def test_each_step_of_the_scenario_is_a_step_with_its_verdict(results: Any) -> None:
     steps = results()["test_violation"]["steps"]
     assert [step["status"] for step in steps] == ["passed", "passed", "failed", "passed", "passed", "passed", "passed"]
     assert "creation/inbound.scenario.yaml:5" in steps[2]["name"]
-    assert "30 seconds before" in steps[2]["statusDetails"]["message"]
+    assert steps[2]["statusDetails"]["message"].startswith("Violation: Message m#1 was acknowledged")
+    assert "trace" not in steps[2]["statusDetails"]
+    assert steps[-1]["name"] == "✓ 1 more: invariant.nothing-lost"
 
 
-def test_a_pass_carries_no_diagram(results: Any) -> None:
+def test_a_pass_carries_nothing_but_its_steps_and_links(results: Any) -> None:
     one = results()["test_pass"]
     assert one["status"] == "passed"
-    assert [attached["name"] for attached in one["attachments"]] == ["Repeat this cell"]
+    assert "attachments" not in one
+    assert "statusDetails" not in one
+
+
+def test_what_a_baseline_has_to_say_is_told(results: Any) -> None:
+    found = results()
+    assert found["test_stale"]["statusDetails"]["message"] == "stale baseline: did not fail"
+    known = found["test_known"]
+    assert (known["status"], known["statusDetails"]["message"].startswith("XFAIL since then")) == ("skipped", True)
+    assert "VIOLATION" in known["statusDetails"]["message"]
 
 
 def test_the_seed_does_not_make_another_history(results: Any) -> None:
@@ -87,6 +146,21 @@ def test_a_step_that_never_ended_is_not_shown_as_passed() -> None:
     assert [step.outcome for step in steps_told(cut)] == [Outcome.INCONCLUSIVE]
 
 
+def test_the_diagram_of_a_long_cell_is_small_and_has_the_marked_rows() -> None:
+    cell = material(messages=700)
+    rows = rows_of(cell)
+    marked = [row for row in rows if row.marked]
+    kept = kept_rows(rows, cell.verdicts[0].evidence)
+    assert [row for row in kept if row.marked] == marked
+    assert len([row for row in kept if row.kind != "gap"]) <= min(MOST, len(marked) * (2 * AROUND + 1))
+    gone = sum(int(row.text.split()[1]) for row in kept if row.text.endswith("rows …"))
+    assert gone + len([row for row in kept if not row.text.endswith("rows …")]) == len(rows)
+    picture = excerpt_svg(cell)
+    assert len(picture) < 20_000
+    ElementTree.fromstring(picture)
+    assert picture.count('class="row') == len(kept)
+
+
 @pytest.mark.parametrize(
     ("outcome", "category"),
     [
@@ -95,7 +169,7 @@ def test_a_step_that_never_ended_is_not_shown_as_passed() -> None:
         (Outcome.ERROR, "Harness error"),
     ],
 )
-def test_the_categories_know_a_failure_text_by_how_it_begins(outcome: Outcome, category: str) -> None:
+def test_the_categories_know_a_message_by_how_it_begins(outcome: Outcome, category: str) -> None:
     import re
 
     cell = material(verdicts=(Verdict(check="c", outcome=outcome, sentence="s"),))
@@ -104,7 +178,7 @@ def test_the_categories_know_a_failure_text_by_how_it_begins(outcome: Outcome, c
         one["name"]
         for one in categories()
         if status in one["matchedStatuses"]
-        and re.fullmatch(one.get("messageRegex", ".*"), failure_text(cell), re.DOTALL)
+        and re.fullmatch(one.get("messageRegex", ".*"), failure_message(cell), re.DOTALL)
     ]
     assert matching[0] == category
 

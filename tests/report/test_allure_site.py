@@ -1,10 +1,11 @@
 """How the pinned Allure is found and installed: once, whole or not at all, running nothing that packages bring."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from conformance.report.allure_site import AllureMissing, find_node, install, patient, program
+from conformance.report.allure_site import AllureMissing, find_node, install, program, slim
 from tests.report.samples import material, write_run
 from tests.suite.helpers import conformance_command
 
@@ -105,8 +106,8 @@ def test_where_npm_cannot_be_reached_one_line_says_so(tmp_path: Path, option: st
     assert (tmp_path / "site" / "index.html").is_file() == (code == 0)
 
 
-def test_a_page_says_that_it_has_data_before_its_program_asks() -> None:
-    made = patient("<html><head><title>x</title></head><body><script>app()</script></body></html>")
-    assert made.index("window.allureReportData") < made.index("<title>")
-    with pytest.raises(AllureMissing, match="without a head"):
-        patient("<html><body></body></html>")
+def test_a_point_of_the_trend_has_no_more_than_is_shown_of_it() -> None:
+    result = {"status": "failed", "message": "m" * 900, "trace": "t", "labels": [{"name": "x", "value": "y"}]}
+    made = json.loads(slim(json.dumps({"uuid": "u", "testResults": {"a": result, "b": {"status": "passed"}}}).encode()))
+    assert made["testResults"]["a"] == {"status": "failed", "message": "m" * 300, "labels": []}
+    assert made["testResults"]["b"]["message"] is None

@@ -3,22 +3,28 @@
 Screenshots of what a reader sees are kept under `reports/screenshots` (or CONFORMANCE_SCREENSHOTS), for people.
 """
 
+import json
 import os
+import re
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from conformance.report.allure_pack import unpack
 from conformance.report.diagram.page import cell_page
 from conformance.requirements.catalogue import catalogue
 from tests.report.conftest import DEFECT, PATIENCE
 from tests.report.picture import PICTURE, take
 from tests.report.samples import material
-from tests.suite.helpers import ROOT
+from tests.suite.helpers import ROOT, conformance_command
 
 pytestmark = pytest.mark.integration
 
@@ -75,7 +81,7 @@ def reader(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Reader]
 
 def failing_cell(site: Path) -> Path:
     """Return the page of the cell whose violation the tests look for."""
-    return next(page for page in (site / "cells").glob("*waits*.html") if "acknowledges-be" in page.name)
+    return next((site / "cells" / DEFECT).rglob("*waits*.html"))
 
 
 def test_from_the_run_to_the_marked_exchange_by_keyboard(site: Path, reader: Reader) -> None:
@@ -134,7 +140,7 @@ def test_a_screen_reader_is_told_each_exchange_and_what_is_marked(site: Path, re
     reader.sound()
 
 
-@pytest.mark.parametrize("kind", ["index.html", "statements/*.html", "cells/*waits*.html"])
+@pytest.mark.parametrize("kind", ["index.html", "statements/*.html", "cells/**/*waits*.html"])
 def test_every_kind_of_page_is_sound_in_both_themes(site: Path, reader: Reader, kind: str) -> None:
     pages = sorted(site.glob(kind))
     assert pages
@@ -147,7 +153,7 @@ def test_every_kind_of_page_is_sound_in_both_themes(site: Path, reader: Reader, 
     reader.keep(kind.partition("/")[0].removesuffix(".html") + "-dark")
 
 
-@pytest.mark.parametrize("kind", ["index.html", "statements/*.html", "cells/*waits*.html"])
+@pytest.mark.parametrize("kind", ["index.html", "statements/*.html", "cells/**/*waits*.html"])
 def test_every_kind_of_page_fits_on_paper(site: Path, browser: Browser, kind: str) -> None:
     page = browser.new_page(viewport=PAPER)
     page.set_default_timeout(PATIENCE)
@@ -207,62 +213,86 @@ def test_twenty_thousand_events_stay_usable(tmp_path: Path, reader: Reader) -> N
     reader.sound()
 
 
-def test_allure_leads_to_the_marked_exchange(allure_page: Path, reader: Reader) -> None:
+def test_allure_has_what_it_takes_to_act_on_a_failure(allure_page: Path, reader: Reader) -> None:
     page = reader.page
     reader.open(allure_page)
-    expect(page.get_by_text(CLAUSE).first).to_be_visible()
+    expect(page.get_by_text("CRE Creating the shadow copy").first).to_be_visible()
     reader.keep("allure")
-    page.get_by_text("inbound-acknowledgement-waits").first.click()
+    page.get_by_text("waits-for-the-shadow ·").first.click()
+    row = catalogue().get(CLAUSE)
+    assert row is not None
     expect(page.get_by_text("VIOLATION").first).to_be_visible()
+    expect(page.get_by_text(row.text).first).to_be_visible()
     reader.keep("allure-cell")
-    attachment = page.get_by_test_id("test-result-attachment-header").filter(has_text="Sequence diagram").first
-    attachment.get_by_role("button").first.focus()
-    page.keyboard.press("Enter")
-    frame = page.frame_locator("iframe[title='HTML attachment']")
-    link = frame.locator("a.mark").first
-    link.focus()
-    for _ in range(60):
-        page.keyboard.press("Tab")
-        if frame.locator(".row.marked:focus").count():
-            break
-    expect(frame.locator(".row.marked").first).to_be_focused()
+    description = page.frame_locator("iframe").first
+    expect(description.get_by_text("Repeat this cell")).to_be_visible()
+    expect(description.get_by_text("> #").first).to_be_visible()
+    page.get_by_test_id("test-result-attachment-header").filter(has_text="Sequence diagram").get_by_role(
+        "button"
+    ).first.click()
+    picture = page.get_by_test_id("image-attachment-content").locator("img")
+    expect(picture).to_be_visible()
+    assert int(picture.evaluate("one => one.naturalWidth")) > 600
+    picture.scroll_into_view_if_needed()
     reader.keep("allure-diagram")
     reader.sound()
 
 
-def test_allure_shows_its_data_however_late_they_come(allure_page: Path, browser: Browser) -> None:
-    document = allure_page.read_bytes()
-    program, data = document[: (cut := document.index(b"<script async>"))], document[cut:]
-    drawn, asked = threading.Event(), []
+def test_allure_leads_to_the_marked_exchange(allure_page: Path, reader: Reader) -> None:
+    page = reader.page
+    reader.open(allure_page)
+    page.get_by_text("waits-for-the-shadow ·").first.click()
+    with page.context.expect_page() as opened:
+        page.get_by_role("link", name="Page of this cell").click()
+    expect(opened.value.locator(".row.marked").first).to_be_visible()
+    with page.context.expect_page() as opened:
+        page.get_by_role("link", name=CLAUSE, exact=True).click()
+    expect(opened.value.locator(f"tr#{CLAUSE}")).to_be_in_viewport()
+    reader.sound()
 
-    class Slow(BaseHTTPRequestHandler):
-        """Sends the data only when the program has drawn itself without them."""
+
+def test_each_cell_has_one_place_in_allures_tree(real_run: Path, allure_page: Path) -> None:
+    files = unpack(allure_page.parent)
+    assert not list(allure_page.parent.rglob("*.json.js"))
+    results = [json.loads(str(files[key])) for key in files if key.startswith("data/test-results/")]
+    assert len(results) == len(list((real_run / "allure-results").glob("*-result.json"))) > 5
+    tree = json.loads(str(files["widgets/tree.json"]))
+    places = [leaf for group in tree["groupsById"].values() for leaf in group.get("leaves", ())]
+    assert sorted(places) == sorted(one["id"] for one in results)
+    links = [link["url"] for one in results for link in one["links"]]
+    assert [url for url in links if not (allure_page.parent / unquote(url.partition("#")[0])).is_file()] == []
+
+
+def test_allure_shows_its_data_however_late_they_come(allure_page: Path, browser: Browser) -> None:
+    site = allure_page.parent
+    drawn = threading.Event()
+
+    class Slow(SimpleHTTPRequestHandler):
+        """Sends the data only when the program has begun without them."""
+
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given, directory=str(site))
 
         def do_GET(self) -> None:
-            asked.append(self.path)
-            self.send_response(200 if self.path == "/" else 404)
-            self.end_headers()
-            if self.path == "/":
-                self.wfile.write(program)
+            if self.path.startswith("/data/"):
                 drawn.wait()
-                self.wfile.write(data)
+            super().do_GET()
 
         def log_message(self, *_: object) -> None:
-            """The test looks at `asked` itself."""
+            """Say nothing of each request."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server, browser.new_context() as context:
         threading.Thread(target=server.serve_forever).start()
         context.set_default_timeout(PATIENCE)
         page = context.new_page()
         try:
-            page.goto(f"http://127.0.0.1:{server.server_port}/", wait_until="commit")
-            page.wait_for_function(
-                "document.querySelector('#app')?.firstElementChild && !document.querySelector('#allure-app-loader')"
-            )
+            with page.expect_request("**/data/*.js"):
+                page.goto(f"http://127.0.0.1:{server.server_port}/", wait_until="commit")
             drawn.set()
             page.wait_for_load_state()
-            assert asked == ["/"]
-            expect(page.get_by_text("inbound-acknowledgement-waits").first).to_be_visible()
+            page.get_by_text("waits-for-the-shadow ·").first.click()
+            link = page.get_by_role("link", name="Page of this cell")
+            expect(link).to_have_attribute("href", re.compile(rf"^http://127.0.0.1:{server.server_port}/"))
         finally:
             drawn.set()
             server.shutdown()
@@ -270,12 +300,34 @@ def test_allure_shows_its_data_however_late_they_come(allure_page: Path, browser
 
 def test_allure_keeps_the_trend(real_run: Path, allure_page: Path, reader: Reader) -> None:
     assert (real_run / "allure-history.jsonl").read_text("utf-8").count("\n") == 1
-    reader.open(allure_page)
-    reader.page.get_by_text("inbound-acknowledgement-waits").first.click()
-    reader.page.get_by_test_id("test-result-tab-history").click()
-    expect(reader.page.get_by_test_id("test-result-tab-history").get_by_test_id("counter")).to_have_text("1")
+    assert_history(reader, allure_page, 1)
     reader.keep("allure-history")
     reader.sound()
+
+
+def test_allure_keeps_the_trend_of_runs_that_are_gone(real_run: Path, allure_page: Path, reader: Reader) -> None:
+    """Two runs of CI that keep one file between them, each in a run directory of its own that has no other beside it."""
+    del allure_page  # without an Allure there is nothing to be seen
+    work = real_run.parents[1] / f"ci-{reader.width}"
+    for number in (1, 2):
+        run = work / f"job-{number}" / "run"
+        shutil.copytree(real_run, run, ignore=shutil.ignore_patterns("allure-history.jsonl", "site"))
+        words = ["report", str(run), "--out", str(run / "site"), "--history", str(work / "cache/history.jsonl")]
+        for _ in range(number):  # a site that is built again is no further run
+            built = conformance_command(*words, cwd=work)
+            assert built.returncode == 0, built.stdout + built.stderr
+        assert (work / "cache/history.jsonl").read_text("utf-8").count("\n") == number
+    assert_history(reader, run / "site/allure/index.html", 1)
+    reader.sound()
+
+
+def assert_history(reader: Reader, page: Path, runs: int) -> None:
+    """Hold that a result's tab of earlier runs has that many."""
+    reader.open(page)
+    reader.page.get_by_text("waits-for-the-shadow ·").first.click()
+    reader.page.get_by_test_id("test-result-tab-history").click()
+    counter = reader.page.get_by_test_id("test-result-tab-history").get_by_test_id("counter")
+    expect(counter).to_have_text(str(runs))
 
 
 def test_the_picture_of_the_readme_can_be_taken_again(tmp_path: Path, browser: Browser) -> None:

@@ -32,7 +32,7 @@ def test_a_broken_should_is_a_remark_in_every_report(tmp_path: Path):
     written = conformance_command("report", "run", "--out", "site", cwd=tmp_path)
     assert written.returncode == 0, written.stderr
     assert SENTENCE in (tmp_path / "site/index.html").read_text("utf-8")
-    (page,) = (tmp_path / "site/cells").glob("*.html")
+    (page,) = (tmp_path / "site/cells").rglob("*.html")
     assert f"Remark: {SENTENCE}" in page.read_text("utf-8")
 
     judged = conformance_command("judge", "run", cwd=tmp_path)

@@ -46,9 +46,7 @@ def cell_page(material: Material, *, home: str = "", past: Sequence[Earlier] = (
 
 
 def _page(material: Material, rows: Sequence[Row], home: str, past: Sequence[Earlier]) -> str:
-    topology = material.header.topology.get("servers", [])
-    servers = [str(one["name"]) for one in topology if isinstance(one, dict)] if isinstance(topology, list) else []
-    diagram = laid_out(rows, parties(material.events, servers), material.events)
+    diagram = laid_out(rows, parties(material.events, material.servers), material.events)
     anchors = {number: row.numbers[0] for row in rows for number in row.numbers}
     return rendered(
         "cell.html.j2",

@@ -15,8 +15,11 @@ from conformance.scenarios.values import told as told_time
 _TITLE = 600
 
 
-def drawn(diagram: Diagram, section: Section) -> Markup:
-    """Return one section as an inline `<svg>`; marked rows can be reached by the Tab key and as `#e<number>`."""
+def drawn(diagram: Diagram, section: Section, *, words: bool = True) -> Markup:
+    """Return one section as an inline `<svg>`; marked rows can be reached by the Tab key and as `#e<number>`.
+
+    Without `words` rows have no text for pointers and screen readers: in a picture neither can reach them.
+    """
     width, height = f"{diagram.width:g}", f"{section.height:g}"
     parts = [
         f'<svg class="diagram" role="group" aria-label="Sequence diagram, part {section.number}" '
@@ -32,7 +35,7 @@ def drawn(diagram: Diagram, section: Section) -> Markup:
             for bar in section.bars
         ),
         *(part for y in section.heads for part in _heads(diagram, y)),
-        *(_row(placed, diagram.width) for placed in section.placed),
+        *(_row(placed, diagram.width, words) for placed in section.placed),
         "</svg>",
     ]
     return Markup("".join(parts))  # noqa: S704  # every text in it went through escape()
@@ -48,19 +51,19 @@ def _heads(diagram: Diagram, y: float) -> Iterator[str]:
         )
 
 
-def _row(placed: Placed, width: float) -> str:
+def _row(placed: Placed, width: float, words: bool) -> str:
     row = placed.row
-    words = escape(_fit(("marked: " if row.marked else "") + told(row), _TITLE))
     classes = f"row {row.kind} {row.style}" + (" marked" if row.marked else "")
+    parts = [_ground(placed, width), _gutter(placed), _shape(placed, width), "</g>"]
+    if not words:
+        return "".join([f'<g class="{classes}">', *(parts if row.marked else parts[1:])])
+    told_row = escape(_fit(("marked: " if row.marked else "") + told(row), _TITLE))
     place = f' id="e{row.numbers[0]}"' if row.numbers else ""
     return "".join(
         [
-            f'<g class="{classes}"{place} role="img" tabindex="{0 if row.marked else -1}" aria-label="{words}">',
-            f"<title>{words}</title>",
-            _ground(placed, width),
-            _gutter(placed),
-            _shape(placed, width),
-            "</g>",
+            f'<g class="{classes}"{place} role="img" tabindex="{0 if row.marked else -1}" aria-label="{told_row}">',
+            f"<title>{told_row}</title>",
+            *parts,
         ]
     )
 

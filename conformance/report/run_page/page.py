@@ -22,7 +22,7 @@ def run_page(
     book: Book,
     catalogue: Catalogue,
     *,
-    cells: str = "",
+    pages: Mapping[str, str] | None = None,
     statements: Mapping[str, str] | None = None,
     allure: str = "",
     earlier: Sequence[Past] = (),
@@ -30,8 +30,8 @@ def run_page(
 ) -> str:
     """Return the self-contained page of a run.
 
-    `cells` is the prefix of the cells' pages (`cells/`; '' when there are none), `statements` has the page of each
-    candidate's statement, `allure` the Allure site's. `earlier` are the runs before, the oldest first, and `pasts` has
+    `pages` has the page of each cell by the name of its file, for those that have one; `statements` that of each
+    candidate's statement; `allure` is the Allure site's. `earlier` are the runs before, the oldest first, and `pasts` has
     for the slug of a cell how it ended in them.
     """
     found = causes(book.cells)
@@ -53,7 +53,7 @@ def run_page(
         flaky=flaky,
         rows=_joined(book, catalogue),
         groups=catalogue.groups,
-        cells=cells,
+        pages=pages or {},
         statements=statements or {},
         allure=allure,
         first=_first_evidence,

@@ -1,0 +1,72 @@
+"""A packed site has all that Allure wrote, in few files, and links that lead somewhere."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance.report.allure_pack import UnknownSite, pack, part_of, unpack, without_analytics
+
+PROGRAM = 'a=new Set(["http:","https:","mailto:","tel:"]),b'
+PAGE = "<html><head><title>x</title></head><body><script src='app-1.js'></script></body></html>"
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """Write what the pinned Allure would, as far as packing it is concerned."""
+    result = {"id": "ab12", "links": [{"url": "cell-page:one", "name": "p"}, {"url": "cell-page:gone", "name": "q"}]}
+    files = {
+        "index.html": PAGE,
+        "app-1.js": PROGRAM,
+        "data/test-results/ab12.json": json.dumps(result),
+        "data/test-env-groups/ab99.json": "{}",
+        "data/attachments/cd34.svg": "<svg>é</svg>",
+        "data/history/ef56.json": "[]",
+        "widgets/tree.json": '{"leaves": 1}',
+        "widgets/candidate-1/tree.json": "{}",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    (tmp_path / "data/attachments/cd77.bin").write_bytes(b"\xff\x00")
+    return tmp_path
+
+
+def resolve(address: str) -> str | None:
+    return {"cell-page:one": "../cells/one.html"}.get(address)
+
+
+def test_nothing_is_lost_and_links_lead_somewhere(site: Path) -> None:
+    pack(site, resolve)
+    assert sorted(path.name for path in (site / "data").iterdir()) == ["ab.js", "cd.js", "widgets.js"]
+    assert not (site / "widgets").exists()
+    found = unpack(site)
+    assert found["widgets/tree.json"] == '{"leaves": 1}'
+    assert found["data/attachments/cd34.svg"] == "<svg>é</svg>"
+    assert found["data/attachments/cd77.bin"] == ["/wA="]
+    result = json.loads(str(found["data/test-results/ab12.json"]))
+    assert result["links"] == [{"url": "../cells/one.html", "name": "p"}]
+    assert set(map(part_of, found)) == {"ab", "cd", "widgets"}
+
+
+def test_the_page_gets_its_data_before_the_program_asks_and_the_program_may_link_to_files(site: Path) -> None:
+    pack(site, resolve)
+    page = (site / "index.html").read_text("utf-8")
+    assert page.index("window.allureReportData = ") < page.index("<title>")
+    assert '"tel:","file:"])' in (site / "app-1.js").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("name", "text"), [("index.html", "<html></html>"), ("app-1.js", "other")])
+def test_a_site_of_another_kind_is_refused(site: Path, name: str, text: str) -> None:
+    (site / name).write_text(text, "utf-8")
+    with pytest.raises(UnknownSite):
+        pack(site, resolve)
+
+
+def test_analytics_goes_and_the_reports_own_script_stays() -> None:
+    own = "<script>app('gtag(')</script>"
+    page = (
+        '<script async src="https://www.googletagmanager.com/gtag/js?id=G-1"></script>\n<script>\n'
+        "  window.dataLayer = window.dataLayer || [];\n  gtag('js');\n</script>" + own
+    )
+    assert without_analytics(page).strip() == own
