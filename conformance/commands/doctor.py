@@ -59,12 +59,17 @@ def findings() -> Iterator[Finding]:
 
 def print_findings() -> int:
     """Print all findings; everything is optional, so the exit code is 0."""
+    found = list(findings())
     table = Table("what", "found", "is for", title="What this machine has")
-    table.add_column("how to get it", no_wrap=True)
-    for finding in findings():
-        mark = f"[green]{finding.found}[/green]" if finding.found else "[yellow]missing[/yellow]"
-        table.add_row(finding.what, mark, finding.serves, "" if finding.found else escape(finding.mend))
-    Console().print(table)
+    for finding in found:
+        mark = f"[green]{escape(finding.found)}[/green]" if finding.found else "[yellow]missing[/yellow]"
+        table.add_row(finding.what, mark, finding.serves)
+    console = Console()
+    console.print(table)
+    if missing := [finding for finding in found if not finding.found]:
+        console.print("How to get what is missing:")
+    for finding in missing:
+        console.print(f"  {finding.what}: {escape(finding.mend)}", soft_wrap=True, highlight=False)
     return 0
 
 
