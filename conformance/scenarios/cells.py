@@ -123,6 +123,8 @@ class Matrix:
         for when in conditions(self._steps):
             used.update(when.entries)
             check_condition(when, {**axes, **self._fault_axis()}, self._report)
+        if (implied := self._node.get("implied")) is not None:
+            check_condition(implied, axes, self._report)
         for name in axes.keys() - used:
             entry = (self._node.get("axes") or self._node).entries[name]
             self._report.add(entry.key, f"the axis {name!r} is not used: no ${{{name}}} and no `when` names it")
@@ -177,6 +179,8 @@ class Matrix:
         steps = tuple(step.step for step in present if step.step is not None)
         if document.faults is not None and fault is not None:
             steps = (fault.step(document.faults, self._node.entries["faults"].key.line), *steps)
+        values = {name: text_of(value.data()) for name, value in point.items()}
+        implied = {name: text_of(value) for name, value in document.implied.items()}
         configure = bind(self._node.get("configure") or Node(self._node.mark, {}), point)
         changes: dict[str, Any] = {key: parameter(entry.node.data()) for key, entry in configure.entries.items()}
         return Cell(
@@ -184,7 +188,8 @@ class Matrix:
             title=document.title,
             path=self._told_path(),
             line=self._line,
-            axes={name: text_of(value.data()) for name, value in point.items()},
+            axes={name: text for name, text in values.items() if implied.get(name) != text},
+            implied={name: text for name, text in values.items() if implied.get(name) == text},
             requirements=document.requirements,
             needs=document.needs,
             topology=topology.model_copy(update={"transport": {**topology.transport, **changes}}),
@@ -247,7 +252,11 @@ class Matrix:
         """Return the hash of all that the suite brings: the document, its topology, the messages that it sends."""
         folder = self._fixtures / "messages"
         messages = {name: _file_hash(folder / f"{name}.yaml") for name in set(_messages_of(steps))}
-        told = [document.model_dump_json(), topology.model_dump_json(), json.dumps(messages, sort_keys=True)]
+        told = [
+            document.model_dump_json(exclude=None if document.implied else {"implied"}),
+            topology.model_dump_json(),
+            json.dumps(messages, sort_keys=True),
+        ]
         return hashlib.sha256("\n".join(told).encode()).hexdigest()
 
     def _told_path(self) -> str:

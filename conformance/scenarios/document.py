@@ -41,6 +41,11 @@ class Document(BaseModel):
     needs: tuple[str, ...] = Field((), description="capabilities of the candidate")
     topology: Any = Field(description="name of a topology of fixtures/topologies, or a whole one")
     axes: dict[Label, tuple[JsonValue, ...]] = Field({}, description="the matrix: names, each with a list of values")
+    implied: dict[Label, JsonValue] = Field(
+        {},
+        description="of axes that were added to a scenario: the value that is not part of a cell's id, since it is what the "
+        "scenario did before",
+    )
     exclude: tuple[dict[Label, JsonValue], ...] = Field((), description="combinations of axis values that are no cells")
     configure: dict[str, Parameter] = Field({}, description="transport parameters of all servers from the start")
     timers: Literal["told", "own"] = Field(
@@ -68,6 +73,7 @@ class Cell(BaseModel):
     path: str = Field(description="the scenario's file, relative to the corpus")
     line: int = Field(description="line of the scenario's id")
     axes: dict[str, str] = Field(description="axis values as text, sorted by axis")
+    implied: dict[str, str] = Field({}, description="axis values of the cell that are not part of its id")
     requirements: tuple[str, ...]
     needs: tuple[str, ...]
     topology: Topology

@@ -25,6 +25,9 @@ _MOVED = {
 }
 """Check and requirement of 0.1.0 -> the requirement that the check blames now: baselines of that version stay right."""
 
+NEW = "new since "
+"""How the text begins that is told of a failure in a cell that the baseline does not list."""
+
 WRITE = "write"
 """The word in place of a file that has a draft written."""
 
@@ -85,6 +88,14 @@ class Baseline(_Closed):
 
     candidate: str
     known: tuple[Known, ...] = ()
+    harness: str | None = Field(None, description="the version of the harness that wrote the list of cells")
+    cells: frozenset[str] | None = Field(
+        None, description="ids of all cells of the run that it was written from; default: every cell there is"
+    )
+
+    def lists(self, cell: OfMatrix) -> bool:
+        """Whether a cell is one of those that it was written for."""
+        return self.cells is None or cell_id(cell.scenario, cell.axes) in self.cells
 
 
 class Reading(_Closed):
@@ -93,6 +104,12 @@ class Reading(_Closed):
     outcome: Outcome
     known: bool = False
     text: str = ""
+
+
+def cell_id(scenario: str, axes: Mapping[str, str]) -> str:
+    """Return the id of a cell as `conformance list` prints it."""
+    values = ",".join(f"{name}={value}" for name, value in sorted(axes.items()))
+    return f"{scenario}[{values}]" if values else scenario
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -121,8 +138,17 @@ def read_baselines(words: Iterable[str]) -> dict[str, Baseline]:
     return found
 
 
-def hold_against(baseline: Baseline, cell: OfMatrix, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
-    """Say what is left of a cell's outcome once what is known is taken off."""
+def hold_against(
+    baseline: Baseline, cell: OfMatrix, outcome: Outcome, verdicts: tuple[Verdict, ...], *, new_cells_fail: bool = False
+) -> Reading:
+    """Say what is left of a cell's outcome once what is known is taken off.
+
+    A failure in a cell that the baseline does not list is told as known, as one of a new cell, unless `new_cells_fail`.
+    """
+    if not baseline.lists(cell):
+        if outcome is not Outcome.FAIL or new_cells_fail:
+            return Reading(outcome=outcome)
+        return Reading(outcome=outcome, known=True, text=f"{NEW}{baseline.harness or 'the baseline'}")
     entries = [entry for entry in baseline.known if entry.binds(cell)]
     failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
     if outcome not in (Outcome.PASS, Outcome.FAIL):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import pytest
 
@@ -102,6 +102,13 @@ def declare_options(group: _Group) -> None:
         "one in the run's directory; repeatable",
     )
     group.addoption(
+        "--new-cells",
+        choices=("report", "fail"),
+        default="report",
+        help="what failures do in cells that the baseline does not list: they are shown apart (report, the default), or "
+        "fail the run",
+    )
+    group.addoption(
         "--allow-hosts",
         action="append",
         metavar="HOST,...",
@@ -140,6 +147,7 @@ class Options:
     """Which of how many parts of the cells; (1, 1) is all."""
     only: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
+    new_cells: Literal["report", "fail"] = "report"
 
 
 def read_options(config: pytest.Config) -> Options:
@@ -191,6 +199,7 @@ def read_options(config: pytest.Config) -> Options:
         baselines=tuple(config.getoption("--baseline") or ()),
         hosts=hosts,
         shard=_shard(config.getoption("--shard")),
+        new_cells=config.getoption("--new-cells"),
         only=tuple(config.getoption("--only") or ()),
         requirements=_requirements(config.getoption("--requirement") or ()),
     )

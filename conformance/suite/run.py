@@ -3,7 +3,8 @@
 import os
 import shlex
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from conformance.judge.lag import too_late
 from conformance.judge.verdicts import Outcome, Verdict
 from conformance.records import candidate_record, cell_header
 from conformance.report import allure_content
-from conformance.report.book import read_book
+from conformance.report.book import Book, read_book
 from conformance.report.causes import causes
 from conformance.report.failure import failure_text
 from conformance.report.material import Material
@@ -27,7 +28,7 @@ from conformance.results.schema import CellHeader, RunHeader
 from conformance.results.writer import begin_run, finish_run, set_aside
 from conformance.run.together import SHARED_CLOCKS
 from conformance.scenarios.document import Cell
-from conformance.suite.baseline import WRITE, Baseline, BaselineError, Reading, hold_against, read_baselines
+from conformance.suite.baseline import NEW, WRITE, Baseline, BaselineError, Reading, hold_against, read_baselines
 from conformance.suite.directory import DIRECTORY, allure_results, is_worker
 from conformance.suite.draft import write_drafts
 from conformance.suite.flight import Flight
@@ -168,7 +169,11 @@ class Run:
 
     def _read(self, one: Collected, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
         baseline = self._baselines.get(one.cast.identity)
-        return Reading(outcome=outcome) if baseline is None else hold_against(baseline, one.cell, outcome, verdicts)
+        return Reading(outcome=outcome) if baseline is None else self._hold(baseline, one, outcome, verdicts)
+
+    def _hold(self, baseline: Baseline, one: Collected, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
+        fail = self._options.new_cells == "fail"
+        return hold_against(baseline, one.cell, outcome, verdicts, new_cells_fail=fail)
 
     def _known(self, one: Collected) -> Known:
         def known(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> str:
@@ -226,12 +231,22 @@ def summarise(
     for line in tell_github(book, os.environ):
         terminal.write_line(line)
     terminal.write_line(f"run        {directory}")
-    for draft in write_drafts(directory) if WRITE in baselines else ():
+    for line in _new_failures(book):
+        terminal.write_line(line)
+    for draft in write_drafts(directory, read_baselines(baselines)) if WRITE in baselines else ():
         terminal.write_line(f"baseline   {draft}")
     if results is not None:
         allure_content.write_categories(results, causes(book.cells))
         terminal.write_line(f"allure     {results}")
     terminal.write_line(f"pages      conformance report {directory} --out {directory / 'site'}")
+
+
+def _new_failures(book: Book) -> Iterator[str]:
+    """Yield what failed in cells that a baseline does not list: `new since 0.1.0: 4 cells fail`, and their ids."""
+    news = [cell for cell in book.cells if cell.known.startswith(NEW)]
+    for since, count in Counter(cell.known for cell in news).items():
+        yield f"{since}: {count} cell{'s' if count > 1 else ''} fail{'' if count > 1 else 's'}"
+    yield from (f"  {cell.name}  {cell.header.candidate}" for cell in news)
 
 
 def _baselines(options: Options) -> dict[str, Baseline]:

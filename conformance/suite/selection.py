@@ -32,7 +32,7 @@ class Wanted:
 
     def takes(self, cell: Cell) -> bool:
         """Whether a cell is of the scenario and has the values."""
-        return self.scenario == cell.scenario and self.axes.items() <= cell.axes.items()
+        return self.scenario == cell.scenario and self.axes.items() <= {**cell.axes, **cell.implied}.items()
 
 
 def is_id(word: str) -> bool:
@@ -81,9 +81,9 @@ def _check_axes(wanted: Wanted, scenarios: Sequence[Scenario], size: Size) -> No
     if any(map(wanted.takes, every)):
         raise SelectionError(f"--only {wanted.word}: not in the {size} grid; add --grid full")
     for axis, value in wanted.axes.items():
-        values = {cell.axes[axis] for cell in every if axis in cell.axes}
+        values = {held[axis] for cell in every if axis in (held := {**cell.axes, **cell.implied})}
         if not values:
-            axes = {name for cell in every for name in cell.axes}
+            axes = {name for cell in every for name in (*cell.axes, *cell.implied)}
             raise SelectionError(f"--only {wanted.word}: {unknown('axis', axis, axes)}")
         if value not in values:
             raise SelectionError(f"--only {wanted.word}: {unknown(f'value of the axis {axis!r}:', value, values)}")

@@ -11,6 +11,7 @@ from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat
 from conformance.scenarios.steps.nodes import Configure
 from conformance.scenarios.steps.sending import Send
 from conformance.scenarios.steps.timing import Advance
+from conformance.suite.selection import read_id
 from tests.scenarios.documents import HEAD, SEND, cells
 
 
@@ -153,3 +154,34 @@ def test_the_same_files_give_the_same_cells() -> None:
 def test_the_path_of_a_cell_is_relative_to_the_corpus() -> None:
     (file,) = files([paths.corpus() / "interoperation" / "hub-2010.scenario.yaml"])
     assert read(file, paths.fixtures())[0].cells()[0].path == "interoperation/hub-2010.scenario.yaml"
+
+
+def test_an_axis_that_is_added_leaves_the_ids_that_there_are(tmp_path: Path) -> None:
+    steps = "steps:\n  - send: {as: m, to: '${b}', via: mbx1, offers-xshadow: '${offers}'}\n"
+    before = [
+        cell.id for cell in cells(tmp_path, HEAD + "axes: {b: [two, one]}\n" + steps.replace("'${offers}'", "no"))
+    ]
+    text = HEAD + "axes: {b: [two, one], offers: [no, yes]}\nimplied: {offers: no}\n" + steps
+    now = cells(tmp_path, text)
+    assert [cell.id for cell in now if not cell.axes.get("offers")] == before
+    assert [cell.id for cell in now if cell.axes.get("offers")] == [
+        "a-scenario[b=two,offers=yes]",
+        "a-scenario[b=one,offers=yes]",
+    ]
+    assert {cell.steps[0].action.offers_xshadow for cell in now if cell.id in before} == {False}
+    assert read_id("a-scenario[b=two,offers=no]").takes(now[0])
+    assert not read_id("a-scenario[offers=yes]").takes(now[0])
+
+
+@pytest.mark.parametrize(
+    ("implied", "why"),
+    [("{offer: no}", "no axis 'offer' (did you mean 'offers'?)"), ("{offers: maybe}", "value of the axis 'offers':")],
+)
+def test_what_is_implied_is_a_value_of_an_axis(tmp_path: Path, implied: str, why: str) -> None:
+    text = HEAD + (
+        f"axes: {{offers: [no, yes]}}\nimplied: {implied}\n"
+        "steps:\n  - send: {as: m, to: bob@corp.test, via: mbx1, offers-xshadow: '${offers}'}\n"
+    )
+    with pytest.raises(Problems) as error:
+        cells(tmp_path, text)
+    assert why in str(error.value)

@@ -164,3 +164,64 @@ def test_from_the_draft_to_a_run_that_is_as_expected(pytester: pytest.Pytester, 
     stale = run("reference", "--baseline", str(kept))
     assert stale.ret == pytest.ExitCode.TESTS_FAILED
     stale.stdout.fnmatch_lines(["*stale baseline: known to fail, and did not*"])
+
+
+LISTED = """
+candidate: mine
+harness: 0.1.0
+known:
+  - scenario: sends
+    check: expect.delivered
+    requirement: RL-ACK-01
+    comment: it is only a test, and made up
+cells: ["sends[at=DATA]"]
+"""
+
+
+def test_a_failure_in_a_cell_that_is_not_listed_is_told_apart(tmp_path: Path):
+    (tmp_path / "mine.yaml").write_text(LISTED, "utf-8")
+    baseline = read_baselines([str(tmp_path)])["mine"]
+    wrong = failed("expect.mailbox", "RL-X")
+    reading = hold_against(baseline, _Cell(), Outcome.FAIL, (wrong,))
+    assert (reading.outcome, reading.known, reading.text) == (Outcome.FAIL, True, "new since 0.1.0")
+    assert not hold_against(baseline, _Cell(), Outcome.FAIL, (wrong,), new_cells_fail=True).known
+    assert hold_against(baseline, _Cell(), Outcome.PASS, ()).outcome is Outcome.PASS, (
+        "no entry speaks of it: none is stale"
+    )
+    listed = baseline.model_copy(update={"cells": frozenset(["sends[at=RCPT]"])})
+    assert hold_against(listed, _Cell(), Outcome.PASS, ()).outcome is Outcome.FAIL, "stale"
+
+
+def test_a_baseline_that_is_written_anew_keeps_the_reasons(tmp_path: Path):
+    known = KNOWN.format(candidate="mine", scenario="sends") + (
+        "  - {scenario: elsewhere, check: expect.reply, requirement: RL-X, comment: of what was not run}\n"
+        "  - {scenario: sends, check: expect.race, requirement: RL-X, comment: it is a race, sometimes: on the disk}\n"
+    ).replace("it is a race, sometimes: on the disk", "'it is a race', sometimes: 'it depends on the disk'")
+    (tmp_path / "mine.yaml").write_text(known, "utf-8")
+    baselines = read_baselines([str(tmp_path)])
+    old, new = failed("expect.delivered", "RL-ACK-01"), failed("expect.mailbox", "RL-ACK-01")
+    entries = draft([seen({"at": "RCPT"}, old, new), seen({"at": "DATA"}, old)], baselines)["mine"]
+    comments = {(one["scenario"], one["check"]): one["comment"] for one in entries}
+    assert comments["sends", "expect.delivered"] == "it is only a test, and made up"
+    assert str(comments["sends", "expect.mailbox"]).startswith("say why:")
+    assert comments["elsewhere", "expect.reply"] == "of what was not run"
+    race = next(one for one in entries if one["check"] == "expect.race")
+    assert race["sometimes"] == "it depends on the disk"
+
+
+@pytest.mark.integration
+def test_one_command_rewrites_a_baseline_and_new_cells_are_shown_apart(pytester: pytest.Pytester, run):
+    assert run(DEFECT, "--baseline", "write").ret == pytest.ExitCode.TESTS_FAILED
+    written = pytester.path / "run" / "baselines" / f"{DEFECT}.yaml"
+    kept = pytester.path / "mine.yaml"
+    kept.write_text(written.read_text("utf-8").replace("say why:", "it acknowledges first:"), "utf-8")
+    anew = run(DEFECT, "--baseline", str(kept), "--baseline", "write")
+    assert anew.ret == pytest.ExitCode.OK
+    assert read_baselines([str(written)]) == read_baselines([str(kept)])
+    other = kept.read_text("utf-8").replace("  - inbound-acknowledgement-waits-for-the-shadow\n", "  - another\n")
+    assert other != kept.read_text("utf-8")
+    kept.write_text(other, "utf-8")
+    reported = run(DEFECT, "--baseline", str(kept))
+    assert reported.ret == pytest.ExitCode.OK
+    reported.stdout.fnmatch_lines(["new since 0.1.0: 1 cell fails", f"  inbound-acknowledgement-waits*{DEFECT}"])
+    assert run(DEFECT, "--baseline", str(kept), "--new-cells", "fail").ret == pytest.ExitCode.TESTS_FAILED
