@@ -16,7 +16,7 @@ import pytest
 from conformance.judge.verdicts import Outcome
 from conformance.report.progress import State, status_line
 from conformance.report.words import span
-from conformance.results.layout import cell_files
+from conformance.results.layout import RUN_FILE, cell_files
 from conformance.suite.directory import is_worker, runs_nothing
 from conformance.suite.item import outcome_of
 
@@ -169,6 +169,8 @@ class ProgressLog(Progress):
             yield
 
     def _refresh(self) -> None:
+        if not (self._directory / RUN_FILE).exists():
+            return  # nothing but tests in Python until now
         with self._lock:
             begun = len(cell_files(self._directory))
             so_far = f"[{span(int(time.monotonic() - self._began))}] {begun} of {self._planned or '?'} cells begun; reported: "

@@ -311,3 +311,25 @@ def test_a_disk_that_is_not_mounted_obeys_nobody(tmp_path: Path) -> None:
             await LoopDisk("n", tmp_path, tmp_path / "image").fill()
 
     run(test)
+
+
+@on_loop
+def test_a_command_on_a_disk_of_its_own_starts_where_it_would_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A description may name its program by a relative path, and not only in cells without disk troubles."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "server.py").write_text("print('found')\n", "utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    async def test() -> None:
+        disk = LoopDisk("n", tmp_path / "data", tmp_path / "image")
+        await disk.mount()
+        try:
+            words = [*disk.prefix, sys.executable, "server.py"]
+            ran = await asyncio.to_thread(subprocess.run, words, capture_output=True, text=True, check=False)
+        finally:
+            await disk.close()
+        assert ran.stdout == "found\n", ran.stderr
+
+    run(test)

@@ -43,10 +43,11 @@ class LoopDisk:
 
     @property
     def prefix(self) -> list[str]:
-        """Return the words before a command that is to see the disk."""
+        """Return the words before a command that is to see the disk; it starts in the present directory, as without one:
+        who enters a mount namespace is in its root."""
         if self._holder is None:
             return []
-        return ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt", "--"]
+        return ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt", "--", "env", f"--chdir={Path.cwd()}"]
 
     async def mount(self) -> None:
         """Mount it, unless it is; a new one has in it what is in the directory below."""
