@@ -41,10 +41,11 @@ def retired_defects() -> tuple[Defect, ...]:
 
 
 def _catalogue() -> tuple[Defect, ...]:
-    """Return all defects of the reference, in force or not."""
+    """Return all defects of the reference that show in virtual time, in force or not."""
     return tuple(
         Defect(name, one.breaks, " ".join(inspect.cleandoc(one.says).split()), one.retired or "")
         for name, one in sorted(reference_defects().items())
+        if not one.on_disks
     )
 
 

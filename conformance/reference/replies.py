@@ -46,6 +46,9 @@ class Reply:
         return self.enhanced or _GENERIC.get(str(self.code)[0], "4.0.0")
 
 
+NO_ROOM = Reply(452, "4.3.1", "insufficient system storage")
+
+
 @lru_cache(maxsize=256)
 def parsed(code: int, message: str) -> Reply:
     """Return the reply that a server gave: bounded, and fit to be shown or put into a report."""

@@ -52,6 +52,7 @@ class ReplyExpected(Expectation):
 
     of: str
     code: int | Literal["lost", "none"] | None = None
+    classes: tuple[Literal[2, 4, 5], ...] | None = Field(None, description="the code's first digit is one of these")
     enhanced: str | None = None
     text: str | None = Field(None, description="the reply's text must contain this")
     attempt: int | Literal["last", "each"] = "last"

@@ -11,7 +11,8 @@ from conformance.scenarios.steps.talking import Talk
 
 def reply(e: ReplyExpected, view: View) -> Finding:
     """The final reply to each message."""
-    wanted = " ".join(str(part) for part in (e.code, e.enhanced, e.text) if part)
+    classes = " or ".join(f"{digit}yz" for digit in e.classes or ())
+    wanted = " ".join(str(part) for part in (e.code, classes, e.enhanced, e.text) if part)
     finding = Finding(f"the reply to each message of {e.of}: {wanted}")
     for made in view.messages(e.of):
         chosen = _chosen(e, view.attempts(made.message))
@@ -36,6 +37,7 @@ def _is(e: ReplyExpected, attempt: Attempt) -> bool:
     code = lost if e.code == "lost" else not lost and attempt.code == e.code
     return (
         (e.code is None or code)
+        and (e.classes is None or (not lost and (attempt.code or 0) // 100 in e.classes))
         and (e.enhanced is None or attempt.enhanced == e.enhanced)
         and (e.text is None or e.text in attempt.text)
     )

@@ -7,6 +7,7 @@ from conformance.reference.defects import (  # noqa: F401  # read for what they 
     creation,
     discard_status,
     duplicates,
+    failing_disks,
     hub2010,
     hub_manager,
     hub_sessions,

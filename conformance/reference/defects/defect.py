@@ -19,6 +19,8 @@ class Defect:
     spoil: Callable[[Parts], Parts]
     retired: str | None = None
     """Why it is right after all; it can still be switched on, and nothing has to catch it."""
+    on_disks: bool = False
+    """Whether it shows only where the disk under a server of its own fails."""
 
 
 DEFECTS: dict[str, Defect] = {}
@@ -26,7 +28,13 @@ DEFECTS: dict[str, Defect] = {}
 
 
 def defect(
-    name: str, *, breaks: str, part: str, also: Mapping[str, type] | None = None, retired: str | None = None
+    name: str,
+    *,
+    breaks: str,
+    part: str,
+    also: Mapping[str, type] | None = None,
+    retired: str | None = None,
+    on_disks: bool = False,
 ) -> Callable[[P], P]:
     """Declare the class below a defect: it takes the place of the part of that name in `Parts`.
 
@@ -41,7 +49,7 @@ def defect(
             raise ValueError(f"defect {name}: the name is taken, or there is no part {', '.join(unknown)}")
         says = " ".join((wrong.__doc__ or "").split())
         spoiled: dict[str, Any] = {part: wrong, **others}
-        DEFECTS[name] = Defect(name, breaks, says, lambda parts: replace(parts, **spoiled), retired)
+        DEFECTS[name] = Defect(name, breaks, says, lambda parts: replace(parts, **spoiled), retired, on_disks)
         return wrong
 
     return declare

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from conformance.reference.headers import received, went_round
 from conformance.reference.message import Envelope, Message, Recipient, drafted
 from conformance.reference.part import Part
-from conformance.reference.replies import Reply
+from conformance.reference.replies import NO_ROOM, Reply
+from conformance.reference.storage.database import NoRoom
 
 LOOP = Reply(554, "5.4.6", "the message has been through too many servers")
 BARE = Reply(550, "5.6.11", "a bare CR or LF is not allowed")
@@ -52,9 +53,14 @@ class Acceptance(Part):
         return self.host.messages.add(draft, content)
 
     async def acknowledge(self, message: Message) -> Reply:
-        """Make sure that the message is on disk, begin its delivery, and say so."""
+        """Make sure that the message is on disk, begin its delivery, and say so; refuse it where there is no room."""
         self.host.messages.made_redundant(message.id)
-        await self.host.db.durable()
+        try:
+            await self.host.db.durable_or_refused()
+        except NoRoom as error:
+            self.host.messages.drop(message.id)
+            self.host.log.warning("%s refused: %s", message.message_id, error)
+            return NO_ROOM
         self.host.delivery.take(replace(message, redundancy_pending=False))
         self.host.log.info("%s accepted from <%s>", message.message_id, message.envelope.reverse_path)
         return self.queued(message)

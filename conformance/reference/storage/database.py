@@ -6,7 +6,8 @@ with it, or a moment later. So a group of statements without an `await` in betwe
 commit, and what `durable()` returned from survives a kill.
 
 When the disk is full, a commit is tried again until there is room: those who wait for it go on waiting, and nothing was
-promised to anybody. Meanwhile `has_room` says no, so that nobody new comes in.
+promised to anybody; whoever can refuse instead hears of it at once (`durable_or_refused`). Meanwhile `has_room` says no, so
+that nobody new comes in.
 
 A single statement that comes alone needs none of this: it is a transaction of its own (`write_alone`).
 """
@@ -41,6 +42,10 @@ class DatabaseError(Exception):
     """The queue database cannot be used: it is damaged, foreign, of another version, or in use."""
 
 
+class NoRoom(DatabaseError):
+    """There is no room on the disk for what was written; it is tried again until there is."""
+
+
 class Database:
     """One node's SQLite file, in write-ahead mode with a sync at every commit."""
 
@@ -49,6 +54,7 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._committed: asyncio.Future[None] | None = None
+        self._refusable: asyncio.Future[None] | None = None
         self._broken: DatabaseError | None = None
         self._written: list[tuple[str, Sequence[Any]]] = []
         self._read: dict[str, dict[tuple[str, Sequence[Any]], list[sqlite3.Row]]] = {}
@@ -122,19 +128,37 @@ class Database:
             if self._committed is None:
                 loop = asyncio.get_running_loop()
                 self._committed = loop.create_future()
-                if not self._full:
+                if not self._full and self._refusable is None:
                     loop.call_soon(self._commit)
             await asyncio.shield(self._committed)
+
+    async def durable_or_refused(self) -> None:
+        """Return when all that was written so far is on disk, as `durable`. Raises NoRoom when there is no room for it now.
+
+        What was written stays in the open transaction then: the caller takes it back.
+        """
+        if self._full:
+            raise self._no_room()
+        if self._lingering is not None:
+            if self._refusable is None:
+                loop = asyncio.get_running_loop()
+                self._refusable = loop.create_future()
+                if self._committed is None:
+                    loop.call_soon(self._commit)
+            await asyncio.shield(self._refusable)
+
+    def _no_room(self) -> NoRoom:
+        return NoRoom(f"the queue database {self._path} has no room")
 
     def close(self) -> None:
         """Close at once: what is not committed is rolled back, as a kill would."""
         connection, self._connection = self._connection, None
-        committed = self._ended()
+        for waited in self._ended():
+            if not waited.done():
+                waited.cancel()
         self._written.clear()
         self._read.clear()
         self._full = False
-        if committed is not None and not committed.done():
-            committed.cancel()
         if connection is not None:
             connection.close()
 
@@ -145,38 +169,47 @@ class Database:
             raise DatabaseError(f"the queue database {self._path} is closed")
         return self._connection
 
-    def _ended(self) -> asyncio.Future[None] | None:
+    def _ended(self) -> list[asyncio.Future[None]]:
         """Have no transaction open any more; return what those who wait for it wait for."""
         if self._lingering is not None:
             self._lingering.cancel()
             self._lingering = None
-        committed, self._committed = self._committed, None
-        return committed
+        waited = [one for one in (self._committed, self._refusable) if one is not None]
+        self._committed = self._refusable = None
+        return waited
 
     def _commit(self) -> None:
         if self._connection is None or self._lingering is None:
             return
-        committed = self._ended()
         try:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                self._hold_open(self._connection, committed)
+                self._hold_open(self._connection)
                 return
+            waited = self._ended()
             # what is in memory is now ahead of what is on disk: nothing may be promised any more
             self._broken = DatabaseError(f"the queue database {self._path} could not commit: {error}")
             self._connection.rollback()
-            if committed is not None:
-                committed.set_exception(self._broken)
+            for one in waited:
+                one.set_exception(self._broken)
             return
+        waited = self._ended()
         self._full = False
         self._written.clear()
-        if committed is not None:
-            committed.set_result(None)
+        for one in waited:
+            one.set_result(None)
 
-    def _hold_open(self, connection: sqlite3.Connection, committed: asyncio.Future[None] | None) -> None:
-        """Have the transaction that found no room open again, as it was, until there is room for it."""
+    def _hold_open(self, connection: sqlite3.Connection) -> None:
+        """Have the transaction that found no room open again, as it was, until there is room for it; who can refuse hears
+        of it."""
         self._full = True
+        committed, refusable = self._committed, self._refusable
+        self._refusable = None
+        self._ended()
+        if refusable is not None:
+            refusable.set_exception(self._no_room())
+            refusable.exception()  # they may all have gone
         connection.rollback()
         connection.execute("BEGIN IMMEDIATE")
         for statement, parameters in self._written:

@@ -1,0 +1,99 @@
+"""A relay of forty lines that loses nothing: it writes, syncs, renames, syncs the directory, replies. And what loses mail."""
+
+SERVER = """\
+import os, smtplib, socketserver, sys, threading, time
+data, port, hop, hop_port = sys.argv[1], *sys.argv[2:]
+spool = os.path.join(data, "spool")
+os.makedirs(spool, exist_ok=True)
+def sync(path):
+    fd = os.open(path, os.O_RDONLY)
+    os.fsync(fd)
+    os.close(fd)
+sync(data)
+def keep(text):
+    tmp = os.path.join(spool, f"{time.time_ns()}.tmp")
+    msg = tmp.replace(".tmp", ".msg")
+    with open(tmp, "wb") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(tmp, msg)
+    sync(spool)
+class Session(socketserver.StreamRequestHandler):
+    def handle(self):
+        self.wfile.write(b"220 spooling.test\\r\\n")
+        envelope = []
+        for line in self.rfile:
+            verb, reply = line[:4].upper(), b"250 ok"
+            if verb in (b"MAIL", b"RCPT"):
+                envelope.append(line[line.index(b"<") + 1:line.index(b">")])
+            elif verb == b"DATA":
+                self.wfile.write(b"354 go on\\r\\n")
+                body = b"".join(iter(lambda: self.rfile.readline() or sys.exit(), b".\\r\\n"))
+                keep(b"\\n".join([*envelope, b"Received: by spooling.test; Thu, 1 Jan 2026 00:00:00 +0000\\r\\n" + body]))
+                envelope.clear()
+            self.wfile.write((b"221 bye" if verb == b"QUIT" else reply) + b"\\r\\n")
+def deliver():
+    for name in sorted(name for name in os.listdir(spool) if name.endswith(".msg")):
+        sender, recipient, body = open(os.path.join(spool, name), "rb").read().split(b"\\n", 2)
+        with smtplib.SMTP(hop, int(hop_port), timeout=30) as smtp:
+            smtp.sendmail(sender.decode(), [recipient.decode()], body)
+        os.unlink(os.path.join(spool, name))
+def go_on():
+    while True:
+        try:
+            deliver()
+        except (OSError, smtplib.SMTPException, ValueError) as error:
+            print(error, file=sys.stderr)
+        time.sleep(0.1)
+threading.Thread(target=go_on, daemon=True).start()
+socketserver.ThreadingTCPServer.allow_reuse_address = True
+socketserver.ThreadingTCPServer(("127.0.0.1", int(port)), Session).serve_forever()
+"""
+
+_FSYNC = "        os.fsync(file.fileno())\n"
+_RENAME = "    os.rename(tmp, msg)\n"
+_DIRECTORY = "    sync(spool)\n"
+_LATE = (
+    '                threading.Timer(1, keep, [b"\\n".join([*envelope, b"Received: by spooling.test; Thu, 1 Jan 2026 '
+    '00:00:00 +0000\\r\\n" + body])]).start()\n'
+)
+_KEEP = next(line for line in SERVER.splitlines(keepends=True) if line.startswith("                keep("))
+_APPEND = (
+    '    with open(tmp, "wb") as file:\n',
+    "    msg = os.path.join(spool, 'all.msg')\n    with open(msg, \"ab\") as file:\n",
+)
+
+LOSES: dict[str, tuple[tuple[str, str], ...]] = {
+    "no fsync": ((_FSYNC, ""),),
+    "no sync at all": ((_FSYNC, ""), (_DIRECTORY, "")),
+    "reply before sync": ((_KEEP, _LATE),),
+    "fsync, then rename without any later sync": ((_DIRECTORY, ""),),
+    "append without sync": (_APPEND, (_FSYNC, ""), (_RENAME, ""), (_DIRECTORY, "")),
+    "fsync, then link without any later sync": ((_RENAME, "    os.link(tmp, msg); os.unlink(tmp)\n"), (_DIRECTORY, "")),
+    "fsync, rename, then fdatasync of the file": (
+        (_DIRECTORY, "    fd = os.open(msg, os.O_RDONLY); os.fdatasync(fd); os.close(fd)\n"),
+    ),
+}
+"""What loses mail by what ext4, XFS and btrfs keep: name -> texts of the server, and what stands in their place."""
+
+RELIES_ON_FSYNC: dict[str, tuple[tuple[str, str], ...]] = {
+    "in place without fsync of the directory": (
+        ('open(tmp, "wb")', 'open(msg, "wb")'), (_RENAME, ""), (_DIRECTORY, ""),
+    ),
+    "rename, then fsync of the file": ((_DIRECTORY, "    sync(msg)\n"),),
+    "in place with O_SYNC": (
+        ('open(tmp, "wb")', 'open(msg, "wb", opener=lambda path, flags: os.open(path, flags | os.O_SYNC))'),
+        (_FSYNC, ""), (_RENAME, ""), (_DIRECTORY, ""),
+    ),
+}  # fmt: skip
+"""What loses mail only where names are kept by nothing but fsync of their directory."""
+
+
+def server(changes: tuple[tuple[str, str], ...] = ()) -> str:
+    """Return the server's text, changed. Raises AssertionError where there is nothing to change."""
+    text = SERVER
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text

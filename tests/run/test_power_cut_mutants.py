@@ -1,0 +1,93 @@
+"""A correct server is clean under both disks; each way to lose mail is caught, or remarked, under both."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.cast import Cast
+from conformance.candidates.description import Candidate
+from conformance.execute import judge
+from conformance.judge.remarks import Should
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.judge.waiting import Waiting
+from conformance.nodes.disks import layer, loop
+from conformance.nodes.disks.choice import Kind
+from conformance.run.cell import run_cell
+from conformance.run.settings import Settings
+from conformance.scenarios.document import Cell
+from conformance.scenarios.loader import read
+from tests.run.spooling import LOSES, RELIES_ON_FSYNC, SERVER, server
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(layer.missing()), reason=layer.missing() or "-"),
+]
+
+on_both = pytest.mark.parametrize(
+    "disk",
+    ["layer", pytest.param("loop", marks=pytest.mark.skipif(bool(loop.missing()), reason=loop.missing() or "-"))],
+)
+
+
+def cell_of(name: str) -> Cell:
+    corpus = read(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
+    return next(cell for scenario in corpus for cell in scenario.cells() if cell.id == name)
+
+
+def verdicts(directory: Path, text: str, cell: Cell, disk: Kind, should: Should = "warn") -> tuple[Verdict, ...]:
+    program = directory / "server.py"
+    program.write_text(text)
+    argv = ("{python}", str(program), "{data}", "{listen.frontend}", "{next_hop.host}", "{next_hop.port}")
+    cast = Cast(Candidate(name="spooling", kind="exec", claims=("relay",), argv=argv, listeners=("frontend",)))
+    settings = Settings(clock="scaled", scale=60, disk=disk, should=should)
+    ran = run_cell(cell, cast, settings, directory, lambda event: None, Waiting())
+    assert (ran.problem, ran.inapplicable, ran.astray) == ("", "", "")
+    return judge(cell, cast, settings, ran.events, complete=True)
+
+
+def failed(found: tuple[Verdict, ...]) -> set[str]:
+    return {verdict.requirements[0] for verdict in found if verdict.outcome is Outcome.FAIL}
+
+
+def remarked(found: tuple[Verdict, ...]) -> set[str]:
+    return {verdict.requirements[0] for verdict in found if verdict.remark}
+
+
+def test_the_server_has_about_forty_lines() -> None:
+    assert len(SERVER.splitlines()) <= 55
+
+
+@on_both
+@pytest.mark.parametrize("messages", [1, 20])
+def test_a_correct_server_is_clean(tmp_path: Path, disk: Kind, messages: int) -> None:
+    found = verdicts(tmp_path, server(), cell_of(f"acknowledged-means-synced[messages={messages}]"), disk)
+    assert failed(found) == remarked(found) == set()
+
+
+def test_a_correct_server_is_clean_in_the_stricter_reading_too(tmp_path: Path) -> None:
+    found = verdicts(tmp_path, server(), cell_of("acknowledged-means-name-synced[messages=20]"), "layer", "fail")
+    assert failed(found) == set()
+
+
+@on_both
+@pytest.mark.parametrize("name", LOSES)
+def test_what_loses_mail_is_caught(tmp_path: Path, disk: Kind, name: str) -> None:
+    found = verdicts(tmp_path, server(LOSES[name]), cell_of("acknowledged-means-synced[messages=1]"), disk)
+    assert failed(found) == {"RL-ACK-01"}
+
+
+@on_both
+@pytest.mark.parametrize("name", RELIES_ON_FSYNC)
+def test_what_relies_on_fsync_to_keep_the_name_is_remarked(tmp_path: Path, disk: Kind, name: str) -> None:
+    """It passes on what all file systems keep; the cell of the stricter reading strikes the layer, whatever the disk."""
+    text = server(RELIES_ON_FSYNC[name])
+    for part in ("kept", "warn", "fail"):
+        (tmp_path / part).mkdir()
+    strict = cell_of("acknowledged-means-name-synced[messages=1]")
+    kept = verdicts(tmp_path / "kept", text, cell_of("acknowledged-means-synced[messages=1]"), disk)
+    assert failed(kept) == remarked(kept) == set()
+    warned = verdicts(tmp_path / "warn", text, strict, disk)
+    assert (failed(warned), remarked(warned)) == (set(), {"RL-ACK-05"})
+    assert failed(verdicts(tmp_path / "fail", text, strict, disk, "fail")) == {"RL-ACK-05"}
