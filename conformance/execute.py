@@ -18,6 +18,7 @@ from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.judge.waiting import Waiting
+from conformance.results.kept import keep_nodes, remove_data
 from conformance.results.schema import CellHeader
 from conformance.results.writer import CellWriter
 from conformance.run.applicability import inapplicable
@@ -164,6 +165,10 @@ class _Execution:
         for verdict in verdicts:
             self._writer.verdict(verdict)
         outcome = worst(verdict.outcome for verdict in verdicts)
+        if self._settings.keep is not None:
+            if outcome in (Outcome.FAIL, Outcome.ERROR):
+                keep_nodes(self._writer.path, self._writer.attachments)
+            remove_data(self._writer.attachments)
         self._writer.finish(
             outcome,
             headline(verdicts),

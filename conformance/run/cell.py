@@ -136,7 +136,7 @@ async def _run(
         problem = _told(errors)
     except* (KeyError, ValueError, TypeError, OSError, RuntimeError, NotImplementedError) as errors:
         problem = _told(errors)
-    for name in world.keepers:
+    for name in world.keepers if settings.keep is None else ():
         await asyncio.to_thread(shutil.rmtree, directory / name / "data", ignore_errors=True)
     return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs, astray, timed_out, inapplicable)
 

@@ -19,6 +19,8 @@ class Settings:
     scale: float = 1.0
     seed: int = 1
     grid: Size = "smoke"
+    keep: Literal["failed"] | None = None
+    """Of which cells the data of the nodes stay until it is known how they ended."""
     cell_timeout: float | None = None
     """Real seconds that one cell may take; None is a bound that its steps, its drain and the clock give."""
     should: Should = "warn"

@@ -211,8 +211,15 @@ class World:
             return self._seen_directory(server) / "data"
         if self._memory is None:
             self._memory = make_directory(f"{self.cell.scenario[:40]}-", self._directory)
-            self._exit.callback(shutil.rmtree, self._memory)
+            self._exit.callback(self._leave_memory, self._memory)
         return self._memory / server
+
+    def _leave_memory(self, memory: Path) -> None:
+        """Delete the data that were in memory, or move them to where those of programs are."""
+        if self.settings.keep is not None:
+            for data in memory.iterdir():
+                shutil.copytree(data, self._directory / data.name / "data", dirs_exist_ok=True)
+        shutil.rmtree(memory)
 
     def _seen_directory(self, server: str) -> Path:
         """Return a server's own directory, as it sees it itself."""

@@ -65,6 +65,12 @@ def declare_options(group: _Group) -> None:
     )
     group.addoption("--grid", choices=("smoke", "pairwise", "full"), default="smoke", help="size of fault grids")
     group.addoption(
+        "--keep",
+        choices=("failed",),
+        help="`failed`: the nodes' directories of failed cells (queue, log, configuration) stay, in kept/ of the run's "
+        "directory; secrets of node.json and AUTH of logs are replaced",
+    )
+    group.addoption(
         "--cell-timeout",
         type=float,
         metavar="SECONDS",
@@ -180,6 +186,7 @@ def read_options(config: pytest.Config) -> Options:
         scale=(scale or SCALED_BY_DEFAULT) if clock == "scaled" else 1.0,
         seed=config.getoption("--seed"),
         grid=config.getoption("--grid"),
+        keep=config.getoption("--keep"),
         cell_timeout=config.getoption("--cell-timeout"),
         should=config.getoption("--should"),
         disk=config.getoption("--disk"),

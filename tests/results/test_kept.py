@@ -1,0 +1,51 @@
+"""`--keep failed`: the nodes' directories of failed cells stay, for their owner alone and without secrets."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance.results.kept import keep_nodes, kept_of
+from tests.suite.helpers import conformance_command
+
+CELL = "inbound-acknowledgement-waits-for-the-shadow"
+
+
+def test_secrets_are_replaced_and_nobody_else_may_read(tmp_path: Path):
+    node = tmp_path / "cells" / "a-cell" / "mta1"
+    (node / "data" / "spool").mkdir(parents=True)
+    (node / "data" / "spool" / "1.msg").write_bytes(b"AUTH PLAIN is a word of this message")
+    document = {"peers": [{"name": "mbx2", "secret": "hunter2"}, {"name": "mbx3", "secret": None}]}
+    (node / "node.json").write_text(json.dumps(document), "utf-8")
+    (node / "node.log").write_bytes(b"S: 250-AUTH PLAIN\nC: AUTH PLAIN AGFsaWNlAGh1bnRlcjI=\nC: auth login YWxpY2U=\n")
+    for path in [node, *node.rglob("*")]:
+        path.chmod(0o777)
+    cell = tmp_path / "cells" / "a-cell.jsonl"
+    keep_nodes(cell, cell.with_suffix(""))
+    kept = kept_of(cell)
+    assert kept == tmp_path / "kept" / "a-cell"
+    assert {oct(path.stat().st_mode & 0o777) for path in [kept.parent, kept, *kept.rglob("*")] if path.is_dir()} == {
+        "0o700"
+    }
+    assert {oct(path.stat().st_mode & 0o777) for path in kept.rglob("*") if path.is_file()} == {"0o600"}
+    assert (kept / "mta1/data/spool/1.msg").read_bytes() == b"AUTH PLAIN is a word of this message"
+    assert [one["secret"] for one in json.loads((kept / "mta1/node.json").read_bytes())["peers"]] == ["***", None]
+    assert (kept / "mta1/node.log").read_bytes() == b"S: 250-AUTH PLAIN\nC: AUTH PLAIN ***\nC: auth login ***\n"
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("kind", ["", "exec:"], ids=["in this process", "as a program"])
+def test_the_queue_of_a_failed_cell_stays_and_is_named(tmp_path: Path, kind: str):
+    wrong = f"{kind}reference+acknowledges-before-shadow"
+    words = ("--candidate", f"{kind}reference", "--candidate", wrong, "--run-dir", "run")
+    ran = conformance_command("run", CELL, *words, "--keep", "failed", cwd=tmp_path)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    (kept,) = (tmp_path / "run" / "kept").iterdir()
+    assert "acknowledges" in kept.name, "and not the cell that passed"
+    assert f"kept      {kept}" in ran.stdout
+    assert {node.name for node in kept.iterdir()} == {"mbx1", "mbx2"}
+    assert all(any(path.is_file() for path in (node / "data").rglob("*")) for node in kept.iterdir())
+    assert list((tmp_path / "run" / "cells").rglob("data")) == []
+    gone = conformance_command("run", CELL, *words, "--fresh", cwd=tmp_path)
+    assert gone.returncode == 1
+    assert not (tmp_path / "run" / "kept").exists()
