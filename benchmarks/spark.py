@@ -29,7 +29,6 @@ import pyarrow.parquet as pq
 
 from benchmarks.in_duckdb import difference, tables_of
 from conformance.spark.job import TABLES, aggregate
-from conformance.spark.progress import Progress
 from conformance.spark.session import open_session
 from tests.spark.many import make_many
 
@@ -81,15 +80,6 @@ class Watch:
             self.cost.octets = max(self.cost.octets, held)
 
 
-class Learning(Progress):
-    """Lets Java keep what it learns, also where nobody sits at the console."""
-
-    @property
-    def is_watched(self) -> bool:
-        """As if somebody sat there."""
-        return True
-
-
 def measured(what: str, do: Callable[[], T]) -> tuple[T, Cost]:
     """Do something and say what it took."""
     with Watch() as watch:
@@ -128,7 +118,7 @@ def measure(folder: Path, runs: int, cells: int, master: str, *, beside: bool) -
     measured(f"write {runs} runs of {cells} cells", lambda: list(make_many(made, runs, cells)))
     learn = made / "runs" / "run0000"
     measured(
-        "one run, and what Java keeps of it (once)", lambda: aggregate([learn], out, master=master, progress=Learning())
+        "one run, and what Java keeps of it (once)", lambda: aggregate([learn], out, master=master, make_jvm_cache=True)
     )
     shutil.rmtree(out)
     _, start = measured("start and end a session", lambda: _start(master))

@@ -1,0 +1,29 @@
+"""The largest page of a cell opens in under a second: of the processor, since other work on the machine is not the page's."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from conformance.report.diagram.page import LARGEST, cell_page
+from tests.report.conftest import PATIENCE
+from tests.report.samples import material
+
+pytestmark = pytest.mark.integration
+
+
+def test_the_page_of_twenty_thousand_events_opens_in_under_a_second(tmp_path: Path, browser: Browser) -> None:
+    cell = material(messages=700)
+    assert len(cell.events) >= 20_000
+    page = tmp_path / "cell.html"
+    page.write_text(cell_page(cell), "utf-8")
+    assert page.stat().st_size <= LARGEST
+    with browser.new_context(viewport={"width": 1920, "height": 1080}) as context:
+        context.set_default_timeout(PATIENCE)
+        opened = context.new_page()
+        counters = context.new_cdp_session(opened)
+        counters.send("Performance.enable", {"timeDomain": "threadTicks"})
+        opened.goto(page.as_uri(), wait_until="load")
+        opened.evaluate("new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+        told = {one["name"]: one["value"] for one in counters.send("Performance.getMetrics")["metrics"]}
+    assert 0 < told["TaskDuration"] < 1
