@@ -181,13 +181,24 @@ def report(
             "--history", help="file that keeps Allure's trend where earlier runs are not kept; this run is added"
         ),
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="a page for each cell, also where all is well")] = False,
+    cell: Annotated[
+        list[str] | None, typer.Option("--cell", metavar="TEXT", help="also pages of cells with this name; repeatable")
+    ] = None,
 ) -> None:
     """Build the pages of a run: report, sequence diagrams, statement, and the Allure site where Node is there."""
     from conformance.commands.report import build_report
+    from conformance.report.paged import Paged
 
     raise typer.Exit(
         build_report(
-            run_dir, out, earlier=earlier, install_allure=install_allure, with_allure=with_allure, history=history
+            run_dir,
+            out,
+            earlier=earlier,
+            install_allure=install_allure,
+            with_allure=with_allure,
+            history=history,
+            paged=Paged(every=every, texts=tuple(cell or ())),
         )
     )
 

@@ -8,6 +8,7 @@ from conformance import paths
 from conformance.report.allure_site import AllureMissing, install
 from conformance.report.book import read_book
 from conformance.report.compare import as_text, diff
+from conformance.report.paged import Paged
 from conformance.report.site import Allure, build
 from conformance.report.trend import runs_before
 from conformance.results.errors import RunDirectoryError
@@ -21,19 +22,21 @@ def build_report(
     install_allure: bool = False,
     with_allure: bool = False,
     history: Path | None = None,
+    paged: Paged | None = None,
 ) -> int:
     """Build the pages of a run; 2 when it cannot be read.
 
     `earlier` is the folder of the runs before, by default the one that the run lies in. The site is complete without
     Allure's. `with_allure` installs the pinned Allure where it is missing, and says in one line when that fails;
-    `install_allure` does too, and such a failure is an error. `history` is a file that keeps Allure's trend.
+    `install_allure` does too, and such a failure is an error. `history` is a file that keeps Allure's trend,
+    `paged` says which cells get a page.
     """
     allure = Allure(paths.allure(), paths.cache(), install=with_allure, history=history)
     try:
         if install_allure:
             typer.echo(f"allure     {install(allure.pinned, allure.cache)}")
         before = runs_before(run_dir, earlier if earlier is not None else run_dir.absolute().parent)
-        built = build(run_dir, out, corpus=paths.corpus(), allure=allure, earlier=before)
+        built = build(run_dir, out, corpus=paths.corpus(), allure=allure, earlier=before, paged=paged)
     except (RunDirectoryError, AllureMissing, OSError) as error:
         typer.echo(error, err=True)
         return 2

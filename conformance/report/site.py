@@ -13,6 +13,7 @@ from conformance.report.book import Book, read_book
 from conformance.report.diagram.page import cell_page
 from conformance.report.material import Material
 from conformance.report.names import cell_page_path, file_stem
+from conformance.report.paged import Paged, how_to_get_others
 from conformance.report.run_page.page import run_page
 from conformance.report.statement import BadgeRefused, as_html, as_json, as_markdown, badge, statement
 from conformance.report.trend import Earlier, Past, earlier_outcomes
@@ -51,25 +52,30 @@ def build(
     corpus: Path | None = None,
     allure: Allure | None = None,
     earlier: Sequence[Past] = (),
+    paged: Paged | None = None,
 ) -> Built:
     """Write the site of a run into `out` (made when it is not there) and say what was built.
 
     `corpus` is where scenarios' texts are; without `allure` there is no Allure site; `earlier` are the runs that the
-    trend is drawn from, the oldest first. Raises RunDirectoryError, SchemaTooNew; OSError when `out` cannot be written.
+    trend is drawn from, the oldest first. `paged` says which cells get a page: by default those with a finding.
+    Raises RunDirectoryError, SchemaTooNew; OSError when `out` cannot be written.
     """
     (out / CELLS).mkdir(parents=True, exist_ok=True)
 
     pasts: dict[str, tuple[Earlier, ...]] = {}
     pages: dict[str, str] = {}
     files: dict[str, Path] = {}
+    wanted = paged or Paged()
 
     def each(material: Material, slug: str) -> None:
         past = pasts[slug] = earlier_outcomes(earlier, slug, material.header)
+        files.update(_files(material, slug))
+        if not wanted.has(material, past):
+            return
         place = pages[slug] = f"{CELLS}/{cell_page_path(material.header, _below(pages))}"
         (out / place).parent.mkdir(parents=True, exist_ok=True)
         home = "../" * place.count("/") + "index.html"
         (out / place).write_text(cell_page(material, home=home, past=past), "utf-8")
-        files.update(_files(material, slug))
 
     book = read_book(run_dir, corpus=corpus, each=each)
     built = Built(out / "index.html", book)
@@ -77,7 +83,10 @@ def build(
     site = ""
     if allure is not None:
         site = _allure_site(run_dir, out, allure, earlier, _addresses(out / "allure", pages, files), built)
-    page = run_page(book, catalogue(), pages=pages, statements=links, allure=site, earlier=earlier, pasts=pasts)
+    others = how_to_get_others(run_dir, out) if len(pages) < len(book.cells) else ""
+    page = run_page(
+        book, catalogue(), pages=pages, others=others, statements=links, allure=site, earlier=earlier, pasts=pasts
+    )
     built.page.write_text(page, "utf-8")
     return built
 

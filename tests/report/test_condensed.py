@@ -57,6 +57,12 @@ def test_what_a_violation_points_at_is_drawn_however_often_the_like_happened() -
     assert [row.numbers for row in drawn if row.marked] == [(2402,)]
 
 
+def test_what_a_doubt_points_at_has_its_own_row() -> None:
+    verdict = Verdict(check="c", outcome=Outcome.INCONCLUSIVE, sentence="late", evidence=(2402,))
+    assert 'id="e2402"' in cell_page(cell(list(tries(1000)), (verdict,)))
+    assert 'id="e2402"' not in cell_page(cell(list(tries(1000))))
+
+
 def test_few_exchanges_are_left_as_they_are() -> None:
     rows = rows_of(material())
     assert condensed(rows) == rows

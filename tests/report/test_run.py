@@ -14,6 +14,7 @@ from conformance.report.compare import as_text, diff
 from conformance.report.ledger import Row, ledger
 from conformance.report.material import Material
 from conformance.report.names import cell_page_path, file_stem
+from conformance.report.paged import Paged
 from conformance.report.run_page.page import run_page
 from conformance.report.site import Allure, build
 from conformance.report.statement import BadgeRefused, Statement, as_html, as_json, as_markdown, badge, statement
@@ -220,10 +221,13 @@ class TestSite:
         cells = (good(axes={"a": "1"}), material(candidate="a b/c"), judged(Outcome.NOT_APPLICABLE, "SR-CRE-01"))
         return write_run(tmp_path / "r1", cells)
 
-    def test_every_link_leads_somewhere_and_every_page_is_sound(self, run: Path, tmp_path: Path) -> None:
-        built = build(run, tmp_path / "site")
+    @pytest.mark.parametrize(("paged", "cells"), [(Paged(every=True), 3), (None, 1)], ids=["all", "with findings"])
+    def test_every_link_leads_somewhere_and_every_page_is_sound(
+        self, run: Path, tmp_path: Path, paged: Paged | None, cells: int
+    ) -> None:
+        built = build(run, tmp_path / "site", paged=paged)
         pages = list((tmp_path / "site").rglob("*.html"))
-        assert len(pages) == 1 + 3 + 2
+        assert len(pages) == 1 + cells + 2
         ids = {page: {v for _, n, v in read(page.read_text()).attributes if n == "id"} for page in pages}
         for page in pages:
             for tag, name, value in read(page.read_text()).attributes:

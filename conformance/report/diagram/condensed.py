@@ -7,7 +7,7 @@ history that is longer even so is drawn where it matters: around its marks, at i
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 
 from conformance.report.diagram.rows import Row
@@ -31,18 +31,22 @@ _OWN = re.compile(r"[^\s,:/]*\d[^\s,:/]*")
 _ID = re.compile(r"(?=[^\s,:/]{4})[^\s,:/]*\d[^\s,:/]*")
 
 
-def condensed(rows: Sequence[Row], most: int = 400) -> tuple[Row, ...]:
-    """Return rows with their uneventful stretches folded, and of those the `most` that matter most."""
-    folded = tuple(_folded(rows))
+def condensed(rows: Sequence[Row], most: int = 400, shown: Collection[int] = ()) -> tuple[Row, ...]:
+    """Return rows with their uneventful stretches folded, and of those the `most` that matter most.
+
+    `shown` are numbers of events that something links to: their rows are not folded for being like others.
+    """
+    folded = tuple(_folded(rows, frozenset(shown)))
     return folded if len(folded) <= most else tuple(_shortened(folded, most))
 
 
-def _folded(rows: Sequence[Row]) -> Iterator[Row]:
+def _folded(rows: Sequence[Row], shown: frozenset[int]) -> Iterator[Row]:
     seen: Counter[object] = Counter()
     uneventful = []
     for row in rows:
         like = _like(row)
-        uneventful.append(not row.marked and row.style not in _ALWAYS and seen[like] >= _ENOUGH)
+        matters = row.marked or row.style in _ALWAYS or not shown.isdisjoint(row.numbers)
+        uneventful.append(not matters and seen[like] >= _ENOUGH)
         seen[like] += 1
     for quiet, pairs in groupby(zip(uneventful, rows, strict=True), key=lambda pair: pair[0]):
         stretch = [row for _, row in pairs]

@@ -38,8 +38,9 @@ def cell_page(material: Material, *, home: str = "", past: Sequence[Earlier] = (
     the cell ended in the runs before.
     """
     rows = rows_of(material)
+    shown = {n for verdict in (*material.findings, *material.remarks) for n in material.evidence(verdict)}
     for most in _ROWS:
-        page = _page(material, condensed(rows, most), home, past)
+        page = _page(material, condensed(rows, most, shown), home, past)
         if len(page.encode()) <= LARGEST:
             break
     return page

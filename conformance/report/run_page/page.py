@@ -23,6 +23,7 @@ def run_page(
     catalogue: Catalogue,
     *,
     pages: Mapping[str, str] | None = None,
+    others: str = "",
     statements: Mapping[str, str] | None = None,
     allure: str = "",
     earlier: Sequence[Past] = (),
@@ -30,8 +31,8 @@ def run_page(
 ) -> str:
     """Return the self-contained page of a run.
 
-    `pages` has the page of each cell by the name of its file, for those that have one; `statements` that of each
-    candidate's statement; `allure` is the Allure site's. `earlier` are the runs before, the oldest first, and `pasts` has
+    `pages` has the page of each cell by the name of its file, for those that have one, and `others` the
+    command that makes the others ('' when none is missing); `statements` has that of each candidate's statement; `allure` is the Allure site's. `earlier` are the runs before, the oldest first, and `pasts` has
     for the slug of a cell how it ended in them.
     """
     found = causes(book.cells)
@@ -54,6 +55,7 @@ def run_page(
         rows=_joined(book, catalogue),
         groups=catalogue.groups,
         pages=pages or {},
+        others=others,
         statements=statements or {},
         allure=allure,
         first=_first_evidence,

@@ -1,0 +1,50 @@
+"""Which cells get a page, and that no link leads to one that is not there."""
+
+from pathlib import Path
+
+import pytest
+
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.report.paged import Paged
+from conformance.report.site import build
+from tests.report.samples import material, passed, write_run
+from tests.report.test_diagram import read
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    doubt = Verdict(check="c", outcome=Outcome.INCONCLUSIVE, sentence="late")
+    cells = (
+        material(axes={"x": "bad"}),
+        material(axes={"x": "good"}, verdicts=(passed(),)),
+        material(axes={"x": "well"}, verdicts=(passed(),)),
+        material(axes={"x": "unsure"}, verdicts=(doubt, passed())),
+    )
+    return write_run(tmp_path / "run", cells)
+
+
+def paged(run: Path, out: Path, which: Paged | None = None) -> set[str]:
+    """Build a site, hold that no link is dead, and return the value of x of each cell that has a page."""
+    build(run, out, paged=which)
+    for page in out.rglob("*.html"):
+        for tag, name, value in read(page.read_text("utf-8")).attributes:
+            if tag == "a" and name == "href" and not value.startswith("#"):
+                assert (page.parent / value.partition("#")[0]).is_file(), (page, value)
+    pages = [path.read_text("utf-8") for path in (out / "cells").rglob("*.html")]
+    return {word for word in ("bad", "good", "well", "unsure") if any(f"[x={word}]" in page for page in pages)}
+
+
+def test_cells_with_a_finding_have_a_page_and_the_run_says_how_to_get_the_others(run: Path, tmp_path: Path) -> None:
+    assert paged(run, tmp_path / "site") == {"bad", "unsure"}
+    text = (tmp_path / "site" / "index.html").read_text("utf-8")
+    assert f"conformance report {run} --out {tmp_path / 'site'} --all" in text
+    assert "x=good" in text
+
+
+def test_all_of_them_have_one_when_asked_for(run: Path, tmp_path: Path) -> None:
+    assert paged(run, tmp_path / "site", Paged(every=True)) == {"bad", "good", "well", "unsure"}
+    assert "--all" not in (tmp_path / "site" / "index.html").read_text("utf-8")
+
+
+def test_one_that_is_named_has_one_too(run: Path, tmp_path: Path) -> None:
+    assert paged(run, tmp_path / "site", Paged(texts=("x=good",))) == {"bad", "good", "unsure"}
