@@ -37,10 +37,13 @@ def find(word: str, shipped: Path) -> Candidate:
     candidate = _named(name, shipped)
     if plus and candidate.name != REFERENCE.name:
         raise CandidateError(f"--candidate {word}: only the reference can be run with a defect")
-    if plus and defect not in (known := reference_defects()):
-        raise CandidateError(
-            f"--candidate {word}: {unknown('defect', defect, known)}; `conformance defects` tries them all"
-        )
+    known = {*reference_defects(), *reference_readings()} if plus else set()
+    for one in defect.split("+") if plus else ():
+        if one not in known:
+            raise CandidateError(
+                f"--candidate {word}: {unknown('defect', one, known)}; `conformance defects` tries them all, and "
+                "docs/reference-transport.md lists the conforming readings"
+            )
     return candidate.model_copy(update={"defect": defect}) if plus else candidate
 
 
@@ -54,6 +57,12 @@ def installable_candidates(shipped: Path) -> tuple[Candidate, ...]:
     """Return the shipped candidates that `conformance candidate install` brings, each under its own name."""
     found = [read_description(path) for path in sorted(shipped.glob("*.yaml"))]
     return tuple(candidate for candidate in found if candidate.installed == candidate.name)
+
+
+def reference_readings() -> tuple[str, ...]:
+    """Return the names of the reference's conforming readings, and the one that stands for all of them, which is last."""
+    catalogue = importlib.import_module("conformance.reference.readings.catalogue")
+    return (*sorted(catalogue.READINGS), catalogue.EVERY)
 
 
 def _of_kind(word: str) -> Candidate:

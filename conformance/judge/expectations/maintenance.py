@@ -2,12 +2,13 @@
 
 import itertools
 
+from conformance.history.events import MessageMade
 from conformance.judge.blame import Kind
 from conformance.judge.expectations.numbers import asked, times, within
 from conformance.judge.finding import Finding, View, moment, named
 from conformance.judge.sessions import Session
 from conformance.judge.takeover import takeovers
-from conformance.judge.trace import Query
+from conformance.judge.trace import Discard, Query
 from conformance.scenarios.expectations import (
     Copies,
     DiscardedExpected,
@@ -45,18 +46,34 @@ def discarded(e: DiscardedExpected, view: View) -> Finding:
 
 
 def not_discarded(e: NotDiscardedExpected, view: View) -> Finding:
-    """No discard notification was given up to now, though there was a shadow."""
+    """No discard notification was given up to now, though there was a shadow.
+
+    A message may go to one next hop in several transmissions, each with a shadow of its own (ruling 26): one is told
+    when its own recipients have the message.
+    """
     finding = Finding(f"no discard notification for {e.of} yet" + (f" to {e.on}" if e.on else ""))
     for made in view.messages(e.of):
         finding.occasions += len(view.trace.copies_of(made.message))
         for discard in view.trace.discards_of(made.message):
-            if e.on is None or discard.holder == e.on:
+            if (e.on is None or discard.holder == e.on) and not _own_part_done(view, made, discard):
                 finding.violated(
                     f"{named(made)}: {discard.primary} told {discard.holder} at {moment(discard.t)}",
                     discard.n,
                     message=made.message,
                 )
     return finding
+
+
+def _own_part_done(view: View, made: MessageMade, discard: Discard) -> bool:
+    """Whether a notification is for a shadow of some of the recipients, all of whom have the message."""
+    wanted = {recipient.casefold() for recipient in made.recipients}
+    has = {d.recipient.casefold() for d in view.trace.deliveries_of(made.message) if d.n < discard.n}
+    parts = [
+        {recipient.casefold() for recipient in copy.transaction.recipients}
+        for copy in view.trace.copies_of(made.message)
+        if (copy.primary, copy.shadow_id) == (discard.primary, discard.shadow_id)
+    ]
+    return any(part < wanted and part <= has for part in parts)
 
 
 def queried(e: QueriedExpected, view: View) -> Finding:

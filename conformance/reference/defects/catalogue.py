@@ -22,10 +22,25 @@ from conformance.reference.defects import (  # noqa: F401  # read for what they 
 )
 from conformance.reference.defects.defect import DEFECTS
 from conformance.reference.parts import Parts
+from conformance.reference.readings.catalogue import applied
+from conformance.reference.readings.reading import EVERY, READINGS
 
 
-def spoiled(parts: Parts, name: str) -> Parts:
-    """Return the parts with one defect. Raises ValueError when there is none of that name."""
-    if name not in DEFECTS:
-        raise ValueError(f"no defect {name!r}; there are: {', '.join(sorted(DEFECTS))}")
-    return DEFECTS[name].spoil(parts)
+def spoiled(parts: Parts, names: str) -> Parts:
+    """Return the parts with defects and conforming readings, `NAME` or `NAME+NAME`; readings are put on last.
+
+    Raises ValueError when there is none of a name.
+    """
+    wanted = names.split("+")
+    if unknown := [name for name in wanted if name not in DEFECTS and name not in READINGS and name != EVERY]:
+        raise ValueError(
+            f"no defect {unknown[0]!r}; there are: {', '.join(sorted(DEFECTS))}; and conforming readings: "
+            f"{', '.join(sorted(READINGS))}, {EVERY}"
+        )
+    for name in wanted:
+        if name in DEFECTS:
+            parts = DEFECTS[name].spoil(parts)
+    for name in wanted:
+        if name not in DEFECTS:
+            parts = applied(parts, name)
+    return parts

@@ -84,7 +84,11 @@ class Heartbeat(ShadowRedundancyManager):
         for message in movable:
             queues.notify(message, primary)
         host.promotion.take_over([message.id for message in movable])
-        queues.expire(primary, host.now() - transport.MessageExpirationTimeout)
+        queues.expire(primary, host.now() - self.expiry())
+
+    def expiry(self) -> float:
+        """Return how long a shadow without a route is kept, seconds (SR-E10-12)."""
+        return self.host.transport.MessageExpirationTimeout
 
     def has_alternative(self, message: Message) -> bool:
         """Whether another server than those that failed can be the next hop for all recipients."""

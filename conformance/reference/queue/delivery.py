@@ -85,8 +85,12 @@ class Delivery(Part):
         for idle in [known for known, queue in self._queues.items() if not queue.ready and not queue.workers]:
             del self._queues[idle]
         if hop not in self._queues:
-            self._queues[hop] = queue_for(self.host, hop, self.settle)
+            self._queues[hop] = self.queue_for(hop)
         return self._queues[hop]
+
+    def queue_for(self, hop: NextHop) -> HopQueue:
+        """Return an empty queue for a next hop."""
+        return queue_for(self.host, hop, self.settle)
 
     async def settle(self, fork: Fork, replies: dict[Recipient, Reply], reports: bool) -> None:
         """Note what became of each recipient of a fork, and see what is to be done next; returns when it is on disk."""

@@ -82,6 +82,8 @@ class MailboxQueue(HopQueue):
 class RemoteQueue(HopQueue):
     """Another server: several messages go over one session, and what a broken session held is tried elsewhere."""
 
+    messages_per_session = MESSAGES_PER_SESSION
+
     async def bring(self, fork: Fork) -> None:
         """Try one address of the next hop after the other, until one takes the fork or none is left."""
         reached = False
@@ -109,7 +111,7 @@ class RemoteQueue(HopQueue):
             await dialogue.open()
             opened = True
             await outbound.opened(self.hop, server, dialogue)
-            for _ in range(MESSAGES_PER_SESSION):
+            for _ in range(self.messages_per_session):
                 if fork is None:
                     break
                 replies = await outbound.transmit(fork, server, dialogue)

@@ -146,6 +146,11 @@ class SmtpDialogue(Dialogue):
         if transport is not None:
             transport.abort()
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the session is open, as far as we have heard."""
+        return self._protocol is not None and self._transport is not None and self._protocol.is_connected
+
     def _say(self, octets: bytes) -> None:
         try:
             self._alive().say(octets)
@@ -186,7 +191,7 @@ class SmtpDialogue(Dialogue):
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def _alive(self) -> _Lean:
-        if self._protocol is None or self._transport is None or not self._protocol.is_connected:
+        if self._protocol is None or not self.is_alive:
             raise SessionLost("the session is over")
         return self._protocol
 

@@ -1,0 +1,12 @@
+"""All readings by name: importing the modules that declare them fills `READINGS`."""
+
+from conformance.reference.parts import Parts
+from conformance.reference.readings import hub2010, queues, receiving, shadows  # noqa: F401  # read for what they declare
+from conformance.reference.readings.reading import EVERY, READINGS
+
+
+def applied(parts: Parts, name: str) -> Parts:
+    """Return the parts with one reading, or with all of them. Raises KeyError when there is none of that name."""
+    for one in READINGS.values() if name == EVERY else (READINGS[name],):
+        parts = one.apply(parts)
+    return parts

@@ -1,0 +1,57 @@
+"""Readings of what a 2010 server does."""
+
+from conformance.reference.hub2010.heartbeat import Heartbeat
+from conformance.reference.readings.reading import reading
+from conformance.reference.receive.session import Receiver
+from conformance.reference.send.dialogue import Dialogue
+
+
+@reading("hub-tracks-in-heartbeats", allowed_by="ruling 29", parts=("hub_manager",))
+class TracksInHeartbeats(Heartbeat):
+    """Says XSHADOW before XQDISCARD in a heartbeat too."""
+
+    async def ask(self, primary: str, dialogue: Dialogue) -> str:
+        """Name ourselves first, where no mail was handed over in the session. Raises SessionLost."""
+        watch = self.watched.get(primary)
+        if watch is not None and watch.beating and "XSHADOW" in dialogue.keywords:
+            await dialogue.command(f"XSHADOW {self.host.name} {self.host.identity.database}")
+        return await super().ask(primary, dialogue)
+
+
+@reading("hub-waits-for-the-idle-limit-in-heartbeats", allowed_by="ruling 29", parts=("hub_manager",))
+class WaitsForTheIdleLimit(Heartbeat):
+    """Waits for an answer in a heartbeat as long as an outbound session may be idle."""
+
+    @property
+    def patience(self) -> float:
+        """How long to wait for each answer in a heartbeat, seconds."""
+        return self.host.transport.SendConnectionInactivityTimeout
+
+
+@reading("hub-counts-sessions-of-its-primary", allowed_by="ruling 30", parts=("hub_manager",))
+class CountsSessionsOfItsPrimary(Heartbeat):
+    """Takes a session that the primary opened for contact: the count of failed intervals begins again."""
+
+    def asked_by(self, server: str) -> None:
+        """Note that the primary is there."""
+        self.failures.pop(server, None)
+
+
+@reading("hub-expires-shadows-later", allowed_by="ruling 31", parts=("hub_manager",))
+class ExpiresShadowsLater(Heartbeat):
+    """Counts a shadow's expiry by the longer of MessageExpirationTimeout and ShadowMessageAutoDiscardInterval."""
+
+    def expiry(self) -> float:
+        """Return how long a shadow without a route is kept, seconds."""
+        return max(super().expiry(), self.host.transport.ShadowMessageAutoDiscardInterval)
+
+
+@reading("hub-says-421-amid-a-withheld-reply", allowed_by="ruling 32", parts=("receiver",))
+class Says421AmidAWithheldReply(Receiver):
+    """A 2010 server that is stopped ends a session at once with 421, also where it withholds a reply."""
+
+    def leave(self) -> None:
+        """End at once; the message may arrive twice."""
+        if self.at_work is not None and self.host.config.generation == "ex2010":
+            self._say_goodbye(b"421 4.3.2 the server is going down\r\n")
+        super().leave()

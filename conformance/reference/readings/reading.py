@@ -1,0 +1,53 @@
+"""What a conforming reading is, and how one is written: a class that is put in front of a right part."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from conformance.reference.parts import Parts
+
+P = TypeVar("P", bound=type)
+
+EVERY = "every-reading"
+"""Stands for all readings at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A named way to read the contract: the ruling or page that allows it, what it does, and the parts that do it."""
+
+    name: str
+    allowed_by: str
+    says: str
+    parts: Mapping[str, type]
+
+    def apply(self, parts: Parts) -> Parts:
+        """Return parts that follow this reading, whatever readings or defects they have already."""
+        made: dict[str, Any] = {name: _in_front(mixin, getattr(parts, name)) for name, mixin in self.parts.items()}
+        return replace(parts, **made)
+
+
+READINGS: dict[str, Reading] = {}
+"""Name -> reading; `conformance.reference.readings.catalogue` has read all modules that declare one."""
+
+
+def reading(name: str, *, allowed_by: str, parts: tuple[str, ...]) -> Callable[[P], P]:
+    """Declare the class below a reading, which is put in front of the parts of these names in `Parts`.
+
+    What it does is the class's docstring. Raises ValueError for a name that is taken or a part that there is not.
+    """
+
+    def declare(mixin: P) -> P:
+        unknown = set(parts) - Parts.__dataclass_fields__.keys()
+        if name in READINGS or name == EVERY or unknown:
+            raise ValueError(f"reading {name}: the name is taken, or there is no part {', '.join(sorted(unknown))}")
+        says = " ".join((mixin.__doc__ or "").split())
+        READINGS[name] = Reading(name, allowed_by, says, dict.fromkeys(parts, mixin))
+        return mixin
+
+    return declare
+
+
+def _in_front(mixin: type, part: type) -> type:
+    """Return a class that does what `mixin` does and leaves the rest to `part`."""
+    return mixin if issubclass(mixin, part) else type(mixin.__name__, (mixin, part), {"__doc__": mixin.__doc__})
