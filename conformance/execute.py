@@ -6,12 +6,14 @@ This is what the pytest plugin calls for each item, and a cluster's executor for
 import asyncio
 import os
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
+from conformance.breakdown import breakdown
 from conformance.candidates.cast import Cast
 from conformance.candidates.needs import claims
 from conformance.history.events import AnyEvent, StepEvent
@@ -65,7 +67,7 @@ def execute(
         ran = run_cell(cell, cast, settings, execution.attachments, execution.seen, Waiting(), execution.flush)
         if ran.inapplicable:
             return execution.not_applicable(ran.inapplicable)
-        return execution.finish(ran, judge(cell, cast, settings, ran.events, complete=ran.complete))
+        return execution.finish(ran, _judged(cell, cast, settings, ran))
 
 
 async def execute_here(
@@ -87,7 +89,7 @@ async def execute_here(
         )
         if ran.inapplicable:
             return execution.not_applicable(ran.inapplicable)
-        verdicts = await asyncio.to_thread(judge, cell, cast, settings, ran.events, complete=ran.complete)
+        verdicts = await asyncio.to_thread(_judged, cell, cast, settings, ran)
         return await asyncio.to_thread(execution.finish, ran, verdicts)  # it compresses the history
 
 
@@ -178,6 +180,16 @@ class _Execution:
             known=self._known(outcome, verdicts),
         )
         return CellResult(outcome, verdicts, ran.events, self._writer.path, ran.logs, ran.problem)
+
+
+def _judged(cell: Cell, cast: Cast, settings: Settings, ran: Ran) -> tuple[Verdict, ...]:
+    """Judge what was run; where a check raises an exception, nothing was judged."""
+    try:
+        return judge(cell, cast, settings, ran.events, complete=ran.complete)
+    except Exception as error:  # noqa: BLE001  # whatever a check raises, the cell was not judged
+        traceback.print_exc()
+        said = breakdown(error)
+        return (Verdict(check="harness.judge", outcome=Outcome.ERROR, requirements=cell.requirements, sentence=said),)
 
 
 def _astray(cell: Cell, ran: Ran) -> Verdict:

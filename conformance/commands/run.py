@@ -1,12 +1,14 @@
 """`conformance run`: pytest with the plugin, the corpus by default, and exit codes that tell why."""
 
 import shutil
+import traceback
 from pathlib import Path
 
 import pytest
 import typer
 
 from conformance import paths
+from conformance.breakdown import breakdown
 from conformance.commands.cluster import is_asked, run_on_cluster
 from conformance.judge.verdicts import Outcome
 from conformance.suite.choice import explain_empty
@@ -93,7 +95,13 @@ def run_pytest(arguments: list[str]) -> int:
         return run_on_cluster(arguments)
     door = _Door()
     # The root holds for the node ids: in them, and in the command that repeats a cell, paths begin at the start.
-    code = pytest.main([*PLUGIN, *_FOREIGN, "--rootdir", str(Path.cwd()), *arguments], plugins=[door])
+    words = [*PLUGIN, *_FOREIGN, "--rootdir", str(Path.cwd()), *arguments]
+    try:
+        code = pytest.main(words, plugins=[door])
+    except Exception as error:  # noqa: BLE001  # whatever breaks, the exit code says that it was no violation
+        traceback.print_exc()
+        typer.echo(breakdown(error), err=True)
+        return VIOLATED if door.violations else UNJUDGED
     match code:
         case pytest.ExitCode.OK:
             return 0

@@ -283,13 +283,16 @@ class Talked(Event):
 
 @recorded
 class NodeEvent(Event):
-    """A node was started, became ready, was stopped, killed, ... or ended on its own (`exited`)."""
+    """A node was started, became ready, was stopped, killed, ... or ended on its own (`exited`).
+
+    `starved`: the machine ran out of something that the node needed; what follows from that is not the node's fault.
+    """
 
     kind: Literal["node"] = "node"
     node: str
     action: Literal[
         "started", "ready", "stopped", "killed", "wiped", "paused", "resumed", "reloaded", "refused",
-        "exited", "failed",
+        "exited", "failed", "starved",
     ]  # fmt: skip
     detail: str = ""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from conformance.history.events import AnyEvent, StepEvent
+from conformance.judge import shortage
 from conformance.judge.blame import about
 from conformance.judge.expectations.table import CHECKS
 from conformance.judge.finding import Case, Finding, View, moment, named
@@ -44,7 +45,9 @@ def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: Setting) -> tupl
     case = Case(cell, whole, setting.tolerance, setting.claims)
     verdicts += obstacles(case, steps, complete=setting.complete)
     verdicts += [_invariant(name, case, setting) for name in names.INVARIANTS if name not in cell.waive]
-    return _causes_first(tuple(remarked(excused(verdicts, events, setting.tolerance), setting.should)))
+    return _causes_first(
+        tuple(remarked(shortage.excused(excused(verdicts, events, setting.tolerance), events), setting.should))
+    )
 
 
 def _causes_first(verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:

@@ -35,6 +35,10 @@ class OutOfPlace(NodeError):
     """A step came when the node was not in the state that it needs: the scenario took another course than written."""
 
 
+class CannotRestart(OutOfPlace):
+    """A node did not start again on its own queue: what it had acknowledged is out of reach."""
+
+
 class Unsupported(NodeError):
     """The candidate has no such command (no capability), so what needs it is not applicable."""
 

@@ -27,6 +27,7 @@ from conformance.nodes.readiness import wait_ready
 from conformance.nodes.reload import reload
 from conformance.nodes.streams import Stream, follow, run_inside
 from conformance.nodes.workshop import Workshop
+from conformance.shortage import KILLED, killed_by_others
 
 _LOOK = 0.5
 """Seconds between two looks at how large the directory has become."""
@@ -77,6 +78,7 @@ class DockerNode:
         user = self._user(str(image.attrs["Config"].get("User") or ""))
         self._ended.clear()
         self._exit_code, self._failure, self._asked_to_end = None, None, False
+        self._shop.begin_log()
         try:
             self._container = await self._engine.ask("start", partial(self._create, user))
             await self._begin(configuration)
@@ -86,8 +88,7 @@ class DockerNode:
             if code == REFUSED:
                 raise ConfigurationRefused(self.name, "start", self._shop.last_words()) from error
             if code is not None:
-                words = self._shop.last_words()
-                raise NodeError(self.name, "start", f"it left with exit code {code}: {words}") from error
+                raise NodeError(self.name, "start", self._end_of(code, "it left")) from error
             raise
         self._watching = asyncio.create_task(self._watch_size(), name=f"size of {self.name}")
 
@@ -210,11 +211,16 @@ class DockerNode:
         code: int | None = None
         try:
             code = follow(container, stream, self.log, self._candidate.log_limit)
-            why = f"it left by itself with exit code {code}: {self._shop.last_words()}"
+            why = self._end_of(code, "it left by itself")
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             why = f"the Docker engine lost sight of it: {explained(error)}"
         if not loop.is_closed():
             loop.call_soon_threadsafe(self._over, code, why)
+
+    def _end_of(self, code: int, how: str) -> str:
+        """Return why the container ended that nobody had asked to."""
+        words = self._shop.last_words()
+        return f"{KILLED}; its log ends: {words}" if killed_by_others(code) else f"{how} with exit code {code}: {words}"
 
     def _over(self, code: int | None, why: str) -> None:
         self._exit_code = code

@@ -17,6 +17,7 @@ from conformance.nodes.disks.choice import NodeDisk
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.reload import reload
 from conformance.nodes.workshop import Workshop
+from conformance.shortage import KILLED, killed_by_others
 
 
 class MovedClock(Protocol):
@@ -85,6 +86,7 @@ class ExecNode:
         self._ended.clear()
         self._asked_to_end = False
         self._failure = None
+        self._shop.begin_log()
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._guarded(), stdin=PIPE, stdout=log, stderr=log, start_new_session=True, env=self._environment()
@@ -101,8 +103,7 @@ class ExecNode:
             if code == REFUSED:
                 raise ConfigurationRefused(self.name, "start", self._shop.last_words()) from error
             if code is not None:
-                words = self._shop.last_words()
-                raise NodeError(self.name, "start", f"it left with exit code {code}: {words}") from error
+                raise NodeError(self.name, "start", self._end_of(code, "it left")) from error
             raise
         if self._clock is not None:
             try:
@@ -244,8 +245,14 @@ class ExecNode:
     async def _wait(self, process: Process) -> None:
         code = await process.wait()
         if not self._asked_to_end:
-            self._failure = f"it left by itself with exit code {code}: {self._shop.last_words()}"
+            self._failure = self._end_of(code, "it left by itself")
         self._ended.set()
+
+    def _end_of(self, code: int, how: str) -> str:
+        """Return why the node ended that nobody had asked to."""
+        if killed_by_others(code):
+            return f"{KILLED}; its log ends: {self._shop.last_words()}"
+        return f"{how} with exit code {code}: {self._shop.last_words()}"
 
     async def _end(self) -> None:
         """Kill whatever is left of the tree and reap the guard."""

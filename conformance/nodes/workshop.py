@@ -12,7 +12,11 @@ from conformance.candidates.presence import Presence
 from conformance.candidates.templates import fill_argv, render_file
 from conformance.nodes.contract import NodeConfiguration, NodeError
 from conformance.nodes.disks import trees
+from conformance.nodes.last_words import last_words
 from conformance.nodes.private_root import NODE
+
+_TAIL = 32 * 1024
+"""Octets of a log's end in which it is looked for why the node ended."""
 
 
 def status_file_in(directory: Path) -> Path:
@@ -44,6 +48,7 @@ class Workshop:
         self.configuration: NodeConfiguration = {}
         self._candidate = candidate
         self._presence = presence
+        self._log_begins = 0
         directory.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -116,9 +121,12 @@ class Workshop:
         """Delete the data directory's content; the directory itself may be a mount."""
         trees.empty(self.data)
 
+    def begin_log(self) -> None:
+        """Note that the node starts: what the log says so far is of an earlier life."""
+        self._log_begins = self.log.stat().st_size if self.log.exists() else 0
+
     def last_words(self) -> str:
-        """Return the log's last line, at most 300 characters of it."""
+        """Return the exception that the log ends with since the node was started, or its last line."""
         with self.log.open("rb") as log:
-            log.seek(max(0, self.log.stat().st_size - 4096))
-            lines = log.read().decode("utf-8", "replace").strip().splitlines()
-        return lines[-1][:300] if lines else "(it wrote nothing)"
+            log.seek(max(self._log_begins, self.log.stat().st_size - _TAIL))
+            return last_words(log.read().decode("utf-8", "replace"))

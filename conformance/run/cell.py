@@ -23,6 +23,7 @@ from conformance.run.together import with_own_clock
 from conformance.run.virtual.errors import ClockError
 from conformance.run.world import World
 from conformance.scenarios.document import Cell
+from conformance.shortage import shortage_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,9 @@ async def _run(
         problem = _told(errors)
     except* (KeyError, ValueError, TypeError, OSError, RuntimeError, NotImplementedError) as errors:
         problem = _told(errors)
+        if words := shortage_of(errors):
+            problem = f"the machine ran out of something: {words}: {problem}"
+            world.note_shortage(words)
     for name in world.keepers if settings.keep is None else ():
         await asyncio.to_thread(shutil.rmtree, directory / name / "data", ignore_errors=True)
     return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs, astray, timed_out, inapplicable)

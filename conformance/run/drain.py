@@ -3,8 +3,10 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 
 from conformance.history.events import AnyEvent, Attempt, Delivered, Digest, Drained, Lag, MessageMade
+from conformance.nodes.contract import CannotRestart
 from conformance.run.steps.breaking_disks import heal_disks
 from conformance.run.world import World
 
@@ -23,8 +25,9 @@ async def drain(world: World) -> None:
     for keeper in world.keepers.values():
         if keeper.frozen:
             await keeper.resume()
-        if not keeper.up and keeper.node.failure is None:
-            await keeper.start()
+        if not keeper.up and keeper.node.failure is None and not keeper.lost:
+            with suppress(CannotRestart):  # it is in the history, for the judge
+                await keeper.start()
     began = world.clock.elapsed()
     until = began + world.cell.drain
     account = Account(world.recorder.events)
@@ -38,6 +41,7 @@ async def drain(world: World) -> None:
         forget()
     for keeper in world.keepers.values():
         keeper.note_failure()
+    world.note_shortage(world.machine.shortage())
     missing = ", ".join(account.missing)
     waited = round(world.clock.elapsed() - began, 6)
     world.recorder.record(
@@ -114,7 +118,7 @@ async def _wait(world: World, account: Account, until: float) -> bool:
     news = asyncio.Event()
     forget = world.recorder.subscribe(lambda event: news.set())
     try:
-        while world.outbox.sending or account.owing:
+        while world.outbox.sending or (account.owing and any(keeper.up for keeper in world.keepers.values())):
             left = until - world.clock.elapsed()
             if left <= 0:
                 return False
@@ -124,6 +128,6 @@ async def _wait(world: World, account: Account, until: float) -> bool:
                     await news.wait()
             except TimeoutError:
                 return False
-        return True
+        return not account.owing
     finally:
         forget()

@@ -6,7 +6,8 @@ from typing import Any
 
 from conformance.history.events import Inspected, NodeEvent
 from conformance.history.recorder import Recorder
-from conformance.nodes.contract import ConfigurationRefused, Node, NodeError, OutOfPlace
+from conformance.nodes.contract import CannotRestart, ConfigurationRefused, Node, NodeError, OutOfPlace, Unsupported
+from conformance.shortage import Machine
 
 Render = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]], Mapping[str, Any]], dict[str, Any]]
 """(transport changes, listener changes, unknown keys) -> the node's configuration as of now."""
@@ -20,8 +21,12 @@ class Keeper:
     the steps of the scenario come one after another.
     """
 
-    def __init__(self, node: Node, render: Render, recorder: Recorder) -> None:
+    def __init__(self, node: Node, render: Render, recorder: Recorder, machine: Machine) -> None:
         self.node = node
+        self.lost = False
+        """Whether it did not start again on its own queue: nothing brings it back."""
+        self._machine = machine
+        self._has_run = False
         self.busy = asyncio.Lock()
         self.up = False
         self.frozen = False
@@ -31,7 +36,10 @@ class Keeper:
         self._listeners: dict[str, dict[str, Any]] = {}
 
     async def start(self) -> None:
-        """Start on the data that is there and wait until it is ready."""
+        """Start on the data that is there and wait until it is ready.
+
+        Raises CannotRestart when it has run on that data before, and does not start on it any more.
+        """
         self._must_be(up=False, stage="start")
         self._note("started")
         try:
@@ -39,10 +47,16 @@ class Keeper:
         except ConfigurationRefused as error:
             self._note("refused", error.reason)
             raise
+        except Unsupported:
+            raise
         except NodeError as error:
             self._note("failed", error.reason)
-            raise
-        self.up = True
+            self._note_shortage(error.reason)
+            if not self._has_run:
+                raise
+            self.lost = True
+            raise CannotRestart(self.node.name, "start", error.reason, "on its own queue") from error
+        self.up = self._has_run = True
         self._note("ready")
 
     async def stop(self) -> None:
@@ -64,6 +78,7 @@ class Keeper:
         """Destroy the queue database."""
         self._must_be(up=False, stage="wipe")
         await self.node.wipe()
+        self._has_run = self.lost = False
         self._note("wiped")
 
     async def pause(self) -> None:
@@ -105,6 +120,12 @@ class Keeper:
         if self.up and self.node.failure is not None:
             self.up = False
             self._note("exited", self.node.failure)
+            self._note_shortage(self.node.failure)
+
+    def _note_shortage(self, why: str) -> None:
+        """Record that the machine ran out of something, where that may be why the node ended."""
+        if words := self._machine.explains(why):
+            self._note("starved", words)
 
     def _must_be(self, *, up: bool, stage: str) -> None:
         self.note_failure()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.candidates.cast import Cast
-from conformance.history.events import Lag
+from conformance.history.events import Lag, NodeEvent
 from conformance.history.recorder import Recorder
 from conformance.nodes.configuration import TRANSPORT_DEFAULTS, Address, Contract2, Wiring, render
 from conformance.nodes.contract import Node
@@ -33,6 +33,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.own_timers import LEFT_OUT
 from conformance.scenarios.steps.breaking import Disk
 from conformance.scenarios.steps.nodes import Moment
+from conformance.shortage import Machine
 from conformance.topology import Server
 from conformance.wire.link import LOOPBACK
 from conformance.wire.links import Links
@@ -61,6 +62,7 @@ class World:
         self.outbox = Outbox()
         self.active_databases: dict[str, str] = {}
         self.random = random.Random(f"{settings.seed} {cell.id}")  # noqa: S311  # choices that repeat, no secrets
+        self.machine = Machine(directory)
         self._cast = cast
         self._directory = directory
         self._leases = PortLeases()
@@ -135,6 +137,11 @@ class World:
         if seconds := self.clock.lag():
             self.recorder.record(Lag, seconds=seconds)
 
+    def note_shortage(self, words: str) -> None:
+        """Record that the machine ran out of something under all servers, where there are words for it."""
+        for server in self.topology.servers if words else ():
+            self.recorder.record(NodeEvent, node=server.name, action="starved", detail=words)
+
     async def _open_sinks(self) -> None:
         for name, protocol in self._sink_protocols().items():
             sink = await open_sink(name, protocol, self.recorder, self.links, duration=self.clock.duration)
@@ -203,7 +210,7 @@ class World:
                 contract_2=contract_2(),
             )
 
-        self.keepers[server.name] = Keeper(node, configuration, self.recorder)
+        self.keepers[server.name] = Keeper(node, configuration, self.recorder, self.machine)
 
     def _data(self, server: str) -> Path:
         """Return where a server has its data, as it sees it itself: in memory, when it lives in this process."""

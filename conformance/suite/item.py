@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from conformance.breakdown import breakdown
 from conformance.candidates.cast import Cast
 from conformance.judge.verdicts import Outcome
 from conformance.report.safe import visible
@@ -47,7 +48,11 @@ class CellItem(pytest.Item):
         Raises ConformanceFailure, InconclusiveCell, BrokenCell; skips what is not applicable.
         """
         if self._ended is None:
-            told = self.told = self.config.stash[RUN].execute(self.collected)
+            try:
+                told = self.told = self.config.stash[RUN].execute(self.collected)
+            except Exception as error:
+                self.user_properties.append(("outcome", str(Outcome.ERROR)))
+                raise BrokenCell(breakdown(error)) from error
             self.user_properties.append(("outcome", str(told.reading.outcome)))
             for remark in told.material.remarks:
                 self.user_properties.append(("remark", visible(remark.sentence, 600)))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
+from conformance.breakdown import breakdown
 from conformance.candidates.cast import Cast
 from conformance.execute import CellResult, Known, execute, execute_here, stamp
 from conformance.judge.lag import too_late
@@ -108,6 +109,8 @@ class Run:
             held = begin_run(directory, header)
         except RunDirectoryError as error:
             raise pytest.UsageError(str(error)) from error
+        except OSError as error:
+            pytest.exit(breakdown(error), pytest.ExitCode.INTERNAL_ERROR)
         if (results := allure_results(config)) is not None:
             allure_content.write_static(results, held, os.environ)
         run = cls(directory, options, held, worker=is_worker(config))

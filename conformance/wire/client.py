@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from conformance.shortage import shortage_of
 from conformance.wire.link import Address, Origin
 from conformance.wire.replies import Lost, Reply, read_reply
 from conformance.wire.sockets import has_more, port_of, why
@@ -81,7 +82,7 @@ class Client:
         return not self._writer.is_closing() and not self._reader.at_eof()
 
     async def open(self) -> None:
-        """Connect and greet. Raises Lost, Refused."""
+        """Connect and greet. Raises Lost, Refused, and OSError when the machine has run out of something."""
         self._port = 0
         try:
             async with asyncio.timeout(self._duration(GREETING)):
@@ -89,6 +90,8 @@ class Client:
         except TimeoutError:
             raise Lost("no connection in time") from None
         except OSError as error:
+            if shortage_of(error):
+                raise
             raise Lost(f"no connection: {why(error)}") from None
         self._port = port_of(self._writer.get_extra_info("sockname"))
         _need(await self.reply(GREETING))

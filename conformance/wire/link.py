@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from conformance.eager import begin
-from conformance.history.events import ConnectFailed
+from conformance.history.events import ConnectFailed, NodeEvent
 from conformance.history.recorder import Recorder
+from conformance.shortage import shortage_of
 from conformance.wire.dialects import Dialect
 from conformance.wire.relay import Relay
 from conformance.wire.roles import Breaker, Pair
@@ -185,5 +186,7 @@ class Link:
         try:
             await asyncio.get_running_loop().create_connection(lambda: relay.server, *self.target)
         except OSError as error:
+            if words := shortage_of(error):
+                self.recorder.record(NodeEvent, node=self.pair.server, action="starved", detail=words)
             if not relay.over:
                 self.refuse(relay, why(error))

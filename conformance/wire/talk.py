@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from conformance.scenarios.steps.talking import Line
+from conformance.shortage import shortage_of
 from conformance.wire.lines import redacted
 from conformance.wire.link import Address, Origin
 from conformance.wire.replies import Lost, Reply, read_reply
@@ -61,11 +62,13 @@ async def talk(
 ) -> Said:
     """Hold one session. `elapsed` counts documented seconds. `message` makes the content that a line names; a server that is not there is a problem told.
 
-    Raises what `message` raises.
+    Raises what `message` raises, and OSError when the machine has run out of something.
     """
     try:
         reader, writer = await asyncio.open_connection(*address)
     except OSError as error:
+        if shortage_of(error):
+            raise
         return Said(None, (Exchange("", problem=f"no connection: {why(error)}"),))
     port = port_of(writer.get_extra_info("sockname"))
     exchanges: list[Exchange] = []

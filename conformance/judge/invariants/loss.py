@@ -1,7 +1,16 @@
 """Nothing that was acknowledged is lost (RL-ACK-01, SR-BND-03)."""
 
-from conformance.history.events import Attempt, Command, ConnectFailed, Delivered, Drained, MessageMade, NodeEvent
-from conformance.judge.finding import Case, Finding, moment, named
+from conformance.history.events import (
+    Attempt,
+    Command,
+    ConnectFailed,
+    Delivered,
+    Drained,
+    FaultArmed,
+    MessageMade,
+    NodeEvent,
+)
+from conformance.judge.finding import Case, Finding, at, moment, named
 from conformance.judge.parameters import seconds
 from conformance.judge.sessions import address
 
@@ -13,6 +22,7 @@ def nothing_acknowledged_is_lost(case: Case) -> Finding:
     still at it when the harness ceased to wait may yet bring it.
     """
     finding = Finding("every acknowledged message arrives, or is reported")
+    _out_of_reach(case, finding)
     drained = case.trace.of(Drained)
     for attempt in case.trace.of(Attempt):
         if attempt.code is None or attempt.code // 100 != 2 or not attempt.dot_sent:
@@ -34,6 +44,35 @@ def nothing_acknowledged_is_lost(case: Case) -> Finding:
             else:
                 finding.violated(sentence, attempt.n, message=made.message)
     return finding
+
+
+def _out_of_reach(case: Case, finding: Finding) -> None:
+    """Note every server that did not start again on a queue that it had acknowledged mail into.
+
+    Not while its disk was broken, and not on an empty queue: then there is nothing that it must have.
+    """
+    took: dict[str, tuple[int, str]] = {}
+    broken: set[str] = set()
+    for event in case.trace.events:
+        match event:
+            case Attempt(code=int(code), dot_sent=True) if code // 100 == 2:
+                took.setdefault(event.server, (event.n, event.message))
+            case FaultArmed(action=action, links=(link,)) if action.startswith("disk-"):
+                (broken.discard if event.healed else broken.add)(link.removesuffix(" disk"))
+            case NodeEvent(action="wiped", node=node):
+                took.pop(node, None)
+            case NodeEvent(action="failed", node=node) if node in took and node not in broken:
+                n, message = took[node]
+                finding.occasions += 1
+                finding.violated(
+                    f"{node} acknowledged {named(case.trace.messages[message])} (event {n}), and did not start again on "
+                    f"its own queue {at(event)}: {event.detail}",
+                    event.n,
+                    n,
+                    message=message,
+                )
+            case _:
+                pass
 
 
 def _arrived(case: Case, made: MessageMade, recipient: str) -> bool:

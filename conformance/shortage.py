@@ -1,0 +1,83 @@
+"""What the machine has run out of, so that nothing that follows from it is held against a server.
+
+A full disk, a limit on processes, open files or memory strikes the harness and the servers alike; the kernel kills what
+takes too much memory. None of it is a server's own fault.
+"""
+
+import errno
+import os
+from pathlib import Path
+
+SHORTAGES = {
+    errno.ENOSPC: "no space is left on the disk",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.ENOMEM: "no memory is left",
+    errno.ENOBUFS: "no buffers are left",
+    errno.EAGAIN: "no more processes can be started",
+    errno.EMFILE: "this process may open no more files",
+    errno.ENFILE: "the machine can open no more files",
+}
+"""The errors by which a system call says that something has run out."""
+
+KILLED = "it was killed by SIGKILL, which the harness did not send: the machine may have run out of memory"
+"""Why a node ended whose processes somebody else killed."""
+
+_SAID_BY_NODES = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM))
+_ENOUGH = 64 * 1024
+"""Octets: a disk with less than this left is full."""
+
+_COUNTERS = {
+    Path("/proc/vmstat"): ("oom_kill", "the kernel has killed a process for want of memory"),
+    Path("/sys/fs/cgroup/memory.events"): ("oom_kill", "the kernel has killed a process for want of memory"),
+    Path("/sys/fs/cgroup/pids.events"): ("max", "the limit on processes was reached"),
+}
+"""Where the kernel counts what it had to refuse, the counter's name, and what it means when it has grown."""
+
+
+def shortage_of(error: BaseException) -> str:
+    """Return what has run out, by an error that the harness met; '' when it is about something else.
+
+    Of a group of exceptions the first that is about a shortage counts.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        return next((words for one in error.exceptions if (words := shortage_of(one))), "")
+    if isinstance(error, OSError):
+        return SHORTAGES.get(error.errno or 0, "")
+    return "no memory is left" if isinstance(error, MemoryError) else ""
+
+
+def killed_by_others(code: int | None) -> bool:
+    """Whether an exit code (of a guard, a container, or a process) is that of SIGKILL."""
+    return code in (137, -9)
+
+
+class Machine:
+    """What the machine has run out of since this was made."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._before = {path: _counter(path) for path in _COUNTERS}
+
+    def shortage(self) -> str:
+        """Return what has run out; '' while there is enough of everything."""
+        disk = os.statvfs(self._directory)
+        if disk.f_bavail * disk.f_frsize < _ENOUGH or (disk.f_files and not disk.f_favail):
+            return f"{SHORTAGES[errno.ENOSPC]} of {self._directory}"
+        grown = (path for path, before in self._before.items() if _counter(path) > before)
+        return next((_COUNTERS[path][1] for path in grown), "")
+
+    def explains(self, why: str) -> str:
+        """Return what has run out, where that may be why a node ended with these words; '' where it is not."""
+        if why.startswith(KILLED):
+            return KILLED
+        said = next((words for words in _SAID_BY_NODES if words in why), "")
+        return self.shortage() or said
+
+
+def _counter(path: Path) -> int:
+    try:
+        lines = path.read_text("ascii").splitlines()
+    except OSError:  # no such controller here
+        return 0
+    values = dict(line.split()[:2] for line in lines if len(line.split()) > 1)
+    return int(values.get(_COUNTERS[path][0], 0))

@@ -1,0 +1,57 @@
+"""What is quoted of a node's log when it ended: the exception, not the line that happens to be last."""
+
+import pytest
+
+from conformance.nodes.last_words import last_words
+
+PYTHON = """\
+starting
+Traceback (most recent call last):
+  File "serve.py", line 3, in <module>
+    queue[0]
+    ~~~~~^^^
+IndexError: queue is torn
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "serve.py", line 9, in <module>
+    raise RuntimeError("no queue")
+RuntimeError: no queue
+closing the log
+"""
+NODE_JS = """\
+node:internal/process/promises:288
+            triggerUncaughtException(err, true /* fromPromise */);
+            ^
+
+Error [ERR_QUEUE]: cannot read 17.json
+    at Queue.load (/srv/queue.js:10:9)
+    at main (/srv/index.js:3:1)
+
+Node.js v20.20.2
+"""
+JAVA = 'Exception in thread "main" java.io.IOException: torn spool\n\tat Main.main(Main.java:3)\nshutting down\n'
+GO = "panic: runtime error: index out of range\n\ngoroutine 1 [running]:\nmain.main()\nexit status 2\n"
+RUST = "thread 'main' panicked at src/main.rs:2:5:\nqueue is torn\nnote: run with `RUST_BACKTRACE=1`\n"
+C = "terminate called after throwing an instance of 'std::runtime_error'\n  what():  torn queue\nAborted\n"
+OLD = "Traceback (most recent call last):\n  File\nKeyError: 'old'\n" + "tick\n" * 70 + "cannot bind: address in use\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "quoted"),
+    [
+        (PYTHON, "RuntimeError: no queue"),
+        (NODE_JS, "Error [ERR_QUEUE]: cannot read 17.json"),
+        (JAVA, "java.io.IOException: torn spool"),
+        (GO, "panic: runtime error: index out of range"),
+        (RUST, "thread 'main' panicked at src/main.rs:2:5: queue is torn"),
+        (C, "what():  torn queue"),
+        (OLD, "cannot bind: address in use"),
+        ("no licence file\n", "no licence file"),
+        ("", "(it wrote nothing)"),
+        ("x" * 400, "x" * 300),
+    ],
+)
+def test_the_exception_is_quoted(log: str, quoted: str):
+    assert last_words(log) == quoted

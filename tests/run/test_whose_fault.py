@@ -1,0 +1,160 @@
+"""Whose fault it is that a node is gone: the server's, the machine's, or the harness's own."""
+
+import os
+import resource
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.cast import Cast
+from conformance.candidates.description import Candidate
+from conformance.execute import judge
+from conformance.history.events import NodeEvent
+from conformance.judge.verdicts import Outcome, Verdict, worst
+from conformance.judge.waiting import Waiting
+from conformance.run.cell import Ran, run_cell
+from conformance.run.settings import Settings
+from conformance.scenarios.loader import read_corpus
+from tests.suite.helpers import command, environment
+
+pytestmark = pytest.mark.integration
+
+RESTARTED = """\
+id: restarted
+title: A server that was killed starts again on its own queue
+requirements: [RL-ACK-01]
+needs: [relay]
+topology: relay
+drain: 30m
+steps:
+  - send: {as: m, to: victor@outside.test, via: mta1}
+  - kill: mta1
+  - start: mta1
+"""
+
+SERVER = """
+import asyncio, os, pathlib, signal, sys
+from aiosmtpd.controller import UnthreadedController
+queue = pathlib.Path(sys.argv[2], "queue")
+if queue.exists() and {on_a_queue!r}:
+    exec({on_a_queue!r})
+class Handler:
+    async def handle_DATA(self, server, session, envelope):
+        if {accepts}:
+            queue.write_bytes(envelope.content)
+        {then}
+        return "250 taken" if {accepts} else "451 later"
+loop = asyncio.new_event_loop()
+loop.add_signal_handler(signal.SIGTERM, loop.stop)
+UnthreadedController(Handler(), "127.0.0.1", int(sys.argv[1]), loop=loop).begin()
+loop.run_forever()
+"""
+
+
+def ran(
+    tmp_path: Path, *, on_a_queue: str = "", then: str = "pass", accepts: bool = True
+) -> tuple[Ran, dict[str, Verdict]]:
+    """Run the cell with such a server; return the verdicts by their checks."""
+    (tmp_path / "restarted.scenario.yaml").write_text(RESTARTED, "utf-8")
+    (cell,) = read_corpus([tmp_path / "restarted.scenario.yaml"], paths.fixtures())[0].cells("smoke")
+    server = SERVER.format(on_a_queue=on_a_queue, then=then, accepts=accepts)
+    toy = Candidate(
+        name="toy", kind="exec", claims=("relay",), listeners=("frontend",), ready_within=10,
+        argv=("{python}", "-c", server, "{listen.frontend}", "{data}"),
+    )  # fmt: skip
+    cast, settings = Cast(toy), Settings(clock="scaled", scale=600.0)
+    done = run_cell(cell, cast, settings, tmp_path / "cell", lambda event: None, Waiting())
+    verdicts = judge(cell, cast, settings, done.events, complete=done.problem == "")
+    return done, {verdict.check: verdict for verdict in verdicts}
+
+
+def test_a_server_that_does_not_start_again_on_its_own_queue_breaks_its_promise(tmp_path: Path):
+    done, verdicts = ran(tmp_path, on_a_queue="raise RuntimeError('the queue is torn')")
+    assert done.problem == ""
+    assert "start" in done.astray
+    lost = verdicts["invariant.nothing-acknowledged-is-lost"]
+    assert lost.outcome is Outcome.FAIL
+    assert lost.requirements[0] == "RL-ACK-01"
+    assert "did not start again on its own queue" in lost.sentence
+    assert "RuntimeError: the queue is torn" in lost.sentence
+    assert worst(verdict.outcome for verdict in verdicts.values()) is Outcome.FAIL
+
+
+def test_without_an_acknowledgement_nothing_was_promised(tmp_path: Path):
+    torn = "raise RuntimeError('the queue is torn')"
+    done, verdicts = ran(tmp_path, on_a_queue=torn, accepts=False, then="queue.write_bytes(b'')")
+    assert done.problem == ""
+    assert worst(verdict.outcome for verdict in verdicts.values()) is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        ("os.kill(os.getpid(), 9)", "the machine may have run out of memory"),
+        ("raise OSError(28, 'No space left on device')", "No space left on device"),
+    ],
+)
+def test_what_the_machine_has_run_out_of_is_held_against_nobody(tmp_path: Path, program: str, words: str):
+    done, verdicts = ran(tmp_path, on_a_queue=program)
+    assert done.problem == ""
+    assert any(event.action == "starved" for event in done.events if isinstance(event, NodeEvent))
+    assert worst(verdict.outcome for verdict in verdicts.values()) is Outcome.INCONCLUSIVE
+    assert words in verdicts["invariant.nothing-acknowledged-is-lost"].sentence
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for a run that has begun, and not for one that has ended."""
+    if os.geteuid():
+        pytest.skip("needs root, for a small file system")
+    place = tmp_path / "small"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=96k", "none", str(place)], check=True)
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_full_disk_is_no_violation(small_disk: Path, tmp_path: Path):
+    words = ("run", "-k", "content-passes-unchanged", "--run-dir", str(small_disk / "run"))
+    done = subprocess.run(
+        command(*words), cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "the machine ran out of something: no space is left on the disk" in done.stdout + done.stderr
+    assert "VIOLATION" not in done.stdout
+
+
+def test_a_harness_without_file_descriptors_accuses_nobody(tmp_path: Path):
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+
+    words = ("run", "-k", "each-message-once", "--run-dir", "run")
+    done = subprocess.run(
+        command(*words), cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=200, check=False,
+        preexec_fn=few,
+    )  # fmt: skip
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "VIOLATION" not in done.stdout
+
+
+BROKEN_JUDGE = """
+from conformance.judge.invariants import table
+def broken(case):
+    raise KeyError("no such thing")
+table.INVARIANTS["content-unchanged"] = (("RL-CNT-01",), broken)
+"""
+
+
+def test_a_judge_that_breaks_is_an_error_with_a_sentence(tmp_path: Path):
+    (tmp_path / "breaks_the_judge.py").write_text(BROKEN_JUDGE, "utf-8")
+    words = ("run", "-p", "breaks_the_judge", "-k", "each-message-once", "--run-dir", "run")
+    path = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
+    done = subprocess.run(
+        command(*words), cwd=tmp_path, env={**environment(), "PYTHONPATH": path}, capture_output=True, text=True,
+        timeout=200, check=False,
+    )  # fmt: skip
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "the harness itself broke: KeyError: 'no such thing'" in done.stdout
