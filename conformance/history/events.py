@@ -339,10 +339,12 @@ class Drained(Event):
 
 @recorded
 class Lag(Event):
-    """The harness itself ran late by up to `seconds` (documented time) since the last such event."""
+    """The harness itself ran late by up to `seconds` (documented time) since the last such event; `detail` says who kept it
+    from being in time, where that is known."""
 
     kind: Literal["lag"] = "lag"
     seconds: float
+    detail: str = ""
 
 
 AnyEvent = Annotated[

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from conformance.history.events import AnyEvent, Attempt, Exchange, Lag, StepEvent, Talked
+from conformance.history.events import AnyEvent, Attempt, Exchange, Lag, NodeEvent, StepEvent, Talked
 from conformance.judge.verdicts import Outcome, Verdict
 
 LIMIT = 15.0
@@ -19,7 +19,8 @@ UNTIMED = frozenset(
         "invariant.replies-well-formed",
     }
 )
-"""Checks that no lateness of the harness excuses. The others ask what has happened by some moment."""
+"""Checks that no lateness of the harness excuses. The others ask what has happened by some moment; that a server could
+not be started again is no question of time either."""
 
 SAID = frozenset({"expect.reply", "expect.conversation"})
 """Checks of what was said: of these no lateness excuses a permanent reply (5yz), which is about what was asked."""
@@ -35,13 +36,16 @@ def excused(verdicts: Iterable[Verdict], events: Sequence[AnyEvent], tolerance: 
         yield from verdicts
         return
     late, allowed = worst_lag(events), _allowed(tolerance)
+    why = next((f" ({event.detail})" for event in events if isinstance(event, Lag) and event.detail), "")
     refusals = {event.n for event in events if _refusal(event)}
+    refused_to_start = {event.n for event in events if isinstance(event, NodeEvent) and event.action == "failed"}
     for verdict in verdicts:
-        timed = verdict.check not in UNTIMED and not (verdict.check in SAID and refusals.intersection(verdict.evidence))
+        untimed = verdict.check in UNTIMED or refused_to_start.intersection(verdict.evidence[:1])
+        timed = not untimed and not (verdict.check in SAID and refusals.intersection(verdict.evidence))
         if verdict.outcome is not Outcome.FAIL or not timed:
             yield verdict
         else:
-            sentence = f"the harness itself ran {late:.3g} s late, and may {allowed:.3g} s: {verdict.sentence}"
+            sentence = f"the harness itself ran {late:.3g} s late{why}, and may {allowed:.3g} s: {verdict.sentence}"
             yield verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "sentence": sentence})
 
 

@@ -70,6 +70,10 @@ class Clock(Protocol):
         """Return by how much the harness itself ran late at worst since this was last asked, documented seconds."""
         ...
 
+    def why_late(self) -> str:
+        """Return who kept the harness from being in time since this was last asked, where that is known; '' else."""
+        ...
+
     def progress(self) -> None:
         """Say that something happened: a virtual clock that runs on without any says Runaway."""
         ...
@@ -116,6 +120,10 @@ class VirtualClock:
     def lag(self) -> float:
         """See Clock."""
         return 0.0
+
+    def why_late(self) -> str:
+        """See Clock."""
+        return ""
 
     def program(self, directory: Path) -> ShiftedProgram | None:
         """See Clock."""
@@ -171,6 +179,10 @@ class ShiftedClock(VirtualClock):
         """See Clock."""
         return self._shifted.lateness()
 
+    def why_late(self) -> str:
+        """See Clock."""
+        return self._shifted.why_late()
+
     def progress(self) -> None:
         """See Clock."""
         super().progress()
@@ -223,6 +235,10 @@ class ScaledClock:
         worst = max(self._worst, self._loop.time() - self._due)
         self._worst = 0.0
         return worst * self.scale
+
+    def why_late(self) -> str:
+        """See Clock; nobody in particular."""
+        return ""
 
     def progress(self) -> None:
         """See Clock."""

@@ -47,7 +47,7 @@ async def drain(world: World) -> None:
     world.recorder.record(
         Drained, quiet=quiet, waited=waited, detail=f"not accounted for: {missing}" if missing else ""
     )
-    world.recorder.record(Lag, seconds=world.clock.lag())
+    world.recorder.record(Lag, seconds=world.clock.lag(), detail=world.clock.why_late())
 
 
 class Account:

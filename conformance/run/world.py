@@ -135,7 +135,7 @@ class World:
     def note_lag(self) -> None:
         """Record how late the harness ran since this was last asked, when it did."""
         if seconds := self.clock.lag():
-            self.recorder.record(Lag, seconds=seconds)
+            self.recorder.record(Lag, seconds=seconds, detail=self.clock.why_late())
 
     def note_shortage(self, words: str) -> None:
         """Record that the machine ran out of something under all servers, where there are words for it."""

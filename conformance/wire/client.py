@@ -24,6 +24,9 @@ many, and a little longer, so that a server whose own limit is the same has the 
 QUIT = 60.0
 """Seconds to wait for the reply to QUIT; it changes nothing any more."""
 
+CLOSING = 10.0
+"""Seconds in which a server that has said 421 has to close the session itself; what ends a session is in the history."""
+
 _BLOCK_OCTETS = 64 * 1024
 
 
@@ -114,6 +117,15 @@ class Client:
             self.abort()
             with contextlib.suppress(OSError):  # it was lost before
                 await writer.wait_closed()
+
+    async def let_close(self) -> None:
+        """Let the server close the connection, as it has said with 421 that it will; then drop it in any case."""
+        if self._reader is not None:
+            with contextlib.suppress(TimeoutError, OSError):  # it stays, or was reset: either way it is dropped now
+                async with asyncio.timeout(self._duration(CLOSING)):
+                    while await self._reader.read(_BLOCK_OCTETS):
+                        pass
+        await self.drop()
 
     def abort(self) -> None:
         """Close the connection without waiting for it."""

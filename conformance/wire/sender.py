@@ -102,7 +102,7 @@ class Sender:
             return await self._transmit(transmission, progress)
         except Refused as refused:
             outcome = self._outcome("answered", progress, refused.reply)
-            await self.drop()
+            await self._leave(refused.reply)
             return outcome
         except Lost as lost:
             outcome = self._outcome("lost", progress, None, str(lost))
@@ -125,6 +125,10 @@ class Sender:
         """Close the connection without a word."""
         await self._client.drop()
 
+    async def _leave(self, refusal: Reply) -> None:
+        """End a session that the server has refused: after 421 it is the server's to close (RFC 5321 3.8)."""
+        await (self._client.let_close() if refusal.code == 421 else self._client.drop())
+
     async def _transmit(self, transmission: Transmission, progress: _Progress) -> Outcome:
         self._sent += 1
         # Only a server that offers it may be sent commands in groups (RFC 2920 3.1).
@@ -142,8 +146,10 @@ class Sender:
             return await self._abandon(progress)
         reply = await self._client.reply(DOT)
         outcome = self._outcome("answered", progress, reply)
-        if transmission.abandon == "after-reply" or reply.code == 421:
+        if transmission.abandon == "after-reply":
             await self.drop()
+        elif reply.code == 421:
+            await self._leave(reply)
         return outcome
 
     async def _one_by_one(self, transmission: Transmission, progress: _Progress) -> Reply | None:

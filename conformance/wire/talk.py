@@ -40,10 +40,14 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A whole conversation: the session's name, and its exchanges up to the first that went wrong."""
+    """A whole conversation: the session's name, and its exchanges up to the first that went wrong.
+
+    `late` is by how much the conversation lasted longer than its lines say, as far as no line alone was slow: loop seconds.
+    """
 
     session: str | None
     exchanges: tuple[Exchange, ...]
+    late: float = 0.0
 
     @property
     def problem(self) -> str:
@@ -59,8 +63,12 @@ async def talk(
     duration: Callable[[float], float] = lambda seconds: seconds,
     elapsed: Callable[[], float] = time.monotonic,
     origin: Callable[[int, int], Origin | None] = lambda port, dialled: None,
+    tolerance: float = 0.0,
 ) -> Said:
     """Hold one session. `elapsed` counts documented seconds. `message` makes the content that a line names; a server that is not there is a problem told.
+
+    `tolerance`, in documented seconds, is how long a line may take that is not slow: what such lines take adds up, and is
+    lateness, not the server's doing.
 
     Raises what `message` raises, and OSError when the machine has run out of something.
     """
@@ -72,13 +80,19 @@ async def talk(
         return Said(None, (Exchange("", problem=f"no connection: {why(error)}"),))
     port = port_of(writer.get_extra_info("sockname"))
     exchanges: list[Exchange] = []
+    loop, late = asyncio.get_running_loop(), 0.0
     try:
         for line in lines:
+            began = loop.time()
             if line.wait is not None:
                 await asyncio.sleep(duration(line.wait))
+                late += loop.time() - began - duration(line.wait)
+            said_at = loop.time()
             octets, begun = _octets(line, message), elapsed()
             exchange = await _exchange(line, octets, reader, writer, duration(PATIENCE))
             exchanges.append(exchange if line.code is None else replace(exchange, waited=elapsed() - begun))
+            took = loop.time() - said_at
+            late += took if took <= duration(tolerance) else 0.0
             if exchanges[-1].problem:
                 break
             if line.secure and (problem := await _secure(reader, writer, duration(PATIENCE))):
@@ -87,7 +101,7 @@ async def talk(
     finally:
         writer.transport.abort()
     known = origin(port, address[1])
-    return Said(known.session if known is not None else None, tuple(exchanges))
+    return Said(known.session if known is not None else None, tuple(exchanges), late)
 
 
 async def _secure(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: float) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.history.events import AnyEvent, Attempt, Exchange, Lag, StepEvent, Talked
+from conformance.history.events import AnyEvent, Attempt, Exchange, Lag, NodeEvent, StepEvent, Talked
 from conformance.judge.invariants.table import INVARIANTS
 from conformance.judge.lag import LIMIT, SAID, UNTIMED, excused
 from conformance.judge.verdicts import Outcome, Verdict
@@ -75,3 +75,17 @@ def test_the_sentence_keeps_what_was_seen() -> None:
 
 def test_every_untimed_check_is_one_that_there_is() -> None:
     assert {name.removeprefix("invariant.") for name in UNTIMED} <= set(INVARIANTS)
+
+
+def test_that_a_server_does_not_start_again_is_no_question_of_time() -> None:
+    failed = NodeEvent(n=3, t=5, kind="node", node="mta1", action="failed", detail="it left with exit code 1")
+    check = "invariant.nothing-acknowledged-is-lost"
+    verdict = Verdict(check=check, outcome=Outcome.FAIL, sentence="lost", evidence=(failed.n,))
+    assert next(excused([verdict], [*history(0, 20), failed], 10)).outcome is Outcome.FAIL
+
+
+def test_who_made_the_harness_late_is_named() -> None:
+    late = Lag(n=2, t=9, kind="lag", seconds=20, detail="mta1 wakes up more than 100 times a second")
+    verdict = Verdict(check="expect.discarded", outcome=Outcome.FAIL, sentence="late")
+    (told,) = excused([verdict], [*history(0, 0), late], 10)
+    assert "20 s late (mta1 wakes up more than 100 times a second)" in told.sentence

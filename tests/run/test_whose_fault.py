@@ -65,7 +65,7 @@ def ran(
         name="toy", kind="exec", claims=("relay",), listeners=("frontend",), ready_within=10,
         argv=("{python}", "-c", server, "{listen.frontend}", "{data}"),
     )  # fmt: skip
-    cast, settings = Cast(toy), Settings(clock="scaled", scale=600.0)
+    cast, settings = Cast(toy), Settings(clock="scaled", scale=60.0)
     done = run_cell(cell, cast, settings, tmp_path / "cell", lambda event: None, Waiting())
     verdicts = judge(cell, cast, settings, done.events, complete=done.problem == "")
     return done, {verdict.check: verdict for verdict in verdicts}
@@ -131,7 +131,7 @@ def test_a_harness_without_file_descriptors_accuses_nobody(tmp_path: Path):
     def few() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
 
-    words = ("run", "-k", "each-message-once", "--run-dir", "run")
+    words = ("run", "-k", "an-alternative-next-hop-is-used", "--run-dir", "run")
     done = subprocess.run(
         command(*words), cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=200, check=False,
         preexec_fn=few,

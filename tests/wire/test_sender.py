@@ -223,3 +223,32 @@ def test_a_refused_session_is_not_used_for_the_next_message() -> None:
             assert not sender.usable
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("at", ["MAIL", "dot"])
+def test_a_session_that_a_server_refuses_with_421_is_the_server_s_to_close(at: str) -> None:
+    closed_first: list[str] = []
+    over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 x\r\n")
+        async for line in reader:
+            if line.startswith(b"MAIL" if at == "MAIL" else b".\r"):
+                writer.write(b"421 4.4.2 too old\r\n")
+                await asyncio.sleep(0.1)
+                closed_first.append("client" if reader.at_eof() else "server")
+                break
+            writer.write(b"354 go\r\n" if line.startswith(b"DATA") else b"250 ok\r\n" if line[4:5] == b" " else b"")
+        writer.close()
+        over.set()
+
+    async def main() -> Outcome:
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        outcome = await Sender(server.sockets[0].getsockname()).send(ONE)
+        await over.wait()
+        server.close()
+        await asyncio.sleep(0)
+        return outcome
+
+    assert asyncio.run(main()).code == 421
+    assert closed_first == ["server"]

@@ -84,3 +84,41 @@ def test_a_server_that_is_not_there_is_told() -> None:
 
 def test_escapes() -> None:
     assert unescaped(r"a\r\n.\n\0\xfF\\x41") == b"a\r\n.\n\0\xff\\x41"
+
+
+def test_what_quick_lines_take_adds_up_and_is_lateness() -> None:
+    """Each reply comes 20 ms late; that is more than a second of a clock scaled by 60 for each of them."""
+    over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 x\r\n")
+        try:
+            async for _ in reader:
+                await asyncio.sleep(0.02)
+                writer.write(b"250 ok\r\n")
+        except ConnectionError:  # the client does not say QUIT
+            pass
+        finally:
+            writer.close()
+            over.set()
+
+    async def main(tolerance: float) -> float:
+        nonlocal over
+        over = asyncio.Event()
+        server = await asyncio.start_server(serve, "127.0.0.1", 0)
+        lines = [Line(code=220), *(Line(say="NOOP", code=250) for _ in range(5))]
+        said = await talk(
+            server.sockets[0].getsockname(),
+            lines,
+            message=lambda name: b"",
+            duration=lambda s: s / 60,
+            tolerance=tolerance,
+        )
+        await over.wait()
+        server.close()
+        await asyncio.sleep(0)
+        assert said.problem == ""
+        return said.late
+
+    assert asyncio.run(main(tolerance=600)) >= 5 * 0.02
+    assert asyncio.run(main(tolerance=0.6)) < 0.02, "a line that takes longer than may be is the server's own"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.run.shifted.build import library
-from conformance.run.shifted.errors import Unmoved
+from conformance.run.shifted.errors import Awake, Unmoved
 from conformance.run.shifted.page import NEVER, ticked
 from conformance.run.shifted.program import ShiftedProgram
 from conformance.run.shifted.tree import calibrated
@@ -28,6 +28,17 @@ longer, some are met late."""
 COARSE = 0.0015
 """What part of such a wait is jumped over at most, to keep to that: nine minutes of four days."""
 
+STUCK = 60.0
+"""Real seconds without a jump, and without anything to do for the loop, after which it says who is awake."""
+
+_CALIBRATED_FOR = 5.0
+"""Real seconds for which it holds how late this machine is in waking a thread: others begin and end to use it."""
+
+_OFTEN = 100.0
+"""Wakings in a second of the clock from which on a node is named when it makes the harness late."""
+
+_AGAIN = 10
+"""Samples when that is measured again, of a millisecond each."""
 
 _TRIED = 20
 """Jumps of a wait after which it is known what one takes."""
@@ -38,13 +49,14 @@ _SAME = 1.0
 
 @dataclass
 class _Wait:
-    """A wait of the loop for a timer of its own: until when, since when (both by `time()`), since when really, and the
-    jumps in it."""
+    """A wait of the loop for a timer of its own: until when, since when (both by `time()`), since when really, the jumps in
+    it, and how many of these were of less than 10 ms."""
 
     when: float
     began: float
     began_real: float
     jumps: int = 0
+    hasty: int = 0
 
 
 class ShiftedClockEventLoop(VirtualClockEventLoop):
@@ -62,6 +74,8 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         self._offset = 0
         self._programs: list[ShiftedProgram] = []
         self._moment = calibrated()
+        self._calibrated = self._moved_at = time.monotonic()
+        self._restless = ""
         self._served = self._looks = 0
         self._done_before = _NOTHING
         self._late = 0.0
@@ -87,6 +101,11 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         """Return how late a timer rang at worst since this was last asked, seconds."""
         late, self._late = self._late, 0.0
         return late
+
+    def why_late(self) -> str:
+        """Return which node woke so often that timers rang late since this was last asked; '' when none did."""
+        words, self._restless = self._restless, ""
+        return words
 
     def program(self, directory: Path) -> ShiftedProgram:
         """Return what moves a program's clock; its page and its copy of the shim are in `directory`.
@@ -130,6 +149,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         done = self._served + self.called
         if done != self._done_before:  # the loop has done something since, which they may have noticed
             self._looks = 0
+            self._moved_at = time.monotonic()
             for program in self._programs:
                 program.tree.ask()
         self._looks += 1
@@ -146,6 +166,10 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
             if not ready:
                 self._jump(earliest if when is None or earliest >= when else self._coarse(earliest, when), moment)
             return ready
+        self._calibrate()
+        if when is not None and time.monotonic() - self._moved_at > STUCK and (awake := self._awake()):
+            self._tell(Awake(f"for {STUCK:g} s there was no moment to jump from; awake is {awake}"))
+            return []
         nap = min(_NAPS[0] * 1.2 ** min(self._looks, 50), _NAPS[1])
         return self.sockets.poll(min(nap, self._until(when)))
 
@@ -171,14 +195,39 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         now, real = self.time(), time.monotonic()
         wait = self._wait_for(when, now, real)
         wait.jumps += 1
+        wait.hasty += earliest - now < 1 / _OFTEN
         spent = real - wait.began_real
         if spent * (when - wait.began) <= PATIENCE * (now - wait.began) or wait.jumps < _TRIED:
             return earliest
         left = max(PATIENCE - spent, 0.0) * wait.jumps / spent
         smallest = min((when - now) / max(left, 1.0), COARSE * (when - wait.began))
         target = min(max(earliest, now + smallest), when)
+        if wait.hasty * 2 > wait.jumps and (node := self._next_to_wake()):
+            self._restless = f"{node} wakes up more than {_OFTEN:.0f} times a second"
         self._late = max(self._late, target - max(earliest, now))
         return target
+
+    def _next_to_wake(self) -> str:
+        """Return the node whose program waits for the earliest moment; '' when none waits for one."""
+        found = [(deadline, program.name) for program in self._programs if (deadline := program.tree.deadline())]
+        return min(found)[1] if found and min(found)[0] != NEVER else ""
+
+    def _awake(self) -> str:
+        """Name every node that has something to do, with its processes."""
+        busy = "; ".join(filter(None, (program.awake() for program in self._programs)))
+        if busy:
+            return busy
+        node = self._next_to_wake()
+        return f"{node}, which wakes up more than {_OFTEN:.0f} times a second" if node else ""
+
+    def _calibrate(self) -> None:
+        """Measure anew, from time to time, how long a thread must sleep to be believed."""
+        now = time.monotonic()
+        if now - self._calibrated > _CALIBRATED_FOR:
+            self._moment = calibrated(_AGAIN)
+            self._calibrated = time.monotonic()
+            for program in self._programs:
+                program.tree.trust(self._moment)
 
     def _wait_for(self, when: float, now: float, real: float) -> _Wait:
         """Return the wait that goes on: a shorter one may have come between, and what waits on after an event reckons
@@ -193,6 +242,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
     def _jump(self, target: float, moment: int) -> None:
         self.jumps += 1
         self._turns = 0
+        self._moved_at = time.monotonic()
         delta = target - self.time()
         self.shifted += delta
         self._offset += math.ceil(delta * _NANOSECONDS)

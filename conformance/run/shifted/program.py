@@ -25,6 +25,8 @@ class ShiftedProgram:
         stand: Callable[[str], contextlib.AbstractContextManager[None]],
         release: Callable[[int], None],
     ) -> None:
+        self.name = directory.parent.name
+        """The node's."""
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o755)
         self._library = directory / library.name
@@ -59,6 +61,15 @@ class ShiftedProgram:
         self._guard = guard
         self.tree.follow(guard)
 
+    def told(self) -> None:
+        """Say that the node's guard was told something, which it is about to do."""
+        self.tree.told()
+
+    def awake(self) -> str:
+        """Name the node's processes that had something to do at the last look; '' when there was none."""
+        names = ", ".join(f"process {pid} ({_name(pid)})" for pid in self.tree.awake)
+        return f"{self.name}: {names}" if names else ""
+
     def ready(self) -> None:
         """Say that the node is ready: time may jump. Raises CannotShift when a process's clock is not moved."""
         self.tree.check()
@@ -72,3 +83,10 @@ class ShiftedProgram:
         """Say that the node was ended."""
         self.tree.leave()
         self._standing.close()
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
+    except OSError:  # it has gone meanwhile
+        return "gone"

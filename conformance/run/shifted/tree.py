@@ -33,6 +33,9 @@ _WHOLE = 16 * 1024
 class Tree:
     """The processes below a guard, with the page that they share.
 
+    The guard itself wakes twice a second to look at the size of a directory, which is no news for anybody: it is at rest
+    when it sleeps, unless it was told something a moment ago.
+
     A thread that waits in a call that the shim knows has proved, once it has seen the epoch, that nothing was there for
     it to do. Of any other thread it has to be believed when it slept, without any CPU, for a `moment` (real seconds).
     """
@@ -48,6 +51,17 @@ class Tree:
         self._waited: list[int] = []
         self._woken: dict[int, int] = {}
         self._glances = 0
+        self._told = 0.0
+        self.awake: tuple[int, ...] = ()
+        """The processes that had something to do at the last look."""
+
+    def told(self) -> None:
+        """Note that the guard was told something just now: until it has had the time to do it, it is not at rest."""
+        self._told = time.monotonic()
+
+    def trust(self, moment: float) -> None:
+        """Set how long a thread that the shim does not see must sleep to be believed, real seconds."""
+        self._moment = moment
 
     def follow(self, guard: int) -> None:
         """Begin to look below a process, whose own clock is not moved."""
@@ -55,6 +69,7 @@ class Tree:
         self._slept.clear()
         self._inside.clear()
         self._waited.clear()
+        self.told()
         self.ask()
 
     def leave(self) -> None:
@@ -94,14 +109,18 @@ class Tree:
         if self._glances and any(_has_not_seen(slots.get(tid), self._epoch) for tid in self._waited):
             self._glances -= 1
             return None
+        awake: dict[int, None] = {}
         self._waited.clear()
         earliest = NEVER
         now = time.monotonic()
-        quiet = asleep = True
+        asleep = True
         for pid, tid, place in self._threads():
+            if pid == self._guard:
+                if now - self._told < self._moment or _state(place) not in _ASLEEP:
+                    awake[pid] = None
+                continue
             inner = self._inner(tid, place)
-            # the guard does not use the page; one below, with a namespace of its own, may have had the guard's number there
-            slot = slots.get(inner) if pid != self._guard else None
+            slot = slots.get(inner)
             if slot is not None and slot.waits:
                 self._waited.append(inner)
                 state = _state(place)
@@ -109,10 +128,11 @@ class Tree:
                 if slot.seen >= self._epoch:
                     earliest = min(earliest, slot.deadline)
                 elif state != _STOPPED:  # what is frozen will look when it thaws
-                    quiet = False
+                    awake[pid] = None
             elif not self._sleeps(tid, place, now):
-                quiet = False
-        return earliest if quiet and self._nobody_moved(slots, asleep=asleep) else None
+                awake[pid] = None
+        self.awake = tuple(awake)
+        return earliest if not awake and self._nobody_moved(slots, asleep=asleep) else None
 
     def _nobody_moved(self, slots: Mapping[int, Slot], *, asleep: bool) -> bool:
         """Whether no wait has ended since the look at the slots began, and none is about to: something may have come

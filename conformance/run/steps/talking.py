@@ -2,7 +2,7 @@
 
 import asyncio
 
-from conformance.history.events import Exchange, Talked
+from conformance.history.events import Exchange, Lag, Talked
 from conformance.run.world import World
 from conformance.scenarios.messages import make, template
 from conformance.scenarios.steps.talking import Talk
@@ -45,7 +45,10 @@ async def _talk(world: World, action: Talk) -> None:
         duration=world.clock.duration,
         elapsed=world.clock.elapsed,
         origin=world.links.origin,
+        tolerance=world.settings.tolerance,
     )
+    if said.late > 0:
+        world.recorder.record(Lag, seconds=said.late / world.clock.duration(1.0))
     world.recorder.record(
         Talked,
         conversation=action.name,

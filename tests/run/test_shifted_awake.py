@@ -1,0 +1,109 @@
+"""A shifted clock on a busy machine: guards that look round are no news, and who never rests is named."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from conformance.nodes import guard
+from conformance.nodes.guard import descendants
+from conformance.run.clock import Clock, run_with_clock
+from conformance.run.shifted import loop as loop_module
+from conformance.run.shifted.errors import Awake
+from conformance.run.shifted.program import ShiftedProgram
+from tests.run.moved import HOUR, MARKS, moving
+
+pytestmark = MARKS
+
+
+@pytest.fixture
+def busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that is so late in waking threads that one must sleep for a quarter of a second to be believed."""
+    monkeypatch.setattr(loop_module, "calibrated", lambda times=40: 0.25)
+
+
+def test_guards_that_look_at_directories_do_not_stop_time(tmp_path: Path, busy: None) -> None:
+    """Six nodes whose guards wake at moments of their own: they are never all asleep for a quarter of a second."""
+
+    async def main(clock: Clock) -> float:
+        async with AsyncExitStack() as stack:
+            nodes = [await stack.enter_async_context(_looking(clock, tmp_path / f"n{n}")) for n in range(6)]
+            for moved in nodes:
+                moved.ready()
+            began = time.monotonic()
+            for _ in range(4):
+                await clock.sleep(HOUR)
+            took = time.monotonic() - began
+            await clock.sleep(4 * HOUR)
+        return took
+
+    assert run_with_clock(main, "shifted") < 20
+
+
+def test_a_program_that_never_rests_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_module, "STUCK", 1.0)
+    with pytest.raises(Awake, match=r"n1: process \d+ \(python"):
+        run_with_clock(lambda clock: _slept(clock, tmp_path / "n1", "while True: pass"), "shifted")
+
+
+def test_a_program_that_wakes_hundreds_of_times_a_second_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop_module, "STUCK", 1.0)
+    monkeypatch.setattr(loop_module, "PATIENCE", 2.0)
+    said: list[str] = []
+
+    async def main(clock: Clock) -> None:
+        program = "import time\nwhile True: time.sleep(0.002)"
+        try:
+            await _slept(clock, tmp_path / "n1", program)
+        finally:
+            said.append(clock.why_late())
+
+    try:
+        run_with_clock(main, "shifted")
+    except Awake as error:
+        said.append(str(error))
+    assert "n1" in " ".join(said)
+    assert "wakes up more than 100 times a second" in " ".join(said)
+
+
+@asynccontextmanager
+async def _looking(clock: Clock, directory: Path) -> AsyncIterator[ShiftedProgram]:
+    """Yield a program that sleeps for an hour, again and again, below the guard of nodes, with a directory to look at."""
+    directory.mkdir()  # noqa: ASYNC240
+    moved = clock.program(directory / "clock")
+    assert moved is not None
+    program = "import time\nwhile True: time.sleep(3600)"
+    limits = ("--directory", str(directory), "--directory-limit", str(2**30))
+    argv = (*moved.prefix(sys.executable, os.environ), sys.executable, "-c", program)
+    process = await asyncio.create_subprocess_exec(sys.executable, guard.__file__, *limits, *argv, stdin=PIPE)
+    moved.began(process.pid)
+    await asyncio.sleep(0.5)
+    try:
+        yield moved
+    finally:
+        assert process.stdin is not None
+        process.stdin.write(b"K")
+        moved.ending()
+        await process.wait()
+        moved.ended()
+
+
+async def _slept(clock: Clock, directory: Path, program: str) -> None:
+    directory.mkdir()  # noqa: ASYNC240
+    words = (sys.executable, "-c", f"import signal\nsignal.signal(signal.SIGTERM, lambda *a: exit(0))\n{program}")
+    async with moving(clock, directory, *words) as (moved, process):
+        moved.ready()
+        try:
+            await clock.sleep(86400)
+        finally:
+            for pid in descendants(process.pid):
+                os.kill(pid, signal.SIGTERM)
