@@ -245,7 +245,7 @@ def candidate_new() -> None:
 @candidate.command("install")
 def candidate_install(
     names: Annotated[
-        list[str] | None, typer.Argument(help="postfix, exim, sendmail, opensmtpd, haraka; default: all of them")
+        list[str] | None, typer.Argument(help="names of servers, as `doctor` lists them; default: all of them")
     ] = None,
 ) -> None:
     """Install mail servers for the harness, each into a directory of its own; nothing of the system is changed."""

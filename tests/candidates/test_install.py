@@ -10,7 +10,9 @@ from conformance.candidates.presence import INSTALLED_VARIABLE
 from conformance.commands.candidate import install
 from conformance.commands.doctor import findings, print_findings
 
-SERVERS = {"postfix", "exim", "sendmail", "opensmtpd", "haraka"}
+SERVERS = {
+    "postfix", "exim", "sendmail", "opensmtpd", "haraka", "nullmailer", "dma", "msmtp", "nodemailer", "slimta"
+}  # fmt: skip
 
 
 def test_what_is_there_already_is_kept(
