@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from conformance.report.material import GLYPHS
 from conformance.report.safe import visible
-from conformance.report.words import moment, span
+from conformance.report.words import label_alone, message_ids, moment, span
 
 _TEMPLATES = Path(__file__).with_name("templates")
 STYLES = ("palette.css", "diagram.css", "page.css")
@@ -50,7 +50,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(moment=moment, span=span)
+    made.filters.update(moment=moment, span=span, label=label_alone, message_ids=message_ids)
     made.globals.update(glyphs={str(outcome): glyph for outcome, glyph in GLYPHS.items()})
     return made
 

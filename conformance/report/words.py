@@ -1,5 +1,7 @@
 """Says in words what an event is: one line for each kind, hostile content made visible and bounded."""
 
+import re
+
 from conformance.history.events import (
     AnyEvent,
     Attempt,
@@ -130,3 +132,16 @@ def _identity(message_id: str | None) -> str:
 
 def _more(detail: str) -> str:
     return f": {visible(detail, WIRE)}" if detail else ""
+
+
+_MESSAGE_ID = re.compile(r" \((<[^<>()\s]+@[^<>()\s]+>)\)")
+
+
+def label_alone(sentence: str) -> str:
+    """Return a sentence without the Message-IDs behind the labels of messages: `m#1 (<x@y>)` is `m#1`."""
+    return _MESSAGE_ID.sub("", sentence)
+
+
+def message_ids(sentence: str) -> str:
+    """Return the Message-IDs that `label_alone` takes out, once each, or ''."""
+    return ", ".join(dict.fromkeys(_MESSAGE_ID.findall(sentence)))

@@ -1,6 +1,7 @@
 """Renders the page of a run."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from conformance.judge.verdicts import Outcome
@@ -9,13 +10,14 @@ from conformance.report.causes import causes, ordered
 from conformance.report.failure import clause_of
 from conformance.report.html import rendered
 from conformance.report.ledger import Row, ledger
-from conformance.report.run_page.matrix import matrix
+from conformance.report.run_page.groups import grouped, summaries
+from conformance.report.run_page.matrix import Line, matrix
 from conformance.report.trend import Earlier, Past, flaky
 from conformance.requirements.catalogue import Catalogue
 from conformance.results.schema import RunHeader
 
-_CARDS = 200
-"""So many failures have a card; the matrix has them all."""
+CARDS = 5
+"""Failures of a group that have a card; the others are a line each."""
 
 
 def run_page(
@@ -38,6 +40,12 @@ def run_page(
     found = causes(book.cells)
     troubles = ordered([cell for outcome in ORDER[:3] for cell in book.cells if cell.outcome is outcome], found)
     lines = matrix(book)
+    rows = _joined(book, catalogue)
+    shown = rows if _claims_shadows(book) else [one for one in rows if catalogue[one[0].id].profile == "relay"]
+    by_group: dict[str, list[tuple[Row, list[Row], Outcome]]] = {}
+    for one in shown:
+        by_group.setdefault(one[0].group, []).append(one)
+    mostly_not_applicable = 2 * book.outcomes[Outcome.NOT_APPLICABLE] > len(book.cells)
     return rendered(
         "run.html.j2",
         script="run.js",
@@ -45,14 +53,21 @@ def run_page(
         lines=lines,
         folders=tuple(dict.fromkeys(line.folder for line in lines)),
         causes=found,
-        troubles=troubles[:_CARDS],
+        troubles=grouped([cell for cell, _ in troubles]),
+        roots={cell.slug: root for cell, root in troubles if root},
+        cards=CARDS,
+        summaries=summaries(book, catalogue),
+        counts=_counts,
+        verdicts=_verdicts,
+        order={outcome: place for place, outcome in enumerate(ORDER)},
+        unchecked=(Outcome.NOT_APPLICABLE,) if mostly_not_applicable else (),
         remarked=[cell for cell in book.cells if cell.remarks],
-        more_troubles=max(len(troubles) - _CARDS, 0),
         bars=_bars(book.outcomes),
         trend=_trend(book, earlier),
         pasts=pasts or {},
         flaky=flaky,
-        rows=_joined(book, catalogue),
+        by_group=by_group,
+        left_out=len(rows) - len(shown),
         groups=catalogue.groups,
         pages=pages or {},
         others=others,
@@ -61,6 +76,26 @@ def run_page(
         first=_first_evidence,
         decisive=_decisive,
     )
+
+
+def _claims_shadows(book: Book) -> bool:
+    """Whether a candidate claims shadow redundancy; one of which nothing is known is not taken for a relay."""
+    claims = [one.claims for one in book.header.candidates]
+    return not all(claims) or any(claim.startswith("shadow") for own in claims for claim in own)
+
+
+def _counts(lines: Sequence[Line], folder: str) -> list[tuple[Outcome, int]]:
+    cells = [cell for line in lines if line.folder == folder for square in line.squares for cell in square.cells]
+    return _numbers(cell.outcome for cell in cells)
+
+
+def _verdicts(rows: Sequence[tuple[Row, list[Row], Outcome]]) -> list[tuple[Outcome, int]]:
+    return _numbers(telling for _, _, telling in rows)
+
+
+def _numbers(outcomes: Iterable[Outcome]) -> list[tuple[Outcome, int]]:
+    counts = Counter(outcomes)
+    return [(outcome, counts[outcome]) for outcome in ORDER if counts[outcome]]
 
 
 def _bars(outcomes: Mapping[Outcome, int]) -> list[tuple[Outcome, float, float]]:

@@ -1,0 +1,138 @@
+"""The page of a run: what comes first, what is put together, and how high a page of many failures is."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.report.book import Book, Entry, entry
+from conformance.report.run_page.groups import grouped, summaries
+from conformance.report.run_page.page import CARDS, run_page
+from conformance.report.words import label_alone, message_ids
+from conformance.requirements.catalogue import catalogue
+from tests.report.conftest import PATIENCE
+from tests.report.samples import material, passed, run_header
+from tests.report.test_run import judged
+
+SCREEN = 1080
+ROWS = [row.id for row in catalogue().requirements if row.retired is None]
+
+
+def cells(count: int, **changes: Any) -> list[Entry]:
+    """Return cells of 60 scenarios in 12 folders, of which every second fails, 30 requirements blamed in turn."""
+    found = []
+    for number in range(count):
+        row = ROWS[(number // 2) % 30]
+        fail = Verdict(
+            check="expect.x",
+            outcome=Outcome.FAIL,
+            requirements=(row,),
+            sentence=f"{row}: expected a copy; seen: m#{number} (<m-{number}.long-name@harness.test>): none "
+            + "x " * 40,
+        )
+        one = material(
+            scenario=f"scenario-{number % 60}",
+            path=f"folder-{number % 12}/file.scenario.yaml",
+            axes={"number": str(number)},
+            verdicts=(fail,) if number % 2 else (passed(),),
+            candidate="one",
+            **changes,
+        )
+        found.append(entry(one, f"cell-{number}"))
+    return found
+
+
+def page_of(own: list[Entry], claims: tuple[str, ...] = ("relay", "shadow-2013")) -> str:
+    names = tuple(dict.fromkeys(cell.header.candidate for cell in own))
+    header = run_header(cells=len(own), candidates=names)
+    candidates = tuple(one.model_copy(update={"claims": claims}) for one in header.candidates)
+    book = Book(header.model_copy(update={"candidates": candidates}), None, tuple(own))
+    return run_page(book, catalogue(), pages={cell.slug: f"cells/{cell.slug}.html" for cell in own})
+
+
+def test_failures_are_put_together_by_the_requirement_that_is_blamed() -> None:
+    groups = grouped(cells(600))
+    assert len(groups) == 30
+    assert sum(len(group.cells) for group in groups) == 300
+    assert groups[0].title.startswith(f"{ROWS[0]} (")
+
+
+def test_a_candidate_that_cannot_start_is_said_once() -> None:
+    broken = [
+        entry(judged(Outcome.ERROR, candidate="dead", axes={"n": str(number)}), f"e-{number}") for number in range(50)
+    ]
+    broken = [
+        replace(one, sentence=f"node mbx1 would not start: no such file /tmp/x-{number}/server, port {9000 + number}")
+        for number, one in enumerate(broken)
+    ]
+    (group,) = grouped(broken)
+    assert (len(group.cells), group.same) == (50, True)
+    assert page_of(broken).count('<article class="card') == 1
+
+
+def test_a_summary_says_where_a_candidate_fails_most() -> None:
+    own = cells(600)
+    book = Book(run_header(cells=600, candidates=("one",)), None, tuple(own))
+    (made,) = summaries(book, catalogue())
+    assert (made.counts[Outcome.FAIL], made.counts[Outcome.PASS]) == (300, 300)
+    assert made.worst[0][1] == max(failed for _, failed, _ in made.worst) > 0
+
+
+def test_the_page_of_a_relay_shows_the_rows_of_relays() -> None:
+    page = page_of(cells(2), claims=("relay",))
+    assert "RL-ACK-01</th>" in page
+    assert "SR-CRE-01</th>" not in page
+    assert "SR-CRE-01</th>" in page_of(cells(2))
+
+
+def test_what_is_mostly_not_applicable_is_hidden_at_first() -> None:
+    many = [entry(judged(Outcome.NOT_APPLICABLE, axes={"n": str(n)}), f"n-{n}") for n in range(3)]
+    assert 'value="not-applicable"> ' in page_of([*many, *cells(2)])
+    assert 'value="not-applicable" checked> ' in page_of([*many, *cells(4)])
+
+
+def test_a_headline_names_a_message_by_its_label() -> None:
+    said = "seen: m#1 (<m-1.x@harness.test>): 2 (b@x.test, c@x.test); m#2 (<m-2.x@harness.test>)"
+    assert label_alone(said) == "seen: m#1: 2 (b@x.test, c@x.test); m#2"
+    assert message_ids(said) == "<m-1.x@harness.test>, <m-2.x@harness.test>"
+    page = page_of(cells(2))
+    assert "seen: m#1: none" in page
+    assert "Message-ID &lt;m-1.long-name@harness.test&gt;" in page
+
+
+@pytest.mark.integration
+def test_600_cells_with_300_failures_are_at_most_20_screens_and_the_filter_is_in_the_address(
+    browser: Browser, tmp_path: Path
+) -> None:
+    file = tmp_path / "run.html"
+    file.write_text(page_of(cells(600)), "utf-8")
+    page = browser.new_page(viewport={"width": 1920, "height": SCREEN})
+    page.set_default_timeout(PATIENCE)
+    page.goto(file.as_uri())
+    assert page.evaluate("document.documentElement.scrollHeight") <= 20 * SCREEN
+    assert page.locator("#candidates").bounding_box()["y"] < SCREEN
+    page.get_by_role("searchbox").fill("scenario-7")
+    page.get_by_role("checkbox", name="pass", exact=False).first.uncheck()
+    shown = page.locator("#shown").inner_text()
+    assert 0 < int(shown.split()[0]) < 100
+    again = browser.new_page(viewport={"width": 1920, "height": SCREEN})
+    again.set_default_timeout(PATIENCE)
+    again.goto(page.url)
+    expect(again.locator("#shown")).to_have_text(shown)
+    expect(again.get_by_role("searchbox")).to_have_value("scenario-7")
+    table = again.locator("table.sortable").nth(1)
+    again.get_by_role("searchbox").fill("")
+    again.get_by_role("checkbox", name="pass", exact=False).first.check()
+    again.locator("details.matrix summary").first.click()
+    names = table.locator("tbody tr th .mono")
+    table.get_by_role("button", name="Scenario").click()
+    ascending = names.all_inner_texts()
+    table.get_by_role("button", name="Scenario").click()
+    assert names.all_inner_texts() == ascending[::-1] != ascending
+    assert table.locator("tbody th").first.evaluate("one => getComputedStyle(one).position") == "sticky"
+    page.close()
+    again.close()
+    assert CARDS < 10
