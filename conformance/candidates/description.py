@@ -89,6 +89,11 @@ class Candidate(_Closed):
     options: dict[str, str] = Field({}, description="what templates read as `options`: in what a variant differs")
     kind: Kind
     claims: tuple[Claim, ...] = Field(description="capabilities; what is claimed and missing is a failure")
+    lacks: tuple[Literal["queue", "routes"], ...] = Field(
+        (),
+        description="what its claims do not cover: queue (it does not keep mail and try again), routes (everything goes to "
+        "one next hop)",
+    )
     version: str = Field("unknown", description="where no command tells it")
     version_pattern: str = Field(
         r"(\d+(?:\.\w+)+)", alias="version-pattern", description="what of the version command's output is the version"

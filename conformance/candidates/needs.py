@@ -7,8 +7,9 @@ no server of a cell is of is asked of all of them.
 from collections.abc import Iterable
 
 from conformance.candidates.cast import Cast
+from conformance.candidates.description import Candidate
 from conformance.candidates.means import commands_needed, recipients
-from conformance.scenarios.document import CAPABILITIES, Cell
+from conformance.scenarios.document import CAPABILITIES, LACKS, SHADOWING, Cell
 from conformance.scenarios.steps.blocks import flattened
 from conformance.scenarios.steps.nodes import Activate
 from conformance.topology import Generation, Server
@@ -45,13 +46,40 @@ def asked(need: str, cell: Cell) -> tuple[Server, ...]:
 
 def unclaimed(cell: Cell, cast: Cast) -> tuple[str, ...]:
     """Return `candidate: capability` for every need of a cell that one of the servers asked does not claim."""
-    lacks = (
-        f"{cast.plays(server.name).identity}: {need}"
-        for need in cell.needs
+    needs = dict.fromkeys((*cell.needs, *(("routes",) if _chooses_next_hops(cell) else ())))
+    missing = (
+        f"{cast.plays(server.name).identity}: {_WORDS.get(need, need)}"
+        for need in needs
         for server in asked(need, cell)
-        if need not in cast.plays(server.name).claims
+        if not _meets(cast.plays(server.name), need)
     )
-    return tuple(dict.fromkeys(lacks))
+    return tuple(dict.fromkeys(missing))
+
+
+_WORDS = {
+    "shadow": "shadow-2013 or shadow-2010",
+    "queue": "queue (its description says that it lacks it)",
+    "routes": "routes (its description says that it lacks them)",
+}
+"""How needs are said that are no capabilities."""
+
+
+def _meets(candidate: Candidate, need: str) -> bool:
+    if need in LACKS:
+        return need not in candidate.lacks
+    if need == "shadow":
+        return not SHADOWING.isdisjoint(candidate.claims)
+    return need in candidate.claims
+
+
+def _chooses_next_hops(cell: Cell) -> bool:
+    """Whether mail of a cell has to go to another next hop than the one for all domains (`*`)."""
+    boxes = {mailbox.address.lower() for mailbox in cell.topology.mailboxes}
+    hops = {route.domain.lower(): route.next_hops for route in cell.topology.routes}
+    for address in recipients(list(flattened(cell.steps))):
+        if address.lower() in boxes or hops.get(address.rpartition("@")[2].lower(), hops.get("*")) != hops.get("*"):
+            return True
+    return False
 
 
 def claims(cell: Cell, cast: Cast) -> frozenset[str]:

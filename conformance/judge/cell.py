@@ -12,7 +12,7 @@ from conformance.judge.harness import obstacles
 from conformance.judge.invariants.table import INVARIANTS
 from conformance.judge.lag import excused
 from conformance.judge.remarks import Should, remarked
-from conformance.judge.rows import binding
+from conformance.judge.rows import binding, unless_nothing_was_acknowledged
 from conformance.judge.telling import plain, verdict_of
 from conformance.judge.trace import Trace
 from conformance.judge.verdicts import Outcome, Verdict, worst
@@ -77,7 +77,20 @@ def find(
     label = action.expectation.since
     since = (trace.labelled(label) if label is not None else None) or reached
     view = View(cell, trace, tolerance, claims, since=since.t, since_n=since.n if label is not None else 0)
+    if (reason := _not_offered(action.expectation, view)) is not None:
+        return Finding(f"what {action.expectation.where} promises", inapplicable=reason), view
     return CHECKS[action.verb](action.expectation, view), view
+
+
+def _not_offered(expectation: Expectation, view: View) -> str | None:
+    """Return that a keyword was offered in no session of the messages of an expectation that wants it; None otherwise."""
+    if expectation.where is None:
+        return None
+    attempts = [a for made in view.messages(getattr(expectation, "of", "")) for a in view.attempts(made.message)]
+    sessions = [view.trace.sessions[a.session] for a in attempts if a.session in view.trace.sessions]
+    if not sessions or any(expectation.where in (session.keywords or ()) for session in sessions):
+        return None
+    return f"{sessions[0].server} does not offer {expectation.where}"
 
 
 def _expectations(
@@ -108,7 +121,7 @@ def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> Verd
     if finding.wrong and not expectation.requirements:
         rows = about(check.removeprefix("expect."), finding.wrong[0].kind, cell.requirements, of_2010=_of_2010(cell))
         requirements = binding(rows, setting.claims)
-    return verdict_of(check, requirements, finding, step)
+    return unless_nothing_was_acknowledged(verdict_of(check, requirements, finding, step), trace)
 
 
 def _of_2010(cell: Cell) -> bool:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from conformance.history.events import AnyEvent, Attempt, MessageMade
+from conformance.history.events import AnyEvent, Attempt, Delivered, MessageMade
 from conformance.judge.blame import Kind
 from conformance.judge.trace import Trace
 from conformance.scenarios import values
@@ -33,7 +33,7 @@ class Observation:
 class Finding:
     """What one check found.
 
-    `wrong` holds each violation, `unclear` each thing that could not be decided; `came_true` is what was expected, each time that it was seen. `occasions` counts how often the check could have failed.
+    `inapplicable` says why nothing of it binds this server, or ''. `wrong` holds each violation, `unclear` each thing that could not be decided; `came_true` is what was expected, each time that it was seen. `occasions` counts how often the check could have failed.
     """
 
     expected: str
@@ -42,6 +42,7 @@ class Finding:
     unclear: list["Observation"] = field(default_factory=list)
     evidence: list[int] = field(default_factory=list)
     came_true: list[Met] = field(default_factory=list)
+    inapplicable: str = ""
 
     def violated(
         self, sentence: str, *evidence: int, message: str | None = None, row: str | None = None, kind: Kind = ""
@@ -81,6 +82,22 @@ class Case:
     def mailboxes(self) -> frozenset[str]:
         """The addresses of all mailboxes, folded."""
         return frozenset(mailbox.address.casefold() for mailbox in self.cell.topology.mailboxes)
+
+    def same(self, address: str) -> str:
+        """Return what two ways of writing one address have in common (ruling 23, RFC 5321 2.4).
+
+        A mailbox of the topology is found in any letter case; of an address outside only the domain is.
+        """
+        folded = address.casefold()
+        if folded in self.mailboxes:
+            return folded
+        local, at_sign, domain = address.rpartition("@")
+        return f"{local}{at_sign}{domain.casefold()}"
+
+    def deliveries_of(self, message: str, recipient: str) -> list[Delivered]:
+        """Return what sinks took of a message for one recipient."""
+        wanted = self.same(recipient)
+        return [event for event in self.trace.deliveries_of(message) if self.same(event.recipient) == wanted]
 
     def tested(self, party: str) -> bool:
         """Whether a party is a server under test, and none of the harness's own."""

@@ -1,5 +1,7 @@
 """Which rows of the catalogue a verdict may blame on a candidate."""
 
+from conformance.judge.trace import Trace
+from conformance.judge.verdicts import Outcome, Verdict
 from conformance.requirements.catalogue import catalogue
 
 OF_ANY_RELAY = frozenset({"relay", "dsn", "lmtp-delivery", "inspect"})
@@ -16,3 +18,17 @@ def binding(requirements: tuple[str, ...], claims: frozenset[str]) -> tuple[str,
         return requirements
     rows = (catalogue().get(requirement) for requirement in requirements)
     return tuple(row.id for row in rows if row is not None and row.profile == "relay") or requirements
+
+
+PROMISE = "RL-ACK-01"
+"""The row about what was acknowledged: a message that was not acknowledged cannot break it."""
+
+
+def unless_nothing_was_acknowledged(verdict: Verdict, trace: Trace) -> Verdict:
+    """Return a verdict, made inconclusive where it blames RL-ACK-01 for a message that no server acknowledged."""
+    if verdict.outcome is not Outcome.FAIL or verdict.requirements[:1] != (PROMISE,) or verdict.message is None:
+        return verdict
+    if any(a.code is not None and a.code // 100 == 2 for a in trace.attempts_of(verdict.message)):
+        return verdict
+    sentence = f"{verdict.message} was never acknowledged, so {PROMISE} cannot be judged by it: {verdict.sentence}"
+    return verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "sentence": sentence})

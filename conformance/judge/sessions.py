@@ -55,8 +55,8 @@ class Transaction:
         """The recipients for whom the server took the message: LMTP says so one by one (RFC 2033 4.2)."""
         positive = [reply for reply in self.replies if reply.code // 100 == 2]
         if any(reply.recipient is not None for reply in self.replies):
-            said = {(reply.recipient or "").casefold() for reply in positive}
-            return [recipient for recipient in self.recipients if recipient.casefold() in said]
+            said = {reply.recipient for reply in positive}
+            return [recipient for recipient in self.recipients if recipient in said]
         return list(self.recipients) if positive else []
 
 

@@ -15,6 +15,8 @@ def verdict_of(
     A violation that was seen stays one, however the history ends. Without occasion an expectation is inconclusive, an
     invariant (without `step`) has nothing to say. What passed in a history that was cut short might yet have failed.
     """
+    if finding.inapplicable:
+        return plain(check, Outcome.NOT_APPLICABLE, requirements, finding.inapplicable, step)
     told = finding.wrong or finding.unclear
     if told:
         first = told[0]

@@ -216,12 +216,9 @@ class Trace:
         """Return the stored shadow copies of a message."""
         return self._copies.get(message, [])
 
-    def deliveries_of(self, message: str, recipient: str | None = None) -> list[Delivered]:
-        """Return what sinks took of a message, for one recipient or all."""
-        found = self._delivered.get(message, [])
-        if recipient is None:
-            return found
-        return [event for event in found if event.recipient.casefold() == recipient.casefold()]
+    def deliveries_of(self, message: str) -> list[Delivered]:
+        """Return what sinks took of a message."""
+        return self._delivered.get(message, [])
 
     def discards_of(self, message: str) -> list[Discard]:
         """Return the discard notifications for a message's shadows, in the order of their telling."""

@@ -157,11 +157,19 @@ async def _play(world: World, settled: Settled) -> str:
 
 def _told(errors: BaseExceptionGroup[Exception]) -> str:
     """Return what went wrong, one line for each exception, innermost words first."""
-    lines = [
-        f"{type(error).__name__}: {error}" if not isinstance(error, NodeError) else str(error)
-        for error in _leaves(errors)
-    ]
-    return "; ".join(dict.fromkeys(lines))
+    return "; ".join(dict.fromkeys(_in_words(error) for error in _leaves(errors)))
+
+
+def _in_words(error: Exception) -> str:
+    """Return an error as a sentence: its words, after its name where they are no sentence of ours."""
+    if isinstance(error, NodeError):
+        return str(error)
+    if not str(error):
+        waited = "something took longer than the harness waits for it"
+        return (
+            f"{waited} (TimeoutError)" if isinstance(error, TimeoutError) else f"{type(error).__name__}, without words"
+        )
+    return f"{type(error).__name__}: {error}"
 
 
 def _leaves(errors: BaseExceptionGroup[Exception]) -> Iterator[Exception]:

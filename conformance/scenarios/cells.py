@@ -10,7 +10,7 @@ from typing import Any
 
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios import grid
-from conformance.scenarios.document import CAPABILITIES, Cell, Document
+from conformance.scenarios.document import NEEDS, Cell, Document
 from conformance.scenarios.errors import Problems, Report, shown, unknown
 from conformance.scenarios.fixtures import load_topology, names_in, read_topology
 from conformance.scenarios.grid import GridFault, Size
@@ -95,7 +95,7 @@ class Matrix:
 
     def _check_names_of_document(self) -> None:
         """Check the document's own names against the catalogue, the capabilities and the invariants."""
-        known = {"requirements": ("requirement", self._catalogue.ids), "needs": ("capability", CAPABILITIES)}
+        known = {"requirements": ("requirement", self._catalogue.ids), "needs": ("capability", NEEDS)}
         for key, (kind, names) in known.items():
             for item in (self._node.get(key) or self._node).items:
                 if isinstance(item.value, str) and item.value not in names:

@@ -15,6 +15,14 @@ CAPABILITIES = (
 )  # fmt: skip
 """What a candidate can claim (node.md)."""
 
+SHADOWING = frozenset({"shadow-2013", "shadow-2010"})
+
+LACKS = ("queue", "routes")
+"""What a claim covers unless a description says in `lacks` that it does not (node.md)."""
+
+NEEDS = (*CAPABILITIES, "shadow", *LACKS)
+"""What a scenario can need; `shadow` is one of SHADOWING, for the parameters of Exchange."""
+
 
 class Grid(BaseModel):
     """Where a grid of faults is laid: on one link, over these verbs."""
@@ -38,7 +46,11 @@ class Document(BaseModel):
     title: str = Field(min_length=10, max_length=160, description="a sentence that is true when it passes")
     description: str = Field("", description="what is not obvious: what is held back, and who is caught by it")
     requirements: tuple[str, ...] = Field(min_length=1, description="rows of the catalogue; the first is foremost")
-    needs: tuple[str, ...] = Field((), description="capabilities of the candidate")
+    needs: tuple[str, ...] = Field(
+        (),
+        description="capabilities of the candidate; `shadow`: of either generation; `queue`: it keeps mail and tries again; "
+        "`routes`: it chooses the next hop by recipient domain",
+    )
     topology: Any = Field(description="name of a topology of fixtures/topologies, or a whole one")
     axes: dict[Label, tuple[JsonValue, ...]] = Field({}, description="the matrix: names, each with a list of values")
     implied: dict[Label, JsonValue] = Field(

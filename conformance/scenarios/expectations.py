@@ -27,6 +27,10 @@ class Expectation(BaseModel):
         None,
         description="label of the step from whose beginning the bounds are counted; of a `start`, from when the node is ready",
     )
+    where: str | None = Field(
+        None,
+        description="a keyword of EHLO: not applicable where no server offered it in the sessions of the messages `of`",
+    )
     requirements: tuple[str, ...] = Field((), description="which requirements it judges; default: the scenario's")
 
 

@@ -79,6 +79,7 @@ def make(
     date: datetime,
     headers: Mapping[str, str | None] | None = None,
     size: int | None = None,
+    whole: int | None = None,
     scenario: str = "",
     fixtures: Path | None = None,
 ) -> bytes:
@@ -86,7 +87,7 @@ def make(
 
     `name` is what the step called it and `sequence` its number there, from 1; `message` is the template's name.
     `date` (aware) becomes the `Date:` field. `headers` are set over the template's; null leaves a field out. The body
-    is padded to `size` octets. Its first line holds a token that no other message of the run has, unless the template
+    is padded to `size` octets, or so that the message has `whole` octets. Its first line holds a token that no other message of the run has, unless the template
     says otherwise.
 
     Raises ValueError for a header field that cannot be written or a size below the body's, and what `template` raises.
@@ -104,6 +105,8 @@ def make(
     }
     header = b"".join(_field(key, value) for key, value in _merged(fields, form.headers, headers or {}).items())
     body = (f"token {token}\r\n".encode() if form.token else b"") + form.content()
+    if whole is not None:
+        size = whole - len(header) - 2
     return header + b"\r\n" + _padded(body, size, token)
 
 

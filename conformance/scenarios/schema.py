@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from conformance.scenarios.document import CAPABILITIES, Document
+from conformance.scenarios.document import NEEDS, Document
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.names import INVARIANTS
 from conformance.scenarios.script import BLOCKS
@@ -39,7 +39,7 @@ def scenario_schema() -> Schema:
             "propertyNames": {"pattern": "^[a-z][a-z0-9-]*$"},
             "additionalProperties": {"type": "array", "minItems": 1},
         },
-        "needs": document["properties"]["needs"] | {"items": {"enum": list(CAPABILITIES)}},
+        "needs": document["properties"]["needs"] | {"items": {"enum": list(NEEDS)}},
         "waive": document["properties"]["waive"] | {"propertyNames": {"enum": list(INVARIANTS)}},
         "steps": _STEPS,
     }

@@ -52,6 +52,14 @@ class OfMatrix(Protocol):
         """Its place in the scenario's matrix."""
 
 
+class Judged(OfMatrix, Protocol):
+    """A cell whose outcome is held against a baseline."""
+
+    @property
+    def waive(self) -> Mapping[str, str]:
+        """The invariants that its scenario waives: what is known to fail of these cannot be stale."""
+
+
 class Known(_Closed):
     """One known failure: in which cells, by which check, of which requirement, and why we live with it."""
 
@@ -139,7 +147,7 @@ def read_baselines(words: Iterable[str]) -> dict[str, Baseline]:
 
 
 def hold_against(
-    baseline: Baseline, cell: OfMatrix, outcome: Outcome, verdicts: tuple[Verdict, ...], *, new_cells_fail: bool = False
+    baseline: Baseline, cell: Judged, outcome: Outcome, verdicts: tuple[Verdict, ...], *, new_cells_fail: bool = False
 ) -> Reading:
     """Say what is left of a cell's outcome once what is known is taken off.
 
@@ -153,7 +161,8 @@ def hold_against(
     failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
     if outcome not in (Outcome.PASS, Outcome.FAIL):
         return Reading(outcome=outcome)
-    missing = [entry for entry in entries if not any(entry.explains(verdict) for verdict in failed)]
+    asked = [entry for entry in entries if entry.check.removeprefix("invariant.") not in cell.waive]
+    missing = [entry for entry in asked if not any(entry.explains(verdict) for verdict in failed)]
     open_still = [verdict for verdict in verdicts if verdict.outcome is Outcome.INCONCLUSIVE]
     unjudged = [entry for entry in missing if any(entry.explains(verdict) for verdict in open_still)]
     if stale := [entry for entry in missing if entry not in unjudged and not entry.sometimes]:

@@ -38,4 +38,4 @@ async def has_more(reader: asyncio.StreamReader) -> bool:
 
 def why(error: OSError) -> str:
     """Return what an error of a connection means, without the addresses, which differ from run to run."""
-    return os.strerror(error.errno) if error.errno else str(error)
+    return os.strerror(error.errno) if error.errno else str(error) or "it took too long"

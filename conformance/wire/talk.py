@@ -80,16 +80,24 @@ async def talk(
         return Said(None, (Exchange("", problem=f"no connection: {why(error)}"),))
     port = port_of(writer.get_extra_info("sockname"))
     exchanges: list[Exchange] = []
+    offered: frozenset[str] | None = None
     loop, late = asyncio.get_running_loop(), 0.0
     try:
         for line in lines:
+            greets = (line.say or "").split(" ")[0].upper() in ("EHLO", "LHLO")
+            if line.where is not None and not greets and line.where not in (offered or ()):
+                continue
             began = loop.time()
             if line.wait is not None:
                 await asyncio.sleep(duration(line.wait))
                 late += loop.time() - began - duration(line.wait)
             said_at = loop.time()
             octets, begun = _octets(line, message), elapsed()
-            exchange = await _exchange(line, octets, reader, writer, duration(PATIENCE))
+            exchange, reply = await _exchange(line, octets, reader, writer, duration(PATIENCE))
+            if greets and reply is not None and reply.positive:
+                offered = frozenset(text.split(" ")[0].upper() for text in reply.lines[1:])
+            if reply is not None:
+                exchange = replace(exchange, problem=_problem(line, reply, offered))
             exchanges.append(exchange if line.code is None else replace(exchange, waited=elapsed() - begun))
             took = loop.time() - said_at
             late += took if took <= duration(tolerance) else 0.0
@@ -134,19 +142,19 @@ def _octets(line: Line, message: Callable[[str], bytes]) -> bytes:
 
 async def _exchange(
     line: Line, octets: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: float
-) -> Exchange:
+) -> tuple[Exchange, Reply | None]:
     said = redacted(line.say or "") or line.octets or (f"({line.message})" if line.message else "")
     try:
         if octets:
             await _write(writer, octets, limit)
         if line.code is None:
-            return Exchange(said)
+            return Exchange(said), None
         reply = await read_reply(reader, limit)
     except Lost as lost:
         met = line.code == "closed" and lost.ended
         problem = "" if met else f"expected {_wanted(line)}, but {lost}"
-        return Exchange(said, text=str(lost), problem=problem, closed=lost.ended)
-    return Exchange(said, reply.code, reply.enhanced, reply.text[:2000], _problem(line, reply))
+        return Exchange(said, text=str(lost), problem=problem, closed=lost.ended), None
+    return Exchange(said, reply.code, reply.enhanced, reply.text[:2000]), reply
 
 
 async def _write(writer: asyncio.StreamWriter, octets: bytes, limit: float) -> None:
@@ -166,12 +174,16 @@ def _wanted(line: Line) -> str:
     return str(line.code or "nothing")
 
 
-def _problem(line: Line, reply: Reply) -> str:
+def _problem(line: Line, reply: Reply, offered: frozenset[str] | None) -> str:
+    """Return in which way a reply is not what its line wants, or ''; `offered` are the keywords of EHLO, None before."""
     seen = f"{reply.code} {reply.text[:200]}"
     if reply.code not in (line.code if isinstance(line.code, tuple) else (line.code,)):
         return f"expected {_wanted(line)}, but {seen}"
-    if line.enhanced is not None and line.enhanced != reply.enhanced:
+    promised = offered is None or "ENHANCEDSTATUSCODES" in offered
+    if line.enhanced is not None and promised and line.enhanced != reply.enhanced:
         return f"expected enhanced status code {line.enhanced}, but {seen}"
+    if line.where is not None and line.where not in (offered or ()):
+        return ""
     if line.has is not None and line.has not in reply.text:
         return f"expected a reply with {line.has!r}, but {seen}"
     if line.lacks is not None and line.lacks in reply.text:

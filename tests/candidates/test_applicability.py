@@ -53,6 +53,36 @@ def test_a_server_of_2016_is_not_asked_for_the_shadows_of_2010(scenario: str):
     )
 
 
+@pytest.mark.parametrize("claim", ["shadow-2013", "shadow-2010"])
+def test_parameters_of_exchange_are_for_servers_that_shadow(claim: str):
+    cell = corpus()["idle-session-is-closed"]
+    assert unclaimed(cell, Cast(candidate("relay"))) == ("mine: shadow-2013 or shadow-2010",)
+    assert unclaimed(cell, Cast(candidate("relay", claim))) == ()
+
+
+@pytest.mark.parametrize(
+    ("scenario", "lacks"),
+    [
+        ("transient-failures-are-outlived", "queue"),
+        ("given-up-at-its-own-time", "queue"),
+        ("each-message-once", "routes"),
+        ("an-alternative-next-hop-is-used", "routes"),
+        ("replies-keep-their-order", "routes"),
+    ],
+)
+def test_what_a_description_lacks_makes_its_cells_not_applicable(scenario: str, lacks: str):
+    cell = corpus()[scenario]
+    assert unclaimed(cell, Cast(candidate("relay", "dsn"))) == ()
+    (reason,) = (one for one in unclaimed(cell, Cast(candidate("relay", "dsn", lacks=(lacks,)))) if lacks in one)
+    assert reason.startswith(f"mine: {lacks} (its description says")
+
+
+def test_a_relay_without_queue_and_routes_is_asked_for_the_rest():
+    bare = Cast(candidate("relay", lacks=("queue", "routes")))
+    assert unclaimed(corpus()["content-passes-unchanged"], bare) == ()
+    assert unclaimed(corpus()["lost-before-the-final-dot"], bare) == ()
+
+
 def test_a_server_without_2010_cannot_play_the_hub():
     cell = corpus()["no-xshadow-for-a-2010-hub"]
     assert inapplicable(cell, Cast(MAILBOX_SERVER), SETTINGS) == "not claimed: mine: shadow-2010"

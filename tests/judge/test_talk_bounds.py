@@ -18,7 +18,9 @@ from tests.judge.history import History
 def judged(waited: float | None, tolerance: float = 0.0, **line: Any) -> tuple[Outcome, str]:
     """Return what comes of a talk of one line whose reply came `waited` seconds after it."""
     topology = Topology(name="one", servers=(Server(name="mbx1", site="Here"),))
-    action = Talk.model_validate({"as": "idler", "to": "mbx1", "lines": [{"wait": "15s", "code": 421, **line}]})
+    unsaid = {"say": "MAIL FROM:<> SIZE=1", "code": 552, "within": "0s", "where": "SIZE"}
+    lines = [unsaid, {"wait": "15s", "code": 421, **line}]
+    action = Talk.model_validate({"as": "idler", "to": "mbx1", "lines": lines})
     expected = Expect(verb="conversation", expectation=ConversationExpected(conversation="idler"))
     cell = Cell(
         scenario="talks", title="a talk", path="x.yaml", line=1, axes={}, requirements=("SR-TMO-06",), needs=(),

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from conformance import paths
-from conformance.scenarios.document import CAPABILITIES, Document, Grid
+from conformance.scenarios.document import NEEDS, Document, Grid
 from conformance.scenarios.expectations import VERBS, Copies, Expectation
 from conformance.scenarios.fixtures import load_topology, names_in
 from conformance.scenarios.messages import template
@@ -75,7 +75,7 @@ def reference() -> Iterator[str]:
         yield f"#### {name}\n\n{told(part)}\n\n{table(part)}"
     yield f"#### `faults`\n\n{told(Grid)}\n\n{table(Grid)}"
     yield "### Names\n\n"
-    yield f"Capabilities (`needs`): {listed(CAPABILITIES)}.\n\n"
+    yield f"Capabilities (`needs`): {listed(NEEDS)}.\n\n"
     yield f"Invariants (`waive`): {listed(INVARIANTS)}.\n\n"
     yield f"Places (`at` of a fault): {listed(sorted(PLACES))}.\n\n"
     yield "### Topologies\n\n" + rows(("name", "what it is"), topologies())

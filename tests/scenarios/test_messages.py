@@ -73,6 +73,11 @@ def test_the_templates_are_what_they_are_for() -> None:
     assert b'boundary="=_harness_part"' in content("multipart")
 
 
+@pytest.mark.parametrize("octets", [2000, 65535, 65536, 65537])
+def test_a_whole_message_has_the_size_that_is_asked_for(octets: int) -> None:
+    assert len(make("m", **USUAL | {"whole": octets})) == octets
+
+
 @pytest.mark.parametrize(
     ("name", "end"),
     [

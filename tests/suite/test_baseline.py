@@ -71,6 +71,14 @@ def test_an_entry_of_the_first_version_explains_what_is_blamed_on_another_row_no
 class _Cell:
     scenario = "sends"
     axes = {"at": "RCPT"}  # noqa: RUF012
+    waive = {"content-unchanged": "a server may do so"}  # noqa: RUF012
+
+
+def test_an_entry_for_what_the_scenario_waives_by_now_is_not_stale():
+    entry = Known(
+        scenario="sends", check="invariant.content-unchanged", requirement="SR-CRE-06", comment="it is only a test"
+    )
+    assert hold_against(Baseline(candidate="mine", known=(entry,)), _Cell(), Outcome.PASS, ()).outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize(

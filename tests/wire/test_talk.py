@@ -60,6 +60,35 @@ def test_a_conversation_that_goes_as_written() -> None:
 
 
 @pytest.mark.parametrize(
+    ("offers", "problem"),
+    [
+        (b"250-x\r\n250-SIZE 100\r\n250 ENHANCEDSTATUSCODES\r\n", "expected enhanced status code 5.3.4, but 552"),
+        (b"250-x\r\n250 SIZE 100\r\n", ""),
+    ],
+)
+def test_an_enhanced_code_is_asked_of_who_offers_them(offers: bytes, problem: str) -> None:
+    said, _, _ = hold(
+        (offers, b"552 too big\r\n"),
+        {"say": "EHLO me", "code": 250, "has": "SIZE 100", "where": "SIZE"},
+        {"say": "MAIL FROM:<> SIZE=101", "code": 552, "enhanced": "5.3.4", "where": "SIZE"},
+    )
+    assert said.problem.startswith(problem)
+    assert bool(said.problem) is bool(problem)
+    assert len(said.exchanges) == 2
+
+
+def test_a_line_is_not_said_where_its_keyword_is_not_offered() -> None:
+    said, _, _ = hold(
+        (b"250-x\r\n250 PIPELINING\r\n", b"250 ok\r\n"),
+        {"say": "EHLO me", "code": 250, "has": "SIZE 100", "where": "SIZE"},
+        {"say": "MAIL FROM:<> SIZE=101", "code": 552, "where": "SIZE"},
+        {"say": "NOOP", "code": 250},
+    )
+    assert said.problem == ""
+    assert [exchange.said for exchange in said.exchanges] == ["EHLO me", "NOOP"]
+
+
+@pytest.mark.parametrize(
     ("turn", "line", "problem"),
     [
         (b"250 ok\r\n", {"code": 251}, "expected 251, but 250 ok"),

@@ -35,7 +35,7 @@ def mailbox(e: MailboxExpected, view: View) -> Finding:
     finding = Finding(f"{asked(e.copies)} of each message of {e.of} for {', '.join(e.who)}")
     for made in view.messages(e.of):
         for who in e.who:
-            _copies(finding, made, view.trace.deliveries_of(made.message, who), e.copies, who)
+            _copies(finding, made, view.deliveries_of(made.message, who), e.copies, who)
     return finding
 
 
@@ -49,7 +49,7 @@ def delivered(e: DeliveredExpected, view: View) -> Finding:
         for who in dict.fromkeys(e.to or outside or made.recipients):
             found = [
                 event
-                for event in view.trace.deliveries_of(made.message, who)
+                for event in view.deliveries_of(made.message, who)
                 if (e.at is None or event.sink == e.at) and (e.by is None or event.giver == e.by)
             ]
             _copies(finding, made, found, e.copies, who)
@@ -105,7 +105,7 @@ def route(e: RouteExpected, view: View) -> Finding:
     finding = Finding(f"{e.of} for {e.to} through {', '.join(e.through)}")
     for made in view.messages(e.of):
         finding.occasions += 1
-        arrived = view.trace.deliveries_of(made.message, e.to)
+        arrived = view.deliveries_of(made.message, e.to)
         if not arrived:
             finding.violated(f"{named(made)}: it never reached {e.to}", message=made.message)
         for event in arrived:
@@ -123,7 +123,7 @@ def _way(view: View, message: str, event: Delivered) -> tuple[str, ...]:
         into = [
             t for t in view.trace.transactions_of(message)
             if t.server == way[0] and t.way != "shadow" and t.dot is not None and t.dot < before
-            and event.recipient.casefold() in map(str.casefold, t.recipients)
+            and view.same(event.recipient) in map(view.same, t.recipients)
             and (t.accepted is not None or not t.replies)
         ]  # fmt: skip
         if not into or not view.tested(into[-1].client):
@@ -139,7 +139,7 @@ def report(e: ReportExpected, view: View) -> Finding:
         found = [
             d for d in view.trace.of(Delivered)
             if d.digest.report == "delivery-status" and made.message_id and d.digest.about == made.message_id
-            and d.recipient.casefold() == e.to.casefold() and (d.digest.action or "").casefold() == e.action
+            and view.same(d.recipient) == view.same(e.to) and (d.digest.action or "").casefold() == e.action
         ]  # fmt: skip
         _copies(finding, made, found, e.copies, e.to, "reports")
         for event in found:
@@ -155,7 +155,7 @@ def journaled(e: JournaledExpected, view: View) -> Finding:
         found = [
             d for d in view.trace.of(Delivered)
             if d.digest.report == "journal" and made.message_id and d.digest.about == made.message_id
-            and d.recipient.casefold() == e.to.casefold()
+            and view.same(d.recipient) == view.same(e.to)
         ]  # fmt: skip
         _copies(finding, made, found, e.copies, e.to, "journal reports")
     return finding

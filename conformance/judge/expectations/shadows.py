@@ -188,9 +188,9 @@ def same_content(e: ContentSame, view: View) -> Finding:
             what = f"{named(made)}: the shadow on {copy.holder}"
             if sent.digest.stable_sha256 != made.digest.stable_sha256:
                 finding.violated(f"{what} has other content", sent.n, message=made.message)
-            if sent.sender.casefold() != made.sender.casefold():
+            if view.same(sent.sender) != view.same(made.sender):
                 finding.violated(f"{what} is from <{sent.sender}>, not <{made.sender}>", sent.n, message=made.message)
-            if sorted(map(str.casefold, sent.recipients)) != sorted(map(str.casefold, made.recipients)):
+            if sorted(map(view.same, sent.recipients)) != sorted(map(view.same, made.recipients)):
                 finding.violated(
                     f"{what} is for {', '.join(sent.recipients)}, not {', '.join(made.recipients)}",
                     sent.n,

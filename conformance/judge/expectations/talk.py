@@ -21,7 +21,7 @@ def reply(e: ReplyExpected, view: View) -> Finding:
             finding.violated(f"{named(made)}: no transmission has ended", message=made.message)
         for attempt in chosen:
             finding.met(attempt.n, attempt.t, made)
-            if not _is(e, attempt):
+            if not _is(e, attempt, enhanced=_promises_enhanced(view, attempt)):
                 _wrong(finding, e, made, attempt)
     return finding
 
@@ -32,13 +32,19 @@ def _chosen(e: ReplyExpected, attempts: list[Attempt]) -> list[Attempt]:
     return attempts[-1:] if e.attempt == "last" else attempts[e.attempt - 1 : e.attempt]
 
 
-def _is(e: ReplyExpected, attempt: Attempt) -> bool:
+def _promises_enhanced(view: View, attempt: Attempt) -> bool:
+    """Whether the server may be held to enhanced status codes: it offered them, or has not answered EHLO (RFC 2034 2)."""
+    session = view.trace.sessions.get(attempt.session or "")
+    return session is None or session.keywords is None or "ENHANCEDSTATUSCODES" in session.keywords
+
+
+def _is(e: ReplyExpected, attempt: Attempt, *, enhanced: bool) -> bool:
     lost = attempt.outcome == "lost"
     code = lost if e.code == "lost" else not lost and attempt.code == e.code
     return (
         (e.code is None or code)
         and (e.classes is None or (not lost and (attempt.code or 0) // 100 in e.classes))
-        and (e.enhanced is None or attempt.enhanced == e.enhanced)
+        and (e.enhanced is None or not enhanced or attempt.enhanced == e.enhanced)
         and (e.text is None or e.text in attempt.text)
     )
 
@@ -94,8 +100,13 @@ def conversation(e: ConversationExpected, view: View) -> Finding:
 def _late_replies(finding: Finding, view: View, event: Talked) -> None:
     """Hold the time of each reply against the `within` of its line. Histories of 0.1.0 have no such times."""
     talks = [step.action for step in flattened(view.cell.steps) if isinstance(step.action, Talk)]
-    lines = next((talk.lines for talk in talks if talk.name == event.conversation), ())
-    for line, exchange in zip(lines, event.exchanges, strict=False):
+    lines = list(next((talk.lines for talk in talks if talk.name == event.conversation), ()))
+    for exchange in event.exchanges:
+        while lines and lines[0].where is not None and lines[0].say != exchange.said:
+            del lines[0]  # its keyword was not offered, so it was not said
+        if not lines:
+            return
+        line = lines.pop(0)
         if line.within is None or exchange.waited is None or exchange.waited <= line.within + view.slack:
             continue
         finding.violated(

@@ -42,24 +42,24 @@ def _compare(case: Case, finding: Finding, made: MessageMade, t: Transaction, se
     row = SHADOWED if t.way == "shadow" else PASSED_ON
     if t.digest.stable_sha256 not in _given(made, t.client, t.dot, sent):
         finding.violated(f"{what} with other content", t.dot, message=made.message, row=row)
-    if t.sender.casefold() != made.sender.casefold():
+    if case.same(t.sender) != case.same(made.sender):
         finding.violated(f"{what} from <{t.sender}>, not from <{made.sender}>", t.n, message=made.message, row=row)
-    recipients = {recipient.casefold() for recipient in t.recipients}
-    wanted = {recipient.casefold() for recipient in made.recipients}
+    recipients = {case.same(recipient) for recipient in t.recipients}
+    wanted = {case.same(recipient) for recipient in made.recipients}
     if strangers := recipients - wanted:
         finding.violated(f"{what} for {min(strangers)}, who is no recipient of it", t.n, message=made.message, row=row)
-    elif t.way == "shadow" and (missing := _accepted(t, sent) - recipients):
+    elif t.way == "shadow" and (missing := _accepted(case, t, sent) - recipients):
         finding.violated(f"{what} without {min(missing)}, who is a recipient of it", t.n, message=made.message, row=row)
 
 
-def _accepted(shadow: Transaction, sent: list[Transaction]) -> set[str]:
+def _accepted(case: Case, shadow: Transaction, sent: list[Transaction]) -> set[str]:
     """Return the recipients of the transaction in which the primary is being given the message, if it still is.
 
     A shadow that is made later, of what Safety Net sends again, may be for fewer.
     """
     given = [t for t in sent if t.server == shadow.client and t.n < shadow.n]
     waiting = [t for t in given if not t.replies or t.replies[0].n > shadow.n]
-    return {recipient.casefold() for t in waiting[-1:] for recipient in t.recipients}
+    return {case.same(recipient) for t in waiting[-1:] for recipient in t.recipients}
 
 
 def _compare_delivery(
@@ -68,11 +68,11 @@ def _compare_delivery(
     what = f"{named(made)}: {event.sink} got it from {event.giver}"
     if event.digest.stable_sha256 not in _given(made, event.giver, event.n, sent):
         finding.violated(f"{what} with other content", event.n, message=made.message, row=PASSED_ON)
-    if event.recipient.casefold() not in {recipient.casefold() for recipient in made.recipients}:
+    if case.same(event.recipient) not in {case.same(recipient) for recipient in made.recipients}:
         finding.violated(
             f"{what} for {event.recipient}, who is no recipient of it", event.n, message=made.message, row=PASSED_ON
         )
-    if event.sender.casefold() != made.sender.casefold():
+    if case.same(event.sender) != case.same(made.sender):
         finding.violated(
             f"{what} from <{event.sender}>, not from <{made.sender}>", event.n, message=made.message, row=PASSED_ON
         )

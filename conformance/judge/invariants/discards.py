@@ -21,7 +21,7 @@ def no_discard_before_delivery(case: Case) -> Finding:
                     continue
                 finding.occasions += 1
                 done = _passed_on(case, message, discard)
-                missing = [r for r in copy.transaction.recipients if r.casefold() not in done]
+                missing = [r for r in copy.transaction.recipients if case.same(r) not in done]
                 if missing and not _reported(case, made.message_id, discard.n):
                     finding.violated(
                         f"{named(made)}: {discard.primary} told {discard.holder} to discard it at {moment(discard.t)} "
@@ -33,18 +33,18 @@ def no_discard_before_delivery(case: Case) -> Finding:
 
 
 def _passed_on(case: Case, message: str, discard: Discard) -> set[str]:
-    """Return the recipients for whom the primary had passed a message on, folded."""
+    """Return the recipients for whom the primary had passed a message on."""
     done: set[str] = set()
     for t in case.trace.transactions_of(message):
         if t.way != "shadow" and t.client == discard.primary and t.accepted is not None and t.accepted.n < discard.n:
-            done.update(map(str.casefold, t.taken_for))
+            done.update(map(case.same, t.taken_for))
     made = case.trace.messages[message]
     if not made.sender:
         done |= _refused_for_good(case, message, discard)
     for name in case.trace.twins(made):
         for event in case.trace.deliveries_of(name):
-            if event.n < discard.n and event.recipient.casefold() in case.mailboxes:
-                done.add(event.recipient.casefold())
+            if event.n < discard.n and case.same(event.recipient) in case.mailboxes:
+                done.add(case.same(event.recipient))
     return done
 
 
@@ -56,7 +56,7 @@ def _refused_for_good(case: Case, message: str, discard: Discard) -> set[str]:
             continue
         replies = case.trace.sessions[t.session].replies
         if any(reply.code // 100 == 5 and t.n < reply.n < discard.n for reply in replies):
-            found.update(map(str.casefold, (*t.refused, *t.recipients)))
+            found.update(map(case.same, (*t.refused, *t.recipients)))
     return found
 
 

@@ -53,7 +53,7 @@ def _by_mailbox(case: Case) -> dict[tuple[str, str, str, str], list[Delivered]]:
     found: dict[tuple[str, str, str, str], list[Delivered]] = defaultdict(list)
     stores = {case.cell.topology.store_of(server) for server in case.cell.topology.by_name}
     for event in case.trace.of(Delivered):
-        digest, recipient = event.digest, event.recipient.casefold()
+        digest, recipient = event.digest, case.same(event.recipient)
         if event.sink in stores and recipient in case.mailboxes and digest.message_id and digest.date:
             found[event.sink, recipient, digest.message_id, digest.date].append(event)
     return found
@@ -89,7 +89,7 @@ def no_duplicate_without_cause(case: Case) -> Finding:
         attempts = case.trace.attempts_of(name)
         for recipient in dict.fromkeys(r for attempt in attempts for r in attempt.accepted):
             sent = sum(recipient in a.accepted and a.code is not None and a.code // 100 == 2 for a in attempts)
-            copies = case.trace.deliveries_of(name, recipient)
+            copies = case.deliveries_of(name, recipient)
             finding.occasions += bool(copies)
             if sent and len(copies) > sent:
                 finding.violated(

@@ -76,19 +76,19 @@ def _out_of_reach(case: Case, finding: Finding) -> None:
 
 
 def _arrived(case: Case, made: MessageMade, recipient: str) -> bool:
-    return bool(case.trace.deliveries_of(made.message, recipient))
+    return bool(case.deliveries_of(made.message, recipient))
 
 
 def _excused(case: Case, made: MessageMade, recipient: str) -> bool:
     """Whether the sender was told of the failure, or nobody had to be told, or it was dropped as a duplicate."""
-    who = recipient.casefold()
+    who = case.same(recipient)
     for report in case.trace.of(Delivered):
         digest = report.digest
         if digest.report != "delivery-status" or digest.about is None or digest.about != made.message_id:
             continue
-        failed = {address.casefold() for address in digest.failed}
+        failed = {case.same(address) for address in digest.failed}
         about_him = who in failed if failed else digest.action == "failed"
-        if about_him and report.recipient.casefold() == made.sender.casefold():
+        if about_him and case.same(report.recipient) == case.same(made.sender):
             return True
     return _unreportable(case, made, who) or _duplicate(case, made, who)
 
@@ -98,7 +98,7 @@ def _unreportable(case: Case, made: MessageMade, who: str) -> bool:
     if made.sender:
         return False
     return any(
-        case.tested(t.client) and who in map(str.casefold, (*t.recipients, *t.refused))
+        case.tested(t.client) and who in map(case.same, (*t.recipients, *t.refused))
         and any(reply.code // 100 == 5 for reply in case.trace.sessions[t.session].replies if reply.n > t.n)
         for t in case.trace.transactions
         if not t.sender
@@ -107,7 +107,7 @@ def _unreportable(case: Case, made: MessageMade, who: str) -> bool:
 
 def _duplicate(case: Case, made: MessageMade, who: str) -> bool:
     """Whether the mailbox holds another message with the same Message-ID and Date: this one is dropped (SR-DUP-01)."""
-    return who in case.mailboxes and any(case.trace.deliveries_of(name, who) for name in case.trace.twins(made))
+    return who in case.mailboxes and any(case.deliveries_of(name, who) for name in case.trace.twins(made))
 
 
 def _destroyed(case: Case, attempt: Attempt) -> bool:
@@ -135,7 +135,7 @@ def _under_way(case: Case, made: MessageMade, recipient: str, drained: Drained) 
             break
         if isinstance(event, Command) and event.verb == "RCPT":
             session = trace.sessions[event.session]
-            if case.acts(session.client, session.name) and address(event.line).casefold() == recipient.casefold():
+            if case.acts(session.client, session.name) and case.same(address(event.line)) == case.same(recipient):
                 return f"{session.client} still tried to send mail to {recipient} at {moment(event.t)}"
         elif isinstance(event, ConnectFailed) and case.tested(event.client) and not case.tested(event.server):
             return f"{event.client} still tried to reach {event.server} at {moment(event.t)}"

@@ -55,6 +55,16 @@ class TakesNoSecondTransmission(Acceptance):
         return reply
 
 
+@defect("folds-letter-case", breaks="RL-ACK-04", part="acceptance")
+class FoldsLetterCase(Acceptance):
+    """Takes addresses that differ in letter case only for one, wherever they are."""
+
+    async def take(self, envelope: Envelope, content: bytes, origin: Origin) -> Reply:
+        """Keep the first of them."""
+        once = {recipient.address.casefold(): recipient for recipient in reversed(envelope.recipients)}
+        return await super().take(envelope.to(tuple(reversed(once.values()))), content, origin)
+
+
 @defect("delivers-everything-twice", breaks="RL-ACK-04", part="acceptance")
 class DeliversEverythingTwice(Acceptance):
     """Puts every message into its queue twice."""

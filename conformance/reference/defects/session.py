@@ -166,6 +166,36 @@ class TruncatesWhatIsTooBig(Receiver):
         return await super().decide(content[: self.host.transport.MaxMessageSize])
 
 
+@defect("trace-fields-count", breaks="RL-ACK-04", part="receiver")
+class TraceFieldsCount(Receiver):
+    """Holds what other servers hand over to the same limit as what comes in, trace fields included."""
+
+    async def smtp_MAIL(self, arg: str | None) -> None:
+        """Forget that the message has grown."""
+        self.data_size_limit = self.host.transport.MaxMessageSize
+        await super().smtp_MAIL(arg)
+
+
+@defect("refuses-at-the-size-limit", breaks="RL-CNT-02", part="receiver")
+class RefusesAtTheSizeLimit(Receiver):
+    """Refuses a message that is exactly as large as it announced that it may be."""
+
+    async def smtp_MAIL(self, arg: str | None) -> None:
+        """Allow an octet less."""
+        self.data_size_limit = self.host.transport.MaxMessageSize - 1
+        await super().smtp_MAIL(arg)
+
+
+@defect("takes-an-octet-too-many", breaks="RL-CNT-02", part="receiver")
+class TakesAnOctetTooMany(Receiver):
+    """Takes a message that is an octet larger than it announced."""
+
+    async def smtp_MAIL(self, arg: str | None) -> None:
+        """Allow an octet more."""
+        self.data_size_limit = self.host.transport.MaxMessageSize + 1
+        await super().smtp_MAIL(arg)
+
+
 @defect("takes-any-line-end", breaks="RL-SMG-01", part="receiver")
 class TakesAnyLineEnd(Receiver):
     """Takes a bare LF or CR for a line end, also around the final dot."""

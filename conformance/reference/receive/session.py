@@ -18,6 +18,10 @@ from conformance.reference.replies import NO_ROOM, Reply, with_enhanced
 MARGIN = 5.0
 """Seconds before a session's end at which its message must have a reply; less where the session is short."""
 
+TRACE_ROOM = 64 * 1024
+"""Octets by which a message may be larger when another server of the organisation hands it over: what was small enough at
+the front door stays so, whatever trace fields it gets on its way (RFC 5321 4.4)."""
+
 _OURS = frozenset({"RET", "ENVID", "XSHADOW"})
 _BROKEN = "451 4.3.0 the server failed"
 _UNSENDABLE = "553 5.1.3 the address has characters that cannot be sent on"
@@ -43,7 +47,7 @@ class Receiver(PeerAuthentication):
         self._recipients: list[Recipient] = []
         super().__init__(
             _Hooks(),
-            data_size_limit=host.transport.MaxMessageSize,
+            data_size_limit=host.transport.MaxMessageSize + (0 if door == "frontend" else TRACE_ROOM),
             hostname=host.name,
             ident="transport",
             timeout=limits.connection_inactivity_timeout,

@@ -119,6 +119,7 @@ def _make(world: World, action: Send, number: int) -> OutMessage:
         recipients=action.to,
         headers=action.headers,
         size=action.size,
+        whole=action.whole,
         date=world.today,
     )
     # What is sent raw is read by the receiver as if it were stuffed.

@@ -33,6 +33,9 @@ class Send(Action):
     party: str = Field("outside", description="who connects: `outside`, or another sender of the topology")
     message: str = Field("plain", description="name of a message of fixtures/messages")
     size: Size | None = Field(None, description="pad the body to this size")
+    whole: Size | None = Field(
+        None, description="pad the body so that the whole message, its header included, has this size (RFC 1870)"
+    )
     headers: dict[str, str | None] = Field({}, description="header fields to set, or (null) to leave out")
     offers_xshadow: bool = Field(
         False, alias="offers-xshadow", description="speak as a server that knows shadow redundancy"

@@ -25,9 +25,16 @@ class Line(BaseModel):
     within: Duration | None = Field(
         None, description="the reply comes at most so long after the line was said, or after its `wait`"
     )
-    enhanced: str | None = None
+    enhanced: str | None = Field(
+        None, description="held only against a server that offers ENHANCEDSTATUSCODES, once it said so"
+    )
     has: str | None = Field(None, description="the reply contains this text")
     lacks: str | None = Field(None, description="the reply does not contain this text")
+    where: str | None = Field(
+        None,
+        description="a keyword of EHLO: the line is said only where the last reply to EHLO offers it; of an EHLO line, what "
+        "its reply has or lacks counts only then",
+    )
     secure: bool = Field(False, description="begin TLS when the reply has come (RFC 3207); no certificate is asked for")
 
 

@@ -1,0 +1,107 @@
+"""An ordinary relay is not accused in the name of rows that bind shadow servers, nor for what it does not offer."""
+
+from typing import Any
+
+import pytest
+
+from conformance import paths
+from conformance.judge.cell import Setting, judge_cell
+from conformance.judge.rows import OF_ANY_RELAY
+from conformance.judge.verdicts import Outcome, Verdict
+from conformance.requirements.catalogue import catalogue
+from conformance.scenarios.document import SHADOWING, Cell
+from conformance.scenarios.expectations import VERBS
+from conformance.scenarios.fixtures import load_topology
+from conformance.scenarios.loader import Scenario, read_corpus
+from conformance.scenarios.steps.blocks import Expect, Step, flattened
+from tests.judge.history import History, Mail
+from tests.judge.lines import tell
+
+RELAY = frozenset({"relay", "dsn"})
+CORPUS = read_corpus([paths.corpus()], paths.fixtures())
+
+
+def of_relays(scenario: Scenario) -> bool:
+    """Whether an ordinary relay may run it."""
+    return all(set(cell.needs) <= OF_ANY_RELAY | {"queue", "routes"} for cell in scenario.cells("smoke", None))
+
+
+@pytest.mark.parametrize("scenario", [one for one in CORPUS if of_relays(one)], ids=lambda one: one.id)
+def test_what_an_ordinary_relay_runs_judges_rows_that_bind_it(scenario: Scenario) -> None:
+    for cell in scenario.cells("smoke", None):
+        expected = [step.action.expectation for step in flattened(cell.steps) if isinstance(step.action, Expect)]
+        for rows in [cell.requirements, *(one.requirements for one in expected if one.requirements)]:
+            assert any(catalogue()[row].profile == "relay" for row in rows), rows
+
+
+def judged(
+    history: str, *, requirements: tuple[str, ...] = ("RL-ACK-03",), claims: frozenset[str] = RELAY, **expect: Any
+) -> tuple[Verdict, ...]:
+    """Judge a history of the topology `relay` with one expectation at its end."""
+    topology = load_topology(paths.fixtures() / "topologies" / "relay.yaml")
+    told = History(topology)
+    told.made(Mail("m", ("victor@outside.test",), sender="alice@outside.test"))
+    tell(told, history)
+    ((verb, fields),) = expect.items()
+    action = Expect(verb=verb, expectation=VERBS[verb].model_validate(fields))
+    told.step("reached", "1", "expect")
+    told.step("ended", "1", "expect")
+    cell = Cell(
+        scenario="s", title="a scenario", path="x.yaml", line=1, axes={}, requirements=requirements, needs=(),
+        topology=topology, drain=60.0, sha256="0" * 64, steps=(Step(path="1", line=2, verb="expect", action=action),),
+    )  # fmt: skip
+    return judge_cell(cell, told.events, Setting("virtual", 0.0, claims, complete=True))
+
+
+WRONG = """
+outside > mta1  m: 250
+outside > mta1  hears 250 2.0.0 again
+mta1 > outside  m altered: 250
+mta1 > outside  m altered: 250
+drained
+"""
+
+
+def test_no_row_of_shadow_servers_is_blamed_on_a_relay() -> None:
+    failed = [v for v in judged(WRONG, delivered={"of": "m"}) if v.outcome is Outcome.FAIL]
+    assert {verdict.check for verdict in failed} >= {"invariant.content-unchanged", "invariant.one-final-reply"}
+    assert {row for verdict in failed for row in verdict.requirements if not row.startswith("RL-")} == set()
+
+
+def test_a_shadow_server_is_blamed_in_the_name_of_both() -> None:
+    rows = ("SR-TMO-03", "RL-ACK-03")
+    failed = judged(WRONG, requirements=rows, claims=RELAY | SHADOWING, delivered={"of": "m"})
+    assert failed[0].requirements == rows
+    assert judged(WRONG, requirements=rows, delivered={"of": "m"})[0].requirements == ("RL-ACK-03",)
+
+
+REFUSED = """
+mta1 offers {offers} at frontend
+outside > mta1  m: 552 {text}
+drained
+"""
+
+
+@pytest.mark.parametrize(
+    ("offers", "text", "outcome"),
+    [
+        ("SIZE", "5.3.4 too big", Outcome.PASS),
+        ("SIZE", "too big", Outcome.FAIL),
+        ("nothing", "too big", Outcome.PASS),
+    ],
+)
+def test_an_enhanced_code_is_demanded_of_who_offers_them(offers: str, text: str, outcome: Outcome) -> None:
+    history = REFUSED.format(offers=offers, text=text)
+    assert judged(history, reply={"of": "m", "code": 552, "enhanced": "5.3.4"})[0].outcome is outcome
+
+
+@pytest.mark.parametrize(("offers", "outcome"), [("SIZE", Outcome.FAIL), ("nothing", Outcome.NOT_APPLICABLE)])
+def test_what_a_keyword_promises_is_demanded_of_who_offers_it(offers: str, outcome: Outcome) -> None:
+    history = f"mta1 offers {offers} at frontend\noutside > mta1  m: 250\nmta1 > outside  m: 250\ndrained"
+    assert judged(history, reply={"of": "m", "code": 552, "where": "SIZE"})[0].outcome is outcome
+
+
+@pytest.mark.parametrize(("code", "outcome"), [("451 4.3.0 later", Outcome.INCONCLUSIVE), ("250", Outcome.FAIL)])
+def test_what_was_not_acknowledged_breaks_no_promise(code: str, outcome: Outcome) -> None:
+    verdicts = judged(f"outside > mta1  m: {code}\ndrained", requirements=("RL-ACK-01",), delivered={"of": "m"})
+    assert verdicts[0].outcome is outcome

@@ -1,0 +1,19 @@
+"""An exception that ends a cell is told as a sentence, also when it has no words of its own."""
+
+import pytest
+
+from conformance.nodes.contract import NodeError
+from conformance.run.cell import _told
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (TimeoutError(), "something took longer than the harness waits for it (TimeoutError)"),
+        (TimeoutError("the node was silent"), "TimeoutError: the node was silent"),
+        (KeyError(), "KeyError, without words"),
+        (NodeError("mbx1", "start", "it would not start"), "mbx1: start: it would not start"),
+    ],
+)
+def test_an_error_is_a_sentence(error: Exception, words: str) -> None:
+    assert _told(ExceptionGroup("several", [ExceptionGroup("inner", [error]), error])) == words
