@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from conformance import __version__
 from conformance.candidates.document import read_node
+from conformance.history.dialects import PROFILE_1, Dialect
 from conformance.scenarios.errors import Mark, Problem, Report, did_you_mean
 from conformance.scenarios.expectations import Copies
 from conformance.scenarios.own_timers import OwnTimers
@@ -99,7 +100,10 @@ class Candidate(_Closed):
         r"(\d+(?:\.\w+)+)", alias="version-pattern", description="what of the version command's output is the version"
     )
     contract: Literal[1, 2] = Field(1, description="which node contract its program was written for")
-    dialect: str = "profile-1"
+    dialect: Literal["profile-1"] | Dialect = Field(
+        "profile-1",
+        description="how it spells the operations of shadow redundancy, where that is not as the wire profile",
+    )
     factory: str | None = Field(None, description="python: `package.module:factory`")
     argv: tuple[str, ...] = Field((), description="exec, docker: the command, with {config}, {data}, {listen.frontend}")
     files: dict[str, str] = Field(
@@ -237,6 +241,11 @@ class Candidate(_Closed):
     def reads_its_document(self) -> bool:
         """Whether the program is given the harness's JSON document: the one that says where its status file is."""
         return any("{config}" in word for word in self.argv)
+
+    @property
+    def spelling(self) -> Dialect:
+        """The dialect that its conversations are read with."""
+        return PROFILE_1 if self.dialect == "profile-1" else self.dialect
 
     @property
     def identity(self) -> str:

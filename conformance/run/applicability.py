@@ -4,15 +4,21 @@ What can be known before a cell is started is known here. That a program's clock
 runs (`conformance.run.cell`).
 """
 
+import re
 from collections.abc import Iterator
 
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import REFERENCE
 from conformance.candidates.means import lacking_means
 from conformance.candidates.needs import unclaimed
+from conformance.history.dialects import PROFILE_1
 from conformance.run.disk_troubles import lacking
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
+from conformance.scenarios.steps.blocks import flattened
+from conformance.scenarios.steps.talking import Talk
+
+_SHADOW_VERB = re.compile(r"\bX(SHADOW|Q(UERY)?DISCARD)", re.IGNORECASE)
 
 
 def inapplicable(cell: Cell, cast: Cast, settings: Settings) -> str:
@@ -30,6 +36,7 @@ def _reasons(cell: Cell, cast: Cast, settings: Settings) -> Iterator[tuple[str, 
     yield "not of this generation: ", _misplaced(cell, cast)
     yield "not claimed: ", unclaimed(cell, cast)
     yield "", tuple(_times(cell, cast, settings))
+    yield "spelled as in profile-1: ", tuple(_spelled_otherwise(cell, cast))
     means = lacking_means(cell, cast, settings.scale)
     yield "cannot be run: ", (*cast.absent(servers), *lacking(cell, cast, settings.disk), *means)
 
@@ -56,6 +63,16 @@ def _misplaced(cell: Cell, cast: Cast) -> tuple[str, ...]:
         for server in cell.topology.servers
         if server.generation not in cast.plays(server.name).generations
     )
+
+
+def _spelled_otherwise(cell: Cell, cast: Cast) -> Iterator[str]:
+    """Yield `server (candidate) has the dialect NAME` for each that a scripted conversation would not understand."""
+    for step in flattened(cell.steps):
+        if isinstance(step.action, Talk) and any(_SHADOW_VERB.search(line.say or "") for line in step.action.lines):
+            candidate = cast.plays(step.action.to)
+            if candidate.spelling != PROFILE_1:
+                yield f"{step.action.to} ({candidate.identity}) has the dialect {candidate.spelling.name}"
+                return
 
 
 def _times(cell: Cell, cast: Cast, settings: Settings) -> Iterator[str]:

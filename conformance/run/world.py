@@ -161,13 +161,15 @@ class World:
                 clients = [*SENDERS, *(name for name in names if name != server.name)]
                 for client in clients:
                     at = self._hears(client, server.name, listener)
-                    await self.links.open(client, server.name, listener, address, at=at)
+                    spelling = self._cast.plays(server.name).spelling
+                    await self.links.open(client, server.name, listener, address, dialect=spelling, at=at)
         protocols = self._sink_protocols()
         for sink in self.sinks.values():
             owners = [name for name in names if self.topology.store_of(name) == sink.name] or names
             for client in owners:
                 at = self._hears(client, sink.name, protocols[sink.name])
-                await self.links.open(client, sink.name, protocols[sink.name], sink.address, at=at)
+                spelling = self._cast.plays(client).spelling
+                await self.links.open(client, sink.name, protocols[sink.name], sink.address, dialect=spelling, at=at)
 
     def _hears(self, client: str, party: str, listener: str) -> Address:
         """Return where the link to a party has to listen, for a client to find it."""

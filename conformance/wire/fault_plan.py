@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from conformance.history.dialects import verb_of
+from conformance.history.events import Operation
 from conformance.scenarios.steps.breaking import Fault
 from conformance.wire.roles import Pair
 from conformance.wire.units import CommandLine, ContentEnd, Unit, WholeReply
@@ -48,8 +50,7 @@ def points(unit: Unit) -> frozenset[tuple[str, When]]:
     """Return the names under which a unit can be met: its verb, what it means, `greeting`, `dot`."""
     match unit:
         case CommandLine():
-            names = {unit.verb, unit.awaited.asked.name if unit.awaited.asked else unit.verb}
-            return frozenset((name, "before") for name in names)
+            return frozenset((name, "before") for name in _names(unit.verb, unit.awaited.asked))
         case ContentEnd():
             return frozenset({("dot", "before")})
         case WholeReply(to="GREETING"):
@@ -58,9 +59,14 @@ def points(unit: Unit) -> frozenset[tuple[str, When]]:
             return frozenset({("dot", "after")})
         case WholeReply():
             asked = unit.awaited.asked if unit.awaited is not None else None
-            return frozenset((name, "after") for name in {unit.to, asked.name if asked else unit.to})
+            return frozenset((name, "after") for name in _names(unit.to, asked))
         case _:
             return frozenset()
+
+
+def _names(verb: str, means: Operation | None) -> set[str]:
+    """Return the verb as it was said, and as the operation that it means is named."""
+    return {verb} if means is None else {verb, means.name, verb_of(verb, means)}
 
 
 def passed_points(unit: Unit) -> frozenset[tuple[str, When]]:

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from conformance.eager import begin
+from conformance.history.dialects import Dialect
 from conformance.history.events import ConnectFailed, NodeEvent
 from conformance.history.recorder import Recorder
 from conformance.shortage import shortage_of
-from conformance.wire.dialects import Dialect
 from conformance.wire.relay import Relay
 from conformance.wire.roles import Breaker, Pair
 from conformance.wire.sockets import BACKLOG, port_of, why

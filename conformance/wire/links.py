@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from pydantic import TypeAdapter
 
+from conformance.history.dialects import PROFILE_1, Dialect
 from conformance.history.events import Listener
 from conformance.history.recorder import Recorder
 from conformance.scenarios.steps.breaking import Fault, Partition
 from conformance.scenarios.steps.nodes import Moment
 from conformance.wire.breaks import Breaks
-from conformance.wire.dialects import PROFILE_1, Dialect
 from conformance.wire.link import LOOPBACK, Address, Link, Names, Origin
 from conformance.wire.relay import Relay
 from conformance.wire.roles import Pair

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from conformance.history.dialects import verb_of
 from conformance.history.events import Closed, Command, Connected, Content, Operation, Reply
 from conformance.wire.content import Digester, Unstuffer
 from conformance.wire.end import End
@@ -126,16 +127,20 @@ class Relay:
                 if unit.verb in ABORTS_CONTENT:
                     self._digester = None
                 self._recorder.record(
-                    Command, session=self.name, verb=unit.verb, line=unit.line, operation=unit.awaited.asked
+                    Command,
+                    session=self.name,
+                    verb=verb_of(unit.verb, unit.awaited.asked),
+                    line=unit.line,
+                    operation=unit.awaited.asked,
                 )
             case WholeReply():
                 self._recorder.record(
                     Reply,
                     session=self.name,
-                    to=unit.to,
+                    to=verb_of(unit.to, unit.awaited.asked if unit.awaited and unit.to != "CONTENT" else None),
                     code=unit.code,
                     enhanced=unit.enhanced,
-                    lines=unit.lines,
+                    lines=self._host.dialect.offers(unit.lines) if unit.to == "EHLO" else unit.lines,
                     recipient=unit.awaited.recipient if unit.awaited and unit.to == "CONTENT" else None,
                     operation=self._means(unit),
                     malformed="" if unit.injected else unit.malformed,

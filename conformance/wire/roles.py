@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from conformance.history.dialects import Dialect
 from conformance.history.events import Listener
 from conformance.history.recorder import Recorder
-from conformance.wire.dialects import Dialect
 from conformance.wire.units import Unit
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from conformance.history import events as ev
+from conformance.history.dialects import PROFILE_1
 from conformance.topology import Topology
-from conformance.wire.dialects import PROFILE_1
 
 SENDERS = ("outside", "submission")
 KEYWORDS = {

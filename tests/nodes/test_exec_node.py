@@ -143,3 +143,18 @@ def test_the_tree_dies_with_the_harness_even_by_sigkill(tmp_path: Path):
     psutil.wait_procs([guard_process, node], timeout=10)
     assert not guard_process.is_running()
     assert not node.is_running()
+
+
+@pytest.mark.parametrize(("codes", "returned"), [([0], 143), ([0, 143], 0), ([143], 0)])
+def test_an_orderly_stop_may_leave_with_any_code_that_the_description_lists(
+    tmp_path: Path, configuration: dict, codes: list[int], returned: int
+):
+    program = programs.GREETS.replace("asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, sys.exit, 0)", "")
+    assert program != programs.GREETS
+
+    async def life() -> int:
+        node = ExecNode("mbx1", candidate(program, **{"exit-codes": codes}), tmp_path)
+        await node.start(configuration)
+        return await node.stop()
+
+    assert asyncio.run(life()) == returned

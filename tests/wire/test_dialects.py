@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
+from conformance.history.dialects import PROFILE_1, Dialect
 from conformance.history.events import Operation
-from conformance.wire.dialects import PROFILE_1, Dialect
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
@@ -30,6 +30,19 @@ def _checked(pattern: str) -> str:
     if unknown := sorted(set(compiled.groupindex) - GROUPS):
         raise ValueError(f"{pattern!r} names {unknown[0]!r}; known are {', '.join(sorted(GROUPS))}")
     return pattern
+
+
+VERBS: dict[OperationName, str] = {
+    "request-shadow": "XSHADOWREQUEST",
+    "track-shadow": "XSHADOW",
+    "query-discard": "XQDISCARD",
+}
+"""The verbs that name an operation wherever scenarios, faults and checks speak of verbs, however it is spelled."""
+
+
+def verb_of(said: str, means: Operation | None) -> str:
+    """Return the verb under which a command is known: `said` itself, or that of the operation that it `means`."""
+    return VERBS.get(means.name, said) if means is not None and said != "XQUERYDISCARD" else said
 
 
 Pattern = Annotated[str, AfterValidator(_checked)]
@@ -62,6 +75,9 @@ class Dialect(BaseModel):
     name: str
     commands: tuple[CommandPattern, ...] = Field(description="the first that matches counts")
     replies: tuple[ReplyPattern, ...]
+    keywords: dict[str, Literal["XSHADOWREQUEST", "XSHADOW"]] = Field(
+        {}, description="keywords of its EHLO reply, in capitals, and which of the wire profile each of them is"
+    )
 
     def command(self, line: str) -> Operation | None:
         """Return the operation that a command line means, if any."""
@@ -95,6 +111,13 @@ class Dialect(BaseModel):
             return _compiled("|".join(f"(?:{pattern})" for pattern in patterns) or r"(?!)")
         except re.error:  # one speaks of its own groups
             return _compiled("")
+
+    def offers(self, lines: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the lines of a reply to EHLO with the wire profile's keyword before each that is spelled differently."""
+        if not self.keywords:
+            return lines
+        known = ((line, self.keywords.get(line.partition(" ")[0].upper())) for line in lines)
+        return tuple(f"{keyword} (said: {line})" if keyword else line for line, keyword in known)
 
     def reply(self, asked: Operation | None, code: int, lines: tuple[str, ...], *, content: bool) -> Operation | None:
         """Return the operation that a reply means; `content`: it is the one after a shadow message's content.
