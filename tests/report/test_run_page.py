@@ -120,7 +120,7 @@ def test_600_cells_with_300_failures_are_at_most_20_screens_and_the_filter_is_in
     assert 0 < int(shown.split()[0]) < 100
     again = browser.new_page(viewport={"width": 1920, "height": SCREEN})
     again.set_default_timeout(PATIENCE)
-    again.goto(page.url)
+    again.goto(str(page.evaluate("location.href")))
     expect(again.locator("#shown")).to_have_text(shown)
     expect(again.get_by_role("searchbox")).to_have_value("scenario-7")
     table = again.locator("table.sortable").nth(1)
