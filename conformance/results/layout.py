@@ -13,6 +13,7 @@ PACKED = ".jsonl.gz"
 """The suffix of a finished cell's file."""
 LATE = "late"
 """Where the first attempts of cells are kept that were run once more."""
+_ARCHIVES = "nodes"
 PARQUET = "parquet"
 
 _READABLE = 80
@@ -53,3 +54,8 @@ def cell_name(path: Path) -> str:
 def attachments_of(path: Path) -> Path:
     """Return the folder of a cell's attachments, from the path of its file."""
     return path.with_name(cell_name(path))
+
+
+def archive_of(attachments: Path) -> Path:
+    """Return the ZIP file that takes the place of a folder of attachments; no folder of a cell has its folder's name."""
+    return attachments.parent / _ARCHIVES / f"{attachments.name}.zip"

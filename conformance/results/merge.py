@@ -6,7 +6,17 @@ from pathlib import Path
 
 from conformance.results.errors import RunDirectoryError
 from conformance.results.identity import suite_sha256
-from conformance.results.layout import CELLS, LATE, PACKED, PLAIN, attachments_of, cell_file, cell_files, cell_name
+from conformance.results.layout import (
+    CELLS,
+    LATE,
+    PACKED,
+    PLAIN,
+    archive_of,
+    attachments_of,
+    cell_file,
+    cell_files,
+    cell_name,
+)
 from conformance.results.packed import octets_of, packed
 from conformance.results.reader import StoredRun, numbered, read_end, read_ends, read_run
 from conformance.results.schema import SCHEMA, CandidateRecord, CellHeader, RunFooter, RunHeader
@@ -80,8 +90,10 @@ def _copy_cell(path: Path, out: Path, folder: str) -> None:
     whole = read_end(path)[1] is not None
     target = out / folder / f"{cell_name(path)}{PACKED if whole else PLAIN}"
     write_whole(target, packed(content) if whole else content)
-    for attachments in (attachments_of(path), attachments_of(path).with_suffix(".zip")):
-        if attachments.is_dir():
-            shutil.copytree(attachments, out / folder / attachments.name)
-        elif attachments.is_file():
-            shutil.copy2(attachments, out / folder / attachments.name)
+    attachments = attachments_of(path)
+    if attachments.is_dir():
+        shutil.copytree(attachments, out / folder / attachments.name)
+    if (archive := archive_of(attachments)).is_file():
+        target = archive_of(out / folder / attachments.name)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copy2(archive, target)

@@ -9,7 +9,7 @@ import zlib
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from conformance.results.layout import PACKED
+from conformance.results.layout import PACKED, archive_of
 from conformance.results.whole import write_whole
 
 _LEVEL = 6
@@ -34,8 +34,9 @@ def pack_file(path: Path) -> Path:
 
 
 def pack_folder(folder: Path) -> None:
-    """Replace a folder by a ZIP file of its regular files. What this user must not read or delete stays as it is."""
-    target = folder.with_name(f"{folder.name}.zip")
+    """Replace a folder of attachments by a ZIP file of its regular files. What this user must not read or delete stays as it is."""
+    target = archive_of(folder)
+    target.parent.mkdir(exist_ok=True)
     scratch = target.with_name(f".{target.name}")
     try:
         with ZipFile(scratch, "w", ZIP_DEFLATED, strict_timestamps=False) as archive:

@@ -29,6 +29,7 @@ from conformance.results.layout import (
     LATE,
     PLAIN,
     RUN_FILE,
+    archive_of,
     attachments_of,
     cell_file,
     cell_files,
@@ -145,10 +146,14 @@ def set_aside(run_dir: Path, nodeid: str) -> None:
     """Make room for a cell to be run once more: what its first attempt has left is kept in a folder of its own."""
     name = slug(nodeid)
     (run_dir / LATE).mkdir(exist_ok=True)
-    if (folder := run_dir / CELLS / name).is_dir():
-        pack_folder(folder)
     for left in (run_dir / CELLS).glob(f"{name}*"):
         left.rename(run_dir / LATE / left.name)
+    if (folder := run_dir / LATE / name).is_dir():
+        pack_folder(folder)
+    elif (archive := archive_of(run_dir / CELLS / name)).is_file():
+        target = archive_of(folder)
+        target.parent.mkdir(exist_ok=True)
+        archive.rename(target)
 
 
 def line_of(record: BaseModel, name: str = "") -> bytes:

@@ -14,7 +14,7 @@ from conformance.judge.verdicts import Outcome, Verdict
 from conformance.results import columns
 from conformance.results.content import content_of, stored_manifest
 from conformance.results.errors import RunDirectoryError
-from conformance.results.layout import cell_name
+from conformance.results.layout import archive_of, cell_name
 from conformance.results.merge import merge_runs
 from conformance.results.parquet import write_parquet
 from conformance.results.reader import read_run
@@ -47,7 +47,7 @@ def test_shards_become_one_run_in_whatever_order(tmp_path: Path, order: int) -> 
     assert run.header.cells_planned == 3
     assert {cell.header.nodeid for cell in run.cells()} == {"a::1", "a::2", "a::3"}
     assert {cell.header.run for cell in run.cells()} == {"all"}
-    archives = [ZipFile(cell.attachments.with_suffix(".zip")) for cell in run.cells()]
+    archives = [ZipFile(archive_of(cell.attachments)) for cell in run.cells()]
     assert {archive.read("mbx1.log") for archive in archives} == {b"a::1", b"a::2", b"a::3"}
 
 

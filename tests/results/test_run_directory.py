@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from conformance.judge.verdicts import Outcome
 from conformance.results.errors import CellUnreadable, RunDirectoryError, SchemaTooNew
-from conformance.results.layout import slug
+from conformance.results.layout import archive_of, slug
 from conformance.results.reader import Damage, read_cell, read_ends, read_run
 from conformance.results.writer import CellWriter, begin_run, finish_run
 from tests.results.samples import EVENTS, VERDICTS, cell_header, run_header
@@ -240,7 +240,7 @@ def test_directories_of_nodes_are_compressed_where_all_went_well(tmp_path: Path,
         (writer.attachments / "mbx1" / "node.log").write_text("started")
         writer.finish(outcome, "", wall_seconds=1, cpu_seconds=1, simulated_seconds=1)
     if outcome in (Outcome.PASS, Outcome.NOT_APPLICABLE):
-        with zipfile.ZipFile(writer.attachments.with_suffix(".zip")) as archive:
+        with zipfile.ZipFile(archive_of(writer.attachments)) as archive:
             assert archive.read("mbx1/node.log") == b"started"
         assert not writer.attachments.exists()
     else:
