@@ -109,7 +109,7 @@ def test_a_node_that_dies_by_itself_has_failed(tmp_path: Path, configuration: di
         await node.close()
         return failure
 
-    assert "left by itself with exit code 137" in (asyncio.run(life()) or "")
+    assert "killed by SIGKILL, which the harness did not send" in (asyncio.run(life()) or "")
 
 
 def test_a_command_that_the_description_lacks_is_unsupported(tmp_path: Path, configuration: dict):

@@ -16,7 +16,7 @@ from conformance.reference.control import CommandFailed, ask, serving
 from conformance.reference.queue_table import table
 from conformance.reference.redirection import CommandRefused
 
-PROGRAM = REFERENCE.model_copy(update={"kind": "exec", "ready_within": 60.0})
+PROGRAM = REFERENCE.model_copy(update={"kind": "exec", "contract": 1, "ready_within": 60.0})
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -72,7 +72,7 @@ def test_what_is_no_command_is_answered_and_the_next_one_is_served(tmp_path: Pat
     [
         ("{}", "contract"),
         ("no JSON", "no JSON document"),
-        (json.dumps({"contract": 2}), "contract"),
+        (json.dumps({"contract": 3}), "contract"),
     ],
 )
 def test_a_refused_configuration_ends_the_program_with_2_and_one_line(tmp_path: Path, text: str, named: str):

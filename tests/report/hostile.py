@@ -46,7 +46,7 @@ asyncio.run(main())
 SCENARIO = """\
 id: taken
 title: A message is taken
-requirements: [RL-ACK-01]
+requirements: [RL-CNT-01]
 needs: [relay]
 topology: relay
 steps:

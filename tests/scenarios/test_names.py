@@ -13,7 +13,7 @@ from conformance.scenarios.steps.table import ACTIONS
 FREE = {
     "send": {"as", "from", "to", "headers", "notify", "envid"},
     "submit": {"as", "from", "to", "headers", "notify", "envid"},
-    "talk": {"as", "lines.say", "lines.octets", "lines.enhanced", "lines.has", "lines.lacks"},
+    "talk": {"as", "lines.say", "lines.octets", "lines.enhanced", "lines.has", "lines.lacks", "lines.where"},
     "fault": {"as", "reply"},
     "partition": {"as"},
     "disk": {"as"},
@@ -30,6 +30,10 @@ FREE = {
     "refused": {"names"},
 }
 """Fields that hold text of the scenario's own: addresses, replies, names that the step itself gives."""
+
+
+OF_EXPECTATIONS = {"where"}
+"""The same, of every expectation."""
 
 
 def texts(model: type[BaseModel], prefix: str = "") -> set[str]:
@@ -58,7 +62,7 @@ def test_every_text_is_a_name_of_a_kind_or_free(
     models: Mapping[str, type[BaseModel]], tables: Mapping[str, Mapping[str, str]]
 ) -> None:
     for verb, model in models.items():
-        named, free = set(tables.get(verb, {})), FREE.get(verb, set())
+        named, free = set(tables.get(verb, {})), FREE.get(verb, set()) | OF_EXPECTATIONS & set(model.model_fields)
         assert texts(model) == named | free, verb
         assert not named & free, verb
     assert set(tables) <= set(models)

@@ -23,7 +23,6 @@ class AcknowledgesWhatASyncFailedFor(Acceptance):
 class RefusesForGoodWithoutRoom(Acceptance):
     """Refuses a message for good when there is no room on its disk: the sender gives it up."""
 
-    async def acknowledge(self, message: Message) -> Reply:
+    def no_room(self) -> Reply:
         """Say 552 in place of 452."""
-        reply = await super().acknowledge(message)
-        return reply if reply.positive else Reply(552, "5.3.4", "insufficient system storage")
+        return Reply(552, "5.3.4", "insufficient system storage")

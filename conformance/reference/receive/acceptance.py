@@ -60,10 +60,14 @@ class Acceptance(Part):
         except NoRoom as error:
             self.host.messages.drop(message.id)
             self.host.log.warning("%s refused: %s", message.message_id, error)
-            return NO_ROOM
+            return self.no_room()
         self.host.delivery.take(replace(message, redundancy_pending=False))
         self.host.log.info("%s accepted from <%s>", message.message_id, message.envelope.reverse_path)
         return self.queued(message)
+
+    def no_room(self) -> Reply:
+        """Return the refusal of a message for which the disk has no room now."""
+        return NO_ROOM
 
     def queued(self, message: Message) -> Reply:
         """Return the reply that acknowledges a message."""

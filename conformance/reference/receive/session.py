@@ -13,7 +13,7 @@ from conformance.reference.message import Recipient
 from conformance.reference.receive.acceptance import Origin, envelope_of
 from conformance.reference.receive.authentication import PeerAuthentication
 from conformance.reference.receive.verbs import Conversation, Door
-from conformance.reference.replies import NO_ROOM, Reply, with_enhanced
+from conformance.reference.replies import Reply, with_enhanced
 
 MARGIN = 5.0
 """Seconds before a session's end at which its message must have a reply; less where the session is short."""
@@ -225,7 +225,7 @@ class Receiver(PeerAuthentication):
         origin = Origin(self.session.host_name or "", address, seen, self._deadline)
         if not host.db.has_room(len(content)):
             host.log.warning("no room for a message of %d octets", len(content))
-            return [NO_ROOM] * (len(taken.recipients) if self.conversation.door == "delivery" else 1)
+            return [host.acceptance.no_room()] * (len(taken.recipients) if self.conversation.door == "delivery" else 1)
         if self.conversation.door == "delivery":
             return await host.acceptance.into_mailboxes(taken, content, origin)
         if self._shadow_id is not None:
