@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from conformance.history.events import CommandRun, NodeEvent
+from conformance.judge.finding import Case
 from conformance.judge.sessions import Transaction
-from conformance.judge.trace import Copy, Trace
+from conformance.judge.trace import Copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Takeover:
         return self.sent.client
 
 
-def takeovers(trace: Trace, message: str) -> list[Takeover]:
+def takeovers(case: Case, message: str) -> list[Takeover]:
     """Return every takeover of a message's shadows, in the order of the transmissions.
 
     Into its own mailbox store, to a next hop, or to a shadow server of its own, it is all one. A server of 2010 keeps
@@ -29,22 +30,23 @@ def takeovers(trace: Trace, message: str) -> list[Takeover]:
     nobody took it.
     """
     found = []
+    trace = case.trace
     for sent in trace.transactions_of(message):
         held = tuple(
             copy
             for copy in trace.copies_of(message)
-            if copy.holder == sent.client and copy.stored.n < sent.n and _again(copy, sent)
+            if copy.holder == sent.client and copy.stored.n < sent.n and _again(case, copy, sent)
         )
         if not held:
             continue
-        handed = sum(_handed(trace, given, sent) for given in trace.transactions_of(message) if given is not sent)
+        handed = sum(_handed(case, given, sent) for given in trace.transactions_of(message) if given is not sent)
         tracked = sum(copy.transaction.way == "tracked" for copy in held)
-        if (tracked or _done(trace, message, sent)) >= handed:
+        if (tracked or _done(case, message, sent)) >= handed:
             found.append(Takeover(sent, held))
     return found
 
 
-def _done(trace: Trace, message: str, sent: Transaction) -> int:
+def _done(case: Case, message: str, sent: Transaction) -> int:
     """Return how often the sender of a transaction had passed the message on to one of its recipients before.
 
     What it may have forgotten when it died, and what Safety Net may send again, is not done with; and nobody counts the
@@ -52,26 +54,26 @@ def _done(trace: Trace, message: str, sent: Transaction) -> int:
     """
     if sent.way == "shadow":
         return 0
-    client = sent.client
+    trace, client = case.trace, sent.client
     again = [event.n for event in trace.of(NodeEvent) if event.node == client] + [e.n for e in trace.of(CommandRun)]
     since = max((n for n in again if n < sent.n), default=-1)
-    recipients = {recipient.casefold() for recipient in sent.recipients}
+    recipients = set(map(case.same, sent.recipients))
     return sum(
         any(reply.n < sent.n for reply in earlier.replies)
-        and not recipients.isdisjoint(map(str.casefold, earlier.taken_for))
+        and not recipients.isdisjoint(map(case.same, earlier.taken_for))
         for earlier in trace.transactions_of(message)
         if earlier.client == client and earlier.way != "shadow" and since < earlier.n < sent.n
     )
 
 
-def _again(copy: Copy, sent: Transaction) -> bool:
+def _again(case: Case, copy: Copy, sent: Transaction) -> bool:
     if copy.transaction.way == "shadow":
         return True
-    kept = {recipient.casefold() for recipient in copy.transaction.recipients}
-    return copy.transaction is not sent and any(recipient.casefold() in kept for recipient in sent.recipients)
+    kept = set(map(case.same, copy.transaction.recipients))
+    return copy.transaction is not sent and not kept.isdisjoint(map(case.same, sent.recipients))
 
 
-def _handed(trace: Trace, given: Transaction, sent: Transaction) -> bool:
+def _handed(case: Case, given: Transaction, sent: Transaction) -> bool:
     """Whether the sender of a transaction had been handed the message in another one, or is being handed it.
 
     What was refused was not handed over. A mailbox server passes on what is delivered through it while that session
@@ -84,5 +86,5 @@ def _handed(trace: Trace, given: Transaction, sent: Transaction) -> bool:
     before = [reply for reply in given.replies if reply.n < sent.dot]
     if before:
         return any(reply.code // 100 == 2 for reply in before)
-    closed = trace.sessions[given.session].closed
+    closed = case.trace.sessions[given.session].closed
     return closed is None or closed.n > sent.n or given.listener != "delivery"

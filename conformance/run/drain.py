@@ -30,7 +30,7 @@ async def drain(world: World) -> None:
                 await keeper.start()
     began = world.clock.elapsed()
     until = began + world.cell.drain
-    account = Account(world.recorder.events)
+    account = Account(world.recorder.events, (mailbox.address for mailbox in world.cell.topology.mailboxes))
     forget = world.recorder.subscribe(account.take)
     try:
         quiet = await _wait(world, account, until)
@@ -53,15 +53,17 @@ async def drain(world: World) -> None:
 class Account:
     """What was acknowledged and has neither arrived nor been reported; each event is taken once.
 
-    Only to know how long to wait: the judge has its own rule.
+    `mailboxes` are the addresses of the topology's mailboxes: these are found in any letter case, and of any other
+    address the domain only (RFC 5321 2.4). Only to know how long to wait: the judge has its own rule.
     """
 
-    def __init__(self, events: Iterable[AnyEvent] = ()) -> None:
+    def __init__(self, events: Iterable[AnyEvent] = (), mailboxes: Iterable[str] = ()) -> None:
+        self._mailboxes = {address.lower() for address in mailboxes}
         self._made: dict[str, MessageMade] = {}
         self._bodies: set[str] = set()
         self._bodies_of: dict[str | None, str] = {}
         self._arrived: set[tuple[str, str]] = set()
-        self._reported: set[str | None] = set()
+        self._reported: set[tuple[str | None, str]] = set()
         self._owed: dict[tuple[str, str], str] = {}
         self._owed_of: dict[str | None, set[tuple[str, str]]] = defaultdict(set)
         for event in events:
@@ -79,12 +81,14 @@ class Account:
                     self._owe(self._made[event.message], recipient)
             case Delivered(digest=Digest(report="delivery-status", action="delayed")):
                 pass  # the server still tries
-            case Delivered(digest=Digest(report="delivery-status", about=about)):
-                self._reported.add(about)
-                for key in self._owed_of.pop(about, ()):
+            case Delivered(digest=Digest(report="delivery-status", about=about, failed=failed)):
+                self._reported.update((about, self._who(address)) for address in failed or ("",))
+                owed = self._owed_of[about]
+                for key in [key for key in owed if self._is_reported(about, key[1])]:
+                    owed.discard(key)
                     self._owed.pop(key, None)
             case Delivered():
-                key = (self._body_of(event.digest), event.recipient.lower())
+                key = (self._body_of(event.digest), self._who(event.recipient))
                 self._arrived.add(key)
                 self._owed.pop(key, None)
             case _:
@@ -100,6 +104,16 @@ class Account:
         """`message to recipient` for everything that is owed, in order."""
         return sorted(self._owed.values())
 
+    def _who(self, address: str) -> str:
+        """Return whom an address means, the same for two spellings of one."""
+        folded = address.lower()
+        local, at_sign, domain = address.rpartition("@")
+        return folded if folded in self._mailboxes else f"{local}{at_sign}{domain.lower()}"
+
+    def _is_reported(self, message_id: str | None, who: str) -> bool:
+        """Whether a report said that a message failed for somebody; one that names nobody speaks of all."""
+        return not self._reported.isdisjoint({(message_id, who), (message_id, "")})
+
     def _body_of(self, digest: Digest) -> str:
         """Return the body that a content stands for: its own, or, where it was altered on the way, that of its name."""
         if digest.body_sha256 not in self._bodies:
@@ -107,8 +121,8 @@ class Account:
         return digest.body_sha256
 
     def _owe(self, made: MessageMade, recipient: str) -> None:
-        key = (made.digest.body_sha256, recipient.lower())
-        if key not in self._arrived and made.message_id not in self._reported:
+        key = (made.digest.body_sha256, self._who(recipient))
+        if key not in self._arrived and not self._is_reported(made.message_id, key[1]):
             self._owed[key] = f"{made.message} to {recipient}"
             self._owed_of[made.message_id].add(key)
 

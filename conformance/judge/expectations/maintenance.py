@@ -66,10 +66,10 @@ def not_discarded(e: NotDiscardedExpected, view: View) -> Finding:
 
 def _own_part_done(view: View, made: MessageMade, discard: Discard) -> bool:
     """Whether a notification is for a shadow of some of the recipients, all of whom have the message."""
-    wanted = {recipient.casefold() for recipient in made.recipients}
-    has = {d.recipient.casefold() for d in view.trace.deliveries_of(made.message) if d.n < discard.n}
+    wanted = set(map(view.same, made.recipients))
+    has = {view.same(d.recipient) for d in view.trace.deliveries_of(made.message) if d.n < discard.n}
     parts = [
-        {recipient.casefold() for recipient in copy.transaction.recipients}
+        set(map(view.same, copy.transaction.recipients))
         for copy in view.trace.copies_of(made.message)
         if (copy.primary, copy.shadow_id) == (discard.primary, discard.shadow_id)
     ]
@@ -126,7 +126,7 @@ def promoted(e: PromotedExpected, view: View) -> Finding:
     finding = Finding(f"{' or '.join(e.by)} takes the shadows of {e.of} over")
     for made in view.messages(e.of):
         finding.occasions += 1
-        taken = [takeover.sent for takeover in takeovers(view.trace, made.message) if takeover.by in e.by]
+        taken = [takeover.sent for takeover in takeovers(view, made.message) if takeover.by in e.by]
         if not taken:
             finding.violated(f"{named(made)}: no holder transmitted it", message=made.message, kind="missing")
         for sent in taken[:1]:
@@ -139,7 +139,7 @@ def not_promoted(e: NotPromotedExpected, view: View) -> Finding:
     finding = Finding(f"no holder of a shadow of {e.of} transmits it")
     for made in view.messages(e.of):
         finding.occasions += sum(e.by is None or c.holder in e.by for c in view.trace.copies_of(made.message))
-        for takeover in takeovers(view.trace, made.message):
+        for takeover in takeovers(view, made.message):
             if e.by is None or takeover.by in e.by:
                 sent = takeover.sent
                 finding.violated(

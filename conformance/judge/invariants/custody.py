@@ -22,7 +22,7 @@ def shadow_not_delivered_while_primary_lives(case: Case) -> Finding:
     finding = Finding("no shadow is transmitted while its primary was reachable and its database the same")
     for message, made in case.trace.messages.items():
         finding.occasions += sum(copy.transaction.way == "shadow" for copy in case.trace.copies_of(message))
-        for takeover in takeovers(case.trace, message):
+        for takeover in takeovers(case, message):
             held = [Kept.of(copy) for copy in takeover.held if copy.transaction.way == "shadow"]
             if held and not any(_may(case, takeover, kept) for kept in (*held, *_unheard(case, takeover, message))):
                 sent = takeover.sent

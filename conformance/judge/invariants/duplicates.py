@@ -87,8 +87,9 @@ def no_duplicate_without_cause(case: Case) -> Finding:
         return finding
     for name, made in case.trace.messages.items():
         attempts = case.trace.attempts_of(name)
-        for recipient in dict.fromkeys(r for attempt in attempts for r in attempt.accepted):
-            sent = sum(recipient in a.accepted and a.code is not None and a.code // 100 == 2 for a in attempts)
+        answered = [a for a in attempts if a.code is not None and a.code // 100 == 2]
+        for recipient in dict.fromkeys(case.same(r) for attempt in attempts for r in attempt.accepted):
+            sent = sum(case.same(accepted) == recipient for attempt in answered for accepted in attempt.accepted)
             copies = case.deliveries_of(name, recipient)
             finding.occasions += bool(copies)
             if sent and len(copies) > sent:
@@ -111,5 +112,5 @@ def _cause(case: Case) -> bool:
     return (
         broken or lost or unheard or asked
         or bool(trace.of(FaultFired) or trace.of(FaultArmed) or trace.of(CommandRun))
-        or any(takeovers(trace, name) for name in trace.messages)
+        or any(takeovers(case, name) for name in trace.messages)
     )  # fmt: skip
