@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from conformance.run.shifted.errors import CannotShift, Unmoved
 from conformance.run.steps.table import HANDLERS
 from conformance.run.together import with_own_clock
 from conformance.run.virtual.errors import ClockError
+from conformance.run.watch import LoopBlocked
 from conformance.run.world import World
 from conformance.scenarios.document import Cell
 from conformance.shortage import shortage_of
@@ -65,6 +66,7 @@ def run_cell(
     through.
     """
     events: list[AnyEvent] = []
+    limit = cell_timeout(cell, settings)
     try:
         for candidate in cast.candidates:
             if candidate.kind == "python":
@@ -80,6 +82,10 @@ def run_cell(
         return Ran(tuple(events), "", 0.0, {}, inapplicable=f"--clock {settings.clock}: {error}")
     except ClockError as error:
         return Ran(tuple(events), f"time cannot go on: {error}", events[-1].t if events else 0.0, logs(cell, directory))
+    except LoopBlocked as error:
+        _forget_data((server.name for server in cell.topology.servers), settings, directory)
+        blocked = f"{_stopped(limit)}: this code did not return: {error}"
+        return Ran(tuple(events), "", events[-1].t if events else 0.0, logs(cell, directory), timed_out=blocked)
     except Leftovers as error:
         return Ran(
             tuple(events), f"a node did not end: {error}", events[-1].t if events else 0.0, logs(cell, directory)
@@ -132,7 +138,7 @@ async def _run(
     except* Unseen as errors:
         inapplicable = "cannot be run: " + "; ".join(dict.fromkeys(map(str, _leaves(errors))))
     except* CellTimeout:
-        timed_out = f"stopped after {limit:g} s of real time (--cell-timeout): waiting for {awaited(recorder.events)}"
+        timed_out = f"{_stopped(limit)}: waiting for {awaited(recorder.events)}"
     except* NodeError as errors:
         problem = _told(errors)
     except* (KeyError, ValueError, TypeError, OSError, RuntimeError, NotImplementedError) as errors:
@@ -140,9 +146,18 @@ async def _run(
         if words := shortage_of(errors):
             problem = f"the machine ran out of something: {words}: {problem}"
             world.note_shortage(words)
-    for name in world.keepers if settings.keep is None else ():
-        await asyncio.to_thread(shutil.rmtree, directory / name / "data", ignore_errors=True)
+    await asyncio.to_thread(_forget_data, world.keepers, settings, directory)
     return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs, astray, timed_out, inapplicable)
+
+
+def _stopped(limit: float) -> str:
+    return f"stopped after {limit:g} s of real time (--cell-timeout)"
+
+
+def _forget_data(servers: Iterable[str], settings: Settings, directory: Path) -> None:
+    """Delete the data of servers, unless it is to be kept."""
+    for name in servers if settings.keep is None else ():
+        shutil.rmtree(directory / name / "data", ignore_errors=True)
 
 
 async def _play(world: World, settled: Settled) -> str:

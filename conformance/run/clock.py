@@ -3,9 +3,9 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar, cast
 
 from conformance.run.settings import ClockName
 from conformance.run.shifted.loop import ShiftedClockEventLoop
@@ -13,6 +13,7 @@ from conformance.run.shifted.program import ShiftedProgram
 from conformance.run.virtual.errors import ClockError, waiting
 from conformance.run.virtual.loop import VirtualClockEventLoop
 from conformance.run.virtual.seams import left_open
+from conformance.run.watch import LoopBlocked
 
 T = TypeVar("T")
 
@@ -27,6 +28,9 @@ _FAREWELL = 10
 
 _REAL_FAREWELL = 100
 """Beats that they get in real time, where the other end of a socket may be a process that has to be given a core."""
+
+_INTERRUPTIONS = 20
+"""So often code that blocks the loop is interrupted while a cell is cleaned up: each node may do so."""
 
 
 def _nothing() -> None:
@@ -282,16 +286,31 @@ def run_with_clock(main: Callable[[Clock], Awaitable[T]], name: ClockName, scale
     `scale` is for the scaled clock only. An interrupt (Ctrl-C) cancels `main`, lets it clean up, and is raised as
     KeyboardInterrupt. Raises ClockError when virtual time cannot go on, and Leftovers when `main` returned and left
     tasks or connections behind (when it raised, the leftovers are added to its error as a note); ValueError for a
-    scale that is none.
+    scale that is none; LoopBlocked as soon as everything was cancelled.
     """
     results: list[T] = []
+    mains: list[asyncio.Task[None]] = []
 
     async def keep() -> None:  # beside the task: asyncio.Runner takes its repr, and that of a history is seconds long
+        mains.append(cast("asyncio.Task[None]", asyncio.current_task()))
         results.append(await _run(main, name, scale))
 
     with asyncio.Runner(loop_factory=_LOOPS[name]) as runner:
-        runner.run(keep())
+        try:
+            runner.run(keep())
+        except LoopBlocked:
+            _clean_up_blocked(runner.get_loop(), mains[0])
+            raise
     return results[0]
+
+
+def _clean_up_blocked(loop: asyncio.AbstractEventLoop, main: asyncio.Task[None]) -> None:
+    """Cancel `main` and let it clean up, also where code of another task blocks the loop in its turn."""
+    main.cancel()
+    for _ in range(_INTERRUPTIONS):
+        if not main.done():
+            with suppress(LoopBlocked, asyncio.CancelledError):
+                loop.run_until_complete(main)
 
 
 _LOOPS: dict[ClockName, Callable[[], asyncio.AbstractEventLoop]] = {

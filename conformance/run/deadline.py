@@ -1,13 +1,12 @@
 """The real time that one cell may take: its bound, and what ends it there."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from conformance.history.events import AnyEvent, Drained, StepEvent
 from conformance.run.settings import Settings
+from conformance.run.watch import Watch
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
 from conformance.scenarios.steps.sending import Resend, Send
@@ -59,43 +58,25 @@ def _step_duration(step: Step) -> float:
             return 0.0
 
 
-@dataclass(slots=True)
-class _Alarm:
-    rung: bool = False
-
-
 @asynccontextmanager
 async def real_deadline(seconds: float) -> AsyncIterator[None]:
     """Cancel the body after so many seconds of real time, whatever the loop's clock, and raise CellTimeout then.
 
-    A loop that does not turn, since code on it blocks, is not interrupted.
+    Where the loop does not turn, since code on it blocks, that code is interrupted: LoopBlocked comes out of the loop.
+    That needs the main thread: a loop of another thread is left to itself.
     """
-    loop, task, alarm = asyncio.get_running_loop(), asyncio.current_task(), _Alarm()
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-
-    def ring() -> None:
-        if not alarm.rung:
-            alarm.rung = True
-            task.cancel()
-
-    def wake() -> None:
-        loop.call_soon_threadsafe(ring)
-
-    timer = threading.Timer(seconds, wake)
-    timer.daemon = True
+    watch = Watch(seconds, loop, task.cancel)
     cancelled_before = task.cancelling()
-    timer.start()
-    try:
-        yield
-    except asyncio.CancelledError:
-        if alarm.rung and task.uncancel() <= cancelled_before:
-            raise CellTimeout from None
-        raise
-    finally:
-        timer.cancel()
-        timer.join()
-        alarm_was_late, alarm.rung = alarm.rung, True
-    if alarm_was_late:  # the body ended all the same: the cancellation must not strike what follows
+    with watch:
+        try:
+            yield
+        except asyncio.CancelledError:
+            if watch.rung and task.uncancel() <= cancelled_before:
+                raise CellTimeout from None
+            raise
+    if watch.rung:  # the body ended all the same: the cancellation must not strike what follows
         task.uncancel()
         raise CellTimeout
 

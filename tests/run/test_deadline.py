@@ -1,6 +1,10 @@
 """The bound of real time: what it is by default, and that a cell ends at it, inconclusive, and says what it waited for."""
 
 import asyncio
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -8,12 +12,14 @@ import pytest
 from conformance import paths
 from conformance.judge.verdicts import Outcome
 from conformance.results.reader import read_run
+from conformance.run import watch
 from conformance.run.clock import Clock, run_with_clock
 from conformance.run.deadline import CellTimeout, cell_timeout, real_deadline
 from conformance.run.settings import ClockName, Settings
+from conformance.run.watch import LoopBlocked
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import SUFFIX, read
-from tests.suite.helpers import conformance_command
+from tests.suite.helpers import ROOT, conformance_command, environment
 
 SLOW = """
 id: waits-for-longer-than-it-may
@@ -62,6 +68,29 @@ def test_a_body_that_goes_on_for_ever_is_cancelled_and_cleans_up(name: ClockName
     assert cleaned == [name]
 
 
+@pytest.mark.parametrize("name", ["virtual", "real"])
+@pytest.mark.parametrize("blockers", [1, 2])
+def test_code_that_blocks_the_loop_is_interrupted_and_the_rest_cleans_up(
+    name: ClockName, blockers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "GRACE_S", 0.2)
+    cleaned: list[str] = []
+
+    async def main(clock: Clock) -> None:
+        for _ in range(blockers):
+            asyncio.get_running_loop().call_soon(time.sleep, 3600)
+        async with real_deadline(0.2):
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                await asyncio.sleep(0.01)
+                cleaned.append(name)
+
+    with pytest.raises(LoopBlocked):
+        run_with_clock(main, name)
+    assert cleaned == [name]
+
+
 def test_what_ends_in_time_is_left_alone() -> None:
     async def main(clock: Clock) -> str:
         async with real_deadline(60):
@@ -70,6 +99,52 @@ def test_what_ends_in_time_is_left_alone() -> None:
         return "done"
 
     assert run_with_clock(main, "virtual") == "done"
+
+
+BLOCKS = """
+import asyncio, time
+from conformance.reference.node import create as make
+
+def create(path, clock, defect):
+    node = make(path, clock, defect)
+    start = node.start
+
+    async def begin():
+        await start()
+        asyncio.get_running_loop().call_soon(stuck)
+
+    node.start = begin
+    return node
+
+def stuck():
+    time.sleep(3600)
+"""
+DESCRIBED = "{name: blocks, kind: python, factory: 'blocks:create', generations: [ex2016], claims: [relay]}"
+HURRIED = """
+import sys
+import conformance.run.watch
+from conformance.cli import main
+conformance.run.watch.GRACE_S = 0.5
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.integration
+def test_a_cell_whose_node_blocks_the_loop_ends_and_the_next_one_runs(cell: Cell, tmp_path: Path) -> None:
+    (tmp_path / "blocks.py").write_text(BLOCKS, "utf-8")
+    (tmp_path / "blocks.yaml").write_text(DESCRIBED, "utf-8")
+    words = ("--candidate", "blocks.yaml", "--candidate", "reference", "--cell-timeout", "2", "--run-dir", "run")
+    ran = subprocess.run(
+        [sys.executable, "-c", HURRIED, "run", f"slow{SUFFIX}", *words],
+        cwd=tmp_path, env={**environment(), "PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"}, text=True, timeout=240,
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 3, ran.stdout + ran.stderr
+    blocked, passed = sorted(read_run(tmp_path / "run").cells(), key=lambda one: one.header.candidate)
+    assert (blocked.footer is not None, passed.footer and passed.footer.outcome) == (True, Outcome.PASS)
+    (verdict,) = [one for one in blocked.verdicts if one.check == "harness.cell-timeout"]
+    assert "this code did not return: " in verdict.sentence
+    assert verdict.sentence.endswith("in stuck: time.sleep(3600)")
 
 
 @pytest.mark.integration
