@@ -54,6 +54,8 @@ class Link(StrEnum):
     """The cell's history: the name of the cell's file."""
     LOG = "cell-log"
     """A node's log: the name of the cell's file, a slash, the node."""
+    KEPT = "cell-kept"
+    """The directories of a cell's nodes that are kept: the name of the cell's file."""
     STATEMENT = "statement"
     """A row of the conformance statement: the candidate's file, a number sign, the requirement."""
 
@@ -119,6 +121,8 @@ def _links(material: Material) -> None:
     if material.findings or material.cut_short:
         for name in material.logs:
             _tell.link(Link.LOG.to(f"{own}/{name}"), link_type="log", name=f"Log of {visible(name)}")
+    if material.kept is not None:
+        _tell.link(Link.KEPT.to(own), link_type="kept", name="Kept directories of the nodes")
     candidate = file_stem(material.header.candidate)
     for row in filter(None, map(catalogue().get, material.header.requirements)):
         _tell.link(Link.STATEMENT.to(f"{candidate}#{row.id}"), link_type="requirement", name=row.id)

@@ -10,7 +10,6 @@ from conformance.report.material import GLYPHS, Material
 from conformance.report.offence import offence_of
 from conformance.report.safe import visible
 from conformance.requirements.catalogue import catalogue
-from conformance.results.kept import kept_of
 
 WIDTH = 100
 _INDENT = "  "
@@ -170,8 +169,8 @@ def _where(material: Material) -> str:
     if material.file is not None:
         lines.append(f"{_INDENT}history   {visible(str(material.file))}")
     lines += [f"{_INDENT}log       {visible(str(path))}" for path in material.logs.values()]
-    if material.file is not None and (kept := kept_of(material.file)).is_dir():
-        lines.append(f"{_INDENT}kept      {visible(str(kept))}")
+    if material.kept is not None:
+        lines.append(f"{_INDENT}kept      {visible(str(material.kept))}")
     return "\n".join(lines)
 
 

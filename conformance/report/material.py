@@ -8,6 +8,7 @@ from pathlib import Path
 from conformance.history.events import AnyEvent, Attempt, Connected, NodeEvent
 from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.requirements.consequences import roots
+from conformance.results.kept import kept_of
 from conformance.results.reader import StoredCell
 from conformance.results.schema import CellHeader
 
@@ -108,6 +109,12 @@ class Material:
     def sessions(self) -> Mapping[str, Connected]:
         """How each session began."""
         return {event.session: event for event in self.events if isinstance(event, Connected)}
+
+    @property
+    def kept(self) -> Path | None:
+        """Where `--keep` has put the nodes' directories, or None."""
+        kept = kept_of(self.file) if self.file is not None else None
+        return kept if kept is not None and kept.is_dir() else None
 
     @property
     def servers(self) -> tuple[str, ...]:

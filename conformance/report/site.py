@@ -75,7 +75,8 @@ def build(
         place = pages[slug] = f"{CELLS}/{cell_page_path(material.header, _below(pages))}"
         (out / place).parent.mkdir(parents=True, exist_ok=True)
         home = "../" * place.count("/") + "index.html"
-        (out / place).write_text(cell_page(material, home=home, past=past), "utf-8")
+        kept = "" if material.kept is None else _address(material.kept, (out / place).parent) + "/"
+        (out / place).write_text(cell_page(material, home=home, kept=kept, past=past), "utf-8")
 
     book = read_book(run_dir, corpus=corpus, each=each)
     built = Built(out / "index.html", book)
@@ -98,13 +99,19 @@ def _below(pages: Mapping[str, str]) -> set[str]:
 def _files(material: Material, slug: str) -> dict[str, Path]:
     """Return the files of a cell that Allure's results link to, by the links' addresses."""
     logs = {Link.LOG.to(f"{slug}/{node}"): path for node, path in material.logs.items()}
-    return logs | ({Link.HISTORY.to(slug): material.file} if material.file is not None else {})
+    kept = {Link.KEPT.to(slug): material.kept} if material.kept is not None else {}
+    return logs | kept | ({Link.HISTORY.to(slug): material.file} if material.file is not None else {})
+
+
+def _address(path: Path, page: Path) -> str:
+    """Return the relative link to a file of the run directory from a page in the folder `page`."""
+    return quote(os.path.relpath(path, page))
 
 
 def _addresses(site: Path, pages: Mapping[str, str], files: Mapping[str, Path]) -> Resolve:
     """Return what gives for a link of Allure's results the address that leads there from Allure's site."""
     known = {Link.PAGE.to(slug): f"../{place}" for slug, place in pages.items()}
-    known |= {address: quote(os.path.relpath(path, site)) for address, path in files.items()}
+    known |= {address: _address(path, site) for address, path in files.items()}
 
     def resolve(address: str) -> str | None:
         kind, _, rest = address.partition(":")

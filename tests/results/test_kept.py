@@ -1,7 +1,9 @@
 """`--keep failed`: the nodes' directories of failed cells stay, for their owner alone and without secrets."""
 
 import json
+import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -46,6 +48,14 @@ def test_the_queue_of_a_failed_cell_stays_and_is_named(tmp_path: Path, kind: str
     assert {node.name for node in kept.iterdir()} == {"mbx1", "mbx2"}
     assert all(any(path.is_file() for path in (node / "data").rglob("*")) for node in kept.iterdir())
     assert list((tmp_path / "run" / "cells").rglob("data")) == []
+    reported = conformance_command("report", "run", "--out", "site", cwd=tmp_path)
+    assert reported.returncode == 0, reported.stdout + reported.stderr
+    (page,) = (tmp_path / "site/cells").rglob("*.html")
+    (link,) = re.findall(r'<a href="([^"]+)">kept</a>', page.read_text("utf-8"))
+    assert (page.parent / unquote(link)).resolve() == kept
+    results = [json.loads(one.read_bytes()) for one in (tmp_path / "run/allure-results").glob("*-result.json")]
+    links = {one["name"]: [link["url"] for link in one["links"] if link["type"] == "kept"] for one in results}
+    assert sorted(links.values()) == [[], [f"cell-kept:{kept.name}"]]
     gone = conformance_command("run", CELL, *words, "--fresh", cwd=tmp_path)
     assert gone.returncode == 1
     assert not (tmp_path / "run" / "kept").exists()

@@ -33,20 +33,20 @@ _QUIET = {
 }
 
 
-def cell_page(material: Material, *, home: str = "", past: Sequence[Earlier] = ()) -> str:
-    """Return the self-contained HTML page of a cell; `home` is a relative link to the page of its run, `past` is how
-    the cell ended in the runs before.
+def cell_page(material: Material, *, home: str = "", kept: str = "", past: Sequence[Earlier] = ()) -> str:
+    """Return the self-contained HTML page of a cell; `home` is a relative link to the page of its run, `kept` one to the
+    directory in which those of its nodes are kept, `past` is how the cell ended in the runs before.
     """
     rows = rows_of(material)
     shown = {n for verdict in (*material.findings, *material.remarks) for n in material.evidence(verdict)}
     for most in _ROWS:
-        page = _page(material, condensed(rows, most, shown), home, past)
+        page = _page(material, condensed(rows, most, shown), home, kept, past)
         if len(page.encode()) <= LARGEST:
             break
     return page
 
 
-def _page(material: Material, rows: Sequence[Row], home: str, past: Sequence[Earlier]) -> str:
+def _page(material: Material, rows: Sequence[Row], home: str, kept: str, past: Sequence[Earlier]) -> str:
     diagram = laid_out(rows, parties(material.events, material.servers), material.events)
     anchors = {number: row.numbers[0] for row in rows for number in row.numbers}
     return rendered(
@@ -54,6 +54,7 @@ def _page(material: Material, rows: Sequence[Row], home: str, past: Sequence[Ear
         script="cell.js",
         cell=material,
         home=home,
+        kept=kept,
         past=past,
         flaky=flaky(material.outcome, past),
         remarks=[_finding(verdict, material, anchors) for verdict in material.remarks[:_FINDINGS]],
