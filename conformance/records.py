@@ -1,6 +1,7 @@
 """The records of a run directory that say who is judged, in which cell, and how: for every command that writes a run."""
 
 import asyncio
+from collections.abc import Iterable
 
 from pydantic import JsonValue
 
@@ -16,15 +17,22 @@ from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 
 
-def candidate_record(cast: Cast) -> CandidateRecord:
-    """Return what the header of a run says of one cast."""
+def candidate_record(cast: Cast, cells: Iterable[Cell] = ()) -> CandidateRecord:
+    """Return what the header of a run says of one cast.
+
+    `cells` are those of the run: what is claimed is what all claim who play a server in one of them. Without any it is
+    what everybody in the cast claims.
+    """
     alone = not cast.servers
+    players = (
+        cast.players(dict.fromkeys(server for cell in cells for server in cell.topology.by_name)) or cast.candidates
+    )
     return CandidateRecord(
         name=cast.identity,
         kind=cast.default.kind if alone else "mixed",
         version=_version(cast.default) if alone else "several",
         sha256=_sha256(cast),
-        claims=tuple(sorted(frozenset.intersection(*(frozenset(one.claims) for one in cast.candidates)))),
+        claims=tuple(sorted(frozenset.intersection(*(frozenset(one.claims) for one in players)))),
     )
 
 
@@ -67,7 +75,7 @@ def cell_header(
 
 def _own_timers(cell: Cell, cast: Cast) -> dict[str, JsonValue] | None:
     """Return what the candidate says of its own timers, when the cell goes by them."""
-    timers = cast.own_timers
+    timers = cast.own_timers(cell.topology.by_name)
     if cell.timers != "own" or timers is None:
         return None
     described: dict[str, JsonValue] = timers.model_dump(mode="json", by_alias=True, exclude_none=True)

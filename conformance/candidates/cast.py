@@ -1,5 +1,6 @@
 """A cast: which candidate plays which server of a topology."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -28,11 +29,19 @@ class Cast:
         """Everybody in it, the default last."""
         return (*self.servers.values(), self.default)
 
-    @property
-    def own_timers(self) -> OwnTimers | None:
-        """What everybody in it does when nobody sets its timers; None where they do not say, or do not agree."""
-        timers = {candidate.own_timers for candidate in self.candidates}
+    def own_timers(self, servers: Iterable[str]) -> OwnTimers | None:
+        """Return what all who play one of the servers do when nobody sets their timers; None where they do not say, or do
+        not agree."""
+        timers = {candidate.own_timers for candidate in self.players(servers)}
         return timers.pop() if len(timers) == 1 else None
+
+    def players(self, servers: Iterable[str]) -> tuple[Candidate, ...]:
+        """Return all who play one of the servers, each once. The default is among them only where it plays one."""
+        found: list[Candidate] = []
+        for server in servers:
+            if (candidate := self.plays(server)) not in found:
+                found.append(candidate)
+        return tuple(found)
 
     def plays(self, server: str) -> Candidate:
         """Return who plays a server."""
@@ -40,8 +49,7 @@ class Cast:
 
     def absent(self, servers: tuple[str, ...]) -> tuple[str, ...]:
         """Return `candidate: what is missing on this machine` for everybody who plays one of the servers."""
-        players = {self.plays(server).identity: self.plays(server) for server in servers}
-        looked = {name: look_for(player).missing for name, player in players.items()}
+        looked = {player.identity: look_for(player).missing for player in self.players(servers)}
         return tuple(f"{name}: {missing}" for name, missing in looked.items() if missing)
 
     def of_programs(self) -> "Cast":

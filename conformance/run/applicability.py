@@ -77,7 +77,7 @@ def _spelled_otherwise(cell: Cell, cast: Cast) -> Iterator[str]:
 
 def _times(cell: Cell, cast: Cast, settings: Settings) -> Iterator[str]:
     """Yield why the times of a cell cannot be shown under these settings; one reason is enough."""
-    if cell.timers == "own" and cast.own_timers is None:
+    if cell.timers == "own" and cast.own_timers(cell.topology.by_name) is None:
         yield f"not described: the own-timers of {cast.identity}"
     elif cell.timers == "own" and settings.scale != 1:
         yield "the server's own timers cannot be scaled"

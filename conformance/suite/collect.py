@@ -37,9 +37,10 @@ class ScenarioCollector(pytest.Collector):
     def collect(self) -> Iterator[pytest.Item]:
         """Yield an item for each cell and candidate, in a stable order."""
         options = self.config.stash[OPTIONS]
-        of_each = [self._scenario.cells(options.settings.grid, cast.own_timers) for cast in options.casts]
-        for cells in zip(*of_each, strict=True):
-            for cell, cast in zip(cells, options.casts, strict=True):
+        grid = options.settings.grid
+        for number, one in enumerate(self._scenario.cells(grid)):
+            for cast in options.casts:
+                cell = self._scenario.cells(grid, cast.own_timers(one.topology.by_name))[number]
                 yield CellItem.from_parent(self, name=item_name(cell, cast), cell=placed(cell, cast), cast=cast)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:

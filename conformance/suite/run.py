@@ -98,7 +98,9 @@ class Run:
             clock=options.settings.clock,
             scale=options.settings.scale,
             grid=options.settings.grid,
-            candidates=tuple(candidate_record(cast) for cast in options.casts),
+            candidates=tuple(
+                candidate_record(cast, (one.cell for one in cells if one.cast == cast)) for cast in options.casts
+            ),
             suite_sha256=suite_sha256(one.cell.sha256 for one in cells),
             environment_sha256=environment_sha256(),
             command=("conformance", "run", *map(str, config.invocation_params.args)),

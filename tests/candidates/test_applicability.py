@@ -10,6 +10,7 @@ from conformance.candidates.description import REFERENCE, Candidate
 from conformance.candidates.generations import placed, probed
 from conformance.candidates.needs import asked, claims, unclaimed
 from conformance.commands.candidate import _probes
+from conformance.records import candidate_record
 from conformance.run.applicability import inapplicable
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
@@ -51,6 +52,14 @@ def test_a_server_of_2016_is_not_asked_for_the_shadows_of_2010(scenario: str):
         )
         == ""
     )
+
+
+def test_a_run_claims_what_all_claim_who_play_in_one_of_its_cells():
+    mine = candidate("relay", "dsn", "shadow-2030")
+    cast = Cast(REFERENCE, {"mta1": mine})
+    assert candidate_record(cast, [corpus()["each-message-once"]]).claims == ("dsn", "relay", "shadow-2030")
+    assert candidate_record(cast, corpus().values()).claims == ("dsn", "relay")
+    assert candidate_record(cast).claims == ("dsn", "relay")
 
 
 @pytest.mark.parametrize("claim", ["shadow-2013", "shadow-2010"])

@@ -80,8 +80,13 @@ def test_timers_that_cannot_be_are_refused(wrong: dict[str, str]) -> None:
 
 def test_two_of_a_cast_who_differ_have_no_timers_in_common() -> None:
     mine = REFERENCE.model_copy(update={"name": "mine", "own_timers": HASTY})
-    assert Cast(REFERENCE, {"mbx1": mine}).own_timers is None
-    assert Cast(REFERENCE, {"mbx1": REFERENCE}).own_timers == REFERENCE.own_timers
+    assert Cast(REFERENCE, {"mbx1": mine}).own_timers(["mbx1", "mbx2"]) is None
+    assert Cast(REFERENCE, {"mbx1": REFERENCE}).own_timers(["mbx1", "mbx2"]) == REFERENCE.own_timers
+
+
+def test_the_default_of_a_cast_has_no_say_where_it_plays_nothing() -> None:
+    mine = REFERENCE.model_copy(update={"name": "mine", "own_timers": HASTY})
+    assert Cast(REFERENCE, {"mta1": mine}).own_timers(["mta1"]) == HASTY
 
 
 def test_an_unknown_one_is_told_with_its_place(tmp_path: Path) -> None:
