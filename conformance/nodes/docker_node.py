@@ -21,13 +21,13 @@ from conformance.candidates.presence import Presence
 from conformance.nodes.commands import MOST, answer_of, template_of
 from conformance.nodes.contract import REFUSED, CommandFailed, ConfigurationRefused, NodeConfiguration, NodeError
 from conformance.nodes.engine import Engine, explained, kill
-from conformance.nodes.guard import size_of
 from conformance.nodes.private_root import NODE
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.reload import reload
 from conformance.nodes.streams import Stream, follow, run_inside
 from conformance.nodes.workshop import Workshop
 from conformance.shortage import KILLED, killed_by_others
+from conformance.untrusted import size_of
 
 _LOOK = 0.5
 """Seconds between two looks at how large the directory has become."""
@@ -51,6 +51,7 @@ class DockerNode:
         self._network = network
         self._moved = moved
         self._shop = Workshop(name, candidate, directory, Presence(), seen_as=NODE, python="python3")
+        self._let_in = False
         self._container: Any = None
         self._follower: threading.Thread | None = None
         self._ended = asyncio.Event()
@@ -62,7 +63,7 @@ class DockerNode:
     @property
     def log(self) -> Path:
         """What the container's processes wrote to stdout and stderr."""
-        return self._shop.log
+        return self._shop.log_file
 
     @property
     def failure(self) -> str | None:
@@ -74,11 +75,11 @@ class DockerNode:
         needs = self._candidate.container
         assert needs is not None
         image = await self._engine.image(needs.image)
-        self._shop.write(configuration)
-        user = self._user(str(image.attrs["Config"].get("User") or ""))
+        user, self._let_in = self._user(str(image.attrs["Config"].get("User") or ""))
+        self._shop.write(configuration, let_in=self._let_in)
         self._ended.clear()
         self._exit_code, self._failure, self._asked_to_end = None, None, False
-        self._shop.begin_log()
+        self._shop.log.begin()
         try:
             self._container = await self._engine.ask("start", partial(self._create, user))
             await self._begin(configuration)
@@ -86,7 +87,7 @@ class DockerNode:
             code = self._exit_code
             await self._end()
             if code == REFUSED:
-                raise ConfigurationRefused(self.name, "start", self._shop.last_words()) from error
+                raise ConfigurationRefused(self.name, "start", self._shop.log.last_words()) from error
             if code is not None:
                 raise NodeError(self.name, "start", self._end_of(code, "it left")) from error
             raise
@@ -137,7 +138,7 @@ class DockerNode:
         async def signal() -> None:
             await self._engine.ask("reload", partial(container.kill, signal="SIGHUP"))
 
-        await reload(self._shop, self._candidate, configuration, self.command, signal)
+        await reload(self._shop, self._candidate, configuration, self.command, signal, let_in=self._let_in)
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run the description's command of that name in the container, and read its JSON."""
@@ -146,7 +147,10 @@ class DockerNode:
 
     async def close(self) -> None:
         """End the node however it is."""
-        await self._end()
+        try:
+            await self._end()
+        finally:
+            self._shop.close()
 
     async def _begin(self, configuration: NodeConfiguration) -> None:
         """Start the container that was made, and wait until it is ready."""
@@ -160,32 +164,21 @@ class DockerNode:
         listeners = [(door, host, at["port"]) for door, at in configuration["listeners"].items()]
         await wait_ready(self.name, listeners, self._candidate.ready_within, self._ended)
 
-    def _user(self, of_image: str) -> str:
-        """Return whom to run as: as described, else who we are, so that its files are ours; root leaves it to the image."""
+    def _user(self, of_image: str) -> tuple[str, bool]:
+        """Return whom to run as, and whether that may be any user here, who has to be let in.
+
+        It is who is described, else who we are, so that its files are ours; root leaves it to the image.
+        """
         if self._candidate.user is not None or os.geteuid() == 0:
-            if (self._candidate.user or of_image).partition(":")[0] not in ("", "0", "root"):
-                self._let_in()
-            return self._candidate.user or ""
-        return f"{os.geteuid()}:{os.getegid()}"
-
-    def _let_in(self) -> None:
-        """Let a user of the image's, whoever that is here, read the node's files and write its data."""
-        directory = self._shop.directory
-        for path in (directory, *directory.rglob("*")):
-            path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
-        for path in self._writable:
-            path.chmod(0o777)
-
-    @property
-    def _writable(self) -> list[Path]:
-        """The directories below its own that the container may write to."""
-        return [self._shop.data, *([self._shop.status.parent] if self._candidate.contract == 2 else [])]
+            stranger = (self._candidate.user or of_image).partition(":")[0] not in ("", "0", "root")
+            return self._candidate.user or "", stranger
+        return f"{os.geteuid()}:{os.getegid()}", False
 
     def _create(self, user: str) -> Any:
         shop = self._shop
         mounts = [
             Mount(str(NODE), str(shop.directory.absolute()), type="bind", read_only=True),
-            *(Mount(str(NODE / path.name), str(path.absolute()), type="bind") for path in self._writable),
+            *(Mount(str(NODE / path.name), str(path.absolute()), type="bind") for path in shop.writable),
         ]
         return self._engine.create(self._candidate, shop.filled(self._candidate.argv), mounts, self._network, user)
 
@@ -210,7 +203,7 @@ class DockerNode:
         """Write what a container prints to the log, and tell of its end; in a thread."""
         code: int | None = None
         try:
-            code = follow(container, stream, self.log, self._candidate.log_limit)
+            code = follow(container, stream, self._shop.log.handle, self._candidate.log_limit)
             why = self._end_of(code, "it left by itself")
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             why = f"the Docker engine lost sight of it: {explained(error)}"
@@ -219,7 +212,7 @@ class DockerNode:
 
     def _end_of(self, code: int, how: str) -> str:
         """Return why the container ended that nobody had asked to."""
-        words = self._shop.last_words()
+        words = self._shop.log.last_words()
         return f"{KILLED}; its log ends: {words}" if killed_by_others(code) else f"{how} with exit code {code}: {words}"
 
     def _over(self, code: int | None, why: str) -> None:

@@ -68,7 +68,7 @@ class ExecNode:
     @property
     def log(self) -> Path:
         """What the node wrote to stdout and stderr."""
-        return self._shop.log
+        return self._shop.log_file
 
     @property
     def failure(self) -> str | None:
@@ -87,11 +87,11 @@ class ExecNode:
         self._ended.clear()
         self._asked_to_end = False
         self._failure = None
-        self._shop.begin_log()
-        with self.log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._guarded(), stdin=PIPE, stdout=log, stderr=log, start_new_session=True, env=self._environment()
-            )
+        self._shop.log.begin()
+        log = self._shop.log.handle
+        self._process = await asyncio.create_subprocess_exec(
+            *self._guarded(), stdin=PIPE, stdout=log, stderr=log, start_new_session=True, env=self._environment()
+        )
         if self._clock is not None:
             self._clock.began(self._process.pid)
         self._watch = asyncio.create_task(self._wait(self._process), name=f"watch {self.name}")
@@ -102,7 +102,7 @@ class ExecNode:
             code = self._process.returncode
             await self._end()
             if code == REFUSED:
-                raise ConfigurationRefused(self.name, "start", self._shop.last_words()) from error
+                raise ConfigurationRefused(self.name, "start", self._shop.log.last_words()) from error
             if code is not None:
                 raise NodeError(self.name, "start", self._end_of(code, "it left")) from error
             raise
@@ -179,9 +179,12 @@ class ExecNode:
 
     async def close(self) -> None:
         """End the node however it is."""
-        await self._end()
-        if self._disk is not None:
-            await self._disk.close()
+        try:
+            await self._end()
+            if self._disk is not None:
+                await self._disk.close()
+        finally:
+            self._shop.close()
 
     def _guarded(self) -> list[str]:
         """Return the node's command, in its private root where it has one, under the guard."""
@@ -231,17 +234,13 @@ class ExecNode:
             except NodeError as error:
                 if self._process is None or self._ended.is_set():
                     return
-                self._note(f"flush: {error.reason}")
+                self._shop.log.note(f"flush: {error.reason}")
 
     async def _flush_no_more(self) -> None:
         task, self._flushing = self._flushing, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-    def _note(self, words: str) -> None:
-        with self.log.open("a", encoding="utf-8") as log:
-            log.write(f"[harness] {words}\n")
 
     async def _wait(self, process: Process) -> None:
         code = await process.wait()
@@ -252,8 +251,8 @@ class ExecNode:
     def _end_of(self, code: int, how: str) -> str:
         """Return why the node ended that nobody had asked to."""
         if killed_by_others(code):
-            return f"{KILLED}; its log ends: {self._shop.last_words()}"
-        return f"{how} with exit code {code}: {self._shop.last_words()}"
+            return f"{KILLED}; its log ends: {self._shop.log.last_words()}"
+        return f"{how} with exit code {code}: {self._shop.log.last_words()}"
 
     async def _end(self) -> None:
         """Kill whatever is left of the tree and reap the guard."""

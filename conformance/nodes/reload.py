@@ -12,10 +12,14 @@ from pydantic import ValidationError
 from conformance.candidates.description import Candidate
 from conformance.nodes.contract import REFUSED, CommandFailed, ConfigurationRefused, NodeConfiguration, NodeError
 from conformance.nodes.document import Status
+from conformance.nodes.node_log import NodeLog
 from conformance.nodes.workshop import Workshop
 
 _PAUSE = 0.01
 """Seconds between two looks at a file that another process writes."""
+
+_MOST_OF_LOG = 2**20
+"""Octets of a log in which an answer is looked for."""
 
 MOST = 4096
 """Octets of a status file that are read."""
@@ -27,6 +31,8 @@ async def reload(
     configuration: NodeConfiguration,
     run: Callable[[str], Awaitable[object]],
     signal: Callable[[], Awaitable[None]],
+    *,
+    let_in: bool = False,
 ) -> None:
     """Write a node's files anew, have it read them, and return when it has answered that it applied them.
 
@@ -35,8 +41,8 @@ async def reload(
 
     Raises ConfigurationRefused when it refused them, NodeError when it gave no answer within `ready-within`.
     """
-    before = shop.log.stat().st_size
-    shop.write(configuration)
+    before = shop.log.size
+    shop.write(configuration, let_in=let_in)
     if "reload" in candidate.commands:
         await by_command(shop.name, run)
         return
@@ -107,15 +113,13 @@ def read_status(node: str, path: Path) -> Status | None:
         raise NodeError(node, "reload", f"its status file: {place}: {problem['msg']}: {octets[:200]!r}") from error
 
 
-async def _logged(node: str, log: Path, before: int) -> None:
+async def _logged(node: str, log: NodeLog, before: int) -> None:
     """Return when a node of contract 1 says in its log, after `before` octets, that it applied its configuration.
 
     Raises ConfigurationRefused when it says that it refused it.
     """
     while True:
-        with log.open("rb") as file:
-            file.seek(before)
-            new = file.read().decode(errors="replace")
+        new = log.read(before, _MOST_OF_LOG)
         if line := next((line for line in new.splitlines() if "configuration" in line.lower()), None):
             if "refused" in line:
                 raise ConfigurationRefused(node, "reload", line)

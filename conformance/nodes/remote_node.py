@@ -36,7 +36,7 @@ class RemoteNode:
     @property
     def log(self) -> Path:
         """What the commands wrote; the server's own log is its own."""
-        return self._shop.log
+        return self._shop.log_file
 
     async def start(self, configuration: NodeConfiguration) -> None:
         """Have it started, where the description can, and wait for the greetings."""
@@ -92,21 +92,24 @@ class RemoteNode:
 
     async def close(self) -> None:
         """End what we started; leave what was there."""
-        if self._up and "start" in self._candidate.commands:
-            await self._do("kill" if "kill" in self._candidate.commands else "stop")
+        try:
+            if self._up and "start" in self._candidate.commands:
+                await self._do("kill" if "kill" in self._candidate.commands else "stop")
+        finally:
+            self._shop.close()
         self._up = False
 
     async def _do(self, name: str) -> None:
         """Run a command and wait for its end, not for that of what it leaves running. Raises NodeError."""
         argv = self._shop.filled(template_of(self._candidate, self.name, name))
         bound = self._candidate.command_within
-        with self.log.open("ab") as log:
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *argv, stdin=DEVNULL, stdout=log, stderr=log, env=self._environment(), start_new_session=True
-                )
-            except OSError as error:
-                raise NodeError(self.name, name, f"{argv[0]}: {error.strerror}") from error
+        log = self._shop.log.handle
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *argv, stdin=DEVNULL, stdout=log, stderr=log, env=self._environment(), start_new_session=True
+            )
+        except OSError as error:
+            raise NodeError(self.name, name, f"{argv[0]}: {error.strerror}") from error
         try:
             async with asyncio.timeout(bound):
                 code = await process.wait()
@@ -117,7 +120,7 @@ class RemoteNode:
                 os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         if code:
-            raise CommandFailed(self.name, name, code, self._shop.last_words())
+            raise CommandFailed(self.name, name, code, self._shop.log.last_words())
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self._candidate.environment}

@@ -10,7 +10,6 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Any
 
 import docker
@@ -76,8 +75,8 @@ def bounded(stream: Stream, within: float) -> Iterator[Stream]:
         stream.close()
 
 
-def follow(container: Any, stream: Stream, log: Path, limit: int) -> int:
-    """Add what a container prints to the log, up to `limit` octets, until it has ended; return its exit code.
+def follow(container: Any, stream: Stream, log: int, limit: int) -> int:
+    """Add what a container prints to the log, an open file, up to `limit` octets, until it has ended; return its exit code.
 
     That it has ended is the engine's word, not the end of the stream, which may come late or never.
     Raises DockerException and RequestException of the SDK, and OSError of the log.
@@ -104,9 +103,9 @@ def _cut_off(container: Any, stream: Stream, read: threading.Event) -> None:
         stream.end()
 
 
-def _copy(stream: Stream, log: Path, limit: int) -> None:
+def _copy(stream: Stream, log: int, limit: int) -> None:
     left, told = limit, False
-    with log.open("ab", buffering=0) as file:
+    with open(log, "ab", buffering=0, closefd=False) as file:  # a descriptor has no path
         for _, chunk in stream.chunks():
             file.write(chunk[:left])
             if left < len(chunk) and not told:

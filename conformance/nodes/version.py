@@ -33,6 +33,7 @@ async def detect_version(candidate: Candidate) -> str:
         return candidate.version
     with tempfile.TemporaryDirectory(prefix="conformance-version-") as directory:
         shop = Workshop(candidate.name, candidate, Path(directory), presence)
+        shop.close()
         argv = shop.filled(template)
         if presence.private_root is not None:
             words = [

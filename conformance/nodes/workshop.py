@@ -1,7 +1,8 @@
 """A node's directory: its JSON document, the files rendered from its description, its data and its log."""
 
 import json
-import shutil
+import os
+import pwd
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +12,9 @@ from conformance.candidates.placeholders import option_values
 from conformance.candidates.presence import Presence
 from conformance.candidates.templates import fill_argv, render_file
 from conformance.nodes.contract import NodeConfiguration, NodeError
-from conformance.nodes.disks import trees
-from conformance.nodes.last_words import last_words
+from conformance.nodes.node_log import NAME, NodeLog
 from conformance.nodes.private_root import NODE
-
-_TAIL = 32 * 1024
-"""Octets of a log's end in which it is looked for why the node ended."""
+from conformance.untrusted import Owner, UntrustedDirectory
 
 
 def status_file_in(directory: Path) -> Path:
@@ -42,19 +40,19 @@ class Workshop:
     ) -> None:
         self._python = python
         self._seen_as = NODE if presence.private_root is not None else seen_as
-        self._given_away = candidate.user if candidate.kind == "exec" else None
         self.name = name
         self.directory = directory
         self.configuration: NodeConfiguration = {}
         self._candidate = candidate
         self._presence = presence
-        self._log_begins = 0
-        directory.mkdir(parents=True, exist_ok=True)
+        self._inside = UntrustedDirectory(directory)
+        self.log = NodeLog(self._inside)
+        """What the node writes to stdout and stderr."""
 
     @property
-    def log(self) -> Path:
-        """What the node wrote to stdout and stderr."""
-        return self.directory / "node.log"
+    def log_file(self) -> Path:
+        """Where the log is found once the node has ended."""
+        return self.directory / NAME
 
     @property
     def data(self) -> Path:
@@ -66,24 +64,50 @@ class Workshop:
         """The file in which a node of contract 2 answers a reload, in a folder that only the node writes."""
         return status_file_in(self.directory)
 
-    def write(self, configuration: NodeConfiguration) -> None:
-        """Write the document and the files. Raises NodeError when a template cannot be rendered."""
+    def write(self, configuration: NodeConfiguration, *, let_in: bool = False) -> None:
+        """Write the document and the files.
+
+        With `let_in` any user may read them, and write data and status. Raises NodeError when a template cannot be rendered,
+        or when the node has put something in the way.
+        """
         self.configuration = configuration
-        self.data.mkdir(exist_ok=True)
-        if self._candidate.contract == 2:
-            self.status.parent.mkdir(exist_ok=True)
-        (self.directory / "node.json").write_text(json.dumps(configuration, indent=1), encoding="utf-8")
-        for name, template in self._candidate.files.items():
-            path = self.directory / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
+        owner = self._owner()
+        try:
+            for folder in self.writable:
+                self._inside.make(folder.name, owner=owner, mode=0o777 if let_in else None)
+            document = json.dumps(configuration, indent=1).encode()
+            self._inside.write("node.json", document, owner=owner, readable=let_in)
+            for name, template in self._candidate.files.items():
                 text = render_file(name, template, configuration, self.values, self._candidate.options)
-                path.write_text(text, encoding="utf-8")
-            except CandidateError as error:
-                raise NodeError(self.name, "start", str(error), "mend the candidate's description") from error
-        if self._given_away is not None:
-            for path in (self.directory, *self.directory.rglob("*")):
-                shutil.chown(path, self._given_away)
+                self._inside.write(name, text.encode(), owner=owner, readable=let_in)
+            if owner is not None:
+                self._inside.give(owner)
+            if let_in:
+                self._inside.open_to_all()
+        except CandidateError as error:
+            raise NodeError(self.name, "start", str(error), "mend the candidate's description") from error
+        except (OSError, ValueError) as error:
+            raise self._in_the_way("start", error) from error
+
+    @property
+    def writable(self) -> tuple[Path, ...]:
+        """The directories below its own that the node must be able to write."""
+        return (self.data, *([self.status.parent] if self._candidate.contract == 2 else []))
+
+    def _owner(self) -> Owner | None:
+        """Return who gets what is made; None is whoever we are. Raises NodeError."""
+        name = self._candidate.user if self._candidate.kind == "exec" else None
+        if name is None or os.geteuid() != 0:
+            return None
+        try:
+            return pwd.getpwnam(name).pw_uid, -1
+        except KeyError as error:
+            raise NodeError(
+                self.name, "start", f"there is no user {name}", "mend the candidate's description"
+            ) from error
+
+    def _in_the_way(self, stage: str, error: Exception) -> NodeError:
+        return NodeError(self.name, stage, f"its directory: {error}", "the server may have put something else there")
 
     @property
     def values(self) -> dict[str, str]:
@@ -118,15 +142,19 @@ class Workshop:
         return fill_argv(template, self.values, arguments)
 
     def wipe(self) -> None:
-        """Delete the data directory's content; the directory itself may be a mount."""
-        trees.empty(self.data)
+        """Delete the data directory's content; the directory itself may be a mount. Raises NodeError."""
+        try:
+            self._inside.empty(self.data.name)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise self._in_the_way("wipe", error) from error
 
-    def begin_log(self) -> None:
-        """Note that the node starts: what the log says so far is of an earlier life."""
-        self._log_begins = self.log.stat().st_size if self.log.exists() else 0
-
-    def last_words(self) -> str:
-        """Return the exception that the log ends with since the node was started, or its last line."""
-        with self.log.open("rb") as log:
-            log.seek(max(self._log_begins, self.log.stat().st_size - _TAIL))
-            return last_words(log.read().decode("utf-8", "replace"))
+    def close(self) -> None:
+        """Let go of the directory; the node must be dead. Raises NodeError when its log cannot be put where it belongs."""
+        try:
+            self.log.close()
+        except OSError as error:
+            raise self._in_the_way("close", error) from error
+        finally:
+            self._inside.close()

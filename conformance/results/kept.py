@@ -4,13 +4,16 @@ They lie in `kept/CELL/NODE`, readable by their owner alone. What the nodes hold
 """
 
 import json
+import os
 import re
 import shutil
-from collections.abc import Iterable
+import stat
 from pathlib import Path
 from typing import Any
 
 from conformance.results.layout import cell_name
+from conformance.results.packed import LEFT_OUT, visible_path
+from conformance.untrusted import Anchor, Entry, discard, walk
 
 KEPT = "kept"
 _HIDDEN = "***"
@@ -30,29 +33,52 @@ def keep_nodes(cell: Path, attachments: Path) -> None:
     """
     target = kept_of(cell)
     target.parent.mkdir(mode=0o700, exist_ok=True)
-    shutil.rmtree(target, ignore_errors=True)  # of a first attempt
-    shutil.copytree(attachments, target, symlinks=True, ignore=_not_files)
-    for path in [target, *target.rglob("*")]:
-        if path.is_symlink():
-            continue
-        path.chmod(0o700 if path.is_dir() else 0o600)
+    discard(target)  # of a first attempt
+    target.mkdir(mode=0o700)
+    left_out: list[str] = []
+    anchor = Anchor(attachments)
+    try:
+        for entry in walk(anchor.handle):
+            path = target / entry.path
+            if stat.S_ISDIR(entry.status.st_mode) and not entry.is_deep:
+                path.mkdir(mode=0o700)
+            elif stat.S_ISLNK(entry.status.st_mode) and not entry.is_deep:
+                path.symlink_to(os.readlink(entry.name, dir_fd=entry.folder))
+            elif entry.may_be_copied:
+                _copy(entry, path)
+            elif entry.is_file:
+                left_out.append(visible_path(entry))
+    finally:
+        anchor.close()
+    if left_out:
+        (target / LEFT_OUT).write_text("\n".join(left_out), "ascii")
     for node in target.iterdir():
-        if (document := node / "node.json").is_file():
-            document.write_text(json.dumps(_without_secrets(json.loads(document.read_bytes())), indent=1), "utf-8")
+        if (document := node / "node.json").is_file() and not document.is_symlink():
+            document.write_bytes(_without_secrets_in(document.read_bytes()))
         for log in node.glob("*.log"):
-            log.write_bytes(_AUTH.sub(rb"\1 ***", log.read_bytes()))
+            if log.is_file() and not log.is_symlink():
+                log.write_bytes(_AUTH.sub(rb"\1 ***", log.read_bytes()))
 
 
 def remove_data(attachments: Path) -> None:
     """Delete the data of a cell's nodes."""
-    for data in attachments.glob("*/data"):
-        shutil.rmtree(data, ignore_errors=True)
+    for node in attachments.iterdir():
+        discard(node / "data")
 
 
-def _not_files(folder: str, names: Iterable[str]) -> set[str]:
-    """Return sockets, pipes and devices, of which there is nothing to copy."""
-    paths = {name: Path(folder, name) for name in names}
-    return {name for name, path in paths.items() if not (path.is_symlink() or path.is_dir() or path.is_file())}
+def _copy(entry: Entry, target: Path) -> None:
+    """Copy a file, for its owner alone."""
+    with os.fdopen(entry.open(), "rb") as file, target.open("xb") as copy:
+        target.chmod(0o600)
+        shutil.copyfileobj(file, copy)
+
+
+def _without_secrets_in(document: bytes) -> bytes:
+    """Return a node's document without its secrets; of one that the node has damaged nothing is kept."""
+    try:
+        return json.dumps(_without_secrets(json.loads(document)), indent=1).encode()
+    except (ValueError, RecursionError):
+        return b"null"
 
 
 def _without_secrets(value: Any) -> Any:

@@ -4,17 +4,24 @@ Both are what standard tools read: `zcat`, `zless`, `unzip`, DuckDB and Spark. A
 written. Until then it stands in a plain file, so that a run that is killed can be read.
 """
 
+import os
 import shutil
+import time
 import zlib
 from pathlib import Path
-from zipfile import ZIP_DEFLATED, ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from conformance.results.layout import PACKED, archive_of
 from conformance.results.whole import write_whole
+from conformance.untrusted import Anchor, Entry, discard, walk
 
 _LEVEL = 6
 """A thirteenth of the size. Level 9 gives three percent more and takes twice the time."""
 _GZIP = 16 + zlib.MAX_WBITS
+_DOS_EPOCH = 315619200
+"""Seconds: the second of January 1980, before which a ZIP file knows no time in any time zone."""
+
+LEFT_OUT = "LEFT-OUT.txt"
 _PIECE = 64 * 1024
 """Octets that are uncompressed at a time."""
 
@@ -34,20 +41,47 @@ def pack_file(path: Path) -> Path:
 
 
 def pack_folder(folder: Path) -> None:
-    """Replace a folder of attachments by a ZIP file of its regular files. What this user must not read or delete stays as it is."""
+    """Replace a folder of attachments by a ZIP file of its regular files. What this user must not read or delete stays as it is.
+
+    Files that would do harm (`Entry.may_be_copied`) are left out, and named in LEFT-OUT.txt.
+    """
     target = archive_of(folder)
     target.parent.mkdir(exist_ok=True)
     scratch = target.with_name(f".{target.name}")
+    left_out: list[str] = []
+    anchor = Anchor(folder)
     try:
         with ZipFile(scratch, "w", ZIP_DEFLATED, strict_timestamps=False) as archive:
-            for path in sorted(folder.rglob("*")):
-                if path.is_file() and not path.is_symlink():
-                    archive.write(path, path.relative_to(folder))
+            for entry in walk(anchor.handle):
+                if entry.may_be_copied:
+                    _add(archive, entry)
+                elif entry.is_file:
+                    left_out.append(visible_path(entry))
+            if left_out:
+                archive.writestr(LEFT_OUT, "\n".join(left_out))
     except PermissionError:
         scratch.unlink()
         return
+    finally:
+        anchor.close()
     scratch.replace(target)
-    shutil.rmtree(folder, ignore_errors=True)
+    discard(folder)
+
+
+def visible_path(entry: Entry) -> str:
+    """Return the path of an entry as text of one line, at most 300 characters of it."""
+    return ascii(str(entry.path))[1:-1][-300:]
+
+
+def _add(archive: ZipFile, entry: Entry) -> None:
+    handle = entry.open()
+    with os.fdopen(handle, "rb") as file:
+        info = ZipInfo(str(entry.path), time.localtime(max(entry.status.st_mtime, _DOS_EPOCH))[:6])
+        info.compress_type = ZIP_DEFLATED
+        info.external_attr = (entry.status.st_mode & 0xFFFF) << 16
+        info.file_size = entry.status.st_size
+        with archive.open(info, "w") as packing:
+            shutil.copyfileobj(file, packing, _PIECE)
 
 
 def octets_of(path: Path) -> tuple[bytes, str]:

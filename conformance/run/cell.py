@@ -1,7 +1,6 @@
 """One cell from start to history: build the world, play the steps, heal, drain, take everything down."""
 
 import asyncio
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from conformance.run.watch import LoopBlocked
 from conformance.run.world import World
 from conformance.scenarios.document import Cell
 from conformance.shortage import shortage_of
+from conformance.untrusted import discard
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _stopped(limit: float) -> str:
 def _forget_data(servers: Iterable[str], settings: Settings, directory: Path) -> None:
     """Delete the data of servers, unless it is to be kept."""
     for name in servers if settings.keep is None else ():
-        shutil.rmtree(directory / name / "data", ignore_errors=True)
+        discard(directory / name / "data")
 
 
 async def _play(world: World, settled: Settled) -> str:

@@ -100,8 +100,17 @@ def test_a_stream_is_ended_from_here_in_the_middle_of_a_chunk():
             assert list(stream.chunks()) == [(1, b"whole")]
 
 
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[int]:
+    """An open file."""
+    with (tmp_path / "log").open("ab") as file:
+        yield file.fileno()
+
+
 @pytest.mark.parametrize("ends", [True, False], ids=["it-ends", "it-never-ends"])
-def test_a_container_has_ended_when_the_engine_says_so(ends: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_container_has_ended_when_the_engine_says_so(
+    ends: bool, log: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(streams, "_LAST_WORDS", 0.1 if not ends else 60)
     container = Container()
     with pair() as (stream, there):
@@ -109,25 +118,25 @@ def test_a_container_has_ended_when_the_engine_says_so(ends: bool, tmp_path: Pat
         if ends:
             there.shutdown(socket.SHUT_RDWR)
         container.ended.set()
-        assert follow(container, stream, tmp_path / "log", 1000) == 7
+        assert follow(container, stream, log, 1000) == 7
     assert (tmp_path / "log").read_bytes() == b"first\nlast\n"
 
 
 @pytest.mark.parametrize("pieces", [[b"12345678"], [b"1234", b"5678"], [b"12", b"34", b"5", b"678"]])
-def test_a_log_that_was_cut_says_so_wherever_the_chunks_end(pieces: list[bytes], tmp_path: Path):
+def test_a_log_that_was_cut_says_so_wherever_the_chunks_end(pieces: list[bytes], log: int, tmp_path: Path):
     container = Container()
     with pair() as (stream, there):
         there.sendall(b"".join(chunk(1, piece) for piece in pieces))
         there.shutdown(socket.SHUT_RDWR)
         container.ended.set()
-        follow(container, stream, tmp_path / "log", 4)
+        follow(container, stream, log, 4)
     assert (tmp_path / "log").read_bytes() == b"1234\n[the log is at its limit; what follows was dropped]\n"
 
 
-def test_a_container_that_closed_its_output_has_not_ended(tmp_path: Path):
+def test_a_container_that_closed_its_output_has_not_ended(log: int):
     container, code = Container(), []
     with pair() as (stream, there):
-        following = threading.Thread(target=lambda: code.append(follow(container, stream, tmp_path / "log", 1000)))
+        following = threading.Thread(target=lambda: code.append(follow(container, stream, log, 1000)))
         following.start()
         there.shutdown(socket.SHUT_RDWR)
         following.join(0.1)
@@ -138,10 +147,10 @@ def test_a_container_that_closed_its_output_has_not_ended(tmp_path: Path):
     assert code == [7]
 
 
-def test_an_engine_that_is_gone_is_told(tmp_path: Path):
+def test_an_engine_that_is_gone_is_told(log: int):
     class Lost(Container):
         def wait(self, timeout: float | None) -> dict[str, int]:
             raise docker.errors.DockerException("gone")
 
     with pair() as (stream, _), pytest.raises(docker.errors.DockerException, match="gone"):
-        follow(Lost(), stream, tmp_path / "log", 1000)
+        follow(Lost(), stream, log, 1000)

@@ -12,6 +12,7 @@ from conformance.nodes.disks.loop import LoopDisk
 from conformance.nodes.disks.state import Met
 from conformance.scenarios.steps.breaking import Disk
 from conformance.scenarios.steps.nodes import Keeps
+from conformance.untrusted import Anchor
 
 Trouble = Literal[
     "power-cut", "power-cut-by-posix", "full", "full-at-write", "read-only", "slow", "failing-syncs"
@@ -68,12 +69,15 @@ class NodeDisk:
         wanted = frozenset(troubles)
         data, own = directory / "data", directory / "disk"
         own.mkdir(parents=True, exist_ok=True)
+        self._anchor = Anchor(own)
         forgets = _forgets(wanted, candidate, kind)
         on_loop = bool(wanted & {*_ON_LOOP, "power-cut"}) and not forgets
         self._node = node
-        self._loop = LoopDisk(node, data, own / "image") if on_loop else None
+        self._loop = LoopDisk(node, data, self._anchor.path / "image") if on_loop else None
         layered = forgets or bool(wanted & _IN_LAYER)
-        self._layer = Layer(node, data, own, forgets=forgets, whole_device=on_loop) if layered else None
+        self._layer = (
+            Layer(node, data, self._anchor.path, seen=own, forgets=forgets, whole_device=on_loop) if layered else None
+        )
         self._full = False
         self._read_only = False
         self._before = Met()
@@ -176,6 +180,7 @@ class NodeDisk:
             await self._loop.close()
         if self._layer:
             self._layer.close()
+        self._anchor.close()
 
     def _mounted(self) -> LoopDisk:
         if self._loop is None:

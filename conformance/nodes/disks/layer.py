@@ -7,6 +7,7 @@ see, it says: then nothing can be said of the program.
 import asyncio
 import os
 import shutil
+import struct
 from pathlib import Path
 from typing import Literal
 
@@ -17,8 +18,11 @@ from conformance.nodes.disks.rebuilt import History, Inode
 from conformance.nodes.disks.state import Kind, Met, Record, State, Status
 from conformance.nodes.preloading import unreached
 from conformance.scenarios.steps.nodes import Keeps
+from conformance.untrusted import Anchor
 
 SOURCES = tuple(sorted(Path(__file__).with_name("layer_c").glob("*.[ch]")))
+
+_LIBRARY = "layer.so"
 
 _WHY = {"setuid": "is setuid", "static": "is linked statically", "go": "is a Go program"}
 
@@ -35,16 +39,29 @@ def missing() -> str:
 class Layer:
     """The layer of a node, over its `data`; its own files are in `directory`, which is beside it. Raises NodeError.
 
+    `seen` is that directory as the node sees it, where that is another path.
+
     With `forgets` it keeps a log of what was synced, to know what a power cut leaves. `whole_device`: `data` is a file
     system of its own, and all on it is the node's.
     """
 
-    def __init__(self, node: str, data: Path, directory: Path, *, forgets: bool, whole_device: bool = False) -> None:
+    def __init__(
+        self,
+        node: str,
+        data: Path,
+        directory: Path,
+        *,
+        forgets: bool,
+        whole_device: bool = False,
+        seen: Path | None = None,
+    ) -> None:
         self._node = node
+        self._directory = directory
+        self._anchor: Anchor | None = None
         self._data = data
         self._forgets = forgets
         self._whole_device = whole_device
-        self.library = directory / "layer.so"
+        self.library = (seen or directory) / _LIBRARY
         """What is preloaded into every program of the node."""
         self._copies = directory / "copies"
         self._state = State(directory / "state")
@@ -67,9 +84,10 @@ class Layer:
         Raises Unseen when it is known that the layer has missed something.
         """
         self._must_have_seen()
-        if not self.library.exists():
-            self.library.parent.mkdir(parents=True, exist_ok=True)
-            self.library.parent.chmod(0o755)
+        library = self._directory / _LIBRARY
+        if not library.exists():
+            self._directory.mkdir(parents=True, exist_ok=True)
+            self._directory.chmod(0o755)
             try:
                 place = compiling.cache() / "layer"
                 made = await asyncio.to_thread(
@@ -77,8 +95,11 @@ class Layer:
                 )
             except compiling.CannotCompile as error:
                 raise NodeError(self._node, "mount", str(error)) from error
-            shutil.copyfile(made, self.library)
-            self.library.chmod(0o755)
+            shutil.copyfile(made, library)
+            library.chmod(0o755)
+        if self._anchor is None:  # before the node first runs
+            self._anchor = Anchor(self._data)
+            self._data = self._anchor.path
         if self._state.exists:
             self._settle()
             self._state.free_lock()
@@ -108,7 +129,9 @@ class Layer:
         elif changed:
             self._unseen = f"the layer has not seen all that was done to its disk: {changed} by no call that it knows"
         self._must_have_seen()
-        trees.write(self._data, history.inodes, history.names, history.durable(keeps), self._state)
+        trees.write(
+            self._data, history.inodes, history.names, history.durable(keeps), self._state, self._directory / "aside"
+        )
         self._begin()
 
     def wipe(self) -> None:
@@ -120,6 +143,8 @@ class Layer:
         """Remove the log: it may be large."""
         self._state.remove()
         shutil.rmtree(self._copies, ignore_errors=True)
+        if self._anchor is not None:
+            self._anchor.close()
 
     def _begin(self) -> None:
         """Begin a new log: what is in the directory now is durable."""
@@ -133,7 +158,11 @@ class Layer:
         inodes, names = self._baseline
         copies = {one: Inode(i.number, i.mode, i.uid, i.gid, i.target, i.content) for one, i in inodes.items()}
         history = History(copies, dict(names))
-        history.replay(self._state.records())
+        try:
+            history.replay(self._state.records())
+        except (ValueError, KeyError, struct.error) as error:  # it is shared with the node, which may write anything
+            reason = f"the log of its disk is damaged: {error}"
+            raise NodeError(self._node, "disk", reason, "the server has written to it") from error
         return history
 
     def _settle(self) -> History:

@@ -10,6 +10,7 @@ from subprocess import DEVNULL, PIPE
 
 from conformance.nodes.contract import NodeError
 from conformance.nodes.disks import holder
+from conformance.untrusted import Anchor
 
 SIZE = 64 * 2**20
 """Octets of the whole file system, where nobody says otherwise."""
@@ -53,6 +54,10 @@ class LoopDisk:
         """Mount it, unless it is; a new one has in it what is in the directory below."""
         if self._holder is not None:
             return
+        try:
+            Anchor(self._directory).close()
+        except OSError as error:
+            raise NodeError(self._node, "mount", f"its data directory: {error}") from error
         if not self._image.exists():
             await self._make()
         words = ["unshare", "-m", "--propagation", "private", sys.executable, "-S", "-E", holder.__file__]

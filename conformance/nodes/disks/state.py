@@ -22,6 +22,7 @@ _BLIND_AT, _BLIND_SIZE = 128, 512
 _RECORD = struct.Struct("<IHHQQQIIIIQQ")
 _STATUS_AT = 6
 BLOCK = 4096
+_MOST_BLOCKS = _SIZE // BLOCK
 
 
 class Kind(IntEnum):
@@ -138,11 +139,13 @@ class State:
         return self._read(_BLIND_AT, _BLIND_SIZE).partition(b"\0")[0].decode(errors="replace").strip()
 
     def records(self) -> Iterator[Record]:
-        """Yield the log."""
+        """Yield the log. Raises ValueError and struct.error when it is none: the node's processes can write to it."""
         (end,) = struct.unpack("<Q", self._read(0, 8))
         at = _LOG_AT
         while at < end:
             record, size = self._record(at)
+            if size < _RECORD.size:
+                raise ValueError("a record that has no length")
             yield record
             at += size
 
@@ -160,9 +163,15 @@ class State:
         size, kind, status, ino, directory, to, mode, uid, gid, blocks, length, base = _RECORD.unpack(
             self._read(at, _RECORD.size)
         )
+        if blocks > _MOST_BLOCKS:
+            raise ValueError(f"a file of {blocks} blocks")
         names = at + _RECORD.size
         name, after = self._name(names)
+        if "/" in name or "\0" in name or name in (".", ".."):
+            raise ValueError(f"a name that leads elsewhere: {name[:80]!r}")
         other, after = self._name(after)
+        if kind != Kind.CREATE and ("/" in other or other in (".", "..")):  # of a link that is created, its target
+            raise ValueError(f"a name that leads elsewhere: {other[:80]!r}")
         hashes_at = (after + 7) & ~7
         hashes = struct.unpack(f"<{blocks}Q", self._read(hashes_at, blocks * 8)) if blocks else ()
         record = Record(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from conformance.nodes.disks.rebuilt import ROOT, Content, Inode
 from conformance.nodes.disks.state import State
+from conformance.untrusted import empty
 
 Names = Mapping[tuple[int, str], int]
 """(identity of a directory, name) -> identity of what the name stands for."""
@@ -21,7 +22,7 @@ def read(data: Path, copies: Path) -> tuple[dict[int, Inode], dict[tuple[int, st
     copies.mkdir(parents=True)
 
     def take(path: Path) -> int:
-        seen = path.lstat()
+        seen = data.stat() if path is data else path.lstat()  # the path of the directory itself may be an anchor's
         if seen.st_ino in known:
             return known[seen.st_ino]
         one = known[seen.st_ino] = len(inodes)
@@ -69,13 +70,12 @@ def difference(data: Path, inodes: Mapping[int, Inode], names: Names) -> str:
     return ""
 
 
-def write(data: Path, inodes: Mapping[int, Inode], now: Names, names: Names, state: State) -> None:
+def write(data: Path, inodes: Mapping[int, Inode], now: Names, names: Names, state: State, aside: Path) -> None:
     """Make a data directory, in which there is `now`, what is durable.
 
     A file that is there now stays the same inode: some servers name files by its number. What a sync did not keep of a
-    file's attributes stays as it is now.
+    file's attributes stays as it is now. `aside` is where files are meanwhile, on the same file system.
     """
-    aside = data.with_name(f"{data.name}.aside")
     aside.mkdir()
     attributes: dict[int, os.stat_result] = {}
     for relative, one in paths(now):
@@ -83,7 +83,11 @@ def write(data: Path, inodes: Mapping[int, Inode], now: Names, names: Names, sta
         attributes[one] = path.lstat()
         if stat.S_ISREG(inodes[one].mode):
             path.rename(aside / str(one))
-    empty(data)
+    top = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        empty(top)
+    finally:
+        os.close(top)
     made: dict[int, Path] = {ROOT: data}
     times: list[tuple[Path, int]] = []
     for relative, one in paths(names):
@@ -115,21 +119,14 @@ def write(data: Path, inodes: Mapping[int, Inode], now: Names, names: Names, sta
     shutil.rmtree(aside)
 
 
-def empty(data: Path) -> None:
-    """Delete what is in a data directory; the directory itself may be a mount."""
-    for path in data.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
 def _fill(path: Path, content: Content, state: State) -> None:
     """Make the content of a file, which may be there, what was kept of it."""
-    if content.copy is not None:
-        shutil.copyfile(content.copy, path)
-        return
-    with path.open("wb") as file:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        if content.copy is not None:
+            with content.copy.open("rb") as copy:
+                shutil.copyfileobj(copy, file)
+            return
         for block in content.blocks:
             file.write(state.block(block))
         file.truncate(content.length)
