@@ -69,6 +69,7 @@ ABOUT: Mapping[tuple[str, Kind], frozenset[str]] = {
     ("promoted", "late"): _TAKEN_OVER,
     ("promoted", "missing"): _TAKEN_OVER,
     ("not-promoted", ""): _NOT_BEFORE,
+    ("not-promoted", "elsewhere"): frozenset({"SR-E10-10"}),
     ("reply", "missing"): _REFUSED,
     ("reply", "surplus"): _ACCEPTED,
     ("mailbox", "surplus"): frozenset({"SR-ENA-04", "SR-DUP-01", "SR-DUP-03", "SR-DUP-04", "SR-OUT-03", "SR-OUT-06"}),

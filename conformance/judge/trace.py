@@ -62,8 +62,8 @@ class Copy:
 class ShadowAttempt:
     """A primary's attempt at a shadow server; `message` and `sent` are None where it did not come to a message.
 
-    Its number and time are those of the connection, or of MAIL in a session that was kept from before: that had carried
-    another message, or was opened before the message was made.
+    Its number and time are those of MAIL; where it did not come so far, those of the request that was in vain, or of the
+    connection. A session may be opened long before it is used (ruling 14).
     """
 
     client: str
@@ -235,13 +235,9 @@ class Trace:
         found = []
         for one in self.sessions.values():
             sent = [t for t in one.transactions if t.way == "shadow"]
-            for number, t in enumerate(sent):
-                made = self.messages.get(t.message or "")
-                kept = number > 0 or (made is not None and one.n < made.n)
-                n, time = (t.n, t.t) if kept else (one.n, one.t)
-                found.append(ShadowAttempt(one.client, one.server, n, time, t.message, t))
-            if not sent and _came_to_nothing(one):
-                found.append(ShadowAttempt(one.client, one.server, one.n, one.t, None, None))
+            found += [ShadowAttempt(one.client, one.server, t.n, t.t, t.message, t) for t in sent]
+            if not sent and (vain := _came_to_nothing(one)) is not None:
+                found.append(ShadowAttempt(one.client, one.server, *vain, None, None))
         found += [
             ShadowAttempt(event.client, event.server, event.n, event.t, None, None)
             for event in self.of(ConnectFailed)
@@ -286,17 +282,19 @@ class Trace:
                 self._copies[sent.message].append(copy)
 
 
-def _came_to_nothing(session: Session) -> bool:
-    """Whether a session without a shadow message was an attempt at one.
+def _came_to_nothing(session: Session) -> tuple[int, float] | None:
+    """Return the number and time of an attempt that came to no message, or None where a session was none.
 
     One that is open and has been granted the request waits for a message (ruling 14). One in which EHLO was never
     answered may have been for a shadow.
     """
     if session.asked_for != "request-shadow":
-        return session.listener == "transport" and session.keywords is None
-    granted = any(
-        x.command.operation is not None and x.command.operation.name == "request-shadow"
-        and x.reply is not None and x.reply.code // 100 == 2
-        for x in session.exchanges
-    )  # fmt: skip
-    return session.closed is not None or not granted
+        silent = session.listener == "transport" and session.keywords is None
+        return (session.n, session.t) if silent else None
+    asked = [
+        x for x in session.exchanges if x.command.operation is not None and x.command.operation.name == "request-shadow"
+    ]
+    granted = any(x.reply is not None and x.reply.code // 100 == 2 for x in asked)
+    if granted and session.closed is None:
+        return None
+    return asked[-1].command.n, asked[-1].command.t

@@ -139,10 +139,13 @@ class PromotedExpected(Expectation):
 
 
 class NotPromotedExpected(Expectation):
-    """No holder of a shadow transmitted it."""
+    """No holder of a shadow transmitted it, or transmitted it to one of `to`."""
 
     of: str
     by: Names | None = None
+    to: Names | None = Field(
+        None, description="not to one of these; whoever takes shadows over may transmit them to others"
+    )
 
 
 class MailboxExpected(Expectation):

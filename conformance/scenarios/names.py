@@ -67,7 +67,7 @@ EXPECTED_FIELDS: Mapping[str, Mapping[str, str]] = {
         "not-discarded": {"of": "message", "on": "party"},
         "queried": {"by": "party", "at": "party"},
         "promoted": {"of": "message", "by": "server"},
-        "not-promoted": {"of": "message", "by": "server"},
+        "not-promoted": {"of": "message", "by": "server", "to": "party"},
         "mailbox": {"of": "message", "who": "mailbox"},
         "delivered": {"of": "message", "at": "sink", "by": "server"},
         "transmitted": {"of": "message", "from": "party", "to": "party"},

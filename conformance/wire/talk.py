@@ -180,8 +180,9 @@ def _problem(line: Line, reply: Reply, offered: frozenset[str] | None) -> str:
     if reply.code not in (line.code if isinstance(line.code, tuple) else (line.code,)):
         return f"expected {_wanted(line)}, but {seen}"
     promised = offered is None or "ENHANCEDSTATUSCODES" in offered
-    if line.enhanced is not None and promised and line.enhanced != reply.enhanced:
-        return f"expected enhanced status code {line.enhanced}, but {seen}"
+    enhanced = (line.enhanced,) if isinstance(line.enhanced, str) else line.enhanced
+    if enhanced is not None and promised and reply.enhanced not in enhanced:
+        return f"expected enhanced status code {' or '.join(enhanced)}, but {seen}"
     if line.where is not None and line.where not in (offered or ()):
         return ""
     if line.has is not None and line.has not in reply.text:

@@ -69,9 +69,14 @@ def test_the_page_and_the_tox_environment_name_every_one():
     published = re.findall(r"^\| `([a-z0-9-]+)` \| .+ \| .+ \|$", page, re.MULTILINE)
     tox = configparser.ConfigParser(interpolation=None)
     tox.read(ROOT / "tox.ini", "utf-8")
-    run = re.findall(r"--candidate reference\+([a-z0-9-]+)", tox["testenv:readings"]["commands"])
+    together, alone = (
+        re.findall(r"--candidate reference\+([a-z0-9-]+)", tox[environment]["commands"])
+        for environment in ("testenv:readings", "testenv:readings-alone")
+    )
     assert sorted(published) == sorted(READINGS)
-    assert sorted(run) == sorted([*READINGS, EVERY])
+    assert together == [EVERY]
+    assert sorted(alone) == sorted(READINGS)
+    assert "tox run -e readings\n" in (ROOT / ".ci" / "run").read_text("utf-8")
 
 
 @pytest.mark.parametrize("name", sorted(READINGS))
@@ -79,6 +84,27 @@ def test_each_alone_shadows_and_delivers(name: str, tmp_path: Path):
     (scenario, *_) = read(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
     cell = scenario.cells("smoke")[0]
     cast, settings = Cast(find(f"reference+{name}", tmp_path)), Settings(clock="virtual", seed=1)
+    ran = run_cell(cell, cast, settings, tmp_path, lambda event: None, Waiting())
+    verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
+    assert worst(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]
+
+
+@pytest.mark.parametrize(
+    ("file", "id_"),
+    [
+        ("enabling/switches", "refused-by-the-shadow-server[answer=452 4.3.1 no room here,at=MAIL,reject=no]"),
+        ("boundary/where-the-boundary-runs", "with-its-site-down-no-other-site-is-asked"),
+        ("timeouts/shadow-stalls", "shadow-stalls[idle-limit=30s,reject=no,silent-from=MAIL]"),
+        ("preference/limits", "the-last-remote-attempts-count[failure=silent]"),
+        ("exchange-2010/heartbeat", "three-failed-intervals-and-no-fewer[away=silent,retry-count=default]"),
+        ("exchange-2010/wire", "no-2010-verbs-at-the-front-door"),
+        ("enabling/switches", "disabled-shadows-nothing[reject=no,via=outside]"),
+    ],
+)
+def test_where_a_check_expected_more_than_the_contract(file: str, id_: str, tmp_path: Path):
+    scenarios = read(paths.corpus() / f"{file}.scenario.yaml", paths.fixtures())
+    (cell,) = (cell for scenario in scenarios for cell in scenario.cells("full") if cell.id == id_)
+    cast, settings = Cast(find(f"reference+{EVERY}", tmp_path)), Settings(clock="virtual", seed=1)
     ran = run_cell(cell, cast, settings, tmp_path, lambda event: None, Waiting())
     verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
     assert worst(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]

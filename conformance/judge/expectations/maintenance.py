@@ -135,16 +135,18 @@ def promoted(e: PromotedExpected, view: View) -> Finding:
 
 
 def not_promoted(e: NotPromotedExpected, view: View) -> Finding:
-    """No holder of a shadow transmitted it."""
-    finding = Finding(f"no holder of a shadow of {e.of} transmits it")
+    """No holder of a shadow transmitted it, or not to some servers: of that there is occasion where it was taken over."""
+    finding = Finding(f"no holder of a shadow of {e.of} transmits it" + (f" to {' or '.join(e.to)}" if e.to else ""))
     for made in view.messages(e.of):
-        finding.occasions += sum(e.by is None or c.holder in e.by for c in view.trace.copies_of(made.message))
-        for takeover in takeovers(view, made.message):
-            if e.by is None or takeover.by in e.by:
-                sent = takeover.sent
+        taken = [t for t in takeovers(view, made.message) if e.by is None or t.by in e.by]
+        held = sum(e.by is None or c.holder in e.by for c in view.trace.copies_of(made.message))
+        finding.occasions += held if e.to is None else len(taken)
+        for sent in (takeover.sent for takeover in taken):
+            if e.to is None or sent.server in e.to:
                 finding.violated(
                     f"{named(made)}: {sent.client} transmitted it to {sent.server} at {moment(sent.t)}",
                     sent.n,
                     message=made.message,
+                    kind="" if e.to is None else "elsewhere",
                 )
     return finding

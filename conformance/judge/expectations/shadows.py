@@ -136,7 +136,10 @@ def shadow_attempts(e: ShadowAttemptsExpected, view: View) -> Finding:
 
 
 def _attempts(e: ShadowAttemptsExpected, view: View, finding: Finding) -> list[ShadowAttempt]:
-    """Return the attempts for the messages: from the making of the first until the first transmission has ended."""
+    """Return the attempts for the messages: from the sender's MAIL until the first transmission has ended.
+
+    A connection in vain before MAIL was for a session that is kept ready for any message (ruling 14).
+    """
     mine = [attempt for attempt in view.trace.shadow_attempts if attempt.client == e.by]
     if e.of is None:
         finding.occasions = 1
@@ -147,12 +150,18 @@ def _attempts(e: ShadowAttemptsExpected, view: View, finding: Finding) -> list[S
     if ended is None:
         return []
     finding.occasions = 1
-    begun = min(made.n for made in messages)
+    begun = min(_begun(view, made.message, made.n) for made in messages)
     return [
         attempt
         for attempt in mine
         if attempt.n >= begun and (attempt.message in names if attempt.message is not None else attempt.n <= ended)
     ]
+
+
+def _begun(view: View, message: str, made: int) -> int:
+    """Return the number of the sender's first MAIL for a message, or `made` where it never came so far."""
+    sessions = [view.trace.sessions[a.session] for a in view.attempts(message) if a.session in view.trace.sessions]
+    return min((t.n for session in sessions for t in session.transactions if t.n > made), default=made)
 
 
 def _distance(view: View, home: str, attempt: ShadowAttempt) -> str:

@@ -1,6 +1,6 @@
 """Two copies at the moment of each acknowledgement (SR-CRE-01, SR-BND-03)."""
 
-from conformance.history.events import Reply
+from conformance.history.events import FaultFired, Reply
 from conformance.judge.finding import Case, Finding, at, named
 from conformance.judge.parameters import parameter, seconds
 from conformance.judge.sessions import Session, Transaction
@@ -88,27 +88,27 @@ def _impossible(case: Case, t: Transaction, told: Reply, others: frozenset[str])
     failed += sum(_turned_away(session) for session in used if session.n > t.n)
     if failed >= permitted(case, t.server, others, told.n):
         return True
-    return any(_silent(session, t, told) and not _stored_later(case, session, t, told) for session in used)
+    return any(_silent(case, session, t, told) and not _stored_later(case, session, t, told) for session in used)
 
 
-def _silent(session: Session, t: Transaction, told: Reply) -> bool:
+def _silent(case: Case, session: Session, t: Transaction, told: Reply) -> bool:
     """Whether a shadow server owed an answer when the server gave up: at its acknowledgement, or when it left before.
 
-    What is held on the way to the shadow server is not in the history yet. So a session that was opened for the message
-    is one that met with silence if nothing was refused in it and it served no other purpose; one that was kept from
-    before, if a command in it had no reply.
+    What is held on the way to the shadow server is not in the history yet. So a session that was used since the sender's
+    MAIL, opened for the message or kept from before, is one that met with silence if nothing was refused in it and it
+    served no other purpose.
     """
     closed = session.closed
     if closed is not None and closed.n < told.n and closed.by != "client":
         return False
     until = told.n if closed is None or closed.n > told.n else closed.n
-    if session.n > t.n:
-        plain = any(sent.way == "plain" for sent in session.transactions)
-        other = plain or not {x.command.verb for x in session.exchanges}.isdisjoint(_OTHER_PURPOSES)
-        return not other and all(reply.code // 100 in (2, 3) for reply in session.replies if reply.n < until)
-    said = [(x.command.n, x.reply) for x in session.exchanges]
-    said += [(sent.dot, next(iter(sent.replies), None)) for sent in session.transactions if sent.dot is not None]
-    return any(t.n < n < until and (reply is None or reply.n > until) for n, reply in said)
+    said = [x.command for x in session.exchanges if t.n < x.command.n < until]
+    struck = any(t.n < fault.n < until and fault.session == session.name for fault in case.trace.of(FaultFired))
+    if not (session.n > t.n or said or struck):
+        return False
+    plain = any(sent.way == "plain" and t.n < sent.n < until for sent in session.transactions)
+    other = plain or not {command.verb for command in said}.isdisjoint(_OTHER_PURPOSES)
+    return not other and all(reply.code // 100 in (2, 3) for reply in session.replies if t.n < reply.n < until)
 
 
 _OTHER_PURPOSES = frozenset({"QUIT", "XQDISCARD", "XQUERYDISCARD"})

@@ -73,6 +73,8 @@ class OpensEarly(ShadowCreation):
         """Open a session with everybody who might keep a shadow."""
         super().start()
         self._early: dict[str, Dialogue] = {}
+        if not self.host.transport.ShadowRedundancyEnabled:
+            return  # SR-ENA-02
         for peer in {peer.name: peer for peer in self.host.choice.attempts()}.values():
             self.host.tasks.start(self._open_early(peer), f"{self.host.name}: session with {peer.name}")
 

@@ -25,8 +25,10 @@ class Line(BaseModel):
     within: Duration | None = Field(
         None, description="the reply comes at most so long after the line was said, or after its `wait`"
     )
-    enhanced: str | None = Field(
-        None, description="held only against a server that offers ENHANCEDSTATUSCODES, once it said so"
+    enhanced: str | tuple[str, ...] | None = Field(
+        None,
+        description="the reply's enhanced status code, or several of which any is right; held only against a server that "
+        "offers ENHANCEDSTATUSCODES, once it said so",
     )
     has: str | None = Field(None, description="the reply contains this text")
     lacks: str | None = Field(None, description="the reply does not contain this text")
