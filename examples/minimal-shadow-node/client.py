@@ -4,8 +4,8 @@ import asyncio
 import base64
 import contextlib
 import re
-import ssl
 from dataclasses import dataclass
+from typing import Any
 
 from store import Message
 
@@ -39,46 +39,34 @@ class Client:
     async def open(self, host: str, port: int, secret: str | None = None) -> None:
         """Connect, greet, and authenticate where the pair has a secret. Raises Lost."""
         self._reader, self._writer = await self._bounded(asyncio.open_connection(host, port))
-        greeting = await self.reply()
+        greeting = await self._reply()
         if greeting.code != 220:
             raise Lost(greeting.text)
-        await self._hello()
-        if secret and "AUTH" not in self.keywords and "STARTTLS" in self.keywords:
-            await self.command("STARTTLS", expect=220)
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-            await self._bounded(self._writer.start_tls(context))
-            await self._hello()
+        hello = await self.command(f"{'LHLO' if self._lmtp else 'EHLO'} {self._name}", expect=250)
+        self.keywords = {line.partition(" ")[0].upper(): line for line in hello.lines[1:]}
         if secret and "PLAIN" in self.keywords.get("AUTH", ""):
-            words = base64.b64encode(f"\0{self._name}\0{secret}".encode()).decode()
-            await self.command(f"AUTH PLAIN {words}")  # refused: go on without the rights
+            response = base64.b64encode(f"\0{self._name}\0{secret}".encode()).decode()
+            await self.command(f"AUTH PLAIN {response}")  # refused: go on without the rights
 
-    async def _hello(self) -> None:
-        reply = await self.command(f"{'LHLO' if self._lmtp else 'EHLO'} {self._name}", expect=250)
-        words = [line.partition(" ") for line in reply.lines[1:]]
-        self.keywords = {keyword.upper(): rest for keyword, _, rest in words}
-
-    async def _bounded(self, what):
+    async def _bounded(self, what: Any) -> Any:
         try:
             return await asyncio.wait_for(what, self._idle)
         except (OSError, EOFError, TimeoutError, ValueError) as error:
             raise Lost(f"{type(error).__name__}: {error}") from error
 
-    async def reply(self) -> Reply:
-        """Read one reply. Raises Lost."""
-        lines = []
-        while True:
+    async def _reply(self) -> Reply:
+        lines: list[str] = []
+        while not lines or lines[-1][3:4] == "-":
             line = (await self._bounded(self._reader.readuntil(b"\n"))).decode("utf-8", "replace").rstrip("\r\n")
             if not re.match(r"[2-5][0-9][0-9]([ -]|$)", line):
                 raise Lost(f"not a reply: {line[:80]}")
-            lines.append(line[4:])
-            if line[3:4] != "-":
-                return Reply(int(line[:3]), tuple(lines))
+            lines.append(line)
+        return Reply(int(lines[-1][:3]), tuple(line[4:] for line in lines))
 
     async def command(self, line: str, expect: int | None = None) -> Reply:
         """Send a command and read its reply. Raises Lost, also where another reply is `expect`ed."""
-        await self._send(line.encode() + b"\r\n")
-        reply = await self.reply()
+        await self._send(f"{line}\r\n".encode())
+        reply = await self._reply()
         if expect is not None and reply.code != expect:
             raise Lost(f"{line.split()[0]}: {reply.text}")
         return reply
@@ -88,38 +76,29 @@ class Client:
         self._writer.write(octets)
         await self._bounded(self._writer.drain())
 
+    def _words(self, parameters: dict[str, str]) -> str:
+        return "".join(f" {key}={value}" for key, value in parameters.items() if "DSN" in self.keywords)
+
     async def transmit(self, message: Message, recipients: list[str], extra: str = "") -> dict[str, Reply]:
         """Hand a message over for some of its recipients; return the reply that decided about each. Raises Lost."""
-        eight = "8BITMIME" in self.keywords and any(octet > 127 for octet in message.content)
         words = f" SIZE={len(message.content)}" if "SIZE" in self.keywords else ""
-        words += " BODY=8BITMIME" if eight else ""
-        dsn = "DSN" in self.keywords
-        words += "".join(f" {key}={value}" for key, value in message.parameters.items() if dsn)
-        reply = await self.command(f"MAIL FROM:<{message.sender}>{words}{extra}")
+        words += " BODY=8BITMIME" if "8BITMIME" in self.keywords and not message.content.isascii() else ""
+        reply = await self.command(f"MAIL FROM:<{message.sender}>{words}{self._words(message.parameters)}{extra}")
+        found = dict.fromkeys(recipients, reply)
         if reply.code != 250:
-            return dict.fromkeys(recipients, reply)
-        found: dict[str, Reply] = {}
-        for address in recipients:
-            words = "".join(f" {key}={value}" for key, value in message.recipients[address].items() if dsn)
-            found[address] = await self.command(f"RCPT TO:<{address}>{words}")
-        accepted = [address for address, reply in found.items() if reply.code // 100 == 2]
-        if not accepted:
-            await self.command("RSET")
             return found
-        reply = await self.command("DATA")
+        for address in recipients:
+            found[address] = await self.command(f"RCPT TO:<{address}>{self._words(message.recipients[address])}")
+        accepted = [address for address in recipients if found[address].code // 100 == 2]
+        reply = await self.command("DATA" if accepted else "RSET")
         if reply.code != 354:
             return found | dict.fromkeys(accepted, reply)
-        content = (
-            message.content if message.content.endswith(b"\r\n") or not message.content else message.content + b"\r\n"
-        )
-        await self._send((b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:])
+        end = b"" if message.content.endswith(b"\r\n") or not message.content else b"\r\n"
+        await self._send((b"\r\n" + message.content + end).replace(b"\r\n.", b"\r\n..")[2:])
         self.in_doubt = True
         await self._send(b".\r\n")
-        if self._lmtp:
-            for address in accepted:
-                found[address] = await self.reply()
-        else:
-            found |= dict.fromkeys(accepted, await self.reply())
+        for address in accepted:  # LMTP answers for each recipient, SMTP once for all
+            found[address] = reply = await self._reply() if self._lmtp or address == accepted[0] else reply
         self.in_doubt = False
         return found
 

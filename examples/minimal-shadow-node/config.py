@@ -1,107 +1,77 @@
-"""The node's file (node contract 2): read, checked, and with the documented defaults."""
+"""The node's file (node contract, "The file"), checked against its published schema: `conformance schema node`."""
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-Address = tuple[str, int]
+SCHEMA = json.loads(Path(__file__).with_name("node.schema.json").read_text("utf-8"))
+TYPES = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float)}
 
 
 class Refused(Exception):
     """The file cannot be used; the text is one line that names the parameter."""
 
 
-TIMES = {
-    "ShadowHeartbeatFrequency": 120, "ShadowResubmitTimeSpan": 10800, "ShadowMessageAutoDiscardInterval": 172800,
-    "SafetyNetHoldTime": 172800, "MessageExpirationTimeout": 172800, "ShadowHeartbeatTimeoutInterval": 300,
-    "SendConnectionInactivityTimeout": 600, "DuplicateTrackingWindow": 3600, "DuplicateCleanupInterval": 600,
-    "MessageRetryInterval": 60, "MaxAcknowledgementDelay": 30,
-}  # fmt: skip
-COUNTS = {"MaxRetriesForRemoteSiteShadow": 4, "MaxRetriesForLocalSiteShadow": 2, "ShadowHeartbeatRetryCount": 3}
-SWITCHES = {"ShadowRedundancyEnabled": True, "RejectMessageOnShadowFailure": False}
-PREFERENCES = ("PreferRemote", "LocalOnly", "RemoteOnly")
-KEYS = {
-    "contract", "scale", "revision", "status_file", "name", "generation", "role", "site", "dag", "data_dir", "seed",
-    "listeners", "peers", "sites", "site_links", "routes", "mailboxes", "journal", "transport",
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Listener:
-    """Where to listen, and the limits of a session there, in seconds."""
-
-    host: str
-    port: int
-    connection_timeout: float
-    connection_inactivity_timeout: float
-    externally_secured: bool
+def _filled(where: str, value: Any, schema: dict[str, Any], scale: float) -> Any:
+    """Return a value with the defaults of what it leaves out, their times divided by `scale`. Raises Refused."""
+    schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    if "anyOf" in schema:  # this, or null
+        return None if value is None else _filled(where, value, schema["anyOf"][0], scale)
+    right = isinstance(value, TYPES[schema["type"]]) and isinstance(value, bool) == (schema["type"] == "boolean")
+    right = right and value in schema.get("enum", [schema.get("const", value)])
+    if right and schema["type"] in ("integer", "number"):
+        right = schema.get("minimum", value) <= value <= schema.get("maximum", value)
+        right = right and value > schema.get("exclusiveMinimum", value - 1)
+    if not right:
+        raise Refused(f"{where[1:]}: {value!r} is not as the node contract has it")
+    if isinstance(value, list):
+        items = schema.get("prefixItems") or [schema["items"]] * len(value)
+        return [_filled(f"{where}[{at}]", *pair, scale) for at, pair in enumerate(zip(value, items, strict=True))]
+    if isinstance(value, dict):
+        items = schema.get("properties") or dict.fromkeys(value, schema["additionalProperties"])
+        for key in {*value, *schema.get("required", [])} - (value.keys() & items.keys()):
+            raise Refused(f"{where}.{key}"[1:] + (": missing" if key in items else ": unknown parameter"))
+        for key, one in items.items():
+            if key not in value and "default" in one:
+                default = {} if "$ref" in one else one["default"]
+                value = value | {key: default / scale if one.get("type") == "number" else default}
+        return {key: _filled(f"{where}.{key}", one, items[key], scale) for key, one in value.items()}
+    return value
 
 
 class Config:
-    """The whole file, looked up by what the node asks."""
+    """The whole file, looked up by what the node asks; transport parameters are its items."""
 
-    def __init__(self, document: dict[str, Any]) -> None:
+    def __init__(self, given: dict[str, Any]) -> None:
         """Check everything. Raises Refused."""
-        for key in document:
-            if key not in KEYS:
-                raise Refused(f"{key}: unknown parameter")
-        if document.get("contract") != 2:
-            raise Refused("contract: this node was written for contract 2")
-        self.scale = _time("scale", document.get("scale", 1))
-        self.revision: int = document["revision"]
-        self.status_file = Path(document["status_file"])
-        self.name: str = document["name"]
-        self.site: str = document["site"]
-        self.dag: str | None = document.get("dag")
-        self.data_dir = Path(document["data_dir"])
-        self.seed: int = document.get("seed", 0)
-        edge = document["role"] == "edge"
-        self.listeners = {name: self._listener(name, one, edge) for name, one in document["listeners"].items()}
-        self.peers: dict[str, dict[str, Any]] = {peer["name"].lower(): peer for peer in document.get("peers", [])}
-        self.hubs = {site["name"] for site in document.get("sites", []) if site.get("hub")}
-        self.links = [(*link["between"], link["cost"]) for link in document.get("site_links", [])]
-        self.routes = {route["domain"].lower(): route["next_hops"] for route in document.get("routes", [])}
-        self.mailboxes = {box["address"].lower(): box for box in document.get("mailboxes", [])}
+        self.scale = _filled(".scale", given.get("scale", 1), SCHEMA["properties"]["scale"], 1)
+        if given.get("role") == "edge":
+            limits = {"connection_timeout": 300 / self.scale, "connection_inactivity_timeout": 60 / self.scale}
+            given = given | {"listeners": {name: limits | one for name, one in given["listeners"].items()}}
+        file = _filled("", given, SCHEMA, self.scale)
+        self.revision, self.status_file, self.data_dir = (
+            file["revision"],
+            Path(file["status_file"]),
+            Path(file["data_dir"]),
+        )
+        self.name, self.site, self.dag, self.seed = file["name"], file["site"], file["dag"], file["seed"]
+        self.fixed = [file[key] for key in ("name", "generation", "role", "site", "dag", "data_dir")]
+        self.listeners, self._transport = file["listeners"], file["transport"]
+        self.peers = {peer["name"].lower(): peer for peer in file["peers"]}
+        self.hubs = {site["name"] for site in file["sites"] if site["hub"]}
+        self.links = [(*link["between"], link["cost"]) for link in file["site_links"]]
+        self.routes = {route["domain"].lower(): route["next_hops"] for route in file["routes"]}
+        self.mailboxes = {box["address"].lower(): box for box in file["mailboxes"]}
         self.domains = {address.rpartition("@")[2] for address in self.mailboxes}
-        self._values = self._transport(document.get("transport", {}))
-        self.fixed = [document.get(key) for key in ("name", "generation", "role", "site", "dag", "data_dir")]
+        for name, one in self.listeners.items():
+            if one["connection_timeout"] <= one["connection_inactivity_timeout"]:
+                raise Refused(f"listeners.{name}: connection_timeout must be above connection_inactivity_timeout")
+        if self["ShadowMessagePreferenceSetting"] == "LocalOnly" and self["MaxRetriesForRemoteSiteShadow"] > 0:
+            raise Refused("transport: ShadowMessagePreferenceSetting LocalOnly needs MaxRetriesForRemoteSiteShadow 0")
 
     def __getitem__(self, parameter: str) -> Any:
         """Return a transport parameter."""
-        return self._values[parameter]
-
-    def _listener(self, name: str, given: dict[str, Any], edge: bool) -> Listener:
-        if unknown := set(given) - set(Listener.__annotations__):
-            raise Refused(f"listeners.{name}.{min(unknown)}: unknown parameter")
-        limits = {"connection_timeout": 300, "connection_inactivity_timeout": 60}
-        limits = limits if edge else {key: value * f for (key, value), f in zip(limits.items(), (2, 5), strict=True)}
-        age, idle = (_time(f"listeners.{name}.{key}", given.get(key, limits[key] / self.scale)) for key in limits)
-        if age <= idle:
-            raise Refused(f"listeners.{name}: connection_timeout must be greater than connection_inactivity_timeout")
-        return Listener(given["host"], given["port"], age, idle, given.get("externally_secured", False))
-
-    def _transport(self, given: dict[str, Any]) -> dict[str, Any]:
-        values: dict[str, Any] = {**SWITCHES, **COUNTS, **{name: time / self.scale for name, time in TIMES.items()}}
-        values |= {"MaxMessageSize": 36700160, "ShadowMessagePreferenceSetting": "PreferRemote"}
-        for name, value in given.items():
-            if name not in values:
-                raise Refused(f"transport.{name}: unknown parameter")
-            number = isinstance(value, int) and not isinstance(value, bool)
-            if name in TIMES:
-                _time(f"transport.{name}", value, or_none=name == "MaxAcknowledgementDelay")
-            elif name in COUNTS and not (number and 0 <= value <= 255):
-                raise Refused(f"transport.{name}: {value!r} is not a number from 0 to 255")
-            elif name in SWITCHES and not isinstance(value, bool):
-                raise Refused(f"transport.{name}: {value!r} is not true or false")
-            elif name == "MaxMessageSize" and not (number and value >= 1024):
-                raise Refused(f"transport.{name}: {value!r} is not a number of at least 1024")
-            elif name == "ShadowMessagePreferenceSetting" and value not in PREFERENCES:
-                raise Refused(f"transport.{name}: {value!r} is not one of {', '.join(PREFERENCES)}")
-            values[name] = value
-        if values["ShadowMessagePreferenceSetting"] == "LocalOnly" and values["MaxRetriesForRemoteSiteShadow"] > 0:
-            raise Refused("transport: ShadowMessagePreferenceSetting LocalOnly needs MaxRetriesForRemoteSiteShadow 0")
-        return values
+        return self._transport[parameter]
 
     @property
     def tracking_window(self) -> float:
@@ -111,25 +81,24 @@ class Config:
 
     def inside(self, peer: dict[str, Any]) -> bool:
         """Whether a peer is in this node's boundary: the DAG, or the site's servers in no DAG."""
-        if self.dag is not None:
-            return peer.get("dag") == self.dag
-        return peer.get("dag") is None and peer["site"] == self.site
+        return bool(peer["dag"] == self.dag and (self.dag is not None or peer["site"] == self.site))
 
-    def shadows(self, peer: dict[str, Any] | None) -> bool:
+    def shadows(self, peer: dict[str, Any]) -> bool:
         """Whether a peer is a server of the boundary that keeps copies: a mailbox server of 2013 or later."""
-        return peer is not None and peer["role"] == "mailbox" and peer["generation"] != "ex2010" and self.inside(peer)
-
-
-def _time(name: str, value: Any, or_none: bool = False) -> float:
-    right = isinstance(value, int | float) and not isinstance(value, bool) and (value > 0 or (or_none and value == 0))
-    if not right:
-        raise Refused(f"{name}: {value!r} is not a number of seconds above 0")
-    return float(value)
+        return bool(peer) and peer["role"] == "mailbox" and peer["generation"] != "ex2010" and self.inside(peer)
 
 
 def read(path: Path) -> Config:
     """Read the file. Raises Refused."""
     try:
         return Config(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Refused(f"{type(error).__name__}: {error}") from error
+
+
+def revision(path: Path) -> int:
+    """Return the revision of a file, whatever else is wrong in it; 0 where it has none."""
+    try:
+        return int(json.loads(path.read_text("utf-8"))["revision"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0

@@ -1,51 +1,291 @@
-"""Mistakes that the node makes on purpose, one at a time: `--defect NAME`. They show what the harness finds."""
+"""Thirty mistakes, `--defect NAME` makes one: each replaces a piece of the server. They show what the harness finds."""
 
-DEFECTS = {
-    # name: (the row that it breaks, what it does)
-    "acknowledges-first": ("SR-CRE-01", "answers 250 and has the copy made afterwards"),
-    "makes-no-copies": ("SR-CRE-01", "has no copy made of anything"),
-    "no-copy-of-submissions": ("SR-CRE-07", "has no copy made of what a mailbox submits"),
-    "copy-changes-content": ("SR-CRE-06", "drops the last line of a copy"),
-    "copy-lacks-a-recipient": ("SR-CRE-06", "leaves out the last of several recipients of a copy"),
-    "copies-are-in-memory": ("SR-CRE-04", "acknowledges a copy before it is on disk"),
-    "delivers-copies": ("SR-CRE-11", "delivers a copy as soon as it has it"),
-    "two-copies": ("SR-CRE-09", "has a copy made by two servers"),
-    "copies-anywhere": ("SR-BND-01", "has copies made by servers outside of its boundary"),
-    "off-is-on": ("SR-ENA-02", "has copies made though ShadowRedundancyEnabled is false"),
-    "rejects-though-optional": ("SR-ENA-03", "answers 451 when no copy could be made, whatever is configured"),
-    "accepts-though-mandatory": ("SR-ENA-04", "answers 250 when no copy could be made, whatever is configured"),
-    "prefers-local": ("SR-PRF-01", "tries members of its own site first"),
-    "one-attempt": ("SR-PRF-04", "tries one server only"),
-    "offers-on-frontend": ("SR-WIR-01", "offers XSHADOWREQUEST on the frontend"),
-    "answers-anybody": ("SR-WIR-02", "answers XQDISCARD with the notifications of the server that is named in it"),
-    "malformed-is-503": ("SR-WIR-03", "answers malformed arguments with 503 and closes"),
-    "ignores-max": ("SR-WIR-04", "puts all notifications into one reply"),
-    "forgets-at-once": ("SR-WIR-05", "forgets a notification as soon as it is in a reply"),
-    "one-discard-for-all": ("SR-WIR-06", "lets all copies of a primary go at any notification"),
-    "notifies-at-acceptance": ("SR-MNT-01", "queues the notification when it accepts a message"),
-    "never-asks": ("SR-MNT-03", "opens no session to ask for notifications"),
-    "asks-alone-only": ("SR-MNT-02", "does not ask in sessions that it opens for other mail"),
-    "notifications-in-memory": ("SR-MNT-05", "forgets its notifications when it ends"),
-    "never-takes-over": ("SR-MNT-09", "never takes over what a silent primary had"),
-    "takes-over-early": ("SR-MNT-10", "takes copies over at the first heartbeat that fails"),
-    "blind-to-new-database": ("SR-MNT-11", "does not notice that a primary has lost its queue"),
-    "keeps-notifications": ("SR-MNT-12", "never deletes notifications that nobody asks for"),
-    "first-fork-releases": ("SR-MNT-07", "queues the notification when the first next hop has the message"),
-    "remembers-message-ids-only": ("SR-DUP-02", "takes two messages with one Message-ID for one, whatever their Date"),
-}
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
-_active = ""
+import delivery
+from client import Client
+from primary import Primary
+from session import Refusal, Session
+from shadow import Shadow
+from store import Store
+
+DEFECTS: dict[str, tuple[str, str, Callable[[], None]]] = {}
+"""By name: the requirement that it violates, what the server does, and the function that makes it so."""
+
+
+def _mistake(row: str, what: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    def enter(make: Callable[[], None]) -> Callable[[], None]:
+        DEFECTS[make.__name__.replace("_", "-")] = (row, what, make)
+        return make
+
+    return enter
+
+
+def _wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
+    """Replace a function; `around` is called with the former one, and its arguments."""
+    former = getattr(owner, name)
+    setattr(owner, name, lambda *args, **kwargs: around(former, *args, **kwargs))
 
 
 def switch_on(name: str) -> None:
     """Make a mistake from now on. Raises SystemExit for an unknown one."""
-    global _active
-    if name and name not in DEFECTS:
+    if name not in DEFECTS:
         raise SystemExit(f"--defect {name}: there are {', '.join(DEFECTS)}")
-    _active = name
+    DEFECTS[name][2]()
 
 
-def broken(name: str) -> bool:
-    """Whether this mistake is made."""
-    assert name in DEFECTS
-    return _active == name
+@_mistake("SR-CRE-01", "answers 250 and has the copy made afterwards")
+def acknowledges_first() -> None:
+    async def accept(self: Primary, mail: Any, deadline: float) -> bool:
+        mail.shadow_id, mail.copied = self._store.new_id(), False
+        self._store.add(mail)
+        self.adopt(mail)
+        return True
+
+    Primary.accept = accept
+
+
+@_mistake("SR-CRE-01", "has no copy made of anything")
+def makes_no_copies() -> None:
+    async def make_copy(self: Primary, message: Any, deadline: float | None) -> bool:
+        return True
+
+    Primary._make_copy = make_copy
+
+
+@_mistake("SR-CRE-07", "has no copy made of what a mailbox submits")
+def no_copy_of_submissions() -> None:
+    async def decide(former: Any, self: Session, mail: Any, content: bytes) -> Any:
+        mail.submitted = self._peer.get("role") == "submission"
+        return await former(self, mail, content)
+
+    async def make_copy(former: Any, self: Primary, message: Any, deadline: float | None) -> Any:
+        return getattr(message, "submitted", False) or await former(self, message, deadline)
+
+    _wrap(Session, "_decide", decide)
+    _wrap(Primary, "_make_copy", make_copy)
+
+
+def _copies_are(change: Callable[[Any, list[str]], tuple[Any, list[str]]]) -> None:
+    def transmit(former: Any, self: Client, message: Any, recipients: list[str], extra: str = "") -> Any:
+        return former(self, *(change(message, recipients) if extra else (message, recipients)), extra)
+
+    _wrap(Client, "transmit", transmit)
+
+
+@_mistake("SR-CRE-06", "drops the last line of a copy")
+def copy_changes_content() -> None:
+    _copies_are(lambda message, to: (replace(message, content=message.content[:-2].rpartition(b"\n")[0] + b"\n"), to))
+
+
+@_mistake("SR-CRE-06", "leaves out the last of several recipients of a copy")
+def copy_lacks_a_recipient() -> None:
+    _copies_are(lambda message, to: (message, to[:-1] or to))
+
+
+@_mistake("SR-CRE-04", "acknowledges a copy before it is on disk")
+def copies_are_in_memory() -> None:
+    def add(former: Any, self: Store, message: Any) -> None:
+        if message.primary_name:
+            asyncio.get_running_loop().call_later(3, former, self, message)
+        else:
+            former(self, message)
+
+    _wrap(Store, "add", add)
+
+
+@_mistake("SR-CRE-11", "delivers a copy as soon as it has it")
+def delivers_copies() -> None:
+    def keep(former: Any, self: Shadow, copy: Any) -> None:
+        former(self, copy)
+        self._take_over([copy])
+
+    _wrap(Shadow, "keep", keep)
+
+
+@_mistake("SR-CRE-09", "has a copy made by two servers")
+def two_copies() -> None:
+    async def copy_to(former: Any, self: Primary, peer: Any, message: Any) -> bool:
+        return await former(self, peer, message) and len(message.holders) > 1
+
+    async def make_copy(former: Any, self: Primary, message: Any, deadline: float | None) -> bool:
+        return await former(self, message, deadline) or bool(message.holders)
+
+    _wrap(Primary, "_copy_to", copy_to)
+    _wrap(Primary, "_make_copy", make_copy)
+
+
+@_mistake("SR-BND-01", "has copies made by servers outside of its boundary")
+def copies_anywhere() -> None:
+    def candidates(former: Any, self: Primary) -> Any:
+        config = self._node.config
+        peers = [peer for peer in config.peers.values() if peer["role"] == "mailbox" and not config.inside(peer)]
+        return peers or former(self)
+
+    _wrap(Primary, "_candidates", candidates)
+
+
+@_mistake("SR-ENA-02", "has copies made though ShadowRedundancyEnabled is false")
+def off_is_on() -> None:
+    Primary._enabled = property(lambda self: True)
+
+
+@_mistake("SR-ENA-03", "answers 451 when no copy could be made, whatever is configured")
+def rejects_though_optional() -> None:
+    Primary._mandatory = property(lambda self: self._enabled)
+
+
+@_mistake("SR-ENA-04", "answers 250 when no copy could be made, whatever is configured")
+def accepts_though_mandatory() -> None:
+    Primary._mandatory = property(lambda self: False)
+
+
+@_mistake("SR-PRF-01", "tries members of its own site first")
+def prefers_local() -> None:
+    def attempts(former: Any, self: Primary) -> Any:
+        return sorted(former(self), key=lambda peer: peer["site"] != self._node.config.site)
+
+    _wrap(Primary, "_attempts", attempts)
+
+
+@_mistake("SR-PRF-04", "tries one server only")
+def one_attempt() -> None:
+    _wrap(Primary, "_attempts", lambda former, self: former(self)[:1])
+
+
+@_mistake("SR-WIR-01", "offers XSHADOWREQUEST on the frontend")
+def offers_on_frontend() -> None:
+    def greeted(former: Any, self: Session, hello: str, name: str) -> list[str]:
+        lines = former(self, hello, name)
+        return [lines[0], "250-XSHADOWREQUEST", *lines[1:]] if self._door == "frontend" and lines[1:] else lines
+
+    _wrap(Session, "_greeted", greeted)
+
+
+@_mistake("SR-WIR-02", "answers XQDISCARD with the notifications of the server that is named in it")
+def answers_anybody() -> None:
+    def shadow_verb(former: Any, self: Session, verb: str, words: list[str]) -> Any:
+        try:
+            return former(self, verb, words)
+        except Refusal as refusal:
+            if verb != "XQDISCARD" or "550" not in str(refusal):
+                raise
+            lines, self._telling = self._node.primary.notifications(words[0], int(words[1]))
+            return lines
+
+    _wrap(Session, "_shadow_verb", shadow_verb)
+
+
+@_mistake("SR-WIR-03", "answers malformed arguments with 503 and closes")
+def malformed_is_503() -> None:
+    def shadow_verb(former: Any, self: Session, verb: str, words: list[str]) -> Any:
+        try:
+            return former(self, verb, words)
+        except Refusal as refusal:
+            if "501" in str(refusal):
+                self.end("503 5.5.1 what?")
+            raise
+
+    _wrap(Session, "_shadow_verb", shadow_verb)
+
+
+@_mistake("SR-WIR-04", "puts all notifications into one reply")
+def ignores_max() -> None:
+    _wrap(Primary, "notifications", lambda former, self, server, most: former(self, server, 10**9))
+
+
+@_mistake("SR-WIR-05", "forgets a notification as soon as it is in a reply")
+def forgets_at_once() -> None:
+    def notifications(former: Any, self: Primary, server: str, most: int) -> Any:
+        lines, numbers = former(self, server, most)
+        self.heard(numbers)
+        return lines, numbers
+
+    _wrap(Primary, "notifications", notifications)
+
+
+@_mistake("SR-WIR-06", "lets all copies of a primary go at any notification")
+def one_discard_for_all() -> None:
+    def let_go(former: Any, self: Shadow, primary: str, database: str, gone: set[str]) -> None:
+        former(self, primary, database, {copy.shadow_id for copy in self.copies_for(primary)} if gone else gone)
+
+    _wrap(Shadow, "_let_go", let_go)
+
+
+@_mistake("SR-MNT-01", "queues the notification when it accepts a message")
+def notifies_at_acceptance() -> None:
+    def adopt(former: Any, self: Primary, message: Any) -> None:
+        self._store.notify(message)
+        former(self, message)
+
+    _wrap(Primary, "adopt", adopt)
+
+
+@_mistake("SR-MNT-03", "opens no session to ask for notifications")
+def never_asks() -> None:
+    async def heartbeat(self: Shadow, primary: str) -> bool:
+        self._asked[primary] = time.time()
+        return True
+
+    Shadow._heartbeat = heartbeat
+
+
+@_mistake("SR-MNT-02", "does not ask in sessions that it opens for other mail")
+def asks_alone_only() -> None:
+    async def leave(self: Primary, client: Client, server: str) -> None:
+        await client.quit()
+        self._store.met(server)
+
+    Primary._leave = leave
+
+
+@_mistake("SR-MNT-05", "forgets its notifications when it ends")
+def notifications_in_memory() -> None:
+    def opened(former: Any, self: Store, directory: Any) -> None:
+        former(self, directory)
+        self.run("DELETE FROM discard")
+
+    _wrap(Store, "__init__", opened)
+
+
+@_mistake("SR-MNT-09", "never takes over what a silent primary had")
+def never_takes_over() -> None:
+    Store.last_met = lambda self, primary: time.time()
+
+
+@_mistake("SR-MNT-10", "takes copies over at the first heartbeat that fails")
+def takes_over_early() -> None:
+    async def heartbeat(former: Any, self: Shadow, primary: str) -> bool:
+        answered = await former(self, primary)
+        self._take_over([] if answered else self.copies_for(primary))
+        return bool(answered)
+
+    _wrap(Shadow, "_heartbeat", heartbeat)
+
+
+@_mistake("SR-MNT-11", "does not notice that a primary has lost its queue")
+def blind_to_new_database() -> None:
+    Shadow.saw_database = lambda self, primary, database: None
+
+
+@_mistake("SR-MNT-12", "never deletes notifications that nobody asks for")
+def keeps_notifications() -> None:
+    Primary._expire = lambda self: None
+
+
+@_mistake("SR-MNT-07", "queues the notification when the first next hop has the message")
+def first_fork_releases() -> None:
+    def done(former: Any, self: Store, message: Any, addresses: Any, report: Any = None) -> None:
+        self.notify(message)
+        former(self, message, addresses, report)
+
+    _wrap(Store, "done", done)
+
+
+@_mistake("SR-DUP-02", "takes two messages with one Message-ID for one, whatever their Date")
+def remembers_message_ids_only() -> None:
+    delivery._key = lambda message: message.internet_id and (message.internet_id, 0.0)

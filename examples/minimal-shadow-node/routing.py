@@ -1,7 +1,6 @@
 """Where a message goes next (node contract, "Where a message goes" and "Site routing")."""
 
-import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
@@ -23,12 +22,12 @@ def next_hop(config: Config, address: str) -> Hop:
     box = config.mailboxes.get(address.lower())
     if domain in config.routes:
         return _outside(config, domain)
-    if box is not None and box["server"].lower() == config.name.lower() and box.get("sink"):
+    if box is not None and box["server"].lower() == config.name.lower() and box["sink"]:
         return Hop("mailbox", config.name, (("lmtp", *box["sink"]["dial"], ""),))
     host = config.peers.get(box["server"].lower()) if box else None
-    if host is not None and config.shadows(host) and host["dial"].get("delivery"):
+    if host is not None and config.shadows(host) and host["dial"]["delivery"]:
         return Hop("delivery", host["name"], (("lmtp", *host["dial"]["delivery"], host["name"]),))
-    if host is not None and host["dial"].get("transport"):
+    if host is not None and host["dial"]["transport"]:
         return Hop("transport", host["name"], (("smtp", *host["dial"]["transport"], host["name"]),))
     if box is not None or domain in config.domains or "*" not in config.routes:
         return Hop("none", domain)
@@ -37,7 +36,7 @@ def next_hop(config: Config, address: str) -> Hop:
 
 def _outside(config: Config, domain: str) -> Hop:
     hops = config.routes[domain]
-    tries = tuple((hop.get("protocol", "smtp"), *hop["dial"], hop["name"]) for hop in hops)
+    tries = tuple((hop["protocol"], *hop["dial"], hop["name"]) for hop in hops)
     return Hop("outside", ",".join(hop["name"] for hop in hops), tries)
 
 
@@ -48,7 +47,7 @@ def forks(config: Config, addresses: Iterable[str]) -> dict[Hop, list[str]]:
     for address in addresses:
         hop = next_hop(config, address)
         host = config.peers.get(hop.name.lower()) if hop.kind == "transport" else None
-        path = _path(config, host["site"]) if host and host.get("dag") is None and host["site"] != config.site else None
+        path = _path(config, host["site"]) if host and host["dag"] is None and host["site"] != config.site else None
         if path is None:
             found.setdefault(hop, []).append(address)
         else:
@@ -60,17 +59,18 @@ def forks(config: Config, addresses: Iterable[str]) -> dict[Hop, list[str]]:
 
 def _path(config: Config, end: str) -> tuple[str, ...] | None:
     """Return the sites of the route: least cost, then fewest hops, then the lower names; up to a hub site on it."""
-    waiting: list[tuple[int, int, tuple[str, ...]]] = [(0, 0, (config.site,))]
-    while waiting:
-        cost, hops, path = heapq.heappop(waiting)
-        if path[-1] == end:
-            hub = next((i for i, site in enumerate(path) if i and site in config.hubs), len(path))
-            return path[: hub + 1]
-        for one, other, more in config.links:
-            for here, there in ((one, other), (other, one)):
-                if here == path[-1] and there not in path:
-                    heapq.heappush(waiting, (cost + more, hops + 1, (*path, there)))
-    return None
+    paths = [found for found in _paths(config, (config.site,), 0) if found[2][-1] == end]
+    path = min(paths)[2] if paths else None
+    hub = next((at for at, site in enumerate(path or ()) if at and site in config.hubs), None)
+    return path if path is None or hub is None else path[: hub + 1]
+
+
+def _paths(config: Config, path: tuple[str, ...], cost: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
+    yield cost, len(path), path
+    for one, other, more in config.links:
+        for here, there in ((one, other), (other, one)):
+            if here == path[-1] and there not in path:
+                yield from _paths(config, (*path, there), cost + more)
 
 
 def _shared(config: Config, by_path: dict[tuple[str, ...], list[str]]) -> list[tuple[tuple[str, ...], list[str]]]:
@@ -93,7 +93,7 @@ def _shared(config: Config, by_path: dict[tuple[str, ...], list[str]]) -> list[t
 
 def _servers(config: Config, site: str, hosts: list[str]) -> list[tuple[str, str, int, str]]:
     """Return the servers of a site to dial, those that host the mailboxes first."""
-    peers = [peer for peer in config.peers.values() if peer["site"] == site and peer["dial"].get("transport")]
+    peers = [peer for peer in config.peers.values() if peer["site"] == site and peer["dial"]["transport"]]
     peers.sort(key=lambda peer: (peer["name"].lower() not in hosts, peer["name"]))
     return [("smtp", *peer["dial"]["transport"], peer["name"]) for peer in peers]
 

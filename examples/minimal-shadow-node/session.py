@@ -6,58 +6,55 @@ import re
 import sqlite3
 import time
 from email.utils import formatdate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from defects import broken
+from common import Node, header
 from store import Message
 
-if TYPE_CHECKING:
-    from node import Node
-
-_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
+_ID, _MAX = re.compile(r"[A-Za-z0-9-]{1,64}"), re.compile(r"[1-9][0-9]{0,8}")
 _PATH = re.compile(r"(FROM|TO):\s*<([^<>\s]*)>((?: +\S+)*) *", re.IGNORECASE)
-_PARAMETERS = {"MAIL": {"SIZE", "BODY", "RET", "ENVID", "XSHADOW"}, "RCPT": {"NOTIFY", "ORCPT"}}
-_KEPT = {"RET", "ENVID", "NOTIFY", "ORCPT"}
+_OFFERED = {"FROM": {"SIZE", "BODY", "RET", "ENVID", "XSHADOW"}, "TO": {"NOTIFY", "ORCPT"}}
+_ROOM = 65536  # octets beyond MaxMessageSize for the trace fields of the organisation's other servers
 
 
-def header(content: bytes, name: str) -> str | None:
-    """Return the value of a header field, unfolded, or None."""
-    head = b"\r\n" + content.partition(b"\r\n\r\n")[0] + b"\r\n"
-    found = re.search(rb"\r\n" + name.encode() + rb"[ \t]*:([^\r\n]*(?:\r\n[ \t][^\r\n]*)*)", head, re.IGNORECASE)
-    return found[1].replace(b"\r\n", b"").decode("latin-1").strip() if found else None
+class Refusal(Exception):
+    """A command is refused; the text is the reply."""
+
+
+def refuse_if(condition: object, reply: str) -> None:
+    """Raise Refusal where something is wrong."""
+    if condition:
+        raise Refusal(reply)
 
 
 class Session:
     """One client; it has until the listener's limits, or until the node leaves."""
 
-    def __init__(self, node: "Node", door: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.node, self.door, self._reader, self._writer = node, door, reader, writer
-        self.began = self._active = asyncio.get_running_loop().time()
-        self.busy = False
+    def __init__(self, node: Node, door: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._node, self._door, self._reader, self._writer = node, door, reader, writer
+        self._began = self._active = asyncio.get_running_loop().time()
+        self.busy = False  # it has a message whose final dot is not answered
         self._buffer = bytearray()
-        self._hello = ""
-        self._user = ""
-        self._named: str | None = None
-        self._telling: list[int] = []
-        self._reset()
+        self._hello, self._user = "", ""
+        self._named: str | None = None  # the queue database that the client has named
+        self._mail: Message | None = None
+        self._telling: list[int] = []  # the notifications in the last reply
         self._timer: asyncio.TimerHandle | None = None
         self.limit()
-
-    def _reset(self) -> None:
-        self._mail: Message | None = None
-
-    @property
-    def _limits(self) -> Any:
-        return self.node.config.listeners[self.door]
 
     def limit(self) -> None:
         """Set the timer to what ends first: the session's age, or its idleness."""
         if self._timer is not None:
             self._timer.cancel()
-        age = self.began + self._limits.connection_timeout
-        idle = self._active + self._limits.connection_inactivity_timeout
-        due = age if self.busy else min(age, idle)
+        limits = self._node.config.listeners[self._door]
+        due = self._began + limits["connection_timeout"]
+        if not self.busy:
+            due = min(due, self._active + limits["connection_inactivity_timeout"])
         self._timer = asyncio.get_running_loop().call_at(due, self.end, "421 4.4.2 this session is over")
+
+    def _stirs(self, busy: bool = False) -> None:
+        self._active, self.busy = asyncio.get_running_loop().time(), busy
+        self.limit()
 
     def end(self, line: str) -> None:
         """Say a last line and close."""
@@ -68,17 +65,20 @@ class Session:
     async def run(self) -> None:
         """Serve the client until it leaves."""
         try:
-            self._say(f"220 {self.node.config.name} ESMTP")
+            self._say(f"220 {self._node.config.name} ESMTP")
             while not self._writer.is_closing():
-                line = await self._line()
-                self.node.heard(self._telling)
+                line = (await self._until(b"\r\n", 16384)).decode("utf-8", "replace")
+                self._node.primary.heard(self._telling)  # any further command: the client has read the reply
                 self._telling = []
-                await self._command(line)
+                try:
+                    self._say(*await self._command(line))
+                except Refusal as refusal:
+                    self._say(str(refusal))
                 await self._writer.drain()
         except (OSError, EOFError):
             pass  # the client has left, and what it did not finish is gone with it
         finally:
-            self.node.telling.difference_update(self._telling)
+            self._node.primary.telling.difference_update(self._telling)
             if self._timer is not None:
                 self._timer.cancel()
             self._writer.close()
@@ -87,224 +87,171 @@ class Session:
         if not self._writer.is_closing():
             self._writer.write("".join(f"{line}\r\n" for line in lines).encode())
 
-    async def _fill(self) -> None:
-        octets = await self._reader.read(65536)
-        if not octets or self._writer.is_closing():
-            raise EOFError
-        self._active = asyncio.get_running_loop().time()
-        self.limit()
-        self._buffer += octets
+    async def _until(self, end: bytes, most: int) -> bytes:
+        """Return what comes before `end`; of more than `most` octets only the last."""
+        start = 0
+        while (found := self._buffer.find(end, start)) < 0:
+            start = max(0, len(self._buffer) - len(end))
+            if start > most:
+                del self._buffer[: start - most]
+                start = most
+            octets = await self._reader.read(65536)
+            if not octets or self._writer.is_closing():
+                raise EOFError
+            self._stirs()
+            self._buffer += octets
+        taken = bytes(self._buffer[:found])
+        del self._buffer[: found + len(end)]
+        return taken
 
-    async def _line(self) -> str:
-        while (end := self._buffer.find(b"\r\n")) < 0:
-            if len(self._buffer) > 16384:
-                del self._buffer[:8192]
-            await self._fill()
-        line = self._buffer[:end].decode("utf-8", "replace")
-        del self._buffer[: end + 2]
-        return line
-
-    async def _content(self) -> bytes | None:
-        """Read to the final dot; None when there was more than MaxMessageSize."""
-        self._buffer[:0] = b"\r\n"
-        start, large = 0, False
-        while (end := self._buffer.find(b"\r\n.\r\n", start)) < 0:
-            if len(self._buffer) > self.node.config["MaxMessageSize"] + 2:
-                large = True
-                del self._buffer[:-4]
-            start = max(0, len(self._buffer) - 4)
-            await self._fill()
-        octets = bytes(self._buffer[: end + 2])
-        del self._buffer[: end + 5]
-        content = octets.replace(b"\r\n.", b"\r\n")[2:]
-        return None if large or len(content) > self.node.config["MaxMessageSize"] else content
-
-    async def _command(self, line: str) -> None:
+    async def _command(self, line: str) -> list[str]:
         verb, _, words = line.partition(" ")
-        verb = verb.upper()
-        match verb:
-            case "EHLO" | "HELO" | "LHLO" if (verb == "LHLO") == (self.door == "delivery"):
-                self._greeted(verb, words.strip())
-            case "MAIL" | "RCPT" if not self._hello:
-                self._say("503 5.5.1 EHLO first")
-            case "MAIL":
-                self._say(self._from(words))
-            case "RCPT":
-                self._say(self._to(words))
-            case "DATA":
-                await self._data()
-            case "XSHADOWREQUEST" | "XQDISCARD":
-                self._say(*self._shadow_verb(verb, words.split()))
-            case "AUTH" if self.door == "transport":
-                self._say(self._authenticated(words))
-            case "RSET" | "NOOP" | "VRFY":
-                if verb == "RSET":
-                    self._reset()
-                self._say("252 2.5.0 send it and see" if verb == "VRFY" else "250 2.0.0 ok")
-            case "QUIT":
+        match verb.upper(), self._door:
+            case ("EHLO" | "HELO" as hello, "frontend" | "transport") | ("LHLO" as hello, "delivery"):
+                return self._greeted(hello, words.strip())
+            case "MAIL", _:
+                return [self._begin(*self._path(words, "FROM"))]
+            case "RCPT", _:
+                return [self._add(*self._path(words, "TO"))]
+            case "DATA", _:
+                return await self._data()
+            case ("XSHADOWREQUEST" | "XQDISCARD") as shadow_verb, _:
+                return self._shadow_verb(shadow_verb, words.split())
+            case "AUTH", "transport":
+                return [self._authenticated(words)]
+            case ("RSET" | "NOOP") as other, _:
+                self._mail = None if other == "RSET" else self._mail
+                return ["250 2.0.0 ok"]
+            case "VRFY", _:
+                return ["252 2.5.0 send it and see"]
+            case "QUIT", _:
                 self.end("221 2.0.0 bye")
-            case _:
-                self._say("502 5.5.1 not offered here")
+                return []
+        raise Refusal("502 5.5.1 not offered here")
 
-    def _greeted(self, verb: str, name: str) -> None:
-        self._hello = name or "unknown"
-        self._reset()
-        lines = [self.node.config.name]
-        if verb != "HELO":
-            lines += [
-                "PIPELINING",
-                "8BITMIME",
-                f"SIZE {self.node.config['MaxMessageSize']}",
-                "ENHANCEDSTATUSCODES",
-                "DSN",
-            ]
-            lines += (
-                ["XSHADOWREQUEST"]
-                if self._may_shadow or (self.door, broken("offers-on-frontend")) == ("frontend", True)
-                else []
-            )
-            secrets = any(peer.get("secret") for peer in self.node.config.peers.values())
-            lines += ["AUTH PLAIN"] if self.door == "transport" and secrets else []
-        self._say(*(f"250-{line}" for line in lines[:-1]), f"250 {lines[-1]}")
+    def _greeted(self, hello: str, name: str) -> list[str]:
+        self._hello, self._mail, config = name or "unknown", None, self._node.config
+        lines = [config.name]
+        if hello != "HELO":
+            lines += ["PIPELINING", "8BITMIME", f"SIZE {self._most}", "ENHANCEDSTATUSCODES", "DSN"]
+            if self._may_shadow:
+                lines.append("XSHADOWREQUEST")
+            if self._door == "transport" and any(peer["secret"] for peer in config.peers.values()):
+                lines.append("AUTH PLAIN")
+        return [*(f"250-{line}" for line in lines[:-1]), f"250 {lines[-1]}"]
+
+    @property
+    def _most(self) -> int:
+        return int(self._node.config["MaxMessageSize"]) + (0 if self._door == "frontend" else _ROOM)
 
     def _authenticated(self, words: str) -> str:
         mechanism, _, response = words.partition(" ")
         try:
             _, user, password = base64.b64decode(response, validate=True).decode().split("\0")
         except ValueError:
-            return "501 5.5.4 AUTH PLAIN with its initial response"
-        peer = self.node.config.peers.get(user.lower())
-        if mechanism.upper() != "PLAIN" or peer is None or not peer.get("secret") or peer["secret"] != password:
-            return "535 5.7.8 no"
+            raise Refusal("501 5.5.4 AUTH PLAIN with its initial response") from None
+        secret = self._node.config.peers.get(user.lower(), {}).get("secret")
+        refuse_if(mechanism.upper() != "PLAIN" or not secret or secret != password, "535 5.7.8 no")
         self._user = user
         return "235 2.7.0 welcome"
 
     @property
-    def peer(self) -> dict[str, Any] | None:
-        """The server that the client is, on the transport listener."""
-        known = self._user or (self._hello if self._limits.externally_secured else "")
-        return self.node.config.peers.get(known.lower()) if self.door == "transport" else None
+    def _peer(self) -> dict[str, Any]:
+        """The server that the client is, on the transport listener; empty for a stranger."""
+        config = self._node.config
+        known = self._user or (self._hello if config.listeners[self._door]["externally_secured"] else "")
+        return config.peers.get(known.lower(), {}) if self._door == "transport" else {}
 
     @property
     def _may_shadow(self) -> bool:
-        config, peer = self.node.config, self.peer
-        return bool(config["ShadowRedundancyEnabled"] and config.shadows(peer) and peer and peer["accept_xshadow"])
+        enabled = self._node.config["ShadowRedundancyEnabled"]
+        return bool(enabled and self._node.config.shadows(self._peer) and self._peer["accept_xshadow"])
 
     def _shadow_verb(self, verb: str, words: list[str]) -> list[str]:
-        node, peer = self.node, self.peer
-        second = _ID if verb == "XSHADOWREQUEST" else re.compile(r"[1-9][0-9]{0,8}")
-        if self.door == "transport" and not self._hello:
-            return ["503 5.5.1 EHLO first"]
-        if not self._may_shadow or peer is None:
-            lacks = peer is not None and node.config.shadows(peer) and not peer["accept_xshadow"]
-            return ["550 5.7.1 you may not"] if lacks else ["502 5.5.1 not offered here"]
-        if len(words) != 2 or not second.fullmatch(words[1]):
-            if broken("malformed-is-503"):
-                self.end("503 5.5.1 what?")
-            return ["501 5.5.4 two arguments: your name, and the other one"]
-        if self._mail is not None or (verb == "XSHADOWREQUEST" and self._named is not None):
-            return ["503 5.5.1 not now"]
-        if words[0].lower() != peer["name"].lower() and not broken("answers-anybody"):
-            return ["550 5.7.1 this is not your name"]
-        if verb == "XSHADOWREQUEST":
-            self._named = words[1]
-            node.saw_database(peer["name"], words[1])
-            return [f"250 2.0.0 {node.config.name} {node.store.database}"]
-        lines, self._telling = node.notifications(words[0], int(words[1]))
-        return lines
+        node = self._node
+        refuse_if(self._door == "transport" and not self._hello, "503 5.5.1 EHLO first")
+        refuse_if(not self._may_shadow, "502 5.5.1 not offered here")
+        form = _ID if verb == "XSHADOWREQUEST" else _MAX
+        refuse_if(len(words) != 2 or not form.fullmatch(words[1]), "501 5.5.4 two arguments are needed")
+        refuse_if(self._mail is not None or (verb == "XSHADOWREQUEST" and self._named is not None), "503 5.5.1 not now")
+        refuse_if(words[0].lower() != self._peer["name"].lower(), "550 5.7.1 this is not your name")
+        if verb == "XQDISCARD":
+            lines, self._telling = node.primary.notifications(words[0], int(words[1]))
+            return lines
+        self._named = words[1]
+        node.shadow.saw_database(self._peer["name"], words[1])
+        return [f"250 2.0.0 {node.config.name} {node.store.database}"]
 
-    def _from(self, words: str) -> str:
+    def _path(self, words: str, keyword: str) -> tuple[str, dict[str, str]]:
+        """Return the address and the parameters of MAIL FROM or RCPT TO."""
         path = _PATH.fullmatch(words)
-        if path is None or path[1].upper() != "FROM":
-            return "501 5.5.4 MAIL FROM:<address>"
-        if self._mail is not None:
-            return "503 5.5.1 one transaction at a time"
-        parameters = dict(word.upper().partition("=")[::2] for word in path[3].split())
-        if unknown := set(parameters) - _PARAMETERS["MAIL"] - ({"AUTH"} if self.door == "transport" else set()):
-            return f"555 5.5.4 {min(unknown)} is not offered"
-        if not re.fullmatch(r"[0-9]{0,18}", parameters.get("SIZE", "")):
-            return "501 5.5.4 SIZE=number"
-        if int(parameters.get("SIZE") or 0) > self.node.config["MaxMessageSize"]:
-            return "552 5.3.4 too large"
-        mail = Message(path[2], self._kept(path[3]), {}, b"")
-        if "XSHADOW" in parameters:
-            if not self._may_shadow:
-                return "555 5.5.4 XSHADOW is not offered"
-            found = re.search(r"(?i) XSHADOW=(\S*)", path[3])
-            if self._named is None:
-                return "503 5.5.1 XSHADOWREQUEST first"
-            if found is None or not _ID.fullmatch(found[1]):
-                return "501 5.5.4 XSHADOW=id"
-            assert self.peer is not None
-            mail.shadow_id, mail.primary_name, mail.primary_db = found[1], self.peer["name"], self._named
+        refuse_if(not self._hello, "503 5.5.1 EHLO first")
+        refuse_if(path is None or path[1].upper() != keyword, f"501 5.5.4 {keyword}:<address>")
+        found = {key.upper(): value for key, _, value in (word.partition("=") for word in path[3].split())}
+        refuse_if(found.keys() - _OFFERED[keyword], "555 5.5.4 this parameter is not offered")
+        return path[2], found
+
+    def _begin(self, sender: str, found: dict[str, str]) -> str:
+        size, shadow_id = found.pop("SIZE", "0"), found.pop("XSHADOW", None)
+        refuse_if(self._mail is not None, "503 5.5.1 one transaction at a time")
+        refuse_if(not re.fullmatch(r"[0-9]{1,18}", size), "501 5.5.4 SIZE=number")
+        refuse_if(int(size) > self._most, "552 5.3.4 too large")
+        found.pop("BODY", None)
+        mail = Message(sender, found, {}, b"")
+        if shadow_id is not None:
+            refuse_if(not self._may_shadow, "555 5.5.4 XSHADOW is not offered")
+            refuse_if(self._named is None, "503 5.5.1 XSHADOWREQUEST first")
+            refuse_if(not _ID.fullmatch(shadow_id), "501 5.5.4 XSHADOW=id")
+            mail.shadow_id, mail.primary_name, mail.primary_db = shadow_id, self._peer["name"], self._named
         self._mail = mail
         return "250 2.1.0 ok"
 
-    @staticmethod
-    def _kept(words: str) -> dict[str, str]:
-        pairs = (word.partition("=") for word in words.split())
-        return {key.upper(): value for key, _, value in pairs if key.upper() in _KEPT}
-
-    def _to(self, words: str) -> str:
-        path = _PATH.fullmatch(words)
-        if path is None or path[1].upper() != "TO" or not path[2]:
-            return "501 5.5.4 RCPT TO:<address>"
-        if self._mail is None:
-            return "503 5.5.1 MAIL first"
-        if unknown := {word.partition("=")[0].upper() for word in path[3].split()} - _PARAMETERS["RCPT"]:
-            return f"555 5.5.4 {min(unknown)} is not offered"
-        address, config = path[2], self.node.config
-        box, domain = config.mailboxes.get(address.lower()), address.rpartition("@")[2].lower()
-        if self.door == "delivery" and (box is None or not box.get("sink")):
-            return "550 5.1.1 no such mailbox" if box is None else "451 4.2.1 the mailbox is elsewhere"
-        if not self._mail.primary_name and box is None and domain in config.domains and domain not in config.routes:
-            return "550 5.1.1 no such mailbox"
-        self._mail.recipients[address] = self._kept(path[3])
+    def _add(self, address: str, found: dict[str, str]) -> str:
+        refuse_if(self._mail is None, "503 5.5.1 MAIL first")
+        config, domain = self._node.config, address.rpartition("@")[2].lower()
+        box = config.mailboxes.get(address.lower())
+        ours = self._door == "delivery" or (domain in config.domains and domain not in config.routes)
+        keep = self._mail.primary_name  # a copy is kept whoever its recipients are
+        refuse_if(not address or (ours and box is None and not keep), "550 5.1.1 no such mailbox")
+        refuse_if(self._door == "delivery" and not (box and box["sink"]), "451 4.2.1 the mailbox is elsewhere")
+        self._mail.recipients[address] = found
         return "250 2.1.5 ok"
 
-    async def _data(self) -> None:
+    async def _data(self) -> list[str]:
         mail = self._mail
-        if mail is None or not mail.recipients:
-            self._say("503 5.5.1 MAIL and RCPT first")
-            return
+        refuse_if(mail is None or not mail.recipients, "503 5.5.1 MAIL and RCPT first")
         self._say("354 go on")
-        content = await self._content()
-        self._reset()
-        if content is None:
-            self._say(*["552 5.3.4 too large"] * (len(mail.recipients) if self.door == "delivery" else 1))
-            return
-        mail.content, mail.arrived = content, time.time()
-        internet_id = header(content, "Message-ID")
-        mail.internet_id = internet_id.removeprefix("<").removesuffix(">") if internet_id else None
-        self.busy = True
-        self.limit()
+        self._buffer[:0] = b"\r\n"  # only CRLF dot CRLF ends a message, also one that is empty
+        content = (await self._until(b"\r\n.\r\n", 2 * self._most) + b"\r\n").replace(b"\r\n.", b"\r\n")[2:]
+        self._mail = None
+        self._stirs(busy=True)
         try:
-            with self.node.at_work():
-                lines = await self._decide(mail)
+            with self._node.at_work():
+                lines = await self._decide(mail, content)
         except sqlite3.Error as error:
-            self.node.log(f"the database: {error}")
-            lines = ["452 4.3.1 this cannot be kept now"] * (len(mail.recipients) if self.door == "delivery" else 1)
+            self._node.log(f"the database: {error}")
+            lines = ["452 4.3.1 this cannot be kept now"]
         finally:
-            self.busy = False
-            self._active = asyncio.get_running_loop().time()
-            self.limit()
-        self._say(*lines)
+            self._stirs()
+        return lines if len(lines) > 1 or self._door != "delivery" else lines * len(mail.recipients)
 
-    async def _decide(self, mail: Message) -> list[str]:
-        """Return the reply to a final dot; on the delivery listener one for each recipient."""
-        if self.door == "delivery":
-            found = await self.node.into_mailboxes(mail, list(mail.recipients))
-            return [reply.text.replace("\r", "") for reply in found.values()]
-        if mail.primary_name:
-            self.node.keep(mail)
-            return [f"250 2.6.0 <{mail.internet_id or mail.shadow_id}> Queued mail for redundancy"]
-        if mail.content.lower().count(b"\r\nreceived:") > 50:
+    async def _decide(self, mail: Message, content: bytes) -> list[str]:
+        """Return the reply to a final dot; on the delivery listener one for each recipient, or one for all."""
+        node, name = self._node, header(content, "Message-ID")
+        if len(content) > self._most:
+            return ["552 5.3.4 too large"]
+        if content.lower().count(b"\r\nreceived:") > 50:
             return ["554 5.4.6 too many hops"]
-        by = f"Received: from {self._hello} by {self.node.config.name} with ESMTP;\r\n\t{formatdate()}\r\n"
-        mail.content = by.encode() + mail.content
-        peer = self.peer
-        deadline = self.began + 0.95 * self._limits.connection_timeout
-        submitted = peer is not None and peer["role"] == "submission"
-        if not await self.node.accept(mail, deadline, submitted=submitted):
+        mail.content, mail.arrived = content, time.time()
+        mail.internet_id = name.removeprefix("<").removesuffix(">") if name else None
+        if self._door == "delivery":
+            return [reply.text for reply in (await node.delivery.into_mailboxes(mail, list(mail.recipients))).values()]
+        if mail.primary_name:
+            node.shadow.keep(mail)
+            return [f"250 2.6.0 {mail.shadow_id} Queued mail for redundancy"]
+        by = f"Received: from {self._hello} by {node.config.name} with ESMTP;\r\n\t{formatdate()}\r\n"
+        mail.content = by.encode() + content
+        deadline = self._began + 0.95 * node.config.listeners[self._door]["connection_timeout"]
+        if not await node.primary.accept(mail, deadline):
             return ["451 4.4.0 Message failed to be made redundant"]
         return [f"250 2.6.0 <{mail.internet_id or mail.shadow_id}> Queued mail for delivery"]

@@ -1,11 +1,12 @@
 """examples/minimal-shadow-node: it shares nothing with the harness, and the harness finds what is wrong with it."""
 
 import ast
-import importlib.util
+import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -19,13 +20,23 @@ EXAMPLE = ROOT / "examples" / "minimal-shadow-node"
 MODULES = sorted(EXAMPLE.glob("*.py"))
 
 
-def defects() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("example_defects", EXAMPLE / "defects.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+SWITCHED = """
+import json, sys
+import client, delivery, primary, session, shadow, store
+from defects import DEFECTS, switch_on
+
+places = [client.Client, delivery, primary.Primary, session.Session, shadow.Shadow, store.Store]
+pieces = [dict(vars(place)) for place in places]
+changed = {}
+for name in DEFECTS:
+    switch_on(name)
+    changed[name] = [key for place, before in zip(places, pieces) for key in before if vars(place)[key] is not before[key]]
+    for place, before in zip(places, pieces):
+        for key in changed[name]:
+            if key in before:
+                setattr(place, key, before[key])
+print(json.dumps({name: [row, changed[name]] for name, (row, _, _) in DEFECTS.items()}))
+"""
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
@@ -44,13 +55,49 @@ def test_its_descriptions_are_right(path: Path):
     assert list(unknown_placeholders(read_description(path))) == []
 
 
-def test_it_has_thirty_mistakes_each_of_a_row_and_each_in_the_code():
-    known = set(catalogue().ids)
-    table = defects().DEFECTS
+def test_it_has_thirty_mistakes_each_of_a_row_and_each_replaces_a_piece():
+    ran = subprocess.run([sys.executable, "-c", SWITCHED], cwd=EXAMPLE, capture_output=True, text=True, check=True)
+    table = json.loads(ran.stdout)
     assert len(table) == 30
-    assert {row for row, _ in table.values()} <= known
-    used = {name for path in MODULES for name in re.findall(r'broken\("([a-z0-9-]+)"\)', path.read_text("utf-8"))}
-    assert used == set(table)
+    assert {row for row, _ in table.values()} <= set(catalogue().ids)
+    assert [name for name, (_, changed) in table.items() if not changed] == []
+
+
+def test_its_schema_is_the_published_one():
+    own = (EXAMPLE / "node.schema.json").read_text("utf-8")
+    assert own == (ROOT / "docs/schema/node.json").read_text("utf-8"), (
+        "write it again: conformance schema node --out examples/minimal-shadow-node/node.schema.json"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"bogus": 1}, "bogus: unknown parameter"),
+        ({"peers": [{"name": "x", "bogus": 1}]}, "peers[0]"),
+        ({"transport": {"ShadowRedundancyEnabled": 1}}, "transport.ShadowRedundancyEnabled: 1 "),
+        ({"transport": {"MaxMessageSize": 1023}}, "transport.MaxMessageSize: 1023 "),
+        ({"transport": {"MaxRetriesForLocalSiteShadow": True}}, "transport.MaxRetriesForLocalSiteShadow: True "),
+        ({"transport": {"MessageRetryInterval": 0}}, "transport.MessageRetryInterval: 0 "),
+        ({"transport": {"ShadowMessagePreferenceSetting": "LocalOnly"}}, "MaxRetriesForRemoteSiteShadow"),
+        (
+            {"listeners": {"frontend": {"host": "127.0.0.1", "port": 1, "connection_timeout": 300}}},
+            "listeners.frontend",
+        ),
+        ({"scale": 0}, "scale: 0 "),
+        ({"contract": 1}, "contract: 1 "),
+        ({"role": None}, "role: None "),
+    ],
+)
+def test_a_wrong_file_is_refused_by_name(tmp_path: Path, changes: dict[str, object], named: str):
+    page = (ROOT / "docs" / "node-contract.md").read_text("utf-8")
+    document = json.loads(re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[0])
+    path = tmp_path / "node.json"
+    path.write_text(json.dumps(document | {"data_dir": str(tmp_path)} | changes), "utf-8")
+    words = [sys.executable, str(EXAMPLE / "node.py"), "--config", str(path)]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=30)
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr
+    assert named in ran.stderr
 
 
 @pytest.mark.integration

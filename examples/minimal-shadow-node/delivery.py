@@ -1,0 +1,134 @@
+"""Delivery: each message to its next hops until every recipient is delivered or reported, and to mailboxes only once."""
+
+import asyncio
+import re
+import time
+from email.utils import formatdate, parsedate_to_datetime
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from client import Lost, Reply
+from common import Node, header
+from routing import Hop, forks, next_hop
+from store import Message
+
+EXPIRED = Reply(550, ("5.4.7 it could not be delivered in time",))
+REPORT = Path(__file__).with_name("report.txt").read_text("utf-8")
+
+
+class Delivery:
+    """Tries next hops, detects duplicates, and writes reports."""
+
+    def __init__(self, node: Node) -> None:
+        self._node, self._store = node, node.store
+        self._turns = WeakValueDictionary[str | None, asyncio.Lock]()
+
+    async def deliver(self, message: Message) -> None:
+        """Try until every recipient is delivered or reported."""
+        while message.recipients and not self._node.leaving.is_set():
+            config, failed = self._node.config, dict[str, Reply]()
+            expires = message.arrived + config["MessageExpirationTimeout"]
+            if time.time() >= expires - 0.001:
+                failed = dict.fromkeys(message.recipients, EXPIRED)
+            else:
+                found = forks(config, message.recipients)
+                await asyncio.gather(*(self._send(message, hop, who, failed) for hop, who in found.items()))
+            if failed:
+                report = _report(message, failed, config.name, self._store.new_id())
+                self._store.done(message, failed, report)
+                if report is not None:
+                    self._node.primary.adopt(report)
+            if message.recipients:
+                await asyncio.sleep(max(0, min(self._node.config["MessageRetryInterval"], expires - time.time())))
+
+    async def _send(self, message: Message, hop: Hop, addresses: list[str], failed: dict[str, Reply]) -> None:
+        """Try one next hop; note who was delivered, and add who has failed for good to `failed`."""
+        with self._node.at_work():
+            if hop.kind == "none":
+                replies = dict.fromkeys(addresses, Reply(550, (f"5.4.4 there is no way to {hop.name}",)))
+            elif hop.kind == "mailbox":
+                replies = await self.into_mailboxes(message, addresses)
+            else:
+                replies = await self._transmit(message, hop, addresses)
+        failed.update({address: reply for address, reply in replies.items() if reply.code // 100 == 5})
+        if delivered := [address for address, reply in replies.items() if reply.code // 100 == 2]:
+            self._store.done(message, delivered)
+
+    async def _transmit(self, message: Message, hop: Hop, addresses: list[str]) -> dict[str, Reply]:
+        """Hand a message to the first server of a next hop that takes it; return the reply for each recipient."""
+        replies: dict[str, Reply] = {}
+        left = addresses
+        for protocol, host, port, server in hop.tries:
+            client = self._node.client(protocol)
+            secret = self._node.config.peers[server.lower()]["secret"] if hop.kind == "transport" else None
+            try:
+                await client.open(host, port, secret)
+                replies |= await client.transmit(message, left)
+            except Lost as lost:
+                replies |= dict.fromkeys(left, Reply(451, (f"4.4.1 {lost}",)))
+                client.close()
+                if client.in_doubt:  # it may have the message: no other server gets it
+                    break
+                continue
+            self._node.start(client.quit())
+            left = [address for address in left if replies[address].code // 100 == 4]
+            if not left or hop.kind == "transport":
+                break
+        return replies
+
+    async def into_mailboxes(self, message: Message, addresses: list[str]) -> dict[str, Reply]:
+        """Deliver to mailboxes hosted here, unless it was delivered before (duplicate detection)."""
+        boxes = {address.lower(): address for address in addresses}  # once, in whatever letter cases it is addressed
+        key, found, before = _key(message), dict[str, Reply](), set[str]()
+        async with self._turns.setdefault(message.internet_id, asyncio.Lock()):  # two of the same message take turns
+            if key is not None:
+                query = "SELECT mailbox FROM delivered WHERE internet_id = ? AND submitted = ? AND at > ?"
+                before = {
+                    box for (box,) in self._store.run(query, *key, time.time() - self._node.config.tracking_window)
+                }
+            if new := [address for box, address in boxes.items() if box not in before]:
+                found = await self._transmit(message, next_hop(self._node.config, new[0]), new)
+            for box, address in boxes.items():
+                found[box] = found.get(address, Reply(250, ("2.1.5 delivered before",)))
+                if key is not None and box not in before and found[box].code // 100 == 2:
+                    self._store.run("INSERT INTO delivered VALUES (?, ?, ?, ?)", box, *key, time.time())
+        return {address: found[address.lower()] for address in addresses}
+
+    async def clean_up(self) -> None:
+        """Delete rows of duplicate detection whose window has passed, for ever."""
+        while True:
+            due = time.time() + self._node.config["DuplicateCleanupInterval"]
+            await self._node.pause(due)
+            if time.time() >= due - 0.001:
+                self._store.run("DELETE FROM delivered WHERE at <= ?", time.time() - self._node.config.tracking_window)
+
+
+def _key(message: Message) -> tuple[str, float] | None:
+    """Return by what a duplicate is known: Internet message ID, client submit time. None: it never is one."""
+    try:
+        submitted = parsedate_to_datetime(header(message.content, "Date") or "").timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return None if message.internet_id is None else (message.internet_id, submitted)
+
+
+def _report(message: Message, failed: dict[str, Reply], name: str, number: str) -> Message | None:
+    """Return the delivery status notification on failed recipients, or None where none is due (RFC 3464)."""
+    status, due = "", []
+    for address, reply in failed.items():
+        words, code = message.recipients[address], re.match(r"5\.\d{1,3}\.\d{1,3}", reply.lines[0])
+        if message.sender and "FAILURE" in words.get("NOTIFY", "FAILURE").upper():
+            due.append(address)
+            status += f"\nOriginal-Recipient: {words['ORCPT']}\n" if "ORCPT" in words else "\n"
+            status += f"Final-Recipient: rfc822; {address}\nAction: failed\nStatus: {code[0] if code else '5.0.0'}\n"
+            status += f"Diagnostic-Code: smtp; {reply.text}\n"
+    if not due:
+        return None
+    envelope = f"Original-Envelope-Id: {message.parameters['ENVID']}\n" if "ENVID" in message.parameters else ""
+    full = message.parameters.get("RET", "").upper() == "FULL"
+    quoted = message.content if full else message.content.partition(b"\r\n\r\n")[0] + b"\r\n"
+    fields = {"to": message.sender, "name": name, "number": number, "date": formatdate(), "due": ", ".join(due)}
+    text = REPORT.format(**fields, status=envelope + status, kind="message/rfc822" if full else "text/rfc822-headers")
+    head, tail = (part.encode() for part in text.replace("\n", "\r\n").rsplit("(original)", 1))
+    to = {message.sender: {"NOTIFY": "NEVER"}}
+    return Message("", {}, to, head + quoted + tail, f"{number}@{name}", number, parent=message.id, copied=False)

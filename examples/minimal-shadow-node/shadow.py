@@ -1,0 +1,104 @@
+"""The shadow server's side: copies are kept for primaries, asked about, and taken over."""
+
+import time
+
+from client import Client, Lost
+from common import Node
+from store import Message
+
+
+class Shadow:
+    """What this node does with copies of other servers' messages."""
+
+    def __init__(self, node: Node) -> None:
+        self._node, self._store = node, node.store
+        self._asked: dict[str, float] = {}  # when each primary was last asked
+        self._watched: set[str] = set()
+
+    def copies_for(self, primary: str) -> list[Message]:
+        """Return the copies held for a server, oldest first."""
+        return self._store.messages("primary_name = ?", primary)
+
+    def keep(self, copy: Message) -> None:
+        """Store a copy, before it is acknowledged; the same one again changes nothing."""
+        held = {(one.primary_db, one.shadow_id) for one in self.copies_for(copy.primary_name)}
+        if (copy.primary_db, copy.shadow_id) not in held:
+            self._store.add(copy)
+        self._store.met(copy.primary_name)
+        self.watch(copy.primary_name)
+
+    def saw_database(self, primary: str, database: str) -> None:
+        """Compare the queue database that a server names with that of its copies: a new one means that they are ours."""
+        self._take_over([copy for copy in self.copies_for(primary) if copy.primary_db != database])
+
+    def _take_over(self, copies: list[Message]) -> None:
+        for copy in copies:
+            self._node.log(f"{copy.shadow_id} of {copy.primary_name}: taken over")
+            copy.shadow_id, copy.primary_name, copy.arrived = self._store.new_id(), "", time.time()
+            copy.copied = not self._node.config["ShadowRedundancyEnabled"]
+            self._store.save(copy)
+            self._node.primary.adopt(copy)
+
+    def watch(self, primary: str) -> None:
+        """Ask a primary from now on, as long as copies are held for it."""
+        if primary not in self._watched:
+            self._watched.add(primary)
+            self._node.start(self._watching(primary))
+
+    async def _watching(self, primary: str) -> None:
+        """Ask in time, and take the copies over when the primary was silent for too long."""
+        try:
+            self._asked[primary] = self._store.last_met(primary)
+            while copies := self.copies_for(primary):
+                now, config = time.time(), self._node.config
+                ask = self._asked[primary] + config["ShadowHeartbeatFrequency"]
+                silent = self._store.last_met(primary) + config["ShadowResubmitTimeSpan"]
+                gone = copies[0].arrived + config["SafetyNetHoldTime"] + config["MessageExpirationTimeout"]
+                if not config["ShadowRedundancyEnabled"]:
+                    await self._node.pause(now + 86400)
+                elif now < (due := min(ask, silent, gone)):
+                    await self._node.pause(due)
+                elif now >= gone:
+                    self._store.delete(copies[0])
+                elif not await self._heartbeat(primary) and time.time() >= silent:
+                    self._take_over(self.copies_for(primary))
+        finally:
+            self._watched.discard(primary)
+
+    async def _heartbeat(self, primary: str) -> bool:
+        """Open a session to ask; return whether there was an answer."""
+        self._asked[primary] = time.time()
+        peer, config = self._node.config.peers.get(primary.lower()), self._node.config
+        if peer is None:
+            return False
+        client = self._node.client("smtp", config["ShadowHeartbeatFrequency"])
+        try:
+            await client.open(*peer["dial"]["transport"], peer["secret"])
+            await self.ask(client, primary)
+        except Lost as lost:
+            self._node.log(f"{primary}: {lost}")
+            client.close()
+            return False
+        await client.quit()
+        self._store.met(primary)
+        return True
+
+    async def ask(self, client: Client, primary: str) -> None:
+        """Ask for notifications until none is left. Raises Lost."""
+        left = 1
+        while left:
+            self._asked[primary] = time.time()
+            reply = await client.command(f"XQDISCARD {self._node.config.name} 100", expect=250)
+            try:
+                (_, _, database), *discards, (_, _, number) = [line.split() for line in reply.lines]
+            except ValueError as error:
+                raise Lost(f"not a reply to XQDISCARD: {reply.text}") from error
+            self._let_go(primary, database, {shadow_id for _, _, shadow_id in discards})
+            self._store.met(primary)
+            self.saw_database(primary, database)
+            left = int(number)
+
+    def _let_go(self, primary: str, database: str, gone: set[str]) -> None:
+        for copy in self.copies_for(primary):
+            if copy.primary_db == database and copy.shadow_id in gone:
+                self._store.delete(copy)
