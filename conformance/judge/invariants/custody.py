@@ -16,15 +16,22 @@ def shadow_not_delivered_while_primary_lives(case: Case) -> Finding:
 
     A holder may count the sessions that the primary opens, or only its own (ruling 17): what it transmits is too early
     only before the time since its own last one. What Safety Net holds (the shadow was discarded before) is sent again
-    when that was asked for, or a mailbox database became active elsewhere. Servers of 2010 have their own rule, by the
-    number of failed heartbeats.
+    when that was asked for, or a mailbox database became active elsewhere. A shadow that was promoted rightly is the
+    holder's own message: what it transmits of it later, its new shadow too, is right whoever is back by then. Servers of
+    2010 have their own rule, by the number of failed heartbeats.
     """
     finding = Finding("no shadow is transmitted while its primary was reachable and its database the same")
     for message, made in case.trace.messages.items():
         finding.occasions += sum(copy.transaction.way == "shadow" for copy in case.trace.copies_of(message))
+        promoted: dict[str, int] = {}  # each holder's last transmission that was right, an event: it is its own message
         for takeover in takeovers(case, message):
-            held = [Kept.of(copy) for copy in takeover.held if copy.transaction.way == "shadow"]
-            if held and not any(_may(case, takeover, kept) for kept in (*held, *_unheard(case, takeover, message))):
+            shadows = [copy for copy in takeover.held if copy.transaction.way == "shadow"]
+            held = [Kept.of(copy) for copy in shadows if copy.stored.n > promoted.get(takeover.by, -1)]
+            if not held:
+                continue
+            if any(_may(case, takeover, kept) for kept in (*held, *_unheard(case, takeover, message))):
+                promoted[takeover.by] = takeover.sent.n
+            else:
                 sent = takeover.sent
                 kept = min(held, key=lambda one: _last_contact(case, takeover, one)[0])
                 finding.violated(
