@@ -5,6 +5,8 @@
 
 from dataclasses import dataclass, field
 
+from tests.nodes.file_systems import Kind
+
 HELPERS = """
 import ctypes, mmap, os, sys
 os.chdir(sys.argv[1])
@@ -50,18 +52,33 @@ class Ordering:
     left: dict[str, str]
     promised: dict[str, str] | None = None
     before: dict[str, str] = field(default_factory=dict)
-    ext4: dict[str, str] | None = None
-    """What ext4 keeps beyond what all three do."""
+    ext4: tuple[dict[str, str], ...] = ()
+    """What is seen on ext4 where it is not `left`; more than one where that is a race with the writing of content."""
+    xfs: tuple[dict[str, str], ...] = ()
+    """The same of XFS."""
+    btrfs: tuple[dict[str, str], ...] = ()
+    """The same of btrfs."""
+
+    def seen_on(self, kind: Kind) -> tuple[dict[str, str], ...]:
+        """Return what a power cut may leave on a real file system."""
+        return {"ext4": self.ext4, "xfs": self.xfs, "btrfs": self.btrfs}[kind] or (self.left,)
 
 
 def _of(
-    name: str, does: str, left: dict[str, str], promised: dict[str, str] | None = None, **more: dict[str, str]
+    name: str,
+    does: str,
+    left: dict[str, str],
+    promised: dict[str, str] | None = None,
+    *,
+    before: dict[str, str] | None = None,
+    **seen: dict[str, str] | tuple[dict[str, str], ...],
 ) -> Ordering:
-    return Ordering(name, does, left, promised, **more)
+    kinds = {kind: one if isinstance(one, tuple) else (one,) for kind, one in seen.items()}
+    return Ordering(name, does, left, promised, before or {}, **kinds)
 
 
 OLD, NEW, NONE = {"f": "old"}, {"f": "new"}, dict[str, str]()
-X, MSG, TMP = {"f": "x"}, {"msg": "x"}, {"tmp": "x"}
+X, MSG, TMP, H = {"f": "x"}, {"msg": "x"}, {"tmp": "x"}, {"h": "y"}
 
 ORDERINGS = (
     _of("write", "put('f', 'x')", NONE),
@@ -80,14 +97,15 @@ ORDERINGS = (
     _of("rename", "os.rename('f', 'g')", OLD, before=OLD),
     _of("rename-fsync-directory", "os.rename('f', 'g'); sync()", {"g": "old"}, before=OLD),
     _of("rename-fsync", "os.rename('f', 'g'); sync('g')", {"g": "old"}, OLD, before=OLD),
-    _of("fsync-rename-fdatasync", "sync('f'); os.rename('f', 'g'); datasync('g')", OLD, before=OLD),
+    _of("fsync-rename-fdatasync", "sync('f'); os.rename('f', 'g'); datasync('g')", OLD, before=OLD,
+        xfs={"g": "old"}, btrfs={"g": "old"}),
     _of("write-rename-fsync", "put('tmp', 'x'); os.rename('tmp', 'msg'); sync('msg')", MSG, NONE),
     _of("write-rename-fdatasync", "put('tmp', 'x'); os.rename('tmp', 'msg'); datasync('msg')", MSG, NONE),
     _of("write-fsync-rename", "put('tmp', 'x'); sync('tmp'); os.rename('tmp', 'msg')", TMP, NONE),
     _of("write-fsync-rename-fsync-directory", "put('tmp', 'x'); sync('tmp'); os.rename('tmp', 'msg'); sync()", MSG),
     _of("write-fsync-rename-fsync", "put('tmp', 'x'); sync('tmp'); os.rename('tmp', 'msg'); sync('msg')", MSG, NONE),
     _of("write-fsync-rename-fdatasync",
-        "put('tmp', 'x'); sync('tmp'); os.rename('tmp', 'msg'); datasync('msg')", TMP, NONE),
+        "put('tmp', 'x'); sync('tmp'); os.rename('tmp', 'msg'); datasync('msg')", TMP, NONE, xfs=MSG, btrfs=MSG),
     _of("write-fsync-append-rename-fdatasync",
         "put('tmp', 'x'); sync('tmp'); add('tmp', 'y'); os.rename('tmp', 'msg'); datasync('msg')", {"msg": "xy"}, NONE),
     _of("write-fsync-rename-over", "put('tmp', 'new'); sync('tmp'); os.rename('tmp', 'f')",
@@ -98,7 +116,7 @@ ORDERINGS = (
         NEW, OLD, before=OLD),
     _of("rename-elsewhere", "os.rename('a/f', 'b/f')", {"a/f": "old", "b/": ""}, before={"a/f": "old", "b/": ""}),
     _of("rename-elsewhere-fsync-new-directory", "os.rename('a/f', 'b/f'); sync('b')", {"a/": "", "b/f": "old"},
-        {"a/f": "old", "b/f": "old"}, before={"a/f": "old", "b/": ""}),
+        {"a/f": "old", "b/f": "old"}, before={"a/f": "old", "b/": ""}, btrfs={"a/f": "old", "b/f": "old"}),
     _of("rename-elsewhere-fsync-old-directory", "os.rename('a/f', 'b/f'); sync('a')", {"a/": "", "b/f": "old"},
         {"a/": "", "b/": ""}, before={"a/f": "old", "b/": ""}),
     _of("rename-elsewhere-fsync-both", "os.rename('a/f', 'b/f'); sync('a'); sync('b')", {"a/": "", "b/f": "old"},
@@ -147,7 +165,8 @@ ORDERINGS = (
     _of("o-dsync", "put('f', 'x', NEW | os.O_DSYNC)", X, NONE),
     _of("o-dsync-append", "add('f', 'er', os.O_DSYNC)", {"f": "older"}, before=OLD),
     _of("fsync-rename-o-dsync-overwrite",
-        "sync('f'); os.rename('f', 'g'); put('g', 'new', os.O_WRONLY | os.O_DSYNC)", NEW, before=OLD),
+        "sync('f'); os.rename('f', 'g'); put('g', 'new', os.O_WRONLY | os.O_DSYNC)", NEW, before=OLD,
+        xfs={"g": "new"}, btrfs={"g": "new"}),
     _of("rwf-sync", "fd = os.open('f', os.O_WRONLY); os.pwritev(fd, [b'new'], 0, 4)", NEW, before=OLD),
     _of("rwf-dsync", "fd = os.open('f', os.O_WRONLY); os.pwritev(fd, [b'new'], 0, 2)", NEW, before=OLD),
     _of("syncfs", "put('f', 'x'); opened('.', lambda fd: check(C.syncfs(fd)))", X),
@@ -175,13 +194,29 @@ ORDERINGS = (
         "at = os.open('d', os.O_RDONLY); fd = os.open('tmp', NEW, dir_fd=at); os.write(fd, b'x'); os.fsync(fd); "
         "os.rename('tmp', 'msg', src_dir_fd=at, dst_dir_fd=at); os.fsync(at)", {"d/msg": "x"}, before={"d/": ""}),
     _of("through-a-symbolic-link", "os.symlink('d', 'l'); put('l/f', 'x'); sync('l/f'); sync('l')", {"d/f": "x"},
-        before={"d/": ""}, ext4={"d/f": "x", "l/f": "x"}),
+        before={"d/": ""}, ext4={"d/f": "x", "l/f": "x"}, xfs={"d/f": "x", "l/f": "x"}),
     _of("inode-used-again", "os.unlink('f'); put('g', 'new'); sync('g')", {"f": "old", "g": "new"}, OLD, before=OLD,
-        ext4={"g": "new"}),
+        ext4={"g": "new"}, xfs={"g": "new"}),
     _of("write-fsync-rename-fsync-of-another-file",
         "put('tmp', 'x'); sync('tmp'); os.rename('tmp', 'msg'); put('f', 'y'); sync('f')", TMP | {"f": "y"}, NONE,
-        ext4=MSG | {"f": "y"}),
+        ext4=MSG | {"f": "y"}, xfs=MSG | {"f": "y"}, btrfs=MSG | {"f": "y"}),
+    _of("write-fsync-commit-rename-fsync-of-another-file",
+        "put('tmp', 'x'); sync('tmp'); os.sync(); os.rename('tmp', 'msg'); put('h', 'y'); sync('h')", TMP | H, TMP,
+        ext4=MSG | H, xfs=MSG | H),
+    _of("rename-fsync-of-another-file", "os.rename('f', 'g'); put('h', 'y'); sync('h')", OLD | H, OLD, before=OLD,
+        ext4={"g": "old"} | H, xfs={"g": "old"} | H),
+    _of("rename-fdatasync-of-another-file", "os.rename('f', 'g'); put('h', 'y', os.O_WRONLY); datasync('h')", OLD | H,
+        before=OLD | {"h": "-"}, ext4={"g": "old"} | H),
+    _of("write-fsync-link-fsync-of-another-file",
+        "put('tmp', 'x'); sync('tmp'); os.link('tmp', 'msg'); put('h', 'y'); sync('h')", TMP | H, NONE,
+        ext4=TMP | MSG | H, xfs=TMP | MSG | H, btrfs=TMP | MSG | H),
+    _of("unlink-fsync-of-another-file", "os.unlink('f'); put('h', 'y'); sync('h')", OLD | H, OLD, before=OLD,
+        ext4=H, xfs=H),
+    _of("mkdir-fsync-of-another-file", "os.mkdir('d'); put('h', 'y'); sync('h')", H, NONE,
+        ext4={"d/": ""} | H, xfs={"d/": ""} | H),
+    _of("write-fsync-of-another-file", "put('f', 'x'); put('h', 'y'); sync('h')", H, NONE,
+        ext4={"f": ""} | H, xfs={"f": ""} | H),
     _of("write-rename-over-fsync-directory", "put('tmp', 'new'); os.rename('tmp', 'f'); sync()", {"f": ""}, before=OLD,
-        ext4=NEW),
-    _of("overwrite-sync-file-range", "put('f', 'new', os.O_WRONLY); sync_range('f')", OLD, before=OLD, ext4=NEW),
+        ext4=(NEW, {"f": "\0\0\0"})),
+    _of("overwrite-sync-file-range", "put('f', 'new', os.O_WRONLY); sync_range('f')", OLD, before=OLD, ext4=NEW, xfs=NEW),
 )  # fmt: skip

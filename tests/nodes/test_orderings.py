@@ -1,10 +1,12 @@
 """What a power cut leaves after each ordering of writes and syncs: by the layer's model, and on a real ext4."""
 
 import asyncio
+import functools
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,21 +14,9 @@ import pytest
 from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.choice import Kind, NodeDisk
 from conformance.scenarios.steps.nodes import Keeps
+from tests.nodes import file_systems
+from tests.nodes.file_systems import LISTS, after_cut
 from tests.nodes.orderings import HELPERS, ORDERINGS, Ordering
-
-LISTS = """
-import json, os, sys
-found = {}
-for where, directories, files in os.walk(sys.argv[1], followlinks=True):
-    below = os.path.relpath(where, sys.argv[1])
-    for file in files:
-        with open(os.path.join(where, file)) as text:
-            found[os.path.normpath(os.path.join(below, file))] = text.read()
-    if not files and not directories and below != ".":
-        found[below + "/"] = ""
-found.pop("lost+found/", None)
-print(json.dumps(found))
-"""
 
 on_loop = pytest.mark.skipif(bool(loop.missing()), reason=loop.missing() or "-")
 layered = pytest.mark.skipif(bool(layer.missing()), reason=layer.missing() or "-")
@@ -84,5 +74,31 @@ def test_in_the_stricter_reading_only_the_directory_keeps_names(tmp_path: Path, 
 @pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda ordering: ordering.name)
 def test_ext4_keeps_what_the_layer_keeps(tmp_path: Path, ordering: Ordering) -> None:
     """And more, where an ordering says so: it commits what others did, too."""
-    kept = left(tmp_path, ordering, "loop", "what-file-systems-keep")
-    assert kept == (ordering.left if ordering.ext4 is None else ordering.ext4)
+    assert left(tmp_path, ordering, "loop", "what-file-systems-keep") in ordering.seen_on("ext4")
+
+
+@pytest.fixture(scope="module")
+def new(tmp_path_factory: pytest.TempPathFactory) -> Callable[[file_systems.Kind], Path]:
+    """Return what gives an image of a new file system of a kind."""
+    folder = tmp_path_factory.mktemp("new")
+
+    @functools.cache
+    def image(kind: file_systems.Kind) -> Path:
+        file_systems.make(kind, folder / kind)
+        return folder / kind
+
+    return image
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["xfs", "btrfs"])
+@pytest.mark.parametrize("ordering", ORDERINGS, ids=lambda ordering: ordering.name)
+def test_xfs_and_btrfs_keep_what_the_layer_keeps(
+    tmp_path: Path, ordering: Ordering, kind: file_systems.Kind, new: Callable[[file_systems.Kind], Path]
+) -> None:
+    """And other things as well, where an ordering says so."""
+    if reason := file_systems.missing(kind):
+        pytest.skip(reason)
+    image = tmp_path / "image"
+    subprocess.run(["cp", "--sparse=always", new(kind), image], check=True)
+    assert after_cut(kind, image, ordering.before, HELPERS + ordering.does) in ordering.seen_on(kind)
