@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.judge.verdicts import Outcome, Verdict
-from conformance.report.failure import headline
+from conformance.report.failure import clause_of, headline
 from conformance.report.material import Material, stored
 from conformance.report.offence import Offence, offence_of
 from conformance.report.safe import visible
@@ -77,7 +77,9 @@ class Book:
         words = f"{cells} run once more, alone: the harness had been late beside others (first attempts: {LATE}/)"
         noted = sum(bool(cell.remarks) for cell in self.cells)
         passed = f"{noted} {'cell' if noted == 1 else 'cells'} passed with a remark: a `should` row is broken there"
-        return (*((words,) if again else ()), *((passed,) if noted else ()))
+        rows = (verdict.requirements[0] for cell in self.cells for verdict in cell.verdicts if verdict.remark)
+        clauses = (clause_of(row) for row in sorted(set(rows)))
+        return (*((words,) if again else ()), *((passed, *clauses) if noted else ()))
 
     def shortfalls(self) -> tuple[str, ...]:
         """Return why the run is no whole run of the suite, in words; nothing when it is one."""

@@ -2,10 +2,12 @@
 
 import json
 import xml.etree.ElementTree as ET
+from html import escape
 from pathlib import Path
 
 import pytest
 
+from conformance.report.failure import clause_of
 from tests.suite.helpers import ROOT, conformance_command
 
 pytestmark = pytest.mark.integration
@@ -20,6 +22,8 @@ def test_a_broken_should_is_a_remark_in_every_report(tmp_path: Path):
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert f"remark: {SENTENCE}" in ran.stdout
     assert "1 cell passed with a remark" in ran.stdout
+    clause = clause_of("SR-WIR-05")
+    assert clause in " ".join(ran.stdout.split()), "what the row asks for"
 
     properties = ET.parse(tmp_path / "junit.xml").iter("property")
     assert any(one.get("name") == "remark" and (one.get("value") or "").startswith(SENTENCE) for one in properties)
@@ -31,7 +35,9 @@ def test_a_broken_should_is_a_remark_in_every_report(tmp_path: Path):
 
     written = conformance_command("report", "run", "--out", "site", cwd=tmp_path)
     assert written.returncode == 0, written.stderr
-    assert SENTENCE in (tmp_path / "site/index.html").read_text("utf-8")
+    index = (tmp_path / "site/index.html").read_text("utf-8")
+    assert SENTENCE in index
+    assert f'<p class="quiet">{escape(clause)}</p>' in index
     (page,) = (tmp_path / "site/cells").rglob("*.html")
     assert f"Remark: {SENTENCE}" in page.read_text("utf-8")
 
