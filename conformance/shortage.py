@@ -22,6 +22,9 @@ SHORTAGES = {
 KILLED = "it was killed by SIGKILL, which the harness did not send: the machine may have run out of memory"
 """Why a node ended whose processes somebody else killed."""
 
+_OWN_LIMIT = "killed: it"
+"""How a guard says that a node was beyond a limit of its description: that is the node's own fault."""
+
 _SAID_BY_NODES = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM))
 _ENOUGH = 64 * 1024
 """Octets: a disk with less than this left is full."""
@@ -68,6 +71,8 @@ class Machine:
 
     def explains(self, why: str) -> str:
         """Return what has run out, where that may be why a node ended with these words; '' where it is not."""
+        if _OWN_LIMIT in why:
+            return ""
         if why.startswith(KILLED):
             return KILLED
         said = next((words for words in _SAID_BY_NODES if words in why), "")

@@ -17,7 +17,6 @@ Only the standard library is imported: the guard of a node uses this too.
 # ruff: noqa: PTH208  # a descriptor has no path
 
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -116,7 +115,7 @@ class UntrustedDirectory:
         """
         path = PurePosixPath(name)
         folder = self._folder(path.parent, owner, 0o755 if readable else None)
-        scratch = f".{secrets.token_hex(8)}"
+        scratch = f".{os.urandom(8).hex()}"
         try:
             made = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o666, dir_fd=folder)
             try:
@@ -381,7 +380,7 @@ def _empty_one(folder: int, name: str, device: int) -> None:
             try:
                 os.unlink(one, dir_fd=below)
             except IsADirectoryError:
-                os.rename(one, f".{secrets.token_hex(8)}", src_dir_fd=below, dst_dir_fd=folder)
+                os.rename(one, f".{os.urandom(8).hex()}", src_dir_fd=below, dst_dir_fd=folder)
     finally:
         os.close(below)
     os.rmdir(name, dir_fd=folder)

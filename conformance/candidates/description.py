@@ -172,6 +172,18 @@ class Candidate(_Closed):
         ge=2**20,
         description="exec, docker: octets on disk beyond which it is killed",
     )
+    process_limit: int = Field(
+        4096,
+        alias="process-limit",
+        ge=8,
+        description="exec: processes and threads beyond which it is killed (docker: container.pids)",
+    )
+    memory_limit: int = Field(
+        4 * 2**30,
+        alias="memory-limit",
+        ge=2**24,
+        description="exec: octets of memory of all its processes beyond which it is killed (docker: container.memory)",
+    )
     defect: str | None = Field(None, description="a defect of the reference to run with")
     generations: tuple[Generation, ...] = Field(
         get_args(Generation),

@@ -1,6 +1,7 @@
 """The `exec` kind: a program on this machine, its whole process tree guarded."""
 
 import asyncio
+import contextlib
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -10,10 +11,11 @@ from typing import Any, Protocol
 
 from conformance.candidates.description import Candidate
 from conformance.candidates.presence import look_for
-from conformance.nodes import guard, private_root
+from conformance.nodes import cgroups, guard, private_root
 from conformance.nodes.commands import answer_of, run_command, template_of
 from conformance.nodes.contract import REFUSED, ConfigurationRefused, NodeConfiguration, NodeError
 from conformance.nodes.disks.choice import NodeDisk
+from conformance.nodes.processes import KILLING, descendants
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.reload import reload
 from conformance.nodes.workshop import Workshop
@@ -33,6 +35,9 @@ class MovedClock(Protocol):
 
 _SLOW_START = "PYTHONDONTWRITEBYTECODE"
 """With it, a server in Python would compile its whole source at every start."""
+
+_GUARD_ENDS = KILLING + 5.0
+"""Seconds that a guard has to kill the tree and to end."""
 
 _PYTHON = (sys.executable, "-S", "-E")
 
@@ -59,6 +64,7 @@ class ExecNode:
         self._presence = look_for(candidate)
         self._shop = Workshop(name, candidate, directory, self._presence)
         self._process: Process | None = None
+        self._group: cgroups.Cgroup | None = None
         self._ended = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
         self._flushing: asyncio.Task[None] | None = None
@@ -88,6 +94,8 @@ class ExecNode:
         self._asked_to_end = False
         self._failure = None
         self._shop.log.begin()
+        limits = cgroups.Limits(self._candidate.process_limit, self._candidate.memory_limit)
+        self._group = await asyncio.to_thread(cgroups.make, limits)
         log = self._shop.log.handle
         self._process = await asyncio.create_subprocess_exec(
             *self._guarded(), stdin=PIPE, stdout=log, stderr=log, start_new_session=True, env=self._environment()
@@ -192,6 +200,11 @@ class ExecNode:
         defect = ("--defect", candidate.defect) if candidate.defect else ()
         words = [*self._on_disk, *_PYTHON, guard.__file__, "--log-limit", str(candidate.log_limit)]
         words += ["--directory", str(directory), "--directory-limit", str(candidate.directory_limit)]
+        words += ["--processes", str(candidate.process_limit), "--memory", str(candidate.memory_limit)]
+        if self._group is not None:
+            words += [word for group in self._group.all for word in ("--cgroup", group)]
+        elif self._clock is None and self._presence.private_root is None:
+            words += ["--twice"]  # a moved clock follows one guard only; a namespace of its own dies with it
         if candidate.user is not None and os.geteuid() == 0:
             words += ["--user", candidate.user]
         if self._presence.private_root is not None:
@@ -210,6 +223,8 @@ class ExecNode:
             argv = ["nsenter", "-t", str(self._init()), "-p", "-m", "-r", "-w", *argv]
         else:
             argv = [*self._on_disk, *argv]
+        if self._group is not None and name != "stop":  # which goes on when the node has ended
+            argv = [*self._group.joining, *argv]
         return await run_command(
             self.name, name, argv, within=self._candidate.command_within, environment=self._environment()
         )
@@ -218,7 +233,7 @@ class ExecNode:
         """Return the process id of the private root's init: the guard's only child."""
         process = self._running("command")
         try:
-            return next(iter(guard.descendants(process.pid)))
+            return next(iter(descendants(process.pid)))
         except StopIteration:
             raise NodeError(self.name, "command", "the node's private root is gone") from None
 
@@ -244,6 +259,7 @@ class ExecNode:
 
     async def _wait(self, process: Process) -> None:
         code = await process.wait()
+        await self._end_group()
         if not self._asked_to_end:
             self._failure = self._end_of(code, "it left by itself")
         self._ended.set()
@@ -264,12 +280,28 @@ class ExecNode:
             self._tell(b"K", process)
         if self._clock is not None:
             self._clock.ending()
+        if process is not None and process.returncode is None:
+            await self._force(process)
         if watch is not None:
             await watch
         if self._clock is not None:
             self._clock.ended()
         if process is not None and process.stdin is not None:
             process.stdin.close()
+
+    async def _force(self, process: Process) -> None:
+        """Wait for the end of a guard that was told to kill; one that does not is killed itself: the node may have frozen it."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GUARD_ENDS):
+                await process.wait()
+        if process.returncode is None:
+            process.kill()
+
+    async def _end_group(self) -> None:
+        """Kill what is left of the node where no guard sees it."""
+        group, self._group = self._group, None
+        if group is not None and (left := await asyncio.to_thread(group.end)):
+            self._shop.log.note(f"not all of the server's processes could be ended: {left} is left")
 
     def _tell(self, word: bytes, process: Process | None = None) -> None:
         process = process or self._process

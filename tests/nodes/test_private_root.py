@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.nodes import guard, private_root
+from conformance.nodes import guard, private_root, processes
 
 pytestmark = [
     pytest.mark.integration,
@@ -82,7 +82,7 @@ def test_sigterm_reaches_the_command_and_what_it_left_behind_dies(tmp_path: Path
         assert process.stdin is not None
         assert process.stdout is not None
         assert await process.stdout.readline() == b"ready\n"
-        below = list(guard.descendants(process.pid))
+        below = list(processes.descendants(process.pid))
         process.stdin.write(b"T")
         said, _ = await process.communicate()
         return await process.wait(), said, below

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conformance.nodes import guard
-from conformance.nodes.guard import descendants
+from conformance.nodes.processes import descendants
 from conformance.run.clock import Clock, run_with_clock
 from conformance.run.shifted import loop as loop_module
 from conformance.run.shifted.errors import Awake

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.nodes.guard import descendants
+from conformance.nodes.processes import descendants
 from conformance.run.clock import Clock, run_with_clock
 from conformance.run.shifted.errors import CannotShift, Unmoved
 from conformance.run.shifted.programs import look_at

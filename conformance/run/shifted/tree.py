@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from conformance.nodes.guard import descendants
+from conformance.nodes.processes import descendants
 from conformance.run.shifted.errors import CannotShift
 from conformance.run.shifted.page import NEVER, Page, Slot
 from conformance.run.shifted.programs import untouched

@@ -1,0 +1,279 @@
+"""Programs that try to outlive their run, and programs beyond their limits: with a cgroup and without."""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from conformance import untrusted
+from conformance.candidates.description import Candidate
+from conformance.nodes import cgroups
+from conformance.nodes.contract import NodeConfiguration, NodeError
+from conformance.nodes.exec_node import ExecNode
+from conformance.nodes.ports import PortLeases
+from conformance.shortage import Machine
+from tests.nodes import programs
+
+pytestmark = pytest.mark.integration
+
+MARK = "outliving-test-mark"
+"""A word in the command line of every process of these programs; forked ones keep it."""
+
+
+@pytest.fixture(params=["cgroup", "no cgroup"])
+def group(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "no cgroup":
+        monkeypatch.setattr(cgroups, "_home", lambda: None)
+    elif cgroups._home() is None:
+        pytest.skip("no cgroup with cgroup.kill can be made here")
+    return str(request.param)
+
+
+@pytest.fixture
+def configuration() -> Iterator[NodeConfiguration]:
+    leases = PortLeases()
+    yield {"listeners": {"frontend": {"host": "127.0.0.1", "port": leases.lease()}}}
+    leases.release()
+
+
+@pytest.fixture(autouse=True)
+def nothing_outlives(tmp_path: Path) -> Iterator[None]:
+    yield
+    untrusted.discard(tmp_path / "mta1")  # deeper than pytest can delete
+    deadline = time.monotonic() + 10
+    while (left := marked(str(tmp_path))) and time.monotonic() < deadline:
+        psutil.wait_procs(left, timeout=0.1)
+    assert left == []
+    assert psutil.Process().children(recursive=True) == []
+    home = cgroups._home()
+    assert home is None or [path.name for path in home.main.glob(f"conformance-{os.getpid()}-*")] == []
+
+
+def marked(word: str) -> list[psutil.Process]:
+    """Return the processes that have a word in their command line."""
+    return [p for p in psutil.process_iter(["cmdline", "status"]) if word in " ".join(p.info["cmdline"] or ())]
+
+
+def node_that(tmp_path: Path, deed: str, **changes: object) -> ExecNode:
+    script = tmp_path / f"{MARK}.py"
+    script.write_text(f"import os, signal, sys, time\n{deed}\n{programs.GREETS}")
+    fields = {
+        "name": "toy", "kind": "exec", "claims": ("relay",), "argv": ("{python}", "-S", str(script), "{config}"),
+        "ready-within": 20, "stop-within": 5, **changes,
+    }  # fmt: skip
+    return ExecNode("mta1", Candidate.model_validate(fields), tmp_path / "mta1")
+
+
+OUTLIVING = {
+    "forks twice, in a session of its own": """
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(3600)
+    os._exit(0)
+os.wait()
+""",
+    "hops from process to process": """
+if os.fork() == 0:
+    os.setsid()
+    while True:
+        if os.fork():
+            os._exit(0)
+""",
+    "kills its guard": """
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(0.5)
+    os.kill(int(GUARD), signal.SIGKILL)
+    time.sleep(3600)
+GUARD = 0
+""",
+    "ignores all signals": """
+for number in set(range(1, 32)) - {9, 17, 19}:
+    signal.signal(number, signal.SIG_IGN)
+if os.fork() == 0:
+    time.sleep(3600)
+""",
+    "leaves zombies": """
+for _ in range(300):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            os._exit(0)
+        os._exit(0)
+    os.wait()
+""",
+    "a chain of a hundred": """
+for _ in range(100):
+    if os.fork():
+        break
+else:
+    time.sleep(3600)
+if os.getppid() != PARENT:
+    time.sleep(3600)
+""",
+}
+OUTLIVING["kills its guard"] = "GUARD = os.getppid()\n" + OUTLIVING["kills its guard"].replace("\nGUARD = 0\n", "\n")
+OUTLIVING["a chain of a hundred"] = "PARENT = os.getppid()\n" + OUTLIVING["a chain of a hundred"]
+
+
+@pytest.mark.parametrize("deed", OUTLIVING)
+def test_nothing_outlives_its_node(tmp_path: Path, configuration: NodeConfiguration, group: str, deed: str):
+    async def life() -> float:
+        node = node_that(tmp_path, OUTLIVING[deed])
+        try:
+            await node.start(configuration)
+            if deed == "kills its guard":
+                await node._ended.wait()
+            else:
+                await asyncio.sleep(0.3)  # it goes on with what it does
+        finally:
+            began = time.monotonic()
+            await node.close()
+        return time.monotonic() - began
+
+    assert asyncio.run(life()) < 20
+
+
+@pytest.mark.parametrize("which", ["the guard", "the one above it"])
+def test_who_kills_one_of_two_guards_is_killed_by_the_other(
+    tmp_path: Path, configuration: NodeConfiguration, monkeypatch: pytest.MonkeyPatch, which: str
+):
+    monkeypatch.setattr(cgroups, "_home", lambda: None)
+
+    async def life() -> None:
+        node = node_that(tmp_path, "if os.fork() == 0:\n    os.setsid(); time.sleep(3600)\n")
+        try:
+            await node.start(configuration)
+            process = node._process
+            assert process is not None
+            above = psutil.Process(process.pid)
+            victim = above if which != "the guard" else above.children()[0]
+            victim.kill()
+            await node._ended.wait()
+            deadline = time.monotonic() + 10
+            while marked(str(tmp_path)) and time.monotonic() < deadline:
+                await asyncio.sleep(0.05)  # of another's children no event comes
+            assert [p for p in marked(str(tmp_path)) if "guard.py" not in " ".join(p.cmdline())] == []
+        finally:
+            await node.close()
+
+    asyncio.run(life())
+
+
+def test_a_guard_that_is_frozen_does_not_keep_the_harness_waiting(
+    tmp_path: Path, configuration: NodeConfiguration, monkeypatch: pytest.MonkeyPatch
+):
+    if cgroups._home() is None:
+        pytest.skip("no cgroup with cgroup.kill can be made here")
+    monkeypatch.setattr("conformance.nodes.exec_node._GUARD_ENDS", 1.0)
+
+    async def life() -> None:
+        node = node_that(tmp_path, "os.kill(os.getppid(), signal.SIGSTOP)")
+        try:
+            await node.start(configuration)
+        finally:
+            async with asyncio.timeout(20):
+                await node.close()
+
+    asyncio.run(life())
+
+
+def test_the_dead_are_reaped_while_the_node_runs(tmp_path: Path, configuration: NodeConfiguration, group: str):
+    orphans = "\nfor _ in range(300):\n    if os.fork() == 0:\n        os.fork(); os._exit(0)\n    os.wait()\n"
+
+    async def life() -> int:
+        node = node_that(tmp_path, orphans)
+        try:
+            await node.start(configuration)
+            for _ in range(100):
+                zombies = [p for p in psutil.Process().children(recursive=True) if p.status() == psutil.STATUS_ZOMBIE]
+                if not zombies:
+                    break
+                await asyncio.sleep(0.05)  # the guard does it when it is woken
+            return len(zombies)
+        finally:
+            await node.close()
+
+    assert asyncio.run(life()) == 0
+
+
+BEYOND = {
+    "processes": (
+        "\nwhile True:\n    try:\n        if os.fork() == 0: time.sleep(3600)\n    except OSError: time.sleep(0.05)\n",
+        {"process-limit": 60},
+        "killed: it had more than 60 processes and threads",
+    ),
+    "memory": (
+        "\nheld = []\nwhile True:\n    held.append(b'x' * 2**20); time.sleep(0.002)\n",
+        {"memory-limit": 2**27},
+        "killed: it took more than 134217728 octets of memory",
+    ),
+    "its directory": (
+        "\nfor n in range(10**9):\n    open(f'{os.path.dirname(sys.argv[1])}/data/{n}', 'wb').write(b'x' * 65536)\n",
+        {"directory-limit": 2**22},
+        "killed: its directory outgrew 4194304 octets",
+    ),
+    "files without content": (
+        "\nfor n in range(20000):\n    open(f'{os.path.dirname(sys.argv[1])}/data/{n}', 'w').close()\ntime.sleep(3600)\n",
+        {"directory-limit": 2**22},
+        "killed: its directory outgrew 4194304 octets",
+    ),
+    "a deep directory": (
+        "\nimport os.path\nos.chdir(os.path.dirname(sys.argv[1]) + '/data')\n"
+        "for n in range(3000):\n    os.mkdir('d' * 200); os.chdir('d' * 200)\ntime.sleep(3600)\n",
+        {"directory-limit": 2**20},
+        "killed: its directory outgrew 1048576 octets",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BEYOND)
+def test_a_node_beyond_a_limit_is_killed_and_told_and_it_is_its_own_fault(
+    tmp_path: Path, configuration: NodeConfiguration, group: str, what: str
+):
+    deed, limits, said = BEYOND[what]
+    before = Machine(tmp_path)
+
+    async def life() -> None:
+        node = node_that(tmp_path, deed, **limits)
+        try:
+            await node.start(configuration)
+        finally:
+            await node.close()
+
+    with pytest.raises(NodeError) as error:
+        asyncio.run(life())
+    assert error.value.reason == f"it left with exit code 120: {said}"
+    assert before.explains(error.value.reason) == "", "nothing that the machine had run out of"
+
+
+def test_a_log_that_is_flooded_is_cut_and_the_node_goes_on(
+    tmp_path: Path, configuration: NodeConfiguration, group: str
+):
+    flood = "\nfor _ in range(200):\n    os.write(1, b'x' * 65536)\n"
+
+    async def life() -> int:
+        node = node_that(tmp_path, flood, **{"log-limit": 65536})
+        try:
+            await node.start(configuration)
+            return await node.stop()
+        finally:
+            await node.close()
+
+    assert asyncio.run(life()) == 0
+    assert (tmp_path / "mta1" / "node.log").stat().st_size < 66_000
+
+
+def test_groups_of_a_harness_that_was_killed_are_removed_by_the_next_one():
+    home = cgroups._home()
+    if home is None:
+        pytest.skip("no cgroup with cgroup.kill can be made here")
+    left = home.main / "conformance-999999-1-1"
+    left.mkdir()
+    cgroups._home.cache_clear()
+    assert cgroups._home() is not None
+    assert not left.exists()
