@@ -48,7 +48,7 @@ class Frozen:
 
 @recorded
 class Operation(Frozen):
-    """What a line means in the terms of shadow redundancy, whatever a dialect spells it (wire.md).
+    """What a line means in the terms of shadow redundancy, whatever a dialect spells it (wire-profile.md).
 
     - `request-shadow`: XSHADOWREQUEST and its 250 (`server` and `database` name the party that spoke)
     - `track-shadow`: XSHADOW and its 250, likewise
@@ -309,7 +309,7 @@ class Configured(Event):
 
 @recorded
 class Inspected(Event):
-    """What a node's `inspect` command printed (node.md)."""
+    """What a node's `inspect` command printed (docs/node-contract.md)."""
 
     kind: Literal["inspected"] = "inspected"
     node: str

@@ -177,7 +177,7 @@ class QueueItem(_Closed):
 class Queue(_Closed):
     """A queue with its items."""
 
-    queue: str = Field(description="a name for people")
+    queue: str = Field(description="its name; queues with different names are different queues")
     kind: Literal["submission", "delivery", "shadow", "safety-net", "shadow-safety-net", "discard"]
     next_hop: str | None
     items: tuple[QueueItem, ...]

@@ -13,12 +13,12 @@ CAPABILITIES = (
     "relay", "dsn", "lmtp-delivery", "duplicate-detection", "shadow-2013", "shadow-2010", "delayed-acknowledgement",
     "safety-net", "journal", "inspect", "redirect", "resubmit",
 )  # fmt: skip
-"""What a candidate can claim (node.md)."""
+"""What a candidate can claim (docs/node-contract.md)."""
 
 SHADOWING = frozenset({"shadow-2013", "shadow-2010"})
 
 LACKS = ("queue", "routes")
-"""What a claim covers unless a description says in `lacks` that it does not (node.md)."""
+"""What a claim covers unless a description says in `lacks` that it does not (docs/node-contract.md)."""
 
 NEEDS = (*CAPABILITIES, "shadow", *LACKS)
 """What a scenario can need; `shadow` is one of SHADOWING, for the parameters of Exchange."""

@@ -102,7 +102,9 @@ def copies_are_in_memory() -> None:
 def delivers_copies() -> None:
     def keep(former: Any, self: Shadow, copy: Any) -> None:
         former(self, copy)
-        self._take_over([copy])
+        own = replace(copy, shadow_id=self._store.new_id(), primary_name="", recipients=dict(copy.recipients))
+        self._store.add(own)
+        self._node.start(self._node.delivery.deliver(own))
 
     _wrap(Shadow, "keep", keep)
 

@@ -29,7 +29,7 @@ def test_there_are_enough_of_them_and_none_is_called_as_a_defect():
     assert EVERY not in READINGS
     for one in READINGS.values():
         assert one.says.endswith("."), one.name
-        assert re.search(r"ruling|wire\.md|RFC|SR-", one.allowed_by), one.name
+        assert re.search(r"ruling|wire-profile\.md|RFC|SR-", one.allowed_by), one.name
 
 
 def test_readings_of_one_part_are_put_in_front_of_each_other():

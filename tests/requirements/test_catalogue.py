@@ -39,7 +39,7 @@ def test_a_clause_says_level_source_and_text() -> None:
         "SR-CRE-01 (must, EX2016 creation): A message received from outside the boundary is acknowledged to its sender "
         "only after a shadow server has acknowledged its copy."
     )
-    assert clause("SR-WIR-03").startswith("SR-WIR-03 (must, wire.md): ")
+    assert clause("SR-WIR-03").startswith("SR-WIR-03 (must, wire-profile.md): ")
     with pytest.raises(KeyError):
         clause("SR-CRE-99")
 

@@ -11,7 +11,7 @@ KEYWORDS = frozenset({"XSHADOW", "XSHADOWREQUEST"})
 """Keywords of an EHLO reply by which shadow verbs are offered."""
 
 CLOSED_DOORS = frozenset({"frontend", "delivery"})
-"""Listeners at which no shadow verb is ever offered or taken (wire.md)."""
+"""Listeners at which no shadow verb is ever offered or taken (wire-profile.md)."""
 
 
 def shadow_inside_boundary(case: Case) -> Finding:

@@ -9,7 +9,7 @@ WITHOUT_ENHANCED = frozenset({"GREETING", "EHLO", "HELO", "LHLO", "QUIT", "START
 """Replies that need no enhanced status code (RFC 2034 3), and those that RFC 5321 and RFC 3207 show without one."""
 
 CODES = {501: "5.5.4", 503: "5.5.1"}
-"""Refusals of shadow verbs, and the enhanced status code that each has (wire.md)."""
+"""Refusals of shadow verbs, and the enhanced status code that each has (wire-profile.md)."""
 
 SHADOW_VERBS = frozenset({"XSHADOW", "XSHADOWREQUEST", "XQDISCARD", "XQUERYDISCARD"})
 
@@ -80,7 +80,7 @@ def _out_of_step(finding: Finding, session: Session) -> None:
 
 
 def replies_well_formed(case: Case) -> Finding:
-    """Replies have the form of RFC 5321 4.2 with a code from 200 to 599 (RL-RPL-02), and the status codes of wire.md
+    """Replies have the form of RFC 5321 4.2 with a code from 200 to 599 (RL-RPL-02), and the status codes of wire-profile.md
     (SR-WIR-03).
 
     Of a server that shadows, a reply has the enhanced status code that ENHANCEDSTATUSCODES promised, and one that is

@@ -1,4 +1,4 @@
-"""The receiving end: XSHADOW, and the discard status of what was sent with it (wire.md, 2010)."""
+"""The receiving end: XSHADOW, and the discard status of what was sent with it (wire-profile.md, 2010)."""
 
 from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowledgement
 from conformance.reference.hub2010.rights import accepts_xshadow

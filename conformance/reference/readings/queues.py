@@ -40,7 +40,7 @@ class OneMessageInASession(Delivery):
         return _OneMessage(self.host, hop, self.settle) if isinstance(queue, RemoteQueue) else queue
 
 
-@reading("longer-shadow-ids", allowed_by="wire.md: 1 to 64 characters", parts=("identity",))
+@reading("longer-shadow-ids", allowed_by="wire-profile.md: 1 to 64 characters", parts=("identity",))
 class LongerIds(Identity):
     """Gives out ids of 64 characters."""
 

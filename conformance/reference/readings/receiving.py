@@ -59,7 +59,7 @@ class KeepsOldLimits(Receiver):
         """Change nothing."""
 
 
-@reading("leaves-without-an-enhanced-code", allowed_by="wire.md: 221 may carry one or not", parts=("receiver",))
+@reading("leaves-without-an-enhanced-code", allowed_by="wire-profile.md: 221 may carry one or not", parts=("receiver",))
 class LeavesWithoutAnEnhancedCode(Receiver):
     """Answers QUIT with 221 and no enhanced status code."""
 

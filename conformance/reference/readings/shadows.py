@@ -175,7 +175,9 @@ class NotifiesAcknowledgedCopiesOnly(DiscardStatus):
         super().queue(message)
 
 
-@reading("tells-three-notifications-at-a-time", allowed_by="wire.md: zero to <max> lines", parts=("discard_status",))
+@reading(
+    "tells-three-notifications-at-a-time", allowed_by="wire-profile.md: zero to <max> lines", parts=("discard_status",)
+)
 class TellsThreeAtATime(DiscardStatus):
     """Answers XQDISCARD with at most three notifications, however many were asked for."""
 

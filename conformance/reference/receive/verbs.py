@@ -1,4 +1,4 @@
-"""The shadow verbs of Exchange 2013 and later in one session, the server's side (wire.md)."""
+"""The shadow verbs of Exchange 2013 and later in one session, the server's side (wire-profile.md)."""
 
 import re
 from typing import Literal

@@ -76,7 +76,7 @@ class ShadowCreation(Part):
         return open_dialogue(peer.dial.transport, host.name, idle, secret=peer.secret)
 
     async def request(self, peer: Peer, dialogue: Dialogue) -> None:
-        """Name ourselves and our queue database to the shadow server (wire.md). Raises SessionLost."""
+        """Name ourselves and our queue database to the shadow server (wire-profile.md). Raises SessionLost."""
         if "XSHADOWREQUEST" not in dialogue.keywords:
             raise SessionLost("it offers no XSHADOWREQUEST")
         answer = await dialogue.command(f"XSHADOWREQUEST {self.host.name} {self.host.identity.database}")

@@ -1,5 +1,5 @@
 """Discard status, the primary's side: notifications queued on disk for each shadow server, told on request
-(wire.md)."""
+(wire-profile.md)."""
 
 from conformance.reference.config import NodeConfiguration
 from conformance.reference.host import Host

@@ -207,7 +207,7 @@ class ShadowRedundancyManager(Part):
 
 @lru_cache(maxsize=64)  # heartbeat after heartbeat is told the same
 def _read(text: str) -> DiscardList:
-    """Read the text of a reply to XQDISCARD (wire.md); what it does not say is empty."""
+    """Read the text of a reply to XQDISCARD (wire-profile.md); what it does not say is empty."""
     facts = list(_facts(text))
     return DiscardList(
         next((value for word, value in facts if word == "database"), ""),

@@ -52,7 +52,7 @@ class Send(Action):
 
 
 class Submit(Send):
-    """Submit messages from a mailbox inside the boundary, over the `transport` listener (node.md)."""
+    """Submit messages from a mailbox inside the boundary, over the `transport` listener (docs/node-contract.md)."""
 
     sender: str = Field("carol@corp.test", alias="from")
     listener: Literal["frontend", "transport"] = "transport"

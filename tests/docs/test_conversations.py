@@ -1,0 +1,212 @@
+"""Every conversation and every file of the wire profile and of the node contract, held with the reference and the example."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.conversing import (
+    CONTRACT,
+    CONVERSATIONS,
+    EXAMPLES,
+    PROFILE,
+    PROGRAMS,
+    WITHIN,
+    Party,
+    Program,
+    document,
+    hold,
+    parties,
+    running,
+)  # fmt: skip
+
+pytestmark = pytest.mark.integration
+
+BOTH = pytest.mark.parametrize("name", sorted(PROGRAMS))
+MESSAGE = "Message-ID: <{}@outside.test>\r\nDate: Tue, 01 Jan 2030 10:00:00 +0000\r\nSubject: {}\r\n\r\ntext"
+SHADOWING, ASKING, TRACKING, REFUSING = range(4)
+
+
+def test_every_conversation_of_the_page_is_held_here():
+    assert len(CONVERSATIONS) == 4
+    verbs = [re.findall(r"^C: (\S+)", text, re.MULTILINE) for text in CONVERSATIONS]
+    assert "XSHADOWREQUEST" in verbs[SHADOWING]
+    assert verbs[ASKING] == ["EHLO", "XQDISCARD", "XQDISCARD", "QUIT"]
+    assert "XSHADOW" in verbs[TRACKING]
+    assert CONVERSATIONS[REFUSING].count("S: 5") == 4
+    assert len(EXAMPLES) == 6
+    assert PROFILE.count("```") == 2 * 4
+    assert CONTRACT.count("```json") == 6
+
+
+def peer(name: str, party: Party, **changes: Any) -> dict[str, Any]:
+    return EXAMPLES[0]["peers"][0] | {"name": name, "dial": {"transport": party.dial, "delivery": party.dial}} | changes
+
+
+def around(outside: Party, **changes: Any) -> dict[str, Any]:
+    route = {"domain": "outside.test", "next_hops": [{"name": "outside", "protocol": "smtp", "dial": outside.dial}]}
+    return {"routes": [route], "mailboxes": []} | changes
+
+
+def give(
+    program: Program, number: int, to: str, subject: str = "plain", hello: str = "stranger", extra: str = ""
+) -> None:
+    """Hand a message over, as the client does in the page's conversations."""
+    lines = [f"C: EHLO {hello}", "S: 250 x", *([f"C: {extra}", "S: 250 2.0.0 mbx1 any"] if extra else [])]
+    shadow = f" XSHADOW={extra.split()[2]}-{number}" if extra else ""
+    lines += [f"C: MAIL FROM:<alice@outside.test>{shadow}", "S: 250 2.1.0 ok", f"C: RCPT TO:<{to}>", "S: 250 2.1.5 ok"]
+    lines += ["C: DATA", "S: 354 go on", "C: (the content)", "C: .", "S: 250 2.6.0 taken"]
+    text = "\n".join(lines).replace("S: 250 x", f"S: 250 {program.given['name']}")
+    text = text.replace("S: 250 2.0.0 mbx1 any", f"S: 250 2.0.0 {program.given['name']} aaaaaa-1")
+    hold(program.given["listeners"]["transport"]["port"], text, [MESSAGE.format(number, subject)], whole_greeting=False)
+
+
+def later(content: str) -> str:
+    return "451 4.3.0 later" if "Subject: held" in content else "250 2.0.0 taken"
+
+
+@BOTH
+def test_the_receiver_of_a_message_has_a_copy_made(name: str, tmp_path: Path):
+    with (
+        parties(mbx1=Party("mbx1")) as made,
+        running(name, tmp_path, name="mbx2", peers=[peer("mbx1", made["mbx1"])]) as node,
+    ):
+        port = node.given["listeners"]["transport"]["port"]
+        bound = hold(port, CONVERSATIONS[SHADOWING], [MESSAGE.format(1, "plain")], whole_greeting=True)
+        assert bound["90be17-1"] == node.command("inspect")["database"]
+        assert [item["shadow_id"] for item in node.items("shadow")] == ["6f1c2a-1-17"]
+
+
+@BOTH
+def test_the_shadow_server_asks(name: str, tmp_path: Path):
+    with parties(mbx2=Party("mbx2"), outside=Party("outside", later)) as made:
+        changes = around(made["outside"], peers=[peer("mbx2", made["mbx2"], site="NewYork")])
+        with running(name, tmp_path, **changes) as node:
+            for number in range(3):
+                give(node, number, "victor@outside.test")
+            node.await_that(lambda: len(node.items("discard")) == 3)
+            port = node.given["listeners"]["transport"]["port"]
+            bound = hold(port, CONVERSATIONS[ASKING], [], whole_greeting=False)
+            assert sorted(made["mbx2"].shadow_ids) == sorted(set(bound.values()) - {bound["6f1c2a-1"]})
+            node.await_that(lambda: not node.items("discard"))
+
+
+def test_the_sender_of_a_message_keeps_the_copy(tmp_path: Path):
+    with parties(hub1=Party("hub1"), outside=Party("outside", later)) as made:
+        hub = {"generation": "ex2010", "role": "hub", "dag": None}
+        listeners = {door: one for door, one in EXAMPLES[0]["listeners"].items() if door != "delivery"}
+        peers = [peer("hub1", made["hub1"], **hub)]
+        changes = around(made["outside"], name="hub2", peers=peers, listeners=listeners, **hub)
+        with running("reference", tmp_path, **changes) as node:
+            give(node, 2, "victor@outside.test", hello="hub1", extra="XSHADOW hub1 51aa03-1")
+            node.await_that(lambda: node.items("discard"))
+            port = node.given["listeners"]["transport"]["port"]
+            bound = hold(port, CONVERSATIONS[TRACKING], [MESSAGE.format(1, "held")], whole_greeting=False)
+            assert bound["51aa03-1-2"] == "51aa03-1-2"
+
+
+@BOTH
+def test_what_is_refused(name: str, tmp_path: Path):
+    with (
+        parties(mbx1=Party("mbx1")) as made,
+        running(name, tmp_path, name="mbx2", peers=[peer("mbx1", made["mbx1"])]) as node,
+    ):
+        hold(node.given["listeners"]["transport"]["port"], CONVERSATIONS[REFUSING], [], whole_greeting=False)
+
+
+@BOTH
+def test_no_copy_and_redundancy_is_mandatory(name: str, tmp_path: Path):
+    assert "| `451 4.4.0 Message failed to be made redundant`, the reply to the final dot |" in PROFILE
+    transport = EXAMPLES[0]["transport"] | {"RejectMessageOnShadowFailure": True}
+    with (
+        parties(outside=Party("outside")) as made,
+        running(name, tmp_path, **around(made["outside"], peers=[], transport=transport)) as node,
+    ):
+        lines = """C: EHLO x\nS: 250-mbx1\nC: MAIL FROM:<a@outside.test>\nS: 250 2.1.0 ok\nC: RCPT TO:<v@outside.test>
+S: 250 2.1.5 ok\nC: DATA\nS: 354 go on\nC: (the content)\nC: .\nS: 451 4.4.0 Message failed to be made redundant"""
+        port = node.given["listeners"]["frontend"]["port"]
+        hold(port, lines, [MESSAGE.format(1, "plain")], whole_greeting=False)
+
+
+def without_ids(printed: dict[str, Any]) -> dict[str, Any]:
+    """Return what `inspect` prints with placeholders for ids, times and names of queues.
+
+    Queues without items may be left out, and the page's server has no Safety Net.
+    """
+    queues = [one | {"queue": "", "items": [item | {"since": 0, "shadow_id": ""} for item in one["items"]]}
+              for one in printed["queues"] if one["items"] and one["kind"] != "safety-net"]  # fmt: skip
+    return printed | {"database": "", "queues": sorted(queues, key=lambda one: one["kind"])}
+
+
+@BOTH
+def test_what_inspect_prints(name: str, tmp_path: Path):
+    (page,) = [one for one in EXAMPLES if "queues" in one]
+    with parties(mbx2=Party("mbx2"), outside=Party("outside", later)) as made:
+        boxes = [
+            {"address": f"{who}@corp.test", "database": "DB1", "server": "mbx1",
+             "sink": {"protocol": "lmtp", "dial": made["outside"].dial}} for who in ("bob", "dave")
+        ]  # fmt: skip
+        peers = [peer("mbx2", made["mbx2"], site="NewYork")]
+        with running(name, tmp_path, **around(made["outside"], peers=peers, mailboxes=boxes)) as node:
+            give(node, 0, "bob@corp.test")
+            give(node, 1, "victor@outside.test", "held")
+            give(node, 2, "dave@corp.test", hello="mbx2", extra="XSHADOWREQUEST mbx2 90be17-1")
+            node.await_that(lambda: node.items("discard"))
+            printed = node.command("inspect")
+            assert without_ids(printed) == without_ids(page)
+            assert [item["shadow_id"] for item in node.items("shadow")] == ["90be17-1-2"]
+
+
+@BOTH
+def test_the_answer_to_a_reload(name: str, tmp_path: Path):
+    applied, refused = (one for one in EXAMPLES if "applied" in one)
+    with running(name, tmp_path, peers=[], routes=[], mailboxes=[]) as node:
+        assert node.await_that(node.status) == applied | {"revision": 1}
+        node.write(revision=2)
+        node.process.send_signal(signal.SIGHUP)
+        assert node.await_that(lambda: node.status()["revision"] == 2 and node.status()) == applied
+        node.write(revision=3, transport=EXAMPLES[0]["transport"] | {"MaxRetriesForLocalSiteShadow": -1})
+        node.process.send_signal(signal.SIGHUP)
+        status = node.await_that(lambda: node.status()["revision"] == 3 and node.status())
+        assert status | {"revision": 2, "error": ""} == refused | {"error": ""}
+        assert "MaxRetriesForLocalSiteShadow" in status["error"]
+        assert "\n" not in status["error"]
+        node.path.write_text("no JSON", "utf-8")
+        node.process.send_signal(signal.SIGHUP)
+        node.write(revision=5, transport=EXAMPLES[0]["transport"])
+        node.process.send_signal(signal.SIGHUP)
+        assert node.await_that(lambda: node.status()["revision"] == 5 and node.status()) == applied | {"revision": 5}
+
+
+@BOTH
+def test_a_refused_start(name: str, tmp_path: Path):
+    given = document(tmp_path, bogus=1)
+    (tmp_path / "node.json").write_text(json.dumps(given), "utf-8")
+    words = [*PROGRAMS[name], "--config", str(tmp_path / "node.json")]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=WITHIN)
+    assert ran.returncode == 2
+    assert "bogus" in ran.stderr
+    assert ran.stderr.count("\n") == 1
+    shutil.rmtree(tmp_path / "data")
+
+
+def test_redirect_messages_and_resubmit(tmp_path: Path):
+    redirected, resubmitted = (one for one in EXAMPLES if "redirected" in one or "resubmitted" in one)
+    with parties(mbx2=Party("mbx2"), outside=Party("outside", later)) as made:
+        box = {"address": "bob@corp.test", "database": "DB1", "server": "mbx1",
+               "sink": {"protocol": "lmtp", "dial": made["outside"].dial}}  # fmt: skip
+        peers = [peer("mbx2", made["mbx2"], site="NewYork")]
+        with running("reference", tmp_path, **around(made["outside"], peers=peers, mailboxes=[box])) as node:
+            for number in range(3):
+                give(node, number, "bob@corp.test")
+            node.await_that(lambda: len(node.items("safety-net")) == 3)
+            assert node.command("resubmit", "DB1") == resubmitted
+            for number in range(3, 8):
+                give(node, number, "victor@outside.test", "held")
+            node.await_that(lambda: len(node.items("delivery")) == 5)
+            assert node.command("redirect-messages", "mbx2") == redirected
