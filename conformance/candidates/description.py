@@ -6,19 +6,20 @@ one name in every report.
 
 import hashlib
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from conformance import __version__
-from conformance.candidates.document import read_node
 from conformance.history.dialects import PROFILE_1, Dialect
-from conformance.scenarios.errors import Mark, Problem, Report, did_you_mean
+from conformance.scenarios.errors import Mark, Problem, Report, did_you_mean, listed, shown
 from conformance.scenarios.expectations import Copies
 from conformance.scenarios.own_timers import OwnTimers
 from conformance.scenarios.validation import validate
+from conformance.scenarios.yaml_full import read_full
 from conformance.scenarios.yaml_nodes import Node
 
 Kind = Literal["python", "exec", "docker", "remote"]
@@ -32,6 +33,10 @@ Claim = Literal[
 Door = Literal["frontend", "transport", "delivery"]
 
 Generation = Literal["ex2010", "ex2013", "ex2016"]
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}$"
+MOST_OCTETS = 2**20
+"""The largest description that is read."""
 
 Argv = Annotated[tuple[str, ...], Field(min_length=1)]
 
@@ -47,7 +52,7 @@ class CandidateError(ValueError):
 
 
 class _Closed(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
 
 class Address(_Closed):
@@ -84,7 +89,8 @@ class Candidate(_Closed):
     title: str = Field("", description="a sentence on what it is, for people")
     like: str | None = Field(
         None,
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$",
+        pattern=_NAME,
+        max_length=80,
         description="another description in the same folder: all that is not said here is as it is there",
     )
     options: dict[str, str] = Field({}, description="what templates read as `options`: in what a variant differs")
@@ -205,6 +211,15 @@ class Candidate(_Closed):
         placed._folder = folder
         return placed
 
+    @field_validator("version_pattern")
+    @classmethod
+    def _is_pattern(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern)
+        except (re.error, RecursionError, OverflowError) as error:
+            raise ValueError(f"{shown(pattern)} is no regular expression: {error}") from error
+        return pattern
+
     @model_validator(mode="after")
     def _whole(self) -> "Candidate":
         needed = {
@@ -314,17 +329,20 @@ def read_description(path: Path) -> Candidate:
     """Read a description from a file. Raises CandidateError with everything that is wrong, each with its place:
     `path:line:column: message`."""
     report = Report(str(path))
-    node = read_node(path, report)
+    node = read_full(path, report, most=MOST_OCTETS)
     like = node.get("like") if node is not None else None
-    if node is not None and like is not None and isinstance(like.value, str):
-        other = read_node(path.with_name(f"{like.value}{path.suffix}"), report)
+    # A word that is no name is told by the schema, and names no file.
+    if node is not None and like is not None and isinstance(like.value, str) and re.fullmatch(_NAME, like.value):
+        beside = Report(str(path.with_name(f"{like.value}{path.suffix}")))
+        other = read_full(Path(beside.path), beside, most=MOST_OCTETS)
+        report.take(beside.problems)
         if other is not None and (not other.entries or "like" in other.entries):
             report.add(like.mark, f"like: {like.value} must be a description that is like no other itself")
         elif other is not None:
             node = Node(node.mark, {**other.entries, **node.entries})
     candidate = validate(Candidate, node, report) if node is not None and not report.problems else None
     if candidate is None or node is None:
-        raise CandidateError("\n".join(str(_at_its_key(problem, node)) for problem in report.problems))
+        raise CandidateError(listed([_at_its_key(problem, node) for problem in report.problems]))
     return candidate.placed(path.resolve().parent)
 
 

@@ -25,10 +25,10 @@ _KNOWN = 256
 def _checked(pattern: str) -> str:
     try:
         compiled = re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"{pattern[:60]!r} is no regular expression: {error}") from error
     if unknown := sorted(set(compiled.groupindex) - GROUPS):
-        raise ValueError(f"{pattern!r} names {unknown[0]!r}; known are {', '.join(sorted(GROUPS))}")
+        raise ValueError(f"{pattern[:60]!r} names {unknown[0][:60]!r}; known are {', '.join(sorted(GROUPS))}")
     return pattern
 
 

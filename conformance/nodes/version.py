@@ -15,6 +15,8 @@ from conformance.nodes.workshop import Workshop
 _OWN_NAMESPACES = ("unshare", "-m", "-p", "-f", sys.executable, "-S", "-E")
 
 
+_LONGEST = 200
+"""Characters of a version that are kept."""
 _VERSION_LABEL = "org.opencontainers.image.version"
 """What an image is labelled with by those who keep to the OCI's names."""
 
@@ -50,7 +52,8 @@ async def detect_version(candidate: Candidate) -> str:
             candidate.name, "version", argv, within=candidate.command_within, environment=environment
         )
     found = re.search(candidate.version_pattern, said)
-    return (found[1] if found.groups() else found[0]) if found else candidate.version
+    told = next(filter(None, (*found.groups()[:1], found[0])), "") if found else ""
+    return told[:_LONGEST] or candidate.version
 
 
 async def _version_of_image(candidate: Candidate) -> str:

@@ -1,12 +1,16 @@
 """What is wrong with a file: every problem with its place, gathered, and told all at once."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NamedTuple
 
 SHOWN = 60
 """Characters of a wrong value that a message shows."""
+LONGEST = 300
+"""Characters of a message; what is beyond is cut."""
+_TOLD = 50
+"""Problems of one file that are listed."""
 _MAX_BITS = 1000
 """Larger integers are not written out: that takes quadratic time, and Python refuses it from 4,300 digits on."""
 
@@ -48,9 +52,14 @@ class Report:
         self._refused: set[Mark] = set()
 
     def add(self, mark: Mark, message: str) -> None:
-        """Take a problem; the same one twice (found in two cells) counts once."""
+        """Take a problem, cut at LONGEST characters, in characters that can be printed.
+
+        The same one twice (found in two cells) counts once.
+        """
         if mark not in self._refused:
-            self._found.add(Problem(self.path, mark.line, mark.column, message))
+            text = "".join(one if one.isprintable() else ascii(one)[1:-1] for one in message[: LONGEST + 1])
+            text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+            self._found.add(Problem(self.path, mark.line, mark.column, text))
 
     def refuse(self, mark: Mark, message: str) -> None:
         """Take a problem for which a value was thrown away: what follows from that, at the same place, is not told."""
@@ -65,6 +74,12 @@ class Report:
     def problems(self) -> tuple[Problem, ...]:
         """What was found, in the order of the file."""
         return tuple(sorted(self._found))
+
+
+def listed(problems: Sequence[Problem]) -> str:
+    """Return problems, a line for each; of very many the first ones, and how many there are beside them."""
+    lines = [str(problem) for problem in problems[:_TOLD]]
+    return "\n".join([*lines, f"and {len(problems) - _TOLD} more"] if len(problems) > _TOLD else lines)
 
 
 def shown(value: object) -> str:

@@ -34,13 +34,16 @@ class Expectation(BaseModel):
     requirements: tuple[str, ...] = Field((), description="which requirements it judges; default: the scenario's")
 
 
+_MOST_COPIES = 1_000_000
+
+
 class Copies(BaseModel):
     """A number of copies: `copies: 1`, or `copies: {min: 1, max: 2}`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    min: int = Field(0, ge=0)
-    max: int | None = Field(None, ge=0)
+    min: int = Field(0, ge=0, le=_MOST_COPIES)
+    max: int | None = Field(None, ge=0, le=_MOST_COPIES)
 
     @model_validator(mode="before")
     @classmethod

@@ -14,7 +14,8 @@ _SIZE = re.compile(r"([0-9]+)\s*(B|KB|MB)?")
 _MAX_LENGTH = 40
 """Characters of a duration or a size: the patterns are matched against no more."""
 _LONGEST = 3650 * 86400.0
-_LARGEST = 1024**3
+LARGEST = 1024**3
+"""Octets: the largest size."""
 
 
 def seconds(value: object) -> float:
@@ -41,7 +42,7 @@ def octets(value: object) -> int:
         found = int(match[1]) * _SIZES[match[2] or ""]
     else:
         raise ValueError(f"{shown(value)} is no size: write 998, 2KB or 10MB")
-    if found > _LARGEST:
+    if found > LARGEST:
         raise ValueError(f"{shown(value)} is too large: a size is at most 1024MB")
     return found
 

@@ -8,10 +8,8 @@ one by one, so that a slip in one does not hide the others.
 import contextlib
 import errno
 import math
-import os
 import re
-import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +31,7 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
+from conformance.regular import read_regular
 from conformance.scenarios.errors import Mark, Report, shown
 
 MAX_OCTETS = 256 * 1024
@@ -108,20 +107,17 @@ class _Stop(Exception):
     """The document cannot be read any further; what is wrong was reported."""
 
 
-def read_text(path: Path, report: Report) -> str | None:
+def read_text(path: Path, report: Report, most: int = MAX_OCTETS) -> str | None:
     """Return the text of a file, or report why it cannot be read and return None.
 
-    Only regular files are opened for reading, and not more than MAX_OCTETS of them are read: a FIFO or a device never
+    Only regular files are opened for reading, and not more than `most` octets of them are read: a FIFO or a device never
     ends.
     """
     try:
-        with open(path, "rb", opener=_open_regular) as file:
-            octets = file.read(MAX_OCTETS + 1)
+        octets = read_regular(path, most)
     except OSError as error:
-        report.add(Mark(1, 1), f"cannot be read: {error.strerror or error}")
-        return None
-    if len(octets) > MAX_OCTETS:
-        report.add(Mark(1, 1), f"the file is too large: at most {MAX_OCTETS} octets are read")
+        too_large = error.errno == errno.EFBIG
+        report.add(Mark(1, 1), str(error.strerror) if too_large else f"cannot be read: {error.strerror or error}")
         return None
     try:
         return octets.decode("utf-8-sig")
@@ -129,15 +125,6 @@ def read_text(path: Path, report: Report) -> str | None:
         line = octets.count(b"\n", 0, error.start) + 1
         report.add(Mark(line, 1), f"no UTF-8: octet {error.start} is {octets[error.start]:#04x}")
         return None
-
-
-def _open_regular(path: str, flags: int) -> int:
-    """Open a file without waiting for a writer. Raises OSError where it is not a regular file."""
-    descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file")
-    return descriptor
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +152,13 @@ def compose(chunk: Chunk, report: Report) -> Node | None:
     if chunk.text.startswith("%"):
         report.add(Mark(chunk.line, 1), "directives are not used here; take the line away")
         return None
+    return composed(Composer, chunk, report)
+
+
+def composed(composer: "Callable[[Chunk, Report], Composer]", chunk: Chunk, report: Report) -> Node | None:
+    """Return the node that a composer makes of a document, or None where it cannot be read: it was reported why."""
     try:
-        return _Composer(chunk, report).document()
+        return composer(chunk, report).document()
     except _Stop:
         return None
     except MarkedYAMLError as error:
@@ -201,10 +193,11 @@ def _events(text: str) -> Iterator[Event]:
     return slow
 
 
-class _Composer:
-    """Builds the nodes of one document from the parser's events."""
+class Composer:
+    """Builds the nodes of one document from the parser's events. Raises MarkedYAMLError and ReaderError."""
 
-    def __init__(self, chunk: Chunk, report: Report) -> None:
+    def __init__(self, chunk: Chunk, report: Report, most_values: int = MAX_NODES) -> None:
+        self._most_values = most_values
         self._events = _events(chunk.text)
         self._line = chunk.line
         self._report = report
@@ -222,18 +215,14 @@ class _Composer:
 
     def _node(self, event: Event, depth: int) -> Node:
         mark = self._mark(event)
-        self._nodes += 1
-        if self._nodes > MAX_NODES:
-            raise self._stop(event, f"more than {MAX_NODES} values in one document")
+        self._count(event, 1)
         if isinstance(event, AliasEvent):
-            self._report.refuse(mark, f"aliases (*{event.anchor}) are not used here; write the value out")
-            return Node(mark, None)
-        if isinstance(event, NodeEvent):
-            self._refuse_properties(event, mark)
+            return self._alias(event, mark, depth)
+        self._check_properties(event, mark)
         if isinstance(event, CollectionStartEvent) and depth > MAX_DEPTH:
             raise self._stop(event, f"nested deeper than {MAX_DEPTH} levels")
         if isinstance(event, MappingStartEvent):
-            return Node(mark, dict(self._entries(depth)))
+            return Node(mark, self._entries(depth))
         if isinstance(event, ScalarEvent):
             return Node(mark, self._scalar(event, mark))
         items = []
@@ -241,22 +230,39 @@ class _Composer:
             items.append(self._node(event, depth + 1))
         return Node(mark, tuple(items))
 
-    def _entries(self, depth: int) -> Iterator[tuple[str, Entry]]:
-        seen: dict[str, Mark] = {}
+    def _entries(self, depth: int) -> dict[str, Entry]:
+        entries: dict[str, Entry] = {}
+        merged: dict[str, Entry] = {}
         while not isinstance(event := next(self._events), MappingEndEvent):
             mark = self._mark(event)
             if not isinstance(event, ScalarEvent):
                 raise self._stop(event, "a key must be a plain text")
-            self._refuse_properties(event, mark)
+            self._check_properties(event, mark)
             key = event.value
             node = self._node(next(self._events), depth + 1)
-            if key == "<<":
-                self._report.add(mark, "merge keys (<<) are not used here; write the entries out")
-            elif key in seen:
-                self._report.add(mark, f"the key {shown(key)} stands here twice (first in line {seen[key].line})")
+            if key == "<<" and not event.style:
+                merged.update(self._merged(mark, node))
+            elif key in entries:
+                first = entries[key].key.line
+                self._report.add(mark, f"the key {shown(key)} stands here twice (first in line {first})")
             else:
-                seen[key] = mark
-                yield key, Entry(mark, node)
+                entries[key] = Entry(mark, node)
+        return merged | entries
+
+    def _alias(self, event: AliasEvent, mark: Mark, depth: int) -> Node:
+        self._report.refuse(mark, f"aliases (*{shown(event.anchor)[1:-1]}) are not used here; write the value out")
+        return Node(mark, None)
+
+    def _merged(self, mark: Mark, node: Node) -> dict[str, Entry]:
+        """Return the entries that a merge key adds."""
+        self._report.add(mark, "merge keys (<<) are not used here; write the entries out")
+        return {}
+
+    def _count(self, event: Event, values: int) -> None:
+        """Count values of the document. Raises _Stop when there are too many."""
+        self._nodes += values
+        if self._nodes > self._most_values:
+            raise self._stop(event, f"more than {self._most_values} values in one document")
 
     def _scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
         if event.style:  # quoted, or a block
@@ -267,9 +273,10 @@ class _Composer:
             self._report.refuse(mark, str(error))
             return None
 
-    def _refuse_properties(self, event: NodeEvent, mark: Mark) -> None:
-        if event.anchor is not None:
-            self._report.add(mark, f"anchors (&{event.anchor}) are not used here; take it away")
+    def _check_properties(self, event: Event, mark: Mark) -> None:
+        """Report an anchor or a tag."""
+        if isinstance(event, NodeEvent) and event.anchor is not None:
+            self._report.add(mark, f"anchors (&{shown(event.anchor)[1:-1]}) are not used here; take it away")
         if (tag := getattr(event, "tag", None)) is not None:
             self._report.add(mark, f"tags ({shown(str(tag))}) are not used here; take it away")
 

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from conformance.judge.verdicts import Outcome, Verdict
+from conformance.scenarios.errors import Report, listed
+from conformance.scenarios.validation import validate
+from conformance.scenarios.yaml_full import read_full
 
 UNEXPLAINED = "say why:"
 """How the comment of a drafted entry begins; nobody may leave it so."""
@@ -27,6 +28,10 @@ _MOVED = {
 
 NEW = "new since "
 """How the text begins that is told of a failure in a cell that the baseline does not list."""
+
+_MOST_OCTETS = 16 * 2**20
+_MOST_VALUES = 500_000
+"""Of a baseline: it may list every cell of a run with the full grid."""
 
 WRITE = "write"
 """The word in place of a file that has a draft written."""
@@ -121,14 +126,13 @@ def cell_id(scenario: str, axes: Mapping[str, str]) -> str:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Read a baseline file. Raises BaselineError."""
-    try:
-        return Baseline.model_validate(YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")))
-    except (OSError, YAMLError) as error:
-        raise BaselineError(f"--baseline {path}: {error}") from error
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise BaselineError(f"--baseline {path}: {problems}") from error
+    """Read a baseline file. Raises BaselineError with everything that is wrong, each as `path:line:column: message`."""
+    report = Report(str(path))
+    node = read_full(path, report, most=_MOST_OCTETS, most_values=_MOST_VALUES)
+    baseline = validate(Baseline, node, report) if node is not None and not report.problems else None
+    if baseline is None:
+        raise BaselineError(f"--baseline {listed(report.problems)}")
+    return baseline
 
 
 def read_baselines(words: Iterable[str]) -> dict[str, Baseline]:

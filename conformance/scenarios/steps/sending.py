@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from conformance.scenarios.steps.action import Action
-from conformance.scenarios.values import Duration, Label, Names, Size
+from conformance.scenarios.values import LARGEST, Duration, Label, Names, Size
 
 
 class Retry(BaseModel):
@@ -49,6 +49,12 @@ class Send(Action):
     notify: str | None = Field(None, description="NOTIFY= of RFC 3461 for every recipient")
     ret: Literal["FULL", "HDRS"] | None = Field(None, description="RET= of RFC 3461")
     envid: str | None = Field(None, description="ENVID= of RFC 3461")
+
+    @model_validator(mode="after")
+    def _in_bounds(self) -> "Send":
+        if self.count * max(self.size or 0, self.whole or 0) > LARGEST:
+            raise ValueError("`count` messages of this size are more than 1024 MB together")
+        return self
 
 
 class Submit(Send):

@@ -1,0 +1,132 @@
+"""YAML 1.2 with anchors, aliases, merge keys and the standard tags: for descriptions and baselines, which could use them
+from the first version on. Bounded as the language of scenarios is: what aliases stand for counts as often as it is used.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from ruamel.yaml.events import AliasEvent, Event, NodeEvent, ScalarEvent
+
+from conformance.scenarios.errors import Mark, Report, shown
+from conformance.scenarios.yaml_nodes import (
+    MAX_DEPTH,
+    MAX_NODES,
+    Chunk,
+    Composer,
+    Entry,
+    Node,
+    Scalar,
+    composed,
+    read_text,
+    resolve,
+    split,
+)
+
+_STANDARD = "tag:yaml.org,2002:"
+_SCALARS: Mapping[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (float, int),
+    "bool": (bool,),
+    "null": (type(None),),
+}
+_COLLECTIONS = ("map", "seq", "!")
+
+
+def read_full(path: Path, report: Report, *, most: int, most_values: int = MAX_NODES) -> Node | None:
+    """Return the one document of a file, or None after it was reported why it cannot be had.
+
+    `most` bounds the file's octets and `most_values` the values of the document.
+    """
+    text = read_text(path, report, most)
+    if text is None:
+        return None
+    chunks = [chunk for chunk in split(text) if not _is_directives(chunk)]
+    if len(chunks) != 1:
+        mark = Mark(chunks[1].line if chunks else 1, 1)
+        report.add(mark, f"expected one document, not {len(chunks)}")
+        return None
+    return composed(partial(_FullComposer, most_values=most_values), chunks[0], report)
+
+
+def _is_directives(chunk: Chunk) -> bool:
+    """Whether a chunk is what stands before the first `---`: directives, which change nothing here."""
+    return all(not line.strip() or line.startswith(("%", "#")) for line in chunk.text.splitlines())
+
+
+class _FullComposer(Composer):
+    """Follows aliases and merge keys, and holds values to their tags."""
+
+    def __init__(self, chunk: Chunk, report: Report, most_values: int) -> None:
+        super().__init__(chunk, report, most_values)
+        self._anchored: dict[str, Node | None] = {}
+
+    def _node(self, event: Event, depth: int) -> Node:
+        anchor = event.anchor if isinstance(event, NodeEvent) and not isinstance(event, AliasEvent) else None
+        if anchor is not None:
+            self._anchored[anchor] = None  # as long as its value has not ended
+        node = super()._node(event, depth)
+        if anchor is not None:
+            self._anchored[anchor] = node
+        return node
+
+    def _alias(self, event: AliasEvent, mark: Mark, depth: int) -> Node:
+        name = shown(event.anchor)
+        if event.anchor not in self._anchored:
+            self._report.refuse(mark, f"there is no anchor {name} before this alias")
+            return Node(mark, None)
+        node = self._anchored[event.anchor]
+        if node is None:
+            self._report.refuse(mark, f"the alias {name} stands inside of what it stands for")
+            return Node(mark, None)
+        self._count(event, node.count())
+        if depth + _height(node) - 1 > MAX_DEPTH:
+            raise self._stop(event, f"nested deeper than {MAX_DEPTH} levels")
+        return Node(mark, node.value)
+
+    def _merged(self, mark: Mark, node: Node) -> dict[str, Entry]:
+        merged: dict[str, Entry] = {}
+        for one in node.items or (node,):
+            if not isinstance(one.value, dict):
+                self._report.add(mark, "a merge key (<<) takes a mapping, or a list of mappings")
+                return {}
+            for key, entry in one.value.items():
+                merged.setdefault(key, Entry(mark, entry.node))
+        return merged
+
+    def _check_properties(self, event: Event, mark: Mark) -> None:
+        tag = _tag(event)
+        kinds = _SCALARS if isinstance(event, ScalarEvent) else _COLLECTIONS
+        if tag is not None and tag not in kinds:
+            self._report.refuse(mark, f"the tag {shown(tag)} is not used here; take it away")
+
+    def _scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
+        tag = _tag(event)
+        if tag is None or tag not in _SCALARS:
+            return super()._scalar(event, mark)
+        if tag == "str":
+            return str(event.value)
+        try:
+            value = resolve(event.value)
+        except ValueError as error:
+            self._report.refuse(mark, str(error))
+            return None
+        if type(value) not in _SCALARS[tag]:
+            self._report.refuse(mark, f"{shown(event.value)} is no !!{tag}")
+            return None
+        return value
+
+
+def _tag(event: Event) -> str | None:
+    """Return the tag of a value, a standard one by its short name; None where there is none."""
+    tag = getattr(event, "tag", None)
+    if tag is None:
+        return None
+    return "str" if str(tag) == "!" and isinstance(event, ScalarEvent) else str(tag).removeprefix(_STANDARD)
+
+
+def _height(node: Node) -> int:
+    """Return how many levels a node has, itself included."""
+    below = (*node.items, *(entry.node for entry in node.entries.values()))
+    return 1 + max(map(_height, below), default=0)

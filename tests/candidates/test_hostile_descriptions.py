@@ -1,0 +1,135 @@
+"""Descriptions that somebody made to break the reader: each is one error, with its place, and short."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.description import MOST_OCTETS, Candidate, CandidateError, read_description
+from conformance.candidates.grammar import find
+
+MINE = """name: mine
+kind: exec
+claims: [relay]
+argv: [/bin/true, "{config}"]
+"""
+PLACE = re.compile(r"[^\n]*mine\.yaml:\d+:\d+: .{1,300}")
+
+BOMB = "options:\n  a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 12)
+)
+
+
+def said_of(folder: Path, text: bytes) -> str:
+    """Return what is said of a description with these octets after its first lines."""
+    path = folder / "mine.yaml"
+    path.write_bytes(MINE.encode() + text)
+    with pytest.raises(CandidateError) as caught:
+        read_description(path)
+    told = str(caught.value)
+    assert all(PLACE.fullmatch(line) for line in told.splitlines()), told
+    return told
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("like: ../x\n", "mine.yaml:5:7: expected a text like"),
+        ("like: x/../../y\n", "mine.yaml:5:7: expected a text like"),
+        ("title: a\0b\n", "mine.yaml:5:1: no YAML: the character '\\x00' is not allowed"),
+        ("title: 2001-99-99\nclams: x\n", "mine.yaml:6:1: unknown key 'clams'"),  # a text, as every date
+        ("scale: !!int foo\n", "mine.yaml:5:8: 'foo' is no !!int"),
+        ("scale: !!python/object/apply:os.system [x]\n", "is not used here"),
+        (f"scale: {'9' * 5000}\n", "mine.yaml:5:8: a number of more than 40 digits"),
+        (f"scale: 0x{'f' * 5000}\n", "mine.yaml:5:8: a number of more than 40 digits"),
+        (f"options: {'[' * 5000}{']' * 5000}\n", "nested deeper than 20 levels"),
+        (f"options: {'{a: ' * 5000}{'}' * 5000}\n", "nested deeper than 20 levels"),
+        ("options: &me {a: *me}\n", "the alias 'me' stands inside of what it stands for"),
+        ("options: {a: *nobody}\n", "mine.yaml:5:14: there is no anchor 'nobody' before this alias"),
+        (BOMB, "more than 20000 values in one document"),
+        ("options: {<<: x}\n", "a merge key (<<) takes a mapping"),
+        ("? [a, b]\n: c\n", "a key must be a plain text"),
+        ("options: {a: b, a: c}\n", "the key 'a' stands here twice"),
+        ("version-pattern: '('\n", "mine.yaml:5:18: '(' is no regular expression"),
+        ("scale: .inf\n", "mine.yaml:5:8: .inf is no finite number"),
+        ("scale: 'inf'\n", "mine.yaml:5:8: Input should be a finite number"),
+        (f"{'x' * 1000}: 1\n", "unknown key 'xxxxx"),
+        (f"claims: [{'y' * 100_000}]\n", "expected 'delayed"),
+        (f"dialect: {{name: x, commands: [{{operation: track-shadow, pattern: '{'(' * 9000}'}}], replies: []}}\n", ""),
+    ],
+)
+def test_a_description_that_nobody_can_mean_is_told_with_its_place(tmp_path: Path, text: str, said: str):
+    if text.startswith("claims"):
+        text = text + "\n"
+        said = "the key 'claims' stands here twice"
+    assert said in said_of(tmp_path, text.encode())
+
+
+def test_octets_that_are_no_text_are_told_with_their_line(tmp_path: Path):
+    assert "mine.yaml:6:1: no UTF-8: octet 77 is 0xff" in said_of(tmp_path, b"title: x\n\xff\n")
+
+
+def test_of_very_many_problems_the_first_are_listed(tmp_path: Path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(MINE + "".join(f"key{n}: 1\n" for n in range(5000)), "utf-8")
+    with pytest.raises(CandidateError) as caught:
+        read_description(path)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 51
+    assert lines[-1] == "and 4950 more"
+
+
+@pytest.mark.parametrize("what", ["fifo", "device", "directory", "loop", "huge"])
+def test_what_is_not_a_file_of_a_description_is_not_read(tmp_path: Path, what: str):
+    base = tmp_path / "base.yaml"
+    if what == "fifo":
+        os.mkfifo(base)
+    elif what == "directory":
+        base.mkdir()
+    elif what == "huge":
+        base.write_bytes(b"#" * (MOST_OCTETS + 1))
+    else:
+        base.symlink_to("/dev/zero" if what == "device" else base)
+    with pytest.raises(CandidateError, match=r"base\.yaml:1:1: (cannot be read: |the file is too large)"):
+        read_description(base)
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(f"{MINE}like: base\n", "utf-8")
+    with pytest.raises(CandidateError, match=r"base\.yaml:1:1: "):
+        read_description(mine)
+    with pytest.raises(CandidateError):
+        find(str(base), paths.fixtures() / "candidates")
+
+
+FULL = """%YAML 1.2
+---
+name: mine
+kind: exec
+claims: &all [relay, dsn]
+argv: [/bin/true, !!str 25]
+commands:
+  inspect: &words [cat, x]
+  flush: *words
+options: &one {a: b, c: d}
+environment: {<<: *one, c: !!str yes}
+next-hops: {}
+generations: [ex2016]
+"""
+
+
+def test_aliases_merge_keys_tags_and_directives_are_read_as_before(tmp_path: Path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(FULL, "utf-8")
+    candidate = read_description(path)
+    expected = Candidate(
+        name="mine",
+        kind="exec",
+        claims=("relay", "dsn"),
+        argv=("/bin/true", "25"),
+        commands={"inspect": ("cat", "x"), "flush": ("cat", "x")},
+        options={"a": "b", "c": "d"},
+        environment={"a": "b", "c": "yes"},
+        generations=("ex2016",),
+    )
+    assert candidate.model_dump() == expected.model_dump()

@@ -1,0 +1,64 @@
+"""Scenarios that ask for more than any machine has: refused with their place, before anything is made of them."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.scenarios.loader import read
+
+HEAD = "id: x\ntitle: a title of enough words\nrequirements: [RL-ACK-01]\ntopology: relay\n"
+
+
+def told(folder: Path, *steps: str) -> list[str]:
+    """Return what is wrong with a scenario of these steps."""
+    path = folder / "x.scenario.yaml"
+    path.write_text(HEAD + "steps:\n" + "".join(f"  - {step}\n" for step in steps), "utf-8")
+    return [str(one).removeprefix(f"{path}:") for scenario in read(path, paths.fixtures()) for one in scenario.problems]
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (("send: {as: m, to: bob@outside.test, via: mta1, size: 999999MB}",), "6:58: '999999MB' is too large"),
+        (
+            ("send: {as: m, to: bob@outside.test, via: mta1, whole: 1125899906842624}",),
+            "6:59: 1125899906842624 is too large",
+        ),
+        (("send: {as: m, to: bob@outside.test, via: mta1, size: 1MB, count: 1025}",), "are more than 1024 MB together"),
+        (("send: {as: m, to: bob@outside.test, via: mta1, count: 1000000}",), "expected a number of at most 10000"),
+        (
+            ("send: {as: m, to: bob@outside.test, via: mta1}", "expect: {delivered: {of: m, copies: 999999999999}}"),
+            "expected a number of at most 1000000",
+        ),
+        (
+            ("send: {as: m, to: bob@outside.test, via: mta1}", "expect: {delivered: {of: m, copies: {min: 10000000}}}"),
+            "expected a number of at most 1000000",
+        ),
+    ],
+)
+def test_what_no_machine_has_is_refused_with_its_place(tmp_path: Path, steps: tuple[str, ...], said: str):
+    problems = told(tmp_path, *steps)
+    assert any(said in problem for problem in problems), problems
+    assert all(len(problem) <= 320 for problem in problems)
+
+
+def test_the_largest_that_is_promised_is_taken(tmp_path: Path):
+    send = "send: {as: m, to: bob@outside.test, via: mta1, size: 1MB, count: 1024}"
+    assert told(tmp_path, send, "expect: {delivered: {of: m, copies: {min: 1, max: 1000000}}}") == []
+
+
+def test_a_legal_matrix_of_five_thousand_cells_is_read_in_seconds(tmp_path: Path):
+    path = tmp_path / "x.scenario.yaml"
+    path.write_text(
+        f"{HEAD}axes:\n  a: [{','.join(map(str, range(1, 101)))}]\n  b: [{','.join(f'{n}m' for n in range(1, 51))}]\nsteps:\n"
+        '  - send: {as: m, to: bob@outside.test, via: mta1, count: "${a}"}\n  - advance: "${b}"\n'
+        "  - expect: {reply: {of: m, code: 250}}\n" + "  - advance: 1m\n" * 50,
+        "utf-8",
+    )
+    began = time.process_time()
+    (scenario,) = read(path, paths.fixtures())
+    assert scenario.problems == ()
+    assert len(scenario.cells()) == 5000
+    assert time.process_time() - began < 60  # it took minutes once; on an idle machine it takes a few seconds

@@ -1,0 +1,55 @@
+"""Baselines that somebody made to break the reader: each is one error, with its place, and short."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from conformance.suite.baseline import BaselineError, read_baselines
+
+ENTRY = "candidate: mine\nknown:\n  - scenario: x\n    check: expect.mailbox\n    requirement: RL-ACK-01\n"
+PLACE = re.compile(r"[^\n]*mine\.yaml:\d+:\d+: .{1,300}")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("    coment: as is known\n", "mine.yaml:6:5: unknown key 'coment' (did you mean 'comment'?)"),
+        ("    comment: short\n", "mine.yaml:6:14: expected a text of at least 10 characters"),
+        ("    comment: !!int foo\n", "mine.yaml:6:14: 'foo' is no !!int"),
+        (f"    comment: {'9' * 5000}\n", "mine.yaml:6:14: a number of more than 40 digits"),
+        ("    comment: a\0b\n", "mine.yaml:6:1: no YAML: the character '\\x00' is not allowed"),
+        (f"    comment: {'[' * 5000}\n", "nested deeper than 20 levels"),
+        ("    comment: &c [*c]\n", "the alias 'c' stands inside of what it stands for"),
+        (f"    comment: [{'k' * 829_000}]\n", "expected a text, not a list"),
+        (f"    axes: {'k' * 829_000}\n", "expected a mapping, not 'kkk"),
+        ("    comment: [\n", "no YAML"),
+    ],
+)
+def test_a_baseline_that_nobody_can_mean_is_told_with_its_place(tmp_path: Path, text: str, said: str):
+    path = tmp_path / "mine.yaml"
+    path.write_text(ENTRY + text, "utf-8")
+    with pytest.raises(BaselineError) as caught:
+        read_baselines([str(path)])
+    assert said in str(caught.value)
+    assert all(PLACE.fullmatch(line) for line in str(caught.value).splitlines())
+
+
+@pytest.mark.parametrize("what", ["fifo", "device", "loop", "octets"])
+def test_what_is_not_a_text_file_in_a_folder_of_baselines_is_told(tmp_path: Path, what: str):
+    path = tmp_path / "mine.yaml"
+    if what == "fifo":
+        os.mkfifo(path)
+    elif what == "octets":
+        path.write_bytes(b"candidate: \xff\n")
+    else:
+        path.symlink_to("/dev/zero" if what == "device" else path)
+    with pytest.raises(BaselineError, match=r"mine\.yaml:1:1: (cannot be read|no UTF-8): "):
+        read_baselines([str(tmp_path)])
+
+
+def test_a_baseline_may_list_more_cells_than_a_scenario_has_values(tmp_path: Path):
+    path = tmp_path / "mine.yaml"
+    path.write_text("candidate: mine\ncells:\n" + "".join(f"  - scenario[n={n}]\n" for n in range(30_000)), "utf-8")
+    assert len(read_baselines([str(path)])["mine"].cells or ()) == 30_000
