@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from conformance.regular import read_regular
 from conformance.results.layout import PARQUET, PLAIN, RUN_FILE, cell_files, cell_name
 from conformance.results.packed import octets_of
 from conformance.results.schema import SCHEMA
@@ -29,7 +30,7 @@ def content_of(run_dir: Path) -> Manifest:
 
     Nor does it depend on whether they are compressed. `damaged` counts compressed files that are damaged themselves.
     """
-    whole = hashlib.sha256((run_dir / RUN_FILE).read_bytes())
+    whole = hashlib.sha256(read_regular(run_dir / RUN_FILE))
     sizes = {}
     damage = []
     length = 0
@@ -37,7 +38,7 @@ def content_of(run_dir: Path) -> Manifest:
         octets, trouble = octets_of(path)
         whole.update(f"{cell_name(path)}{PLAIN} {len(octets)}\n".encode())
         whole.update(octets)
-        sizes[path.name] = path.stat().st_size
+        sizes[path.name] = path.lstat().st_size
         length += len(octets)
         if trouble:
             damage.append(f"{path.name}: {trouble}")
@@ -55,8 +56,8 @@ def stored_manifest(run_dir: Path) -> Manifest | None:
     if not path.is_file():
         return None
     try:
-        manifest = Manifest.model_validate_json(path.read_bytes())
-    except ValidationError:
+        manifest = Manifest.model_validate_json(read_regular(path))
+    except (ValidationError, OSError):
         return None
-    sizes = {file.name: file.stat().st_size for file in cell_files(run_dir)}
+    sizes = {file.name: file.lstat().st_size for file in cell_files(run_dir)}
     return manifest if manifest.schema_number <= SCHEMA and manifest.sizes == sizes else None

@@ -11,8 +11,10 @@ import zlib
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
+from conformance.regular import MOST, read_regular
 from conformance.results.layout import PACKED, archive_of
 from conformance.results.whole import write_whole
+from conformance.shortage import shortage_of
 from conformance.untrusted import Anchor, Entry, discard, walk
 
 _LEVEL = 6
@@ -23,7 +25,8 @@ _DOS_EPOCH = 315619200
 
 LEFT_OUT = "LEFT-OUT.txt"
 _PIECE = 64 * 1024
-"""Octets that are uncompressed at a time."""
+"""Octets that are uncompressed at a time, at most."""
+_FIRST_PIECE = 512
 
 
 def packed(octets: bytes) -> bytes:
@@ -85,22 +88,37 @@ def _add(archive: ZipFile, entry: Entry) -> None:
 
 
 def octets_of(path: Path) -> tuple[bytes, str]:
-    """Return the lines of a history, plain or compressed, and why they end too early ('' when they do not)."""
-    octets = path.read_bytes()
-    if not path.name.endswith(PACKED):
-        return octets, ""
+    """Return the lines of a history, plain or compressed, and why they end too early ('' when they do not).
+
+    Of what is no regular file, or too large, there are none. Raises OSError where the machine ran out of something.
+    """
+    try:
+        octets = read_regular(path)
+    except OSError as error:
+        if shortage_of(error):
+            raise
+        return b"", f"it cannot be read: {error.strerror or error}"
+    return _unpacked(octets) if path.name.endswith(PACKED) else (octets, "")
+
+
+def _unpacked(octets: bytes) -> tuple[bytes, str]:
+    """Return what gzip members hold, piece by piece: what stands before a damaged one can be read."""
     pieces: list[bytes] = []
-    while octets:
+    at = held = 0
+    while at < len(octets):
         unpack = zlib.decompressobj(_GZIP)
-        try:
-            # Piece by piece: what stands before a damaged one can be read.
-            for start in range(0, len(octets), _PIECE):
-                pieces.append(unpack.decompress(octets[start : start + _PIECE]))
-                if unpack.eof:
-                    octets = unpack.unused_data + octets[start + _PIECE :]
-                    break
-            else:
+        piece = _FIRST_PIECE  # of very many small members nothing is copied often
+        while not unpack.eof:
+            if at >= len(octets):
                 return b"".join(pieces), "the compressed file was cut short"
-        except zlib.error as error:
-            return b"".join(pieces), f"the compressed file is damaged: {error}"
+            given = octets[at : at + piece]
+            try:
+                pieces.append(unpack.decompress(given))
+            except zlib.error as error:
+                return b"".join(pieces), f"the compressed file is damaged: {error}"
+            at += len(given) - len(unpack.unused_data)
+            held += len(pieces[-1])
+            if held > MOST:
+                return b"".join(pieces)[:MOST], f"the compressed file holds more than {MOST} octets"
+            piece = min(2 * piece, _PIECE)
     return b"".join(pieces), ""

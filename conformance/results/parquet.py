@@ -146,8 +146,22 @@ class _Tables:
         return made, [one for cell in cells for one in cell.damage]
 
     def _table(self, name: str, records: list[tuple[StoredCell, dict[str, Any]]]) -> pa.Table:
-        rows = pa.Table.from_pylist([_fit(name, values) for _, values in records], schema=self._schemas[name])
+        schema = self._schemas[name]
+        try:
+            rows = pa.Table.from_pylist([_fit(name, values) for _, values in records], schema=schema)
+        except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError):
+            # One of them has a number that no column holds: a damaged line may.
+            records = [one for one in records if self._fits(name, *one)]
+            rows = pa.Table.from_pylist([_fit(name, values) for _, values in records], schema=schema)
         return self._keyed(name, rows, pa.array([cell.name for cell, _ in records], pa.string()))
+
+    def _fits(self, name: str, cell: StoredCell, values: dict[str, Any]) -> bool:
+        try:
+            pa.Table.from_pylist([_fit(name, values)], schema=self._schemas[name])
+        except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            self.damage.append(Damage(cell.path, 1, f"a record that fits no row of {name}: {str(error)[:200]}"))
+            return False
+        return True
 
     def _keyed(self, name: str, rows: pa.Table, whose: pa.Array) -> pa.Table:
         """Return rows with all columns of their table; `whose` is the cell of each."""

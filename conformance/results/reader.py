@@ -3,6 +3,7 @@
 A cell's file without a footer was cut short; what it has until there is as good as any other.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,10 +15,12 @@ from pydantic_core import from_json
 
 from conformance.history.events import EVENT, AnyEvent
 from conformance.judge.verdicts import Verdict
+from conformance.regular import read_regular
 from conformance.results.errors import CellUnreadable, RunDirectoryError, SchemaTooNew
 from conformance.results.layout import FOOTER_FILE, RUN_FILE, attachments_of, cell_files, cell_name
 from conformance.results.packed import octets_of
 from conformance.results.schema import SCHEMA, CellFooter, CellHeader, RunFooter, RunHeader
+from conformance.shortage import shortage_of
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -116,7 +119,7 @@ def read_run(run_dir: Path) -> StoredRun:
     return StoredRun(
         path=run_dir,
         header=read_header(run_dir),
-        footer=_document(footer, RunFooter) if footer.is_file() else None,
+        footer=_document(footer, RunFooter) if os.path.lexists(footer) else None,
         files=cell_files(run_dir),
     )
 
@@ -174,10 +177,12 @@ def read_ends(run_dir: Path) -> Ends:
 
 def read_end(path: Path) -> tuple[CellHeader, CellFooter | None]:
     """Parse only the first and the last line of a cell's file. Raises CellUnreadable, SchemaTooNew."""
-    octets, _ = octets_of(path)
+    octets, trouble = octets_of(path)
+    if trouble and not octets:
+        raise CellUnreadable(path, trouble)
     first, tail = octets.partition(b"\n")[0], octets[-_TAIL:]
     try:
-        return _cell_header(path, _plain(from_json(first))), _footer(tail)
+        return _cell_header(path, _plain(_parsed(first))), _footer(tail)
     except ValueError as error:
         raise CellUnreadable(path, _told(error)) from error
 
@@ -209,10 +214,15 @@ def _object(path: Path, number: int, line: bytes) -> dict[str, Any] | Damage:
     if not line.endswith(b"\n"):
         return Damage(path, number, f"the last line was cut short after {len(line)} octets")
     try:
-        value = from_json(line)
+        value = _parsed(line)
     except ValueError as error:
         return Damage(path, number, f"no JSON: {_told(error)}")
     return value if isinstance(value, dict) else Damage(path, number, "no JSON object")
+
+
+def _parsed(octets: bytes) -> object:
+    """Return a JSON value. Raises ValueError, also for NaN and infinity, which are no JSON and no times."""
+    return from_json(octets, allow_inf_nan=False)
 
 
 def _plain(value: object) -> dict[str, Any]:
@@ -237,11 +247,15 @@ def _footer(tail: bytes) -> CellFooter | None:
 
 def _document(path: Path, model: type[M]) -> M:
     try:
-        value = _plain(from_json(path.read_bytes()))
+        value = _plain(_parsed(read_regular(path)))
         _refuse_newer(path, value)
         return model.model_validate(value)
     except FileNotFoundError:
         raise RunDirectoryError(f"{path.parent} is no run directory: it has no {path.name}") from None
+    except OSError as error:
+        if shortage_of(error):
+            raise
+        raise RunDirectoryError(f"{path}: it cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         raise RunDirectoryError(f"{path}: {_told(error)}") from error
 

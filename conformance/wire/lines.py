@@ -9,7 +9,7 @@ LINE = 16 * 1024
 TEXT = 2048
 """Octets of a line that are kept as its text."""
 
-_REPLY = re.compile(r"(\d{3})(?:([ -])(.*))?", re.DOTALL)
+_REPLY = re.compile(r"([0-9]{3})(?:([ -])(.*))?", re.DOTALL)
 _SECRET = re.compile(r"^(\s*AUTH\s+\S+)\s+\S.*", re.IGNORECASE | re.DOTALL)
 _VERB = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,31}")
 

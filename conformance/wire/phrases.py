@@ -16,12 +16,12 @@ _KNOWN = 256
 """Different phrases of a kind that are remembered."""
 
 _RECIPIENT = re.compile(r"TO:\s*<([^>]*)>", re.IGNORECASE)
-_CHUNK = re.compile(r"BDAT (\d{1,12})( LAST)?\s*", re.IGNORECASE)
+_CHUNK = re.compile(r"BDAT ([0-9]{1,12})( LAST)?\s*", re.IGNORECASE)
 LONGEST_LINE = 512
 """Octets of a reply's line, its code and its CRLF included (RFC 5321 4.5.3.1.5)."""
 
 _CODE = re.compile(rb"\d{3}[ \r-]")
-_ENHANCED = re.compile(r"[245]\.\d{1,3}\.\d{1,3}")
+_ENHANCED = re.compile(r"[245]\.[0-9]{1,3}\.[0-9]{1,3}")
 """RFC 3463: class, subject, detail."""
 
 

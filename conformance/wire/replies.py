@@ -9,7 +9,7 @@ from conformance.wire.sockets import why
 REPLY_LINES = 1000
 """Lines of one reply that are read; a server that says more is taken as lost."""
 
-_ENHANCED = re.compile(r"([245]\.\d{1,3}\.\d{1,3})(?: |$)")
+_ENHANCED = re.compile(r"([245]\.[0-9]{1,3}\.[0-9]{1,3})(?: |$)")
 
 
 class Lost(Exception):

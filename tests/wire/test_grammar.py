@@ -71,6 +71,12 @@ def test_every_reply_is_matched_to_its_verb() -> None:
     assert replies[1][3] == ("x", "PIPELINING")
 
 
+@pytest.mark.parametrize("code", ["\u0662\u0665\u0660", "\uff12\uff15\uff10"])
+def test_digits_of_other_scripts_are_no_code(code: str) -> None:
+    units = parse((S, b"220 hello\r\n"), (C, b"NOOP\r\n"), (S, f"{code} ok\r\n".encode()))
+    assert units[-1] == ("reply", "NOOP", 0, (f"{code} ok",), None)
+
+
 def test_content_is_between_354_and_the_dot() -> None:
     units = parse(*TRANSACTION)
     assert ("Body", b"A: b\r\n\r\n..\r\n.x\r\n\r\n") in units

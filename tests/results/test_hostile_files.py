@@ -1,0 +1,151 @@
+"""Run directories in which files are none, never end or hold more than they seem to: told, in bounded time and memory."""
+
+import gzip
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from conformance import regular
+from conformance.judge.verdicts import Outcome
+from conformance.results import packed
+from conformance.results.content import content_of, stored_manifest
+from conformance.results.errors import CellUnreadable, RunDirectoryError
+from conformance.results.parquet import write_parquet
+from conformance.results.reader import read_cell, read_end, read_ends, read_run
+from conformance.results.writer import CellWriter, begin_run, finish_run
+from tests.results.samples import EVENTS, cell_header, run_header
+
+NO_FILES = ("fifo", "directory", "loop", "device", "nowhere", "socket")
+
+
+def put(what: str, path: Path) -> None:
+    """Put what is no file where one is expected."""
+    match what:
+        case "fifo":
+            os.mkfifo(path)
+        case "directory":
+            path.mkdir()
+        case "loop":
+            path.symlink_to(path.name)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "nowhere":
+            path.symlink_to("nothing")
+        case _:
+            with socket.socket(socket.AF_UNIX) as one:
+                one.bind(str(path))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run of one whole cell."""
+    begin_run(tmp_path / "r", run_header(cells=2))
+    with CellWriter(tmp_path / "r", cell_header()) as writer:
+        for event in EVENTS:
+            writer.event(event)
+        writer.finish(Outcome.PASS, "", wall_seconds=0, cpu_seconds=0, simulated_seconds=0)
+    return tmp_path / "r"
+
+
+@pytest.mark.parametrize("what", NO_FILES)
+@pytest.mark.parametrize("name", ["run.json", "footer.json"])
+def test_a_document_that_is_no_file_is_told(run: Path, name: str, what: str):
+    (run / name).unlink(missing_ok=True)
+    put(what, run / name)
+    with pytest.raises(RunDirectoryError, match=name):
+        read_run(run)
+
+
+@pytest.mark.parametrize("what", NO_FILES)
+@pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz"])
+def test_a_cell_that_is_no_file_hides_no_other(run: Path, suffix: str, what: str):
+    path = run / "cells" / f"other{suffix}"
+    put(what, path)
+    with pytest.raises(CellUnreadable, match="cannot be read"):
+        read_cell(path)
+    with pytest.raises(CellUnreadable, match="cannot be read"):
+        read_end(path)
+    damage = []
+    assert len(list(read_run(run).cells(damage))) == 1
+    assert [one.path for one in damage] == [path]
+    assert len(read_ends(run).ends) == 1
+    assert content_of(run).damaged == 1
+    footer = finish_run(run, wall_seconds=1)
+    assert footer.cells == 2
+    assert footer.cut_short == 1
+    assert len(footer.damage) == 1
+
+
+@pytest.mark.parametrize("what", NO_FILES)
+def test_a_manifest_that_is_no_file_is_none(run: Path, what: str):
+    (run / "parquet").mkdir()
+    put(what, run / "parquet" / "manifest.json")
+    assert stored_manifest(run) is None
+
+
+def test_what_unpacks_to_more_than_is_read_is_cut_and_told(run: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(packed, "MOST", 10_000)
+    path = next((run / "cells").glob("*.gz"))
+    whole = gzip.decompress(path.read_bytes())
+    path.write_bytes(gzip.compress(whole + b"\n" * 50_000_000))
+    octets, trouble = packed.octets_of(path)
+    assert len(octets) == 10_000
+    assert octets.startswith(whole)
+    assert trouble == "the compressed file holds more than 10000 octets"
+    assert read_cell(path).damage[-1].why == trouble
+
+
+def test_very_many_members_are_read_in_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "x.jsonl.gz"
+    member, count = gzip.compress(b"{}\n", mtime=0), 40_000
+    path.write_bytes(member * count)
+    looked = []
+    real = packed.zlib.decompressobj
+
+    class Counting:
+        def __init__(self, how: int) -> None:
+            self._real = real(how)
+
+        def decompress(self, octets: bytes) -> bytes:
+            looked.append(len(octets))
+            return self._real.decompress(octets)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._real, name)
+
+    monkeypatch.setattr(packed.zlib, "decompressobj", Counting)
+    octets, trouble = packed.octets_of(path)
+    assert (octets, trouble) == (b"{}\n" * count, "")
+    assert sum(looked) < 30 * path.stat().st_size  # 64 KiB for each member would be 2,000 times its size
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path: Path):
+    path = tmp_path / "large"
+    path.write_bytes(b"x" * 11)
+    assert regular.read_regular(path, 11) == b"x" * 11
+    with pytest.raises(OSError, match="at most 10 octets are read"):
+        regular.read_regular(path, 10)
+
+
+@pytest.mark.parametrize("evil", [b"NaN", b"Infinity", b"-Infinity", b"[" * 100_000, b'"\\ud800"', b"9" * 5000])
+def test_a_line_that_is_json_nowhere_else_is_damage(run: Path, evil: bytes):
+    path = next((run / "cells").glob("*.gz"))
+    lines = gzip.decompress(path.read_bytes()).split(b"\n")
+    lines[2] = lines[2].replace(b'"t":0.001', b'"t":' + evil)
+    path.write_bytes(gzip.compress(b"\n".join(lines)))
+    cell = read_cell(path)
+    assert [one.line for one in cell.damage] == [3]
+    assert len(str(cell.damage[0])) < 500
+
+
+def test_a_number_that_no_column_holds_is_damage_and_harms_no_other_row(run: Path):
+    path = next((run / "cells").glob("*.gz"))
+    lines = gzip.decompress(path.read_bytes()).split(b"\n")
+    lines[3] = lines[3].replace(b'"code":250', b'"code":' + b"9" * 30)
+    assert b"999" in lines[3]
+    path.write_bytes(gzip.compress(b"\n".join(lines)))
+    manifest = write_parquet(run)
+    assert (manifest.rows["events"], manifest.damaged) == (len(EVENTS) - 1, 1)
+    assert "a record that fits no row of events" in manifest.damage[0]
