@@ -1,12 +1,15 @@
 """`conformance judge`: the stored histories of a run, judged again with the rules of today."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import typer
+from pydantic import ValidationError
 
 from conformance import paths
 from conformance.candidates.generations import with_generations
+from conformance.history.sound import sound
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.report.safe import visible
@@ -14,6 +17,7 @@ from conformance.results.errors import RunDirectoryError
 from conformance.results.reader import Damage, StoredCell, read_run
 from conformance.results.schema import CellHeader
 from conformance.scenarios.document import Cell
+from conformance.scenarios.errors import Problems
 from conformance.scenarios.grid import SIZES, Size
 from conformance.scenarios.loader import Scenario, read_corpus
 from conformance.scenarios.own_timers import OwnTimers
@@ -48,7 +52,12 @@ def judge_run(run_dir: Path, scenarios: list[Path]) -> int:
         typer.echo(lost)
     differing = 0
     for one in stored:
-        cell = _cell(known, one.header, SIZES.get(run.header.grid, "full"))
+        try:
+            cell = cell_of(known, one.header, SIZES.get(run.header.grid, "full"))
+        except (ValidationError, Problems) as error:
+            typer.echo(f"{one.path.name}:1: the cell's header cannot be used: {visible(str(error), 200)}")
+            outcomes.append(Outcome.ERROR)
+            continue
         if cell is None:
             typer.echo(
                 f"! {visible(one.header.nodeid)}: no such cell in the corpus (--scenarios PATH); nothing changes"
@@ -59,7 +68,10 @@ def judge_run(run_dir: Path, scenarios: list[Path]) -> int:
             typer.echo(f"! {visible(one.header.nodeid)}: the scenario is not the one that was run")
         if one.cut_short:
             typer.echo(f"! {visible(one.header.nodeid)}: cut short after {len(one.events)} events")
-        verdicts = judged_again(cell, one)
+        events, why = sound(one.events, cell.topology.by_name)
+        if why:
+            typer.echo(f"! {visible(one.header.nodeid)}: judged as far as event {len(events)}: {visible(why)}")
+        verdicts = judged_again(cell, replace(one, events=tuple(events)), whole=not why)
         outcomes.append(worst(verdict.outcome for verdict in verdicts))
         lines = list(differences(one.verdicts, verdicts))
         differing += bool(lines)
@@ -74,14 +86,17 @@ def judge_run(run_dir: Path, scenarios: list[Path]) -> int:
     return 3 if {Outcome.ERROR, Outcome.INCONCLUSIVE} & set(outcomes) else 0
 
 
-def judged_again(cell: Cell, stored: StoredCell) -> tuple[Verdict, ...]:
-    """Return today's verdicts; what the harness itself said about the running of the cell stays."""
+def judged_again(cell: Cell, stored: StoredCell, *, whole: bool = True) -> tuple[Verdict, ...]:
+    """Return today's verdicts; what the harness itself said about the running of the cell stays.
+
+    `whole`: whether these are all events that the cell had.
+    """
     header = stored.header
     kept = tuple(one for one in stored.verdicts if one.check in _KEPT)
     if any(one.check == "harness.capabilities" for one in kept):
         return kept
     broken = any(one.check in _CUT for one in kept)
-    complete = not stored.cut_short and not stored.damage and not broken
+    complete = whole and not stored.cut_short and not stored.damage and not broken
     setting = Setting(header.clock, header.tolerance, frozenset(header.claims), complete, header.should)
     return (*kept, *judge_cell(cell, stored.events, setting))
 
@@ -107,7 +122,7 @@ def _scenarios(names: set[str], where: list[Path]) -> Mapping[str, Scenario]:
     return {scenario.id: scenario for scenario in found if scenario.id in names and not scenario.problems}
 
 
-def _cell(known: Mapping[str, Scenario], header: CellHeader, grid: Size) -> Cell | None:
+def cell_of(known: Mapping[str, Scenario], header: CellHeader, grid: Size) -> Cell | None:
     """Return today's cell of a stored one, with the timers that the candidate had by itself then."""
     scenario = known.get(header.scenario)
     if scenario is None:

@@ -1,14 +1,16 @@
 """Runs a command of a candidate's description: bounded in time and in what it may print, and with no child left."""
 
 import asyncio
-import json
 import os
 import signal
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pydantic_core import from_json
+
 from conformance.candidates.description import NODE_COMMANDS, Candidate
+from conformance.history.inspected import unreadable
 from conformance.nodes.contract import CommandFailed, NodeError, Unsupported
 
 MOST = 16 * 2**20
@@ -60,14 +62,17 @@ async def run_command(
 def answer_of(node: str, name: str, text: str) -> Any:
     """Return what a command printed: of one of the contract's as JSON, None for nothing; of any other as it is.
 
-    Raises NodeError when it is no JSON.
+    Raises NodeError when it is no JSON, or (`inspect`) not of the shape that is read.
     """
     if name not in NODE_COMMANDS:
         return text
     try:
-        return json.loads(text) if text.strip() else None
+        answer = from_json(text, allow_inf_nan=False) if text.strip() else None
     except ValueError as error:
         raise NodeError(node, name, f"it printed no JSON: {text[:200]!r}") from error
+    if name == "inspect" and (why := unreadable(answer)):
+        raise NodeError(node, name, f"what it printed cannot be read: {why}")
+    return answer
 
 
 async def _read(stream: asyncio.StreamReader) -> bytes:

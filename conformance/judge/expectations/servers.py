@@ -103,8 +103,8 @@ def _held(e: QueueExpected, view: View, event: Inspected) -> tuple[int, int]:
     """Return how many items the queues meant hold, and in how many queues they are."""
     wanted = {made.message_id for made in view.messages(e.of)} if e.of else None
     held = [
-        [item for item in queue["items"] if wanted is None or str(item["message_id"]).strip("<>") in wanted]
+        [item for item in queue["items"] if wanted is None or str(item.get("message_id")).strip("<>") in wanted]
         for queue in event.state["queues"]
-        if queue["kind"] == e.kind and (e.next_hop is None or queue["next_hop"] == e.next_hop)
+        if queue["kind"] == e.kind and (e.next_hop is None or queue.get("next_hop") == e.next_hop)
     ]
     return sum(map(len, held)), sum(1 for items in held if items)

@@ -1,0 +1,62 @@
+"""What a node's commands print is read within bounds: anything else than the contract's JSON is the node's error."""
+
+import asyncio
+import json
+import sys
+
+import pytest
+
+from conformance.candidates.description import Candidate
+from conformance.nodes.commands import answer_of
+from conformance.nodes.contract import NodeError
+from conformance.nodes.version import detect_version
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[" * 100_000, "it printed no JSON"),
+        ('{"queues": NaN}', "it printed no JSON"),
+        ('{"queues": "\\ud800"}', "it printed no JSON"),
+        ("{", "it printed no JSON"),
+        ("", "what it printed cannot be read: Input should be"),
+        ("[]", "what it printed cannot be read: Input should be"),
+        ("{}", "what it printed cannot be read: queues: Field required"),
+        ('{"queues": {}}', "what it printed cannot be read: queues: Input should be a valid list"),
+        ('{"queues": [{"items": []}]}', "what it printed cannot be read: queues.0.kind: Field required"),
+        ('{"queues": [{"kind": "shadow", "items": [5]}]}', "what it printed cannot be read: queues.0.items.0: Input"),
+        ('{"queues": [], "delivered_to": {}}', "what it printed cannot be read: delivered_to"),
+    ],
+)
+def test_an_inspection_that_no_check_can_read_is_the_node_s_error(text: str, said: str):
+    with pytest.raises(NodeError) as caught:
+        answer_of("mbx1", "inspect", text)
+    assert str(caught.value).startswith(f"mbx1: inspect: {said}")
+    assert len(str(caught.value)) < 1200
+
+
+def test_an_inspection_may_say_less_and_more_than_the_contract():
+    said = {
+        "queues": [{"kind": "shadow", "items": [{"message_id": "<a@b>", "age": 3}], "x": 1}],
+        "delivered_to": [1, 2],
+    }
+    assert answer_of("mbx1", "inspect", json.dumps(said)) == said
+
+
+@pytest.mark.parametrize(
+    ("printed", "pattern", "version"),
+    [("x" * 100_000, "(x+)", "x" * 200), ("1.2.3", "(y)?1.2", "1.2"), ("1.2.3", "(y+)", "0.9"), ("", "()", "0.9")],
+)
+def test_a_version_is_short_and_never_nothing(printed: str, pattern: str, version: str):
+    candidate = Candidate.model_validate(
+        {
+            "name": "mine",
+            "kind": "exec",
+            "claims": ["relay"],
+            "argv": ["true"],
+            "version": "0.9",
+            "version-pattern": pattern,
+            "commands": {"version": [sys.executable, "-c", f"print({printed!r})"]},
+        }
+    )
+    assert asyncio.run(detect_version(candidate)) == version
