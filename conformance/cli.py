@@ -9,6 +9,9 @@ from typing import Annotated
 
 import typer
 
+from conformance.breakdown import breakdown
+from conformance.report.safe import visible
+
 app = typer.Typer(
     name="conformance",
     no_args_is_help=True,
@@ -282,6 +285,10 @@ def doctor() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and leave with its exit code."""
+    """Run the command line and leave with its exit code; whatever breaks in the harness is a sentence and a 3."""
     gc.set_threshold(10_000, 10, 10)  # what is loaded now stays: to look for garbage in it takes a tenth of the start
-    app(args=list(arguments) if arguments is not None else sys.argv[1:])
+    try:
+        app(args=list(arguments) if arguments is not None else sys.argv[1:])
+    except Exception as error:  # noqa: BLE001  # a 1 would say that a server is wrong
+        typer.echo(visible(breakdown(error), 1000), err=True)
+        sys.exit(3)

@@ -1,7 +1,6 @@
 """`conformance run`: pytest with the plugin, the corpus by default, and exit codes that tell why."""
 
 import shutil
-import traceback
 from pathlib import Path
 
 import pytest
@@ -99,7 +98,6 @@ def run_pytest(arguments: list[str]) -> int:
     try:
         code = pytest.main(words, plugins=[door])
     except Exception as error:  # noqa: BLE001  # whatever breaks, the exit code says that it was no violation
-        traceback.print_exc()
         typer.echo(breakdown(error), err=True)
         return VIOLATED if door.violations else UNJUDGED
     match code:

@@ -21,6 +21,10 @@ SCALED_BY_DEFAULT = 60.0
 """Two minutes of the documents are two seconds."""
 
 
+_ENDLESS = 1e9
+"""Seconds, and times: no run takes so many, and not-a-number is not below it."""
+
+
 def add_options(parser: pytest.Parser) -> None:
     """Add the options to pytest's own."""
     declare_options(parser.getgroup("conformance", "conformance of mail transports"))
@@ -179,7 +183,7 @@ def read_options(config: pytest.Config) -> Options:
     ):
         raise pytest.UsageError(f"--clock shifted: {inside[0]} is no program on this machine; use exec:...")
     scale = config.getoption("--scale")
-    if scale is not None and (clock != "scaled" or scale <= 0):
+    if scale is not None and (clock != "scaled" or not 0 < scale < _ENDLESS):
         raise pytest.UsageError("--scale: a number above 0, with --clock scaled")
     settings = Settings(
         clock=clock,
@@ -191,7 +195,9 @@ def read_options(config: pytest.Config) -> Options:
         should=config.getoption("--should"),
         disk=config.getoption("--disk"),
     )
-    if settings.cell_timeout is not None and settings.cell_timeout <= 0:
+    if not -(2**63) <= settings.seed < 2**63:
+        raise pytest.UsageError("--seed: a whole number of 64 bits")
+    if settings.cell_timeout is not None and not 0 < settings.cell_timeout < _ENDLESS:
         raise pytest.UsageError("--cell-timeout: a number of seconds above 0")
     cells = config.getoption("--cells")
     if cells < 1:
