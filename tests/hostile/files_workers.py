@@ -1,0 +1,156 @@
+"""Reads bad files in processes that are bounded in memory and time: what breaks or hangs one harms no other."""
+
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.hostile.files_kinds import ROOT, Kind, make
+
+SECONDS = 20
+"""Real seconds that one file may take; it is measured beside others, so what is told is an upper bound."""
+MEGABYTES = 768
+"""Megabytes that reading files may take, beside what the process has when it begins."""
+OF_A_COMMAND = 90, 4096
+"""Seconds and megabytes of address space of a whole command."""
+_OUTPUT = 200_000
+_BROKEN = ("Traceback (most recent call last)", "the harness itself broke", "INTERNALERROR", "ran out of something")
+
+
+@dataclass(slots=True)
+class Tally:
+    """What came of the files of one kind so far."""
+
+    files: int = 0
+    good: int = 0
+    told: int = 0
+    slowest: float = 0.0
+    megabytes: float = 0.0
+    defects: list[str] = field(default_factory=list)
+
+    def told_as(self) -> dict[str, object]:
+        """Return it for the state file."""
+        return asdict(self)
+
+
+def read_batch(kind: Kind, seeds: Sequence[int], folder: Path, examples: Sequence[bytes], tally: Tally) -> None:
+    """Read the files of some seeds in a forked process; after one that it did not survive in another."""
+    left = list(seeds)
+    while left:
+        done = _fork(kind, left, folder, examples, tally)
+        left = left[done:]
+
+
+def _fork(kind: Kind, seeds: Sequence[int], folder: Path, examples: Sequence[bytes], tally: Tally) -> int:
+    """Return how many seeds are done: all, or as many as came to their end and the one that did not."""
+    out, into = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(out)
+        _bounded_reading(kind, seeds, folder, examples, into)
+    os.close(into)
+    received = b""
+    while True:
+        ready, _, _ = select.select([out], [], [], SECONDS + 30)
+        octets = os.read(out, 65536) if ready else b""
+        if not octets:
+            break
+        received += octets
+    os.close(out)
+    os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    lines = received.decode("utf-8", "replace").splitlines()
+    for line in lines:
+        _, seconds, megabytes, result = line.split(" ", 3)
+        _count(tally, kind, result, float(seconds), float(megabytes), int(line.split(" ", 1)[0]))
+    if len(lines) < len(seeds):
+        seed = seeds[len(lines)]
+        words = f"ended by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit {status}"
+        _count(tally, kind, f"DEFECT {words} (SIGALRM is {SECONDS} s)", float(SECONDS), 0.0, seed)
+        return len(lines) + 1
+    return len(seeds)
+
+
+def _count(tally: Tally, kind: Kind, result: str, seconds: float, megabytes: float, seed: int) -> None:
+    tally.files += 1
+    tally.slowest = max(tally.slowest, round(seconds, 2))
+    tally.megabytes = max(tally.megabytes, megabytes)
+    if result in ("good", "told"):
+        setattr(tally, result, getattr(tally, result) + 1)
+    else:
+        tally.defects.append(f"{kind.name}:{seed}: {result.removeprefix('DEFECT ')}")
+
+
+def _bounded_reading(kind: Kind, seeds: Sequence[int], folder: Path, examples: Sequence[bytes], into: int) -> None:
+    """Read the files one after another and write a line for each; never returns."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    size = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEGABYTES * 2**20,) * 2)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 2**20,) * 2)
+    for seed in seeds:
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        began = time.monotonic()
+        result = one_read(kind, seed, folder, examples)
+        seconds = time.monotonic() - began
+        more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
+        os.write(into, f"{seed} {seconds:.3f} {more:.0f} {result}\n".encode("utf-8", "replace"))
+    os._exit(0)
+
+
+def one_read(kind: Kind, seed: int, folder: Path, examples: Sequence[bytes]) -> str:
+    """Return "good" or "told", or which exception came and where."""
+    path = make(kind, seed, folder, examples)
+    try:
+        return kind.read(path)
+    except BaseException as error:  # noqa: BLE001  # whatever comes is what is looked for
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if "/conformance/" in f.filename]
+        place = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
+        return f"DEFECT {type(error).__name__} at {place}: {' '.join(ascii(str(error)).split())[:200]}"
+
+
+def run_one(kind: Kind, seed: int, folder: Path, examples: Sequence[bytes], tally: Tally) -> None:
+    """Give the file of a seed to the command line, and hold exit code and output to what is documented."""
+    make(kind, seed, folder, examples)
+    words = kind.words(folder)
+    here = folder if kind.name == "topology" else ROOT
+    environment = {**os.environ, "PYTHONPATH": str(here), "NO_COLOR": "1", "COLUMNS": "200"}
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "conformance", *words],
+        cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        preexec_fn=_bound_command, start_new_session=True,
+    )  # fmt: skip
+    try:
+        output, _ = process.communicate(timeout=OF_A_COMMAND[0])
+        problem = _judge(kind, process.returncode, output.decode("utf-8", "replace"))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        problem = f"it had not ended after {OF_A_COMMAND[0]} s"
+    megabytes = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    result = f"DEFECT {problem}" if problem else "good" if process.returncode == 0 else "told"
+    _count(tally, kind, result, time.monotonic() - began, round(megabytes), seed)
+
+
+def _bound_command() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (OF_A_COMMAND[1] * 2**20,) * 2)
+    resource.setrlimit(resource.RLIMIT_CPU, (OF_A_COMMAND[0],) * 2)
+
+
+def _judge(kind: Kind, code: int, output: str) -> str:
+    if broken := [word for word in _BROKEN if word in output]:
+        at = output.index(broken[0])
+        return f"exit {code}, says {broken[0]!r}: {' '.join(output[at : at + 300].split())}"
+    if code not in kind.exits:
+        return f"exit {code}: {' '.join(output[-300:].split())}"
+    if len(output) > _OUTPUT:
+        return f"{len(output)} characters of output"
+    return "" if output.strip() or code == 0 else f"exit {code} without a word"
