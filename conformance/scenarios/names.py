@@ -11,6 +11,8 @@ from conformance.scenarios.steps.table import ACTIONS
 from conformance.scenarios.yaml_nodes import Node
 from conformance.topology import Topology
 
+_MOST_DIGITS = 9
+"""Of the number of a message: `m#3`."""
 SENDERS = ("outside", "submission")
 """Parties of the harness that only send."""
 
@@ -188,7 +190,9 @@ def _message_problem(name: str, given: Mapping[str, int]) -> str | None:
     base, hash_sign, number = name.partition("#")
     if base not in given:
         return unknown("message of an earlier step:", base, given)
-    if hash_sign and not (number.isascii() and number.isdigit() and 1 <= int(number) <= given[base]):
+    if hash_sign and not (
+        number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS and 1 <= int(number) <= given[base]
+    ):
         return f"no message {shown(name)}: {base!r} is {given[base]} message(s), the first is {base}#1"
     return None
 

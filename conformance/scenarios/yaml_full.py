@@ -106,7 +106,7 @@ class _FullComposer(Composer):
         if tag is None or tag not in _SCALARS:
             return super()._scalar(event, mark)
         if tag == "str":
-            return str(event.value)
+            return super()._scalar(ScalarEvent(None, None, event.implicit, event.value, style="'"), mark)
         try:
             value = resolve(event.value)
         except ValueError as error:

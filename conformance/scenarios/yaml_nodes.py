@@ -46,6 +46,7 @@ Scalar = str | int | float | bool | None
 _PLAIN = re.compile(r"[^\t\r\x85\u2028\u2029\ufeff?!]*")
 """What both parsers read alike: the one in C knows YAML 1.1, where tabs, line breaks, tags and `? key` are another matter."""
 
+_NO_CHARACTER = re.compile(r"[\ud800-\udfff]")
 _DOCUMENT = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _CONSTANTS: Mapping[str, Scalar] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -239,6 +240,8 @@ class Composer:
                 raise self._stop(event, "a key must be a plain text")
             self._check_properties(event, mark)
             key = event.value
+            if _NO_CHARACTER.search(key):
+                raise self._stop(event, f"{shown(key)} has half of a surrogate pair, which is no character")
             node = self._node(next(self._events), depth + 1)
             if key == "<<" and not event.style:
                 merged.update(self._merged(mark, node))
@@ -265,6 +268,9 @@ class Composer:
             raise self._stop(event, f"more than {self._most_values} values in one document")
 
     def _scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
+        if _NO_CHARACTER.search(event.value):
+            self._report.refuse(mark, f"{shown(event.value)} has half of a surrogate pair, which is no character")
+            return None
         if event.style:  # quoted, or a block
             return str(event.value)
         try:

@@ -175,10 +175,10 @@ def _read_candidate(path: Path) -> str:
     return "told" if list(unknown_placeholders(candidate)) else "good"
 
 
-def _collected(option: str) -> Callable[[Path], Sequence[str]]:
-    return lambda folder: (
-        "run", str(ROOT / "scenarios/relay/relay.scenario.yaml"), "--collect-only", "-q", option, "mine.yaml",
-    )  # fmt: skip
+def _run(option: str, *more: str) -> Callable[[Path], Sequence[str]]:
+    """Return the run of a scenario with the file as an option's value."""
+    scenario = str(ROOT / "scenarios/relay/relay.scenario.yaml")
+    return lambda folder: ("run", scenario, option, "mine.yaml", "-q", "-p", "no:cacheprovider", *more)
 
 
 # baselines ---------------------------------------------------------------------------------------------------------------
@@ -385,11 +385,45 @@ def _history_words(folder: Path) -> Sequence[str]:
 KINDS: dict[Name, Kind] = {
     kind.name: kind
     for kind in (
-        Kind("scenario", YAML, _scenarios, "x.scenario.yaml", _read_scenario, lambda folder: ("validate", "x.scenario.yaml"), frozenset({0, 2})),
-        Kind("topology", YAML, _topologies, "fixtures/topologies/two-servers-one-dag.yaml", _read_topology, _topology_words, frozenset({0, 2})),
-        Kind("candidate", YAML, _files("fixtures/candidates/*.yaml", "conformance/candidates/new.yaml", "examples/*/*.yaml"), "mine.yaml", _read_candidate, _collected("--candidate"), frozenset({0, 2})),
-        Kind("baseline", YAML, _files("fixtures/baselines/*.yaml", "tests/compat/0.1.0/known.yaml"), "mine.yaml", _read_baseline, _collected("--baseline"), frozenset({0, 2})),
+        Kind(
+            "scenario",
+            YAML,
+            _scenarios,
+            "x.scenario.yaml",
+            _read_scenario,
+            lambda folder: ("validate", "x.scenario.yaml"),
+            frozenset({0, 2}),
+        ),
+        Kind(
+            "topology",
+            YAML,
+            _topologies,
+            "fixtures/topologies/two-servers-one-dag.yaml",
+            _read_topology,
+            _topology_words,
+            frozenset({0, 2}),
+        ),
+        Kind(
+            "candidate",
+            YAML,
+            _files("fixtures/candidates/*.yaml", "conformance/candidates/new.yaml", "examples/*/*.yaml"),
+            "mine.yaml",
+            _read_candidate,
+            _run("--candidate", "--collect-only"),
+            frozenset({0, 2}),
+        ),
+        Kind(
+            "baseline",
+            YAML,
+            _files("fixtures/baselines/*.yaml", "tests/compat/0.1.0/known.yaml"),
+            "mine.yaml",
+            _read_baseline,
+            _run("--baseline", "-k", "plain and as-it-is", "--run-dir", "run", "--fresh"),
+            frozenset({0, 1, 2}),
+        ),
         Kind("reply", (*REPLY, *JSON), lambda work: _SAID, "said", _read_reply, _reply_words, frozenset({0, 1, 3})),
-        Kind("history", JSON, _histories, "damaged/cells/x.jsonl", _read_history, _history_words, frozenset({0, 1, 2, 3})),
+        Kind(
+            "history", JSON, _histories, "damaged/cells/x.jsonl", _read_history, _history_words, frozenset({0, 1, 2, 3})
+        ),
     )
-}  # fmt: skip
+}

@@ -36,6 +36,12 @@ def told(folder: Path, *steps: str) -> list[str]:
             ("send: {as: m, to: bob@outside.test, via: mta1}", "expect: {delivered: {of: m, copies: {min: 10000000}}}"),
             "expected a number of at most 1000000",
         ),
+        (
+            ("send: {as: m, to: bob@outside.test, via: mta1}", f"resend: {{of: 'm#{'9' * 5000}'}}"),
+            "no message 'm#99999",
+        ),
+        (('send: {as: m, to: bob@outside.test, via: mta1, envid: "\\ud800"}',), "has half of a surrogate pair"),
+        (('send: {as: m, to: bob@outside.test, via: mta1, "\\ud800": 1}',), "has half of a surrogate pair"),
     ],
 )
 def test_what_no_machine_has_is_refused_with_its_place(tmp_path: Path, steps: tuple[str, ...], said: str):
