@@ -110,7 +110,7 @@ class Journal(_Closed):
 
 
 class Transport(_Closed):
-    """The transport parameters, under their documented names."""
+    """The transport parameters, under their documented names. The default of a time is divided by `scale`."""
 
     ShadowRedundancyEnabled: bool = True
     RejectMessageOnShadowFailure: bool = False

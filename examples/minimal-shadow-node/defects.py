@@ -121,14 +121,15 @@ def two_copies() -> None:
     _wrap(Primary, "_make_copy", make_copy)
 
 
-@_mistake("SR-BND-01", "has copies made by servers outside of its boundary")
+@_mistake("SR-BND-01", "has copies made by servers outside of its boundary, and makes them for such servers")
 def copies_anywhere() -> None:
-    def candidates(former: Any, self: Primary) -> Any:
-        config = self._node.config
-        peers = [peer for peer in config.peers.values() if peer["role"] == "mailbox" and not config.inside(peer)]
-        return peers or former(self)
+    def keeps_copies(peer: Any) -> bool:
+        return peer.get("role") == "mailbox" and peer["generation"] != "ex2010"
 
-    _wrap(Primary, "_candidates", candidates)
+    Primary._candidates = lambda self: list(filter(keeps_copies, self._node.config.peers.values()))
+    Session._may_shadow = property(
+        lambda self: self._node.config["ShadowRedundancyEnabled"] and keeps_copies(self._peer)
+    )
 
 
 @_mistake("SR-ENA-02", "has copies made though ShadowRedundancyEnabled is false")
