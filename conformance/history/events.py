@@ -339,8 +339,9 @@ class Drained(Event):
 
 @recorded
 class Lag(Event):
-    """The harness itself ran late by up to `seconds` (documented time) since the last such event; `detail` says who kept it
-    from being in time, where that is known."""
+    """The harness and the machine under the nodes' programs ran late by `seconds` (documented time) in all since the last
+    such event; `detail` says who kept the harness from being in time, or which node waited for a processor, where that is
+    known."""
 
     kind: Literal["lag"] = "lag"
     seconds: float

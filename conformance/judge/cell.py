@@ -10,7 +10,7 @@ from conformance.judge.expectations.table import CHECKS
 from conformance.judge.finding import Case, Finding, View, moment, named
 from conformance.judge.harness import obstacles
 from conformance.judge.invariants.table import INVARIANTS
-from conformance.judge.lag import excused
+from conformance.judge.lag import REAL_TIME, excused, late_in_all
 from conformance.judge.remarks import Should, remarked
 from conformance.judge.rows import binding, unless_nothing_was_acknowledged
 from conformance.judge.telling import plain, verdict_of
@@ -121,7 +121,11 @@ def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> Verd
     if finding.wrong and not expectation.requirements:
         rows = about(check.removeprefix("expect."), finding.wrong[0].kind, cell.requirements, of_2010=_of_2010(cell))
         requirements = binding(rows, setting.claims)
-    return unless_nothing_was_acknowledged(verdict_of(check, requirements, finding, step), trace)
+    verdict = unless_nothing_was_acknowledged(verdict_of(check, requirements, finding, step), trace)
+    early = any(wrong.kind == "early" for wrong in finding.wrong)
+    if expectation.within is None or early or setting.clock not in REAL_TIME:
+        return verdict
+    return late_in_all(verdict, trace.events, view.since, setting.tolerance)
 
 
 def _of_2010(cell: Cell) -> bool:

@@ -22,6 +22,9 @@ UNTIMED = frozenset(
 """Checks that no lateness of the harness excuses. The others ask what has happened by some moment; that a server could
 not be started again is no question of time either."""
 
+REAL_TIME = frozenset({"scaled", "real"})
+"""Clocks that go on while a program waits for a processor; the others wait for it."""
+
 SAID = frozenset({"expect.reply", "expect.conversation"})
 """Checks of what was said: of these no lateness excuses a permanent reply (5yz), which is about what was asked."""
 
@@ -47,6 +50,25 @@ def excused(verdicts: Iterable[Verdict], events: Sequence[AnyEvent], tolerance: 
         else:
             sentence = f"the harness itself ran {late:.3g} s late{why}, and may {allowed:.3g} s: {verdict.sentence}"
             yield verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "sentence": sentence})
+
+
+def late_in_all(verdict: Verdict, events: Sequence[AnyEvent], since: float, tolerance: float) -> Verdict:
+    """Return the verdict on an expectation with an upper bound: inconclusive, where it failed and all lateness since the
+    moment that the bound counts from (`since`, documented seconds), added, is more than may be.
+
+    Each reply of a conversation may be a little late: one delay alone excuses nothing, but the bound is one for all.
+    """
+    late, allowed = (
+        sum(event.seconds for event in events if isinstance(event, Lag) and event.t > since),
+        _allowed(tolerance),
+    )
+    if verdict.outcome is not Outcome.FAIL or late <= allowed:
+        return verdict
+    why = next(
+        (f" ({event.detail})" for event in events if isinstance(event, Lag) and event.t > since and event.detail), ""
+    )
+    sentence = f"the harness and the machine ran {late:.3g} s late{why}, and may {allowed:.3g} s: {verdict.sentence}"
+    return verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "sentence": sentence})
 
 
 def _refusal(event: AnyEvent) -> bool:

@@ -104,6 +104,11 @@ class Node(Protocol):
         ...
 
     @property
+    def guard(self) -> int | None:
+        """The process above the node's own, while it runs; None where it has no processes that are seen from here."""
+        ...
+
+    @property
     def log(self) -> Path:
         """The file that holds what the node wrote as its log."""
         ...

@@ -66,6 +66,10 @@ class DockerNode:
         return self._shop.log_file
 
     @property
+    def guard(self) -> None:
+        """None: its processes are the engine's."""
+
+    @property
     def failure(self) -> str | None:
         """Why the container ended without being asked to, or None."""
         return self._failure

@@ -77,6 +77,11 @@ class ExecNode:
         return self._shop.log_file
 
     @property
+    def guard(self) -> int | None:
+        """The guard of its processes, while it runs."""
+        return None if self._process is None else self._process.pid
+
+    @property
     def failure(self) -> str | None:
         """Why the process ended without being asked to, or None."""
         return self._failure

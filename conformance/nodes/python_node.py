@@ -81,6 +81,10 @@ class PythonNode:
         return self._directory / "node.log"
 
     @property
+    def guard(self) -> None:
+        """None: it lives in this process."""
+
+    @property
     def failure(self) -> str | None:
         """Why it failed on its own, or None."""
         return self._node.failure if self._node is not None else None

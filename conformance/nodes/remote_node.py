@@ -26,6 +26,9 @@ class RemoteNode:
     failure: str | None = None
     """Nobody sees it end: what it does not do is seen on the wire."""
 
+    guard: int | None = None
+    """Its processes are another machine's."""
+
     def __init__(self, name: str, candidate: Candidate, directory: Path) -> None:
         self.name = name
         self._candidate = candidate

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 
-from conformance.history.events import AnyEvent, Attempt, Delivered, Digest, Drained, Lag, MessageMade
+from conformance.history.events import AnyEvent, Attempt, Delivered, Digest, Drained, MessageMade
 from conformance.nodes.contract import CannotRestart
 from conformance.run.steps.breaking_disks import heal_disks
 from conformance.run.world import World
@@ -47,7 +47,7 @@ async def drain(world: World) -> None:
     world.recorder.record(
         Drained, quiet=quiet, waited=waited, detail=f"not accounted for: {missing}" if missing else ""
     )
-    world.recorder.record(Lag, seconds=world.clock.lag(), detail=world.clock.why_late())
+    world.note_lag()
 
 
 class Account:

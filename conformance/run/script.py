@@ -72,8 +72,8 @@ class Script:
         if within is not None:
             since = self._began.get(action.expectation.since or "", reached.t)
             await self._wait(step, since + within + self._world.settings.tolerance + _BOUND_ITSELF)
+        self._world.note_lag()  # before the end, up to which it is judged
         self._note("ended", step)
-        self._world.note_lag()
 
     async def _wait(self, step: Step, until: float) -> None:
         world = self._world

@@ -1,5 +1,6 @@
 """The world of one cell: every party of the topology, and a link between every pair that may talk."""
 
+import asyncio
 import random
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -28,6 +29,7 @@ from conformance.run.keeper import Keeper
 from conformance.run.memory import make_directory
 from conformance.run.outbox import Outbox
 from conformance.run.places import Place, find_place, take_turns
+from conformance.run.run_delay import RunDelay
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.own_timers import LEFT_OUT
@@ -41,6 +43,9 @@ from conformance.wire.sinks import Sink, open_sink
 
 SENDERS = ("outside", "submission")
 """Parties of the harness that only send."""
+
+LATENESS_PERIOD = 0.5
+"""Real seconds within which small delays are added to one `Lag`: each reply of a conversation may be a little late."""
 
 
 class World:
@@ -68,6 +73,7 @@ class World:
         self._leases = PortLeases()
         self._places: dict[str, Place] = {}
         self._memory: Path | None = None
+        self._run_delay: RunDelay | None = None
         self._exit = AsyncExitStack()
 
     @property
@@ -95,6 +101,7 @@ class World:
             await self._open_links()
             for server in self.topology.servers:
                 self._make_keeper(server)
+            self._watch_lateness()
             for keeper in self.keepers.values():
                 await keeper.start()
             self.note_lag()
@@ -133,9 +140,35 @@ class World:
             sink.accept_all()
 
     def note_lag(self) -> None:
-        """Record how late the harness ran since this was last asked, when it did."""
-        if seconds := self.clock.lag():
-            self.recorder.record(Lag, seconds=seconds, detail=self.clock.why_late())
+        """Record how late the harness, and the machine under the nodes, ran since this was last asked, when they did."""
+        seconds, why = self.clock.lag(), self.clock.why_late()
+        if self._run_delay is not None:
+            real, node = self._run_delay.waited()
+            waited = real / self.clock.duration(1.0)
+            why = f"{node} waited for a processor" if waited > seconds else why
+            seconds += waited
+        if seconds:
+            self.recorder.record(Lag, seconds=seconds, detail=why)
+
+    def _watch_lateness(self) -> None:
+        """Record lateness regularly, and for nodes' programs too, where real time goes on while they wait."""
+        if self.clock.name not in ("scaled", "real"):
+            return
+        self._run_delay = RunDelay(
+            lambda: {name: kept.node.guard for name, kept in self.keepers.items() if kept.node.guard is not None}
+        )
+        noting = asyncio.create_task(self._note_lag_regularly(), name="lateness")
+
+        async def stop() -> None:
+            noting.cancel()
+            await asyncio.wait([noting])
+
+        self._exit.push_async_callback(stop)
+
+    async def _note_lag_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(LATENESS_PERIOD)
+            self.note_lag()
 
     def note_shortage(self, words: str) -> None:
         """Record that the machine ran out of something under all servers, where there are words for it."""

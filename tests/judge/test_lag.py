@@ -4,7 +4,7 @@ import pytest
 
 from conformance.history.events import AnyEvent, Attempt, Exchange, Lag, NodeEvent, StepEvent, Talked
 from conformance.judge.invariants.table import INVARIANTS
-from conformance.judge.lag import LIMIT, SAID, UNTIMED, excused
+from conformance.judge.lag import LIMIT, SAID, UNTIMED, excused, late_in_all
 from conformance.judge.verdicts import Outcome, Verdict
 
 
@@ -89,3 +89,29 @@ def test_who_made_the_harness_late_is_named() -> None:
     verdict = Verdict(check="expect.discarded", outcome=Outcome.FAIL, sentence="late")
     (told,) = excused([verdict], [*history(0, 0), late], 10)
     assert "20 s late (mta1 wakes up more than 100 times a second)" in told.sentence
+
+
+def several(*late: tuple[float, float]) -> list[AnyEvent]:
+    """A history of several delays: (when, how long)."""
+    return [Lag(n=n, t=t, kind="lag", seconds=seconds) for n, (t, seconds) in enumerate(late)]
+
+
+@pytest.mark.parametrize(
+    ("delays", "expected"),
+    [
+        ([(11, 4), (12, 4), (13, 4)], Outcome.INCONCLUSIVE),
+        ([(11, 4), (12, 4)], Outcome.FAIL),
+        ([(5, 400), (12, 4)], Outcome.FAIL),
+    ],
+    ids=["together too late", "together within what may be", "late before the bound counted"],
+)
+def test_delays_within_one_bound_add_up(delays: list[tuple[float, float]], expected: Outcome) -> None:
+    verdict = Verdict(
+        check="expect.reply", outcome=Outcome.FAIL, sentence="it came true only 50s after, not within 40s"
+    )
+    assert late_in_all(verdict, several(*delays), since=10, tolerance=10).outcome is expected
+
+
+def test_delays_excuse_nothing_that_passed() -> None:
+    verdict = Verdict(check="expect.reply", outcome=Outcome.PASS, sentence="")
+    assert late_in_all(verdict, several((11, 400)), since=10, tolerance=10) == verdict

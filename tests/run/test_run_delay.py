@@ -1,0 +1,71 @@
+"""How long programs waited for a processor is measured by what the kernel counts."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from conformance.run.run_delay import RunDelay
+
+BUSY = "while True: pass"
+RIVALS = 3
+"""For the one core that all of them may use: each waits two thirds of the time."""
+
+
+@pytest.fixture
+def rivals():
+    """Start programs that want the same core, each below a shell that waits for it; yield the shells' process ids."""
+    core = min(os.sched_getaffinity(0))
+    started = [
+        subprocess.Popen(
+            ["sh", "-c", f"taskset -c {core} {sys.executable} -S -c '{BUSY}'; true"], start_new_session=True
+        )
+        for _ in range(RIVALS)
+    ]
+    yield [shell.pid for shell in started]
+    for shell in started:
+        os.killpg(shell.pid, 9)
+        shell.wait()
+
+
+def test_a_program_that_gets_no_core_has_waited(rivals):
+    delay = RunDelay(lambda: {"mbx1": rivals[0]})
+    began = time.monotonic()
+    seconds, node, asked = 0.0, "", []
+    while seconds < 0.3 and time.monotonic() - began < 60:
+        seconds, node = RunDelay(lambda: {"mbx1": rivals[0]}).waited()
+        asked.append(delay.waited()[0])
+    assert node == "mbx1"
+    assert sum(asked) == pytest.approx(seconds, rel=0.5)  # each wait is counted once, however often it is asked
+    assert seconds < time.monotonic() - began + 1.0
+
+
+def test_a_program_that_waits_for_something_else_has_not():
+    with subprocess.Popen(["sh", "-c", "sleep 60; true"], start_new_session=True) as idle:
+        delay = RunDelay(lambda: {"mbx1": idle.pid})
+        delay.waited()
+        first = time.monotonic()
+        while time.monotonic() - first < 1.0:
+            pass
+        assert delay.waited()[0] < 0.1
+        os.killpg(idle.pid, 9)
+
+
+def test_the_node_that_waited_longest_is_named(rivals):
+    with subprocess.Popen(["sh", "-c", "sleep 60; true"], start_new_session=True) as idle:
+        delay = RunDelay(lambda: {"idle": idle.pid, "busy": rivals[1]})
+        while delay.waited()[0] < 0.1:
+            pass
+        seconds, node = 0.0, ""
+        while not seconds:
+            seconds, node = delay.waited()
+        assert node == "busy"
+        os.killpg(idle.pid, 9)
+
+
+def test_a_node_that_has_gone_is_no_error():
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert RunDelay(lambda: {"mbx1": gone.pid}).waited() == (0.0, "")
