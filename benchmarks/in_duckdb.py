@@ -25,8 +25,9 @@ CREATE MACRO array_union(a, b) AS list_distinct(list_concat(a, b));
 """
 
 WORLD = (
-    '{"servers": [{"name": "VARCHAR", "generation": "VARCHAR", "role": "VARCHAR", "site": "VARCHAR", "dag": "VARCHAR"}]'
-    ', "mailboxes": [{"address": "VARCHAR", "server": "VARCHAR"}]}'
+    '{"servers": [{"name": "VARCHAR", "generation": "VARCHAR", "role": "VARCHAR", "site": "VARCHAR", "dag": "VARCHAR", '
+    '"transport": "JSON"}]'
+    ', "mailboxes": [{"address": "VARCHAR", "server": "VARCHAR"}], "transport": "JSON"}'
 )
 
 REPLACED: tuple[tuple[str, str], ...] = (

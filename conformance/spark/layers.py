@@ -22,7 +22,17 @@ FROM recorded v JOIN cells c ON c.cell_id = v.cell_id
 """
 """The recorded verdicts, and whose they are."""
 
-KEPT = ("exchanges", "happenings", "topologies", "conditions", "mails", "acknowledgements", "rechecks", "verdicts")
+KEPT = (
+    "exchanges",
+    "happenings",
+    "topologies",
+    "conditions",
+    "made",
+    "mails",
+    "acknowledgements",
+    "rechecks",
+    "verdicts",
+)
 """Views that more than one query builds on: each is computed once."""
 
 

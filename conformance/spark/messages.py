@@ -1,42 +1,108 @@
 """The views over the layers: who passed which message to whom, what was stored, delivered and acknowledged.
 
-Each is a query over `exchanges`, `happenings` and `cells`, joined within a cell only.
+Each is a query over `exchanges`, `happenings` and `cells`, joined within a cell only. Two ways of writing one address are
+one there: a mailbox of the topology is found in any letter case, of an address outside only the domain is (RFC 5321 2.4).
 """
 
-TOPOLOGIES = r"""
-SELECT topology, topology RLIKE '"ShadowRedundancyEnabled":\\s*false' AS unshadowed,
-       topology RLIKE '"RejectMessageOnShadowFailure":\\s*true' AS mandatory,
-       topology RLIKE '"(accept|send)-xshadow":\\s*false' AS without_rights,
-       coalesce(CAST(nullif(regexp_extract(topology, '"DuplicateTrackingWindow":\\s*([0-9]{1,12})', 1), '') AS BIGINT),
-                3600) AS tracking_window, place,
+PARAMETERS = {
+    "enabled": ("ShadowRedundancyEnabled", "true"),
+    "mandatory": ("RejectMessageOnShadowFailure", "false"),
+    "preference": ("ShadowMessagePreferenceSetting", "PreferRemote"),
+    "far_tries": ("MaxRetriesForRemoteSiteShadow", "4"),
+    "near_tries": ("MaxRetriesForLocalSiteShadow", "2"),
+    "retry": ("MessageRetryInterval", "60"),
+    "tracked": ("DuplicateTrackingWindow", "3600"),
+}
+"""Column -> the parameter of the documents, and its default there (EX2016 and EX2013: parameters; GURU: duplicates)."""
+
+
+def _stated(json: str, otherwise: str = "") -> str:
+    """Return the columns of what a JSON object says of the parameters; `otherwise` asks another, and then the defaults."""
+    found = []
+    for column, (name, default) in PARAMETERS.items():
+        said = f"get_json_object({json}, '$.{name}')"
+        if otherwise:
+            said = f"coalesce({said}, get_json_object({otherwise}, '$.{name}'), '{default}')"
+        found.append(f"{said} AS {column}")
+    return ", ".join(found)
+
+
+def _one(address: str) -> str:
+    """Return an address as it is compared, where `w` is the topology."""
+    domain = f"regexp_extract({address}, '[^@]*$', 0)"
+    outside = f"concat(left({address}, length({address}) - length({domain})), lower({domain}))"
+    return f"CASE WHEN array_contains(w.mailboxes, lower({address})) THEN lower({address}) ELSE {outside} END"
+
+
+def _all(addresses: str) -> str:
+    return f"array_sort(array_distinct(transform({addresses}, one -> {_one('one')})))"
+
+
+_HERE = "JOIN conditions c ON c.cell_id = {0}.cell_id JOIN topologies w ON w.place = c.place"
+"""What a view needs to compare addresses."""
+
+TOPOLOGIES = rf"""
+SELECT topology, topology RLIKE '"(accept|send)-xshadow":\\s*false' AS without_rights, place,
        map_from_entries(transform(world.servers, s -> struct(s.name AS name, struct(
-         s.generation, s.role, s.site, coalesce('DAG ' || s.dag, 'site ' || s.site) AS boundary) AS its))) AS servers,
+         s.generation, s.role, s.site, coalesce('DAG ' || s.dag, 'site ' || s.site) AS boundary,
+         {_stated("s.transport", "world.transport")}) AS its))) AS servers,
        transform(world.mailboxes, m -> lower(m.address)) AS mailboxes
 FROM (SELECT topology, row_number() OVER (ORDER BY topology) AS place,
-             from_json(topology, 'servers ARRAY<STRUCT<name: STRING, generation: STRING, role: STRING,
-               site: STRING, dag: STRING>>, mailboxes ARRAY<STRUCT<address: STRING, server: STRING>>') AS world
+             from_json(topology, 'servers ARRAY<STRUCT<name: STRING, generation: STRING, role: STRING, site: STRING,
+               dag: STRING, transport: STRING>>, mailboxes ARRAY<STRUCT<address: STRING, server: STRING>>,
+               transport STRING') AS world
       FROM (SELECT DISTINCT topology FROM cells))
-"""
+"""  # noqa: S608  # made of constants
 """Each topology once, by its number: a thousand runs of one suite share theirs.
 
-It has the parameters that it sets, and its servers by name: a server's boundary is its DAG, else its site (SR-BND-01,
+It has its servers by name, with the parameters that it sets: a server's boundary is its DAG, else its site (SR-BND-01,
 SR-BND-02).
 """
 
-MAILS = """
-SELECT m.cell_id, m.n, m.t, m.session, m.client, m.server, m.listener, m.mode, m.recipients, m.accepted, m.refused,
-       m.shadow_id, m.key, m.message_id, m.report, m.about, m.dot_n, m.dot_t, m.reply_n, m.reply_t, m.code, m.replies,
-       element_at(w.servers, m.client) IS NULL AS from_outside,
+CHANGES = f"""
+SELECT cell_id, client AS server, n, {_stated("detail")}
+FROM happenings WHERE kind = 'incident' AND mode = 'configured' AND detail IS NOT NULL
+"""  # noqa: S608  # made of constants
+"""A row for each configuration that a server took, with the parameters that it changed."""
+
+_ALTERED = """
+SELECT cell_id, session, bool_or(kind = 'attempt' OR mode = 'talked') AS spoken,
+       bool_or(mode = 'fault-fired') AS tampered
+FROM happenings
+WHERE session IS NOT NULL
+  AND (kind = 'attempt' OR mode = 'talked'
+    OR mode = 'fault-fired' AND action IN ('garble', 'cut', 'replace', 'answer', 'mute'))
+GROUP BY cell_id, session
+"""
+"""Sessions in which the harness spoke for the client, or a fault put words into a party's mouth."""
+
+MAILS = f"""
+SELECT /*+ SHUFFLE_HASH(x) */ m.cell_id, m.n, m.t, m.session, m.client, m.server, m.listener, m.mode,
+       {_one("m.sender")} AS sender, {_all("m.recipients")} AS recipients, {_all("m.accepted")} AS accepted,
+       {_all("m.refused")} AS refused, size(m.recipients) AS named,
+       m.shadow_id, m.key, m.message_id, m.stable_sha256, m.report, m.about, m.dot_n, m.dot_t, m.reply_n, m.reply_t,
+       m.code, m.replies,
+       element_at(w.servers, m.client) IS NULL AS from_outside, element_at(w.servers, m.server) IS NOT NULL AS to_server,
        element_at(w.servers, m.client) IS NOT NULL AND element_at(w.servers, m.server) IS NOT NULL AS among_servers,
        element_at(w.servers, m.client).site AS client_site, element_at(w.servers, m.server).site AS server_site,
-       element_at(w.servers, m.client).boundary = element_at(w.servers, m.server).boundary AS inside
-FROM exchanges m JOIN conditions c ON c.cell_id = m.cell_id JOIN topologies w ON w.place = c.place
+       element_at(w.servers, m.client).boundary = element_at(w.servers, m.server).boundary AS inside,
+       coalesce(x.spoken, false) AS spoken, coalesce(x.tampered, false) AS tampered
+FROM exchanges m {_HERE.format("m")}
+LEFT JOIN ({_ALTERED}) x ON x.cell_id = m.cell_id AND x.session = m.session
 WHERE m.kind = 'mail'
-"""
+"""  # noqa: S608  # made of constants
 """A row for each mail transaction: whether its client is none of the topology's servers, or both parties are.
 
-`inside`: both are servers of one boundary.
+`inside`: both are servers of one boundary. `named`: how many recipients RCPT accepted, however they were written.
 """
+
+MADE = f"""
+SELECT m.cell_id, m.message, m.key, m.message_id, m.date, m.stable_sha256, {_one("m.sender")} AS sender,
+       {_all("m.recipients")} AS recipients
+FROM happenings m {_HERE.format("m")}
+WHERE m.kind = 'message'
+"""  # noqa: S608  # made of constants
+"""A row for each message that the harness made."""
 
 COPIES = """
 SELECT cell_id, mode, shadow_id, key, message_id, if(mode = 'shadow', client, server) AS primary,
@@ -47,28 +113,33 @@ FROM mails WHERE mode IN ('shadow', 'tracked') AND code BETWEEN 200 AND 299 AND 
 """
 """A row for each shadow copy that was acknowledged, with who is its primary and who holds it."""
 
-DELIVERIES = """
-SELECT cell_id, server AS sink, client AS giver, session, recipients[0] AS recipient, sender, key, message_id,
-       date, stable_sha256, report, about, action, n, t
-FROM happenings WHERE kind = 'delivery'
-"""
+DELIVERIES = f"""
+SELECT d.cell_id, d.server AS sink, d.client AS giver, d.session, {_one("d.recipients[0]")} AS recipient,
+       {_one("d.sender")} AS sender, array_contains(w.mailboxes, lower(d.recipients[0])) AS in_mailbox,
+       d.key, d.message_id, d.date, d.stable_sha256, d.report, d.about, d.action, {_all("d.failed")} AS failed, d.n, d.t
+FROM happenings d {_HERE.format("d")}
+WHERE d.kind = 'delivery'
+"""  # noqa: S608  # made of constants
 """A row for each message and recipient that a sink took."""
 
-ACKNOWLEDGEMENTS = """
-SELECT a.cell_id, a.message, m.key, m.message_id, m.sender, a.recipient, a.server, a.listener, a.session,
+ACKNOWLEDGEMENTS = f"""
+SELECT a.cell_id, a.message, m.key, m.message_id, m.date, m.sender, {_one("a.recipient")} AS recipient, a.server,
+       a.listener, a.session,
        a.n AS attempt_n, coalesce(t.reply_n, a.n) AS acknowledged_n, t.reply_t - t.dot_t AS latency
 FROM (SELECT cell_id, message, server, listener, session, n, explode(accepted) AS recipient
       FROM happenings WHERE kind = 'attempt') a
-JOIN (SELECT cell_id, message, key, message_id, sender FROM happenings WHERE kind = 'message') m
-  ON m.cell_id = a.cell_id AND m.message = a.message
+{_HERE.format("a")}
+JOIN made m ON m.cell_id = a.cell_id AND m.message = a.message
 LEFT JOIN (SELECT cell_id, session, key, min(reply_n) AS reply_n, min_by(reply_t, reply_n) AS reply_t,
                   min_by(dot_t, reply_n) AS dot_t
            FROM exchanges WHERE kind = 'mail' AND code BETWEEN 200 AND 299 GROUP BY cell_id, session, key) t
   ON t.cell_id = a.cell_id AND t.session = a.session AND t.key = m.key
-"""
+"""  # noqa: S608  # made of constants
 """A row for each message and recipient that a sender of the harness was told 250 for; latency in seconds."""
 
 VIEWS = {
+    "changes": CHANGES,
+    "made": MADE,
     "mails": MAILS,
     "copies": COPIES,
     "deliveries": DELIVERIES,

@@ -24,8 +24,8 @@ SELECT xxhash64(run, cell) AS cell_id, session, n, t, code,
             WHEN operation.name = 'discard-list' OR to LIKE 'XQ%' THEN 'told'
             WHEN to IN ('MAIL', 'RCPT', 'CONTENT') THEN 'to ' || to
             ELSE 'other' END AS what,
-       lower(CASE WHEN verb IN ('MAIL', 'RCPT') THEN regexp_extract(line, '(?i)(?:FROM|TO):\\s*<([^>]*)>', 1)
-                  WHEN kind = 'reply' THEN recipient END) AS address,
+       CASE WHEN verb IN ('MAIL', 'RCPT') THEN regexp_extract(line, '(?i)(?:FROM|TO):\\s*<([^>]*)>', 1)
+            WHEN kind = 'reply' THEN recipient END AS address,
        CASE WHEN kind = 'reply' AND operation.name IN ('request-shadow', 'track-shadow')
             THEN operation.name END AS handshake,
        CASE WHEN kind = 'connected'
@@ -116,9 +116,9 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "mode": (
         "STRING",
         "mail: `shadow` (a copy of 2013 and later), `tracked` (a 2010 sender keeps one) or `plain`; "
-        "incident: the kind of its event",
+        "incident: the kind of its event, `stray-reply` of a reply that answers nothing",
     ),
-    "sender": ("STRING", "the reverse-path, in lower case"),
+    "sender": ("STRING", "the reverse-path"),
     "recipients": ("ARRAY<STRING>", "mail: accepted by RCPT, sorted; delivery: the one recipient"),
     "accepted": ("ARRAY<STRING>", "mail, attempt: those that the final reply was positive for"),
     "refused": ("ARRAY<STRING>", "mail: those refused for good, by RCPT or by the final reply"),
@@ -141,10 +141,12 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "database": ("STRING", "discard: the queue database that answered"),
     "shadow_ids": ("ARRAY<STRING>", "discard: what may be discarded"),
     "left": ("BIGINT", "discard: how many were left to ask for"),
+    "failed": ("ARRAY<STRING>", "delivery: of a report, the recipients whom it says that it failed for"),
     "action": ("STRING", "delivery: of a report, its Action field; incident: what was done or happened"),
     "fault": ("STRING", "incident: the fault's name"),
-    "detail": ("STRING", "incident: of `configured` what changed, as JSON"),
+    "detail": ("STRING", "incident: of `configured` what changed, as JSON; nothing where it was refused"),
     "healed": ("BOOLEAN", "incident: of `fault-armed`, whether it was taken away"),
+    "waited": ("DOUBLE", "incident: of `drained`, for how many seconds the transport was waited for"),
     "quiet": ("BOOLEAN", "incident: of `drained`, whether the transport became quiet"),
 }
 """The layer's columns: type and meaning. A column that a kind of row has no use for is null."""
@@ -210,20 +212,22 @@ _OTHER = {
     "client": "CASE WHEN kind = 'delivered' THEN giver ELSE coalesce(node, client) END",
     "server": "CASE WHEN kind = 'delivered' THEN sink ELSE server END",
     "listener": "listener",
-    "mode": "CASE WHEN kind NOT IN ('connected', 'delivered', 'message', 'attempt') THEN kind END",
-    "sender": "lower(sender)",
-    "recipients": "CASE WHEN kind = 'delivered' THEN array(lower(recipient)) "
-    "WHEN kind = 'message' THEN transform(recipients, one -> lower(one)) END",
+    "mode": "CASE WHEN kind = 'reply' AND (to = '' AND code <> 421 OR to <> 'QUIT' AND code = 221) THEN 'stray-reply' "
+    "WHEN kind NOT IN ('connected', 'delivered', 'message', 'attempt') THEN kind END",
+    "sender": "sender",
+    "recipients": "CASE WHEN kind = 'delivered' THEN array(recipient) WHEN kind = 'message' THEN recipients END",
     "accepted": "CASE WHEN kind = 'attempt' AND outcome = 'answered' AND code BETWEEN 200 AND 299 AND dot_sent "
-    "THEN transform(accepted, one -> lower(one)) END",
+    "THEN accepted END",
+    "failed": "CASE WHEN kind = 'delivered' THEN digest.failed END",
     "message": "message",
     **_KNOWN,
     "code": "code",
     "action": "CASE WHEN kind = 'attempt' THEN outcome WHEN kind = 'closed' THEN how "
     "WHEN kind = 'delivered' THEN digest.action ELSE action END",
     "fault": "fault",
-    "detail": "CASE WHEN kind = 'configured' THEN changes END",
+    "detail": "CASE WHEN kind = 'configured' AND refused IS NULL THEN changes END",
     "healed": "healed",
+    "waited": "CASE WHEN kind = 'drained' THEN waited END",
     "quiet": "quiet",
 }
 
@@ -253,7 +257,7 @@ HAPPENINGS = f"""
 SELECT xxhash64(run, cell) AS cell_id, {_row(_OTHER)} FROM raw_events
 WHERE kind IN ('connected', 'delivered', 'message', 'attempt', 'fault-armed', 'fault-fired', 'connect-failed', 'node',
                'node-command', 'configured', 'talked', 'drained')
-   OR kind = 'reply' AND code >= 400 OR kind = 'closed' AND how = 'reset'
+   OR kind = 'reply' AND (code >= 400 OR to = '' OR code = 221 AND to <> 'QUIT') OR kind = 'closed' AND how = 'reset'
 """  # noqa: S608
 """The part of the layer that stands in the events as it is."""
 

@@ -73,6 +73,7 @@ class World:
     defect: str | None = None
     messages: int = 3
     excused: bool = False
+    starved: bool = False
     _hand: _Hand = field(default_factory=_Hand)
     _sessions: int = 0
 
@@ -83,19 +84,19 @@ class World:
             self._excuse()
         for number in range(1, self.messages + 1):
             self._one_message(number, self.defect if number == self.messages else None)
+        if self.excused and self.defect == "nothing-acknowledged-is-lost":  # SR-BND-09: both servers lost their queues
+            for node in ("mbx1", "mbx2"):
+                self._record(NodeEvent, node=node, action="wiped")
+        if self.starved:
+            self._record(NodeEvent, node="mbx1", action="starved", detail="no process could be started")
         self._record(Drained, quiet=True, waited=300.0)
         return self._recorder.events
 
     def _excuse(self) -> None:
         """Record, before anything else, what excuses the defect."""
         match self.defect:
-            case "nothing-acknowledged-is-lost":  # SR-BND-09: both servers that had it were destroyed
-                for node in ("mbx1", "mbx2"):
-                    self._record(NodeEvent, node=node, action="wiped")
             case "two-copies-at-acknowledgement":  # SR-ENA-03: no shadow could be made
                 self._record(ConnectFailed, client="mbx1", server="mbx2", listener="transport", reason="refused")
-            case "content-unchanged":
-                self._record(FaultFired, fault="f1", action="garble", client="mbx1", server="mbx2")
 
     def _one_message(self, number: int, defect: str | None) -> None:
         name, key = f"m#{number}", f"{number}.{self.random.getrandbits(40):x}@outside.test"
@@ -147,6 +148,8 @@ class World:
     def _deliver(self, recipient: str, digest: Digest) -> None:
         sink = "mbx1-store" if recipient == "bob@corp.test" else "outside"
         session = self._open("mbx1", sink, "lmtp" if sink == "mbx1-store" else "smtp")
+        if self.excused and self.defect == "content-unchanged":
+            self._record(FaultFired, fault="f1", action="garble", session=session, client="mbx1", server=sink)
         self._send(session, recipient, digest)
         self._record(
             Delivered, sink=sink, giver="mbx1", recipient=recipient, sender="a@outside.test", digest=digest,
@@ -225,7 +228,8 @@ def verdicts_of(defect: str | None, *, agree: bool = True) -> tuple[Verdict, ...
 
 @dataclass(frozen=True)
 class MadeCell:
-    """A cell to make: `cut` leaves its footer away; `excused` has a reason for its defect, `waived` says it is none."""
+    """A cell to make: `cut` leaves its footer away; `excused` has a reason for its defect, `waived` says it is none,
+    `starved` ran out of something."""
 
     name: str
     defect: str | None = None
@@ -233,6 +237,7 @@ class MadeCell:
     cut: bool = False
     excused: bool = False
     waived: bool = False
+    starved: bool = False
     scenario_sha256: str = "5" * 64
     messages: int = 3
     axes: dict[str, str] = field(default_factory=dict)
@@ -249,7 +254,9 @@ def make_run(
     whole: bool = True,
 ) -> Path:
     """Write a run directory; without `whole` it has no footer, as if the run had been killed."""
-    candidate = CandidateRecord(name="made-up", kind="python", sha256=candidate_sha256, claims=("duplicate-detection",))
+    candidate = CandidateRecord(
+        name="made-up", kind="python", sha256=candidate_sha256, claims=("duplicate-detection", "shadow-2013")
+    )
     begin_run(
         run_dir,
         RunHeader(
@@ -265,7 +272,7 @@ def make_run(
             environment_sha256=environment_sha256, seed=seed, clock="virtual", started=started, topology=TOPOLOGY,
             waive={cell.defect: "made so"} if cell.waived and cell.defect else {},
         )  # fmt: skip
-        world = World(random.Random(f"{seed} {cell.name}"), cell.defect, cell.messages, cell.excused)
+        world = World(random.Random(f"{seed} {cell.name}"), cell.defect, cell.messages, cell.excused, cell.starved)
         verdicts = verdicts_of(cell.defect, agree=cell.agree)
         with CellWriter(run_dir, header) as writer:
             for event in world.history():

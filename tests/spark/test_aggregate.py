@@ -18,6 +18,7 @@ from conformance.spark.job import TABLES, Summary, aggregate
 from conformance.spark.session import open_session
 from conformance.spark.warehouse import PARTITIONED
 from tests.results.stored import plain, rewrite
+from tests.spark.miniatures import UNSEEN, make_miniatures
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -89,6 +90,13 @@ def test_the_oracles_disagree_only_where_one_was_blind(made: tuple[Path, Summary
     }
 
 
+def test_spark_finds_in_histories_written_by_hand_what_the_judge_finds(spark: None, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    summary = aggregate([make_miniatures(tmp_path / "miniatures")], out)
+    rows = table((out, summary), "disagreements")
+    assert [row["nodeid"].partition("::")[2] for row in rows] == [UNSEEN]
+
+
 def test_what_is_excused_or_waived_is_no_violation(made: tuple[Path, Summary]) -> None:
     failed = {row["check"]: row["failed"] for row in table(made, "rechecks", run="excused") if row["failed"]}
     assert failed == {"invariant.no-duplicate-without-cause": 1}  # a second copy in a mailbox, waived there only
@@ -102,7 +110,7 @@ def test_parquet_and_lines_give_the_same_tables(made: tuple[Path, Summary]) -> N
             continue
         planted, loose = table(made, one.name, run="planted"), table(made, one.name, run="loose")
         assert [{**row, "run": ""} for row in planted] == [{**row, "run": ""} for row in loose]
-        assert planted or one.name in ("faults", "coverage")
+        assert planted or one.name in ("faults", "coverage", "remarks")
 
 
 def test_a_history_of_several_parts_gives_the_same_tables(

@@ -88,7 +88,12 @@ def _impossible(case: Case, t: Transaction, told: Reply, others: frozenset[str])
     failed += sum(_turned_away(session) for session in used if session.n > t.n)
     if failed >= permitted(case, t.server, others, told.n):
         return True
-    return any(_silent(case, session, t, told) and not _stored_later(case, session, t, told) for session in used)
+    return any(
+        _silent(case, session, t, told)
+        and not _stored_later(case, session, t, told)
+        and (session.name in case.trace.held or not _went_on(session, told))
+        for session in used
+    )
 
 
 def _silent(case: Case, session: Session, t: Transaction, told: Reply) -> bool:
@@ -113,6 +118,18 @@ def _silent(case: Case, session: Session, t: Transaction, told: Reply) -> bool:
 
 _OTHER_PURPOSES = frozenset({"QUIT", "XQDISCARD", "XQUERYDISCARD"})
 """Verbs of a session that is no attempt at a shadow under way: it asks for discard status, or has ended in good order."""
+
+
+def _went_on(session: Session, told: Reply) -> bool:
+    """Whether the server was still at it when it acknowledged: within a second of what it had said last in the session it
+    said the next thing there, and that ended neither the session nor the transaction."""
+    before = [session.t, *(x.command.t for x in session.exchanges if x.command.n < told.n)]
+    later = next((x.command for x in session.exchanges if x.command.n > told.n), None)
+    return later is not None and later.verb not in ("QUIT", "RSET") and later.t - before[-1] < AT_ONCE
+
+
+AT_ONCE = 1.0
+"""Documented seconds within which an answer comes from a server that is not silent."""
 
 
 def _stored_later(case: Case, session: Session, t: Transaction, told: Reply) -> bool:

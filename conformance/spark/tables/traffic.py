@@ -166,15 +166,17 @@ RECHECKS = Table(
     "rechecks",
     "The invariants as these queries find them",
     columns(
-        "run text, candidate text, check text, passed whole, failed whole, occasions whole, violations whole",
+        "run text, candidate text, check text, passed whole, failed whole, undecided whole, occasions whole, "
+        "violations whole",
         passed="cells in which it holds",
+        undecided="cells in which these queries cannot decide it",
         failed="cells in which it does not",
         violations="how often it does not",
     ),
     ("run", "candidate", "check"),
     """
     SELECT c.run, c.candidate, k.check, count_if(k.outcome = 'pass') AS passed,
-           count_if(k.outcome = 'fail') AS failed, sum(k.occasions) AS occasions, sum(k.violations) AS violations
+           count_if(k.outcome = 'fail') AS failed, count_if(k.outcome = 'inconclusive') AS undecided, sum(k.occasions) AS occasions, sum(k.violations) AS violations
     FROM rechecks k JOIN cells c ON c.cell_id = k.cell_id
     GROUP BY c.run, c.candidate, k.check
     """,
@@ -201,9 +203,9 @@ DISAGREEMENTS = Table(
                            WHEN bool_or(outcome = 'inconclusive') THEN 'inconclusive' ELSE 'error' END AS outcome
                FROM verdicts WHERE check LIKE 'invariant.%' GROUP BY cell_id, check) v
       ON v.cell_id = k.cell_id AND v.check = k.check
-    WHERE (k.outcome = 'fail') <> coalesce(v.outcome = 'fail', false) AND coalesce(v.outcome, '') <> 'inconclusive'
+    WHERE k.outcome <> 'inconclusive' AND (k.outcome = 'fail') <> coalesce(v.outcome = 'fail', false) AND coalesce(v.outcome, '') <> 'inconclusive'
     """,
 )
-"""One of the two oracles is wrong, or the history is not what both think. What was recorded as inconclusive is none."""
+"""One of the two oracles is wrong, or the history is not what both think. What either finds inconclusive is none."""
 
 TABLES = (LATENCY, PLACEMENT, DUPLICATES, LOSSES, FAULTS, COVERAGE, RECHECKS, DISAGREEMENTS)

@@ -1,0 +1,52 @@
+"""The second oracle over histories written by hand: it never contradicts what these must be judged as.
+
+Its queries run in DuckDB here, which takes no JVM; `test_aggregate` runs them in Spark over the same histories.
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("duckdb")
+
+from benchmarks.in_duckdb import tables_of
+from conformance.results.parquet import write_parquet
+from conformance.spark.invariants import INVARIANTS
+from tests.spark.miniatures import UNSEEN, make_miniatures
+from tests.spark.synthetic import DEFECTS, MadeCell, make_run
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
+    run = make_miniatures(tmp_path_factory.mktemp("runs") / "miniatures")
+    write_parquet(run)
+    return {name: table.to_pylist() for name, table in tables_of([run], 1).items()}
+
+
+def test_what_is_bad_where_the_machine_ran_out_of_something_is_undecided(tmp_path: Path) -> None:
+    names = [name for name in DEFECTS if name != "no-duplicate-without-cause"]  # which a server that stopped excuses
+    run = make_run(tmp_path / "run", [MadeCell(name, name, messages=1, starved=True) for name in names])
+    write_parquet(run)
+    rows = {row["check"]: row for row in tables_of([run], 1)["rechecks"].to_pylist()}
+    for name in names:
+        row = rows[f"invariant.{name}"]
+        assert (row["failed"], row["undecided"]) == (0, 1), name
+        assert row["violations"] >= 1
+
+
+def test_the_oracles_agree_on_every_miniature(tables: dict[str, list[dict[str, Any]]]) -> None:
+    found = {(row["nodeid"].partition("::")[2], row["check"], row["recorded"]) for row in tables["disagreements"]}
+    assert found == {(UNSEEN, "invariant.two-copies-at-acknowledgement", "not-applicable")}
+
+
+def test_the_second_oracle_finds_what_is_bad(tables: dict[str, list[dict[str, Any]]]) -> None:
+    """Not every violation can be decided from its queries; of each invariant most are."""
+    failed = {row["check"]: row["failed"] for row in tables["rechecks"]}
+    recorded = Counter(
+        row["check"] for row in tables["checks"] for _ in range(row["verdicts"]) if row["outcome"] == "fail"
+    )
+    for one in INVARIANTS:
+        check = f"invariant.{one.name}"
+        assert failed[check] >= recorded[check] / 2, check
