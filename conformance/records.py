@@ -9,6 +9,7 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.candidates.needs import claims
 from conformance.execute import stamp
+from conformance.history.secrets import HIDDEN
 from conformance.nodes.contract import NodeError
 from conformance.nodes.version import detect_version
 from conformance.results.identity import sha256_of
@@ -65,12 +66,21 @@ def cell_header(
         tolerance=settings.tolerance,
         started=stamp(),
         repeat=repeat,
-        topology=cell.topology.model_dump(mode="json", by_alias=True),
+        topology=_without_secrets(cell.topology.model_dump(mode="json", by_alias=True)),
         waive=cell.waive,
         own_timers=_own_timers(cell, cast),
         claims=tuple(sorted(claims(cell, cast))),
         should=settings.should,
     )
+
+
+def _without_secrets(topology: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return a topology whose passwords are not told."""
+    rights = topology.get("rights")
+    if isinstance(rights, list):
+        shown = [{**one, "secret": one.get("secret") and HIDDEN} for one in rights if isinstance(one, dict)]
+        return {**topology, "rights": [*shown]}
+    return topology
 
 
 def _own_timers(cell: Cell, cast: Cast) -> dict[str, JsonValue] | None:

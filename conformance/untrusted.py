@@ -82,6 +82,23 @@ class Entry:
         """Open it for reading and return the descriptor. Raises OSError; NotAFile when it is no regular file (any more)."""
         return open_regular(self.name, self.folder)
 
+    def replace(self, content: bytes) -> None:
+        """Put a file with this content in its place, which has its mode, and its owner where this user may give it."""
+        scratch = f".{os.urandom(8).hex()}"
+        made = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _FLAGS, 0o600, dir_fd=self.folder)
+        try:
+            with os.fdopen(made, "wb", closefd=False) as file:
+                file.write(content)
+            if os.geteuid() == 0:
+                os.fchown(made, self.status.st_uid, self.status.st_gid)
+            os.fchmod(made, stat.S_IMODE(self.status.st_mode) & 0o777)
+            os.rename(scratch, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+        except BaseException:
+            os.unlink(scratch, dir_fd=self.folder)
+            raise
+        finally:
+            os.close(made)
+
 
 class UntrustedDirectory:
     """A directory that a hostile program can write; made when it is not there. Every method raises OSError."""

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
 from conformance.history.events import AnyEvent, Event
+from conformance.history.secrets import Secrets
 
 E = TypeVar("E", bound=Event)
 
@@ -26,6 +27,8 @@ class Recorder:
 
     def __init__(self, clock: Stopwatch, events: list[AnyEvent] | None = None) -> None:
         self._clock = clock
+        self.secrets = Secrets()
+        """What is taken out of all that is recorded from now on."""
         self.events: list[AnyEvent] = [] if events is None else events
         self._listeners: tuple[Callable[[AnyEvent], None], ...] = ()
         self._elapsed = self._stamp = 0.0
@@ -46,6 +49,8 @@ class Recorder:
         elapsed = self._clock.elapsed()
         if elapsed != self._elapsed:  # of virtual time many events have the same
             self._elapsed, self._stamp = elapsed, round(elapsed, 6)
+        if self.secrets:
+            fields = self.secrets.clean_fields(fields)
         event = kind(n=len(self.events), t=self._stamp, **fields)
         self.events.append(event)  # type: ignore[arg-type]  # every concrete Event is one of AnyEvent
         for listener in self._listeners:

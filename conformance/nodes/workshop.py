@@ -16,6 +16,9 @@ from conformance.nodes.node_log import NAME, NodeLog
 from conformance.nodes.private_root import NODE
 from conformance.untrusted import Owner, UntrustedDirectory
 
+DATA = "data"
+"""The directory of a node's queue database, in its own."""
+
 
 def status_file_in(directory: Path) -> Path:
     """Return where a node writes its status, given its directory as here or as it sees it itself."""
@@ -57,7 +60,7 @@ class Workshop:
     @property
     def data(self) -> Path:
         """The queue database, whatever it is: what `wipe` destroys and a power cut strikes."""
-        return self.directory / "data"
+        return self.directory / DATA
 
     @property
     def status(self) -> Path:

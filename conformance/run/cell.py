@@ -14,6 +14,7 @@ from conformance.nodes.python_node import load_factory
 from conformance.run.clock import Clock, Leftovers, run_with_clock
 from conformance.run.deadline import CellTimeout, awaited, cell_timeout, real_deadline
 from conformance.run.drain import drain
+from conformance.run.redaction import redact_files
 from conformance.run.script import Script, Settled
 from conformance.run.settings import Settings
 from conformance.run.shifted.errors import CannotShift, Unmoved
@@ -147,6 +148,8 @@ async def _run(
             problem = f"the machine ran out of something: {words}: {problem}"
             world.note_shortage(words)
     await asyncio.to_thread(_forget_data, world.keepers, settings, directory)
+    await asyncio.to_thread(redact_files, directory, recorder.secrets)
+    problem = recorder.secrets.clean(problem)
     return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs, astray, timed_out, inapplicable)
 
 

@@ -68,6 +68,9 @@ class World:
         self.active_databases: dict[str, str] = {}
         self.random = random.Random(f"{settings.seed} {cell.id}")  # noqa: S311  # choices that repeat, no secrets
         self.machine = Machine(directory)
+        for right in cell.topology.rights:
+            if right.secret is not None:
+                recorder.secrets.add(right.secret)
         self._cast = cast
         self._directory = directory
         self._leases = PortLeases()

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Literal
 
 from conformance.wire.lines import LINE, Lines, reply_parts
-from conformance.wire.phrases import SHORT, chunk_of, parsed, said_at_once, understood, whole_reply
+from conformance.wire.phrases import SHORT, chunk_of, is_token, parsed, said_at_once, understood, whole_reply
 from conformance.wire.units import Awaited, Body, ClientUnit, CommandLine, ContentEnd, Octets, ServerUnit, WholeReply
 
 HELD = 64 * 1024
@@ -45,6 +45,7 @@ class Conversation:
         self._overlong = Lines()
         self._decides: Awaited | None = None
         self._in_auth = False
+        self._authenticates = False
         self._chunk_left = 0
         self._chunk_last = False
         self._line_start = True
@@ -186,6 +187,10 @@ class Conversation:
             self._decides = owed
             return CommandLine(raw, "AUTH", "(redacted)", owed)
         verb, recipient, shown = understood(text)
+        if verb == "AUTH":
+            self._authenticates = True
+        elif self._authenticates and is_token(text):  # it was sent ahead, and AUTH refused
+            shown = "(redacted)"
         owed = Awaited(verb, recipient)
         if verb == "LHLO":
             self.lmtp = True
@@ -293,4 +298,4 @@ class Conversation:
                 self._mode, self._line_start = "content", True
             elif owed.verb == "STARTTLS" and code == 220:
                 self.secured = True
-            self._in_auth = owed.verb == "AUTH" and code == 334
+            self._in_auth = owed.verb == "AUTH" and code // 100 == 3

@@ -11,6 +11,8 @@ TEXT = 2048
 
 _REPLY = re.compile(r"([0-9]{3})(?:([ -])(.*))?", re.DOTALL)
 _SECRET = re.compile(r"^(\s*AUTH\s+\S+)\s+\S.*", re.IGNORECASE | re.DOTALL)
+_TABBED = re.compile(r"AUTH[ \t]", re.IGNORECASE)
+"""Some servers take a tab for the space; what follows is a secret then too."""
 _VERB = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,31}")
 
 
@@ -45,7 +47,7 @@ def _cut(octets: bytes) -> str:
 
 def verb_of(text: str) -> str:
     """Return the verb of a command line in upper case, '' when there is none to be read."""
-    verb = text.partition(" ")[0]
+    verb = "AUTH" if _TABBED.match(text) else text.partition(" ")[0]
     return verb.upper() if _VERB.fullmatch(verb) else ""
 
 

@@ -17,6 +17,11 @@ _KNOWN = 256
 
 _RECIPIENT = re.compile(r"TO:\s*<([^>]*)>", re.IGNORECASE)
 _CHUNK = re.compile(r"BDAT ([0-9]{1,12})( LAST)?\s*", re.IGNORECASE)
+_TOKEN = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_SHORTEST_TOKEN = 4
+_ALONE = ("DATA", "QUIT", "RSET", "NOOP", "HELP", "STARTTLS", "TURN", "VRFY", "EXPN", "EHLO", "HELO", "LHLO", "ETRN")
+"""Commands that may be a line of one word."""
+
 LONGEST_LINE = 512
 """Octets of a reply's line, its code and its CRLF included (RFC 5321 4.5.3.1.5)."""
 
@@ -31,6 +36,11 @@ def understood(text: str) -> tuple[str, str | None, str]:
     verb = verb_of(text)
     recipient = _RECIPIENT.search(text) if verb == "RCPT" else None
     return verb, recipient[1] if recipient else None, redacted(text)
+
+
+def is_token(text: str) -> bool:
+    """Whether a line is one word of Base64 that is no command: a response of an AUTH exchange (RFC 4954)."""
+    return len(text) >= _SHORTEST_TOKEN and _TOKEN.fullmatch(text) is not None and text.upper() not in _ALONE
 
 
 def chunk_of(text: str) -> tuple[int, bool] | None:

@@ -4,6 +4,7 @@ from typing import Literal
 
 from conformance.history.dialects import verb_of
 from conformance.history.events import Closed, Command, Connected, Content, Operation, Reply
+from conformance.history.secrets import HIDDEN
 from conformance.wire.content import Digester, Unstuffer
 from conformance.wire.end import End
 from conformance.wire.grammar import Conversation
@@ -126,6 +127,8 @@ class Relay:
             case CommandLine():
                 if unit.verb in ABORTS_CONTENT:
                     self._digester = None
+                if HIDDEN in unit.line:
+                    self._recorder.secrets.learn(unit.raw, self.name)
                 self._recorder.record(
                     Command,
                     session=self.name,
