@@ -5,6 +5,7 @@
 Each mistake is tried in the first cell of every scenario that judges the requirement that it violates; where that finds
 nothing, in all cells of these scenarios. OUT gets a run directory for each. A line says whether the mistake was caught, and
 which requirement is blamed first: that of the first failed verdict of the first cell, in the order of the corpus, that fails.
+What a `should` asks for counts as well.
 Exit code 1 when fewer than 95 % are caught, or fewer than 90 % of all are blamed on the right requirement first.
 """
 
@@ -24,7 +25,17 @@ sys.path.insert(0, str(NODE))
 
 from defects import DEFECTS  # noqa: E402  # the server's own table
 
-WORDS = ["--candidate", "{description}", "--clock", "shifted", "-n", os.environ.get("PROCESSES", "2"), "--fresh"]
+WORDS = [
+    "--candidate",
+    "{description}",
+    "--clock",
+    "shifted",
+    "--should",
+    "fail",
+    "-n",
+    os.environ.get("PROCESSES", "2"),
+    "--fresh",
+]
 
 
 def main() -> int:
