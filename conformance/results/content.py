@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from conformance.regular import read_regular
+from conformance.regular import open_regular, read_regular
 from conformance.results.layout import PARQUET, PLAIN, RUN_FILE, cell_files, cell_name
 from conformance.results.packed import octets_of
 from conformance.results.schema import SCHEMA
@@ -23,6 +23,7 @@ class Manifest(BaseModel):
     damaged: int = Field(0, description="lines that could not be read")
     damage: tuple[str, ...] = Field((), description="the first of them, as file:line: why")
     rows: dict[str, int] = {}
+    tables: dict[str, str] = Field({}, description="SHA-256 of each table's file, by the table's name")
 
 
 def content_of(run_dir: Path) -> Manifest:
@@ -45,6 +46,12 @@ def content_of(run_dir: Path) -> Manifest:
     return Manifest(
         content_sha256=whole.hexdigest(), sizes=sizes, octets=length, damaged=len(damage), damage=tuple(damage)
     )
+
+
+def sha256_of_file(path: Path) -> str:
+    """Return the SHA-256 of a regular file's content, in hex. Raises OSError."""
+    with open(path, "rb", opener=open_regular) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def stored_manifest(run_dir: Path) -> Manifest | None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from conformance.history.events import EVENT, AnyEvent
 from conformance.results.columns import TABLES, Column
-from conformance.results.content import Manifest, content_of
+from conformance.results.content import Manifest, content_of, sha256_of_file
 from conformance.results.layout import PARQUET
 from conformance.results.plain_events import RUNS, read_plain
 from conformance.results.reader import Damage, StoredCell, read_cell, read_run
@@ -70,7 +70,8 @@ def write_parquet(run_dir: Path) -> Manifest:
             tables.add(cell)
     damage += tables.damage
     told = tuple(str(one) for one in damage[:_TOLD])
-    manifest = before.model_copy(update={"damaged": len(damage), "damage": told, "rows": tables.rows})
+    hashes = {name: sha256_of_file(folder / f"{name}.parquet") for name in TABLES}
+    manifest = before.model_copy(update={"damaged": len(damage), "damage": told, "rows": tables.rows, "tables": hashes})
     write_whole(folder / MANIFEST, (manifest.model_dump_json(by_alias=True, indent=2) + "\n").encode())
     return manifest
 

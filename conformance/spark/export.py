@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ import pyarrow.parquet as pq
 
 from conformance.results.whole import write_whole
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for a formula at the beginning of a text."""
+_FORMULA = re.compile(r"(^|[;|])(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
+"""Where a spreadsheet takes what follows for a formula: at the beginning of a text, also of what it splits at `;` or `|`
+where these separate fields."""
 
 
 def export(table: pa.Table, folder: Path, name: str) -> list[dict[str, Any]]:
@@ -44,8 +46,7 @@ class _Harmless(dict[str, str]):
     """
 
     def __missing__(self, text: str) -> str:
-        shown = printable(text)
-        self[text] = harmless = f"'{shown}" if text.startswith(_FORMULA) else shown
+        self[text] = harmless = printable(_FORMULA.sub(r"\1'", text))
         return harmless
 
 

@@ -4,8 +4,9 @@ A run's Parquet tables are taken where it has some that are whole and not older 
 line by line; lines that cannot be read are counted, told, and left out.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from conformance.regular import MOST
 from conformance.results.columns import FOOTER, TABLES
-from conformance.results.content import Manifest, content_of, stored_manifest
+from conformance.results.content import Manifest, content_of, sha256_of_file, stored_manifest
 from conformance.results.errors import RunDirectoryError, SchemaTooNew
-from conformance.results.layout import CELLS, PACKED, PARQUET, PLAIN, RUN_FILE, cell_files
+from conformance.results.layout import CELLS, PARQUET, RUN_FILE, cell_files
 from conformance.results.parquet import arrow_schema
 from conformance.results.reader import read_run
 from conformance.results.schema import SCHEMA, RunHeader
@@ -26,6 +28,8 @@ from conformance.spark.schemas import CORRUPT, LINE_DDL, TABLE_DDL
 
 _DENSITY = 20
 """Octets of a cell's lines that became one of Parquet, about."""
+_LONGEST_PATH = 4096
+"""Octets of a path, with its end, that a system call takes."""
 _TOLD = 100
 """Damaged lines of a run that are told; all are counted."""
 
@@ -59,11 +63,27 @@ def find_runs(paths: Sequence[Path]) -> tuple[Path, ...]:
     """
     found: set[Path] = set()
     for path in paths:
-        below = {path} if (path / RUN_FILE).is_file() else {file.parent for file in path.rglob(RUN_FILE)}
+        below = set(_runs_below(path))
         if not below:
             raise RunDirectoryError(f"{path} is no run directory and has none below it (no {RUN_FILE})")
         found |= {one.resolve() for one in below}
     return tuple(sorted(found))
+
+
+def _runs_below(path: Path) -> Iterator[Path]:
+    """Yield the run directories that a path is or has below it.
+
+    Nothing is looked for in a run: what lies there a node may have written. No link is followed but the path itself.
+    """
+    folders = [path]
+    while folders:
+        folder = folders.pop()
+        if (folder / RUN_FILE).is_file():
+            yield folder
+            continue
+        with suppress(PermissionError, NotADirectoryError), os.scandir(folder) as entries:
+            below = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+            folders += [one for one in below if len(os.fsencode(one / RUN_FILE)) < _LONGEST_PATH]
 
 
 def look_at(paths: Sequence[Path]) -> Found:
@@ -119,11 +139,14 @@ def _trouble(path: Path, stored: Manifest) -> tuple[str, ...]:
     told = []
     for name in TABLES:
         try:
+            found = sha256_of_file(_table(path, name))  # first: it takes no pipe for a file
             rows = pq.read_metadata(_table(path, name)).num_rows
         except (OSError, pa.ArrowInvalid) as error:
             told.append(f"{PARQUET}/{name}.parquet: {ascii(str(error))[1:120]}")
             continue
-        if rows != stored.rows.get(name, rows):
+        if found != stored.tables.get(name, found):
+            told.append(f"{PARQUET}/{name}.parquet: not the file that was written")
+        elif rows != stored.rows.get(name, rows):
             told.append(f"{PARQUET}/{name}.parquet: {rows} rows, not the {stored.rows[name]} that were written")
     return tuple(told)
 
@@ -147,7 +170,7 @@ def reading(session: SparkSession, runs: Mapping[str, Ingested]) -> Iterator[dic
         else session.createDataFrame(arrow_schema(columns).empty_table())
         for name, columns in TABLES.items()
     }
-    loose = {name: Path(run.path) for name, run in runs.items() if not run.parquet and cell_files(Path(run.path))}
+    loose = {name: Path(run.path) for name, run in runs.items() if not run.parquet and line_files(Path(run.path))}
     if not loose:
         yield tables
         return
@@ -174,19 +197,15 @@ def _lines(session: SparkSession, loose: Mapping[str, Path]) -> DataFrame:
     """Return every line of runs' cells' files, with the run and the cell that it is of."""
     at = [(name, str(run / CELLS)) for name, run in loose.items()]
     folders = session.createDataFrame(at, "run STRING, at STRING")
-    twice = [file.name for run in loose.values() for file in _plain_of_packed(run)]
     # A row's path comes as an URI: decoded it is `file:/a/b`, and the folder ends where the file's name begins.
     path = f.expr("url_decode(replace(_metadata.file_path, '+', '%2B'))")
     return (
         session.read.schema(LINE_DDL)
         .option("mode", "PERMISSIVE")
         .option("columnNameOfCorruptRecord", CORRUPT)
-        .option("pathGlobFilter", f"*{{{PLAIN},{PACKED}}}")
         .option("ignoreCorruptFiles", "true")  # what stands before the damage is read; `content_of` has counted it
-        .option("recursiveFileLookup", "true")  # else a cell's folder, named `..=..`, is taken for a partition
-        .json([literal(run / CELLS) for run in loose.values()])
+        .json([place for run in loose.values() for place in line_files(run)])
         .withColumn("file", f.col("_metadata.file_name"))
-        .where(~f.col("file").isin(twice))
         .withColumn("cell", f.regexp_extract("file", r"^([^.]*)", 1))
         .withColumn("at", f.regexp_extract(path, r"^file:/*(/.*)/[^/]*$", 1))
         .join(f.broadcast(folders), "at")
@@ -194,10 +213,13 @@ def _lines(session: SparkSession, loose: Mapping[str, Path]) -> DataFrame:
     )
 
 
-def _plain_of_packed(run: Path) -> list[Path]:
-    """Return the plain files of cells that have a compressed one too: a run was killed while it compressed them."""
-    used = {file.name for file in cell_files(run)}
-    return [file for file in (run / CELLS).glob(f"*{PLAIN}") if file.name not in used]
+def line_files(run: Path) -> list[str]:
+    """Return where the lines of a run's cells are: its files, by name.
+
+    Not the folder: below it are the nodes' own folders, with whatever they wrote. A pipe or a device would never end.
+    """
+    found = (file for file in cell_files(run) if file.is_file() and file.stat().st_size <= MOST)
+    return [literal(file) for file in found]
 
 
 def _refuse_newer(lines: DataFrame) -> None:

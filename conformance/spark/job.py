@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from conformance.results.identity import sha256_of
@@ -96,10 +98,29 @@ def aggregate(
     aggregations, after this one. Raises RunDirectoryError, SchemaTooNew, JavaMissing.
     """
     progress = progress or Progress()
+    warehouse = Warehouse(out.resolve() / "warehouse")
+    with warehouse.alone(progress.note):
+        try:
+            return _aggregate(runs, out, warehouse, master, conf, fail_on, progress, make_jvm_cache=make_jvm_cache)
+        except (PySparkException, Py4JError, pa.ArrowException, OSError):
+            warehouse.check()  # the commonest cause is told by its file
+            raise
+
+
+def _aggregate(
+    runs: Sequence[Path],
+    out: Path,
+    warehouse: Warehouse,
+    master: str,
+    conf: Mapping[str, str] | None,
+    fail_on: frozenset[Failing],
+    progress: Progress,
+    *,
+    make_jvm_cache: bool,
+) -> Summary:
     progress.stages = 6
     with progress.stage("looking at the runs"):
         found = look_at(find_runs(runs))
-        warehouse = Warehouse(out.resolve() / "warehouse")
         catalog = warehouse.load(layout())
         added = {name: run for name, run in found.runs.items() if not _same(run, catalog.runs.get(name))}
     for told in found.unreadable:

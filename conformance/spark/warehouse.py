@@ -7,18 +7,22 @@ one file a table. The catalog is written last: what it does not name is not ther
 is as if it had never been.
 """
 
+import errno
+import fcntl
 import io
 import shutil
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from conformance.results.errors import SchemaTooNew
+from conformance.regular import read_regular
+from conformance.results.errors import RunDirectoryError, SchemaTooNew
 from conformance.results.identity import sha256_of
 from conformance.results.whole import write_whole
 from conformance.spark.ingest import Ingested
@@ -26,6 +30,9 @@ from conformance.spark.tables.table import Table
 
 VERSION = 3
 """The number of the warehouse's own schema: that of its catalog and folders."""
+
+LOCK = ".aggregating"
+"""The file beside the warehouse that its one writer holds locked."""
 
 PARTITIONED = ("cells", "transactions")
 
@@ -63,17 +70,52 @@ class Warehouse:
         Raises SchemaTooNew for a warehouse of a later version.
         """
         if self.catalog_file.is_file():
-            octets = self.catalog_file.read_bytes()
-            head = _Head.model_validate_json(octets)
+            octets = read_regular(self.catalog_file)
+            try:
+                head = _Head.model_validate_json(octets)
+            except ValidationError as error:
+                raise self._damaged(self.catalog_file) from error
             if head.version > VERSION:
                 raise SchemaTooNew(
                     f"{self.path}: a warehouse of version {head.version}, and this program knows up to {VERSION}; use "
                     "a later version of it, or another --out"
                 )
             if head.version == VERSION and head.layout == layout:
-                return Catalog.model_validate_json(octets)
+                try:
+                    return Catalog.model_validate_json(octets)
+                except ValidationError as error:
+                    raise self._damaged(self.catalog_file) from error
             shutil.rmtree(self.path)
         return Catalog(layout=layout)
+
+    @contextmanager
+    def alone(self, tell: Callable[[str], None]) -> Iterator[None]:
+        """Let nobody else write into the warehouse, and what is made of it, meanwhile. Waits for whoever does, and tells.
+
+        The lock ends with the process that holds it. Where the file system has no locks, there is none.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with (self.path.parent / LOCK).open("wb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                tell(f"another aggregation writes into {self.path.parent}: waiting for its end")
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:
+                if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+                    raise
+            yield
+
+    def check(self) -> None:
+        """Read every Parquet file that is kept. Raises RunDirectoryError for the first that is damaged."""
+        for file in sorted(self.path.rglob("*.parquet")):
+            try:
+                pq.read_table(file, partitioning=None)
+            except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+                raise self._damaged(file) from error
+
+    def _damaged(self, file: Path) -> RunDirectoryError:
+        return RunDirectoryError(f"{file} is damaged: delete {self.path}, and aggregate all runs again")
 
     def save(self, catalog: Catalog) -> None:
         """Write the catalog, whole or not at all."""

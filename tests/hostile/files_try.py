@@ -9,12 +9,16 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.hostile.files_kinds import KINDS, ROOT, WANTED, Kind, make
 from tests.hostile.files_workers import Tally, one_read, read_batch, run_one
 
 BATCH = 50
+"""Files that one forked process reads."""
+TURN = 500
+"""Files of a kind that are read before the next kind has its turn."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,23 +30,34 @@ def main(arguments: list[str] | None = None) -> int:
         return _one(work, options.one, command=options.command)
     state = _State(work / "files.json")
     until = time.monotonic() + options.seconds if options.seconds else float("inf")
-    for name in options.kind or KINDS:
-        kind = KINDS[name]
+    examples = {}
+    left = list(options.kind or KINDS)
+    while left and time.monotonic() < until:  # each kind in its turn: what was ended early has some of each
+        name = left.pop(0)
         folder = work / name
         folder.mkdir(exist_ok=True)
-        examples = kind.examples(folder)
-        tally = state.tally(f"{name}.read")
-        while tally.files < options.files and time.monotonic() < until:
-            first = options.first + tally.files
-            last = min(first + BATCH, options.first + options.files)
-            read_batch(kind, range(first, last), folder, examples, tally)
-            state.save()
-        tally = state.tally(f"{name}.command")
-        while tally.files < options.commands and time.monotonic() < until:
-            run_one(kind, options.first + tally.files, folder, examples, tally)
-            state.save()
+        examples.setdefault(name, KINDS[name].examples(folder))
+        if _turn(KINDS[name], folder, examples[name], state, options, until):
+            left.append(name)
     print(state.page())
     return 1 if state.defects else 0
+
+
+def _turn(
+    kind: Kind, folder: Path, examples: Sequence[bytes], state: "_State", options: argparse.Namespace, until: float
+) -> bool:
+    """Read some files of a kind, and give some to the command line; return whether there are more."""
+    read, given = state.tally(f"{kind.name}.read"), state.tally(f"{kind.name}.command")
+    last = min(read.files + TURN, options.files)
+    while read.files < last and time.monotonic() < until:
+        first = options.first + read.files
+        read_batch(kind, range(first, min(first + BATCH, options.first + last)), folder, examples, read)
+        state.save()
+    last = min(given.files + TURN // 50, options.commands)
+    while given.files < last and time.monotonic() < until:
+        run_one(kind, options.first + given.files, folder, examples, given)
+        state.save()
+    return read.files < options.files or given.files < options.commands
 
 
 def prepare(work: Path) -> None:
