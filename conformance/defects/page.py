@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from conformance.defects.plan import FEW, Defect
-from conformance.defects.table import Row, Table
+from conformance.defects.table import FIRST_BLAME, Row, Table
 from conformance.requirements.catalogue import Catalogue
 
 _HEAD = """\
@@ -25,6 +25,7 @@ def page(found: Table, catalogue: Catalogue, retired: Sequence[Defect] = ()) -> 
     """Return the page as Markdown; `retired` are the defects that a ruling has made right."""
     parts = (
         *_groups(found, catalogue),
+        *_first(found),
         *_retired(retired),
         *_checks(found),
         *_scenarios(found),
@@ -42,6 +43,22 @@ def _groups(found: Table, catalogue: Catalogue) -> Iterator[str]:
         yield "| defect | what it does | breaks | caught in | by |"
         yield "|---|---|---|---|---|"
         yield from (_line(row) for row in sorted(rows, key=lambda row: (row.defect.breaks, row.defect.name)))
+        yield ""
+
+
+def _first(found: Table) -> Iterator[str]:
+    caught, elsewhere = sum(bool(row.caught_in) for row in found.rows), found.blamed_elsewhere_first
+    yield "## What is blamed first\n"
+    yield (
+        "The first blame is the first requirement of the first violation of the first cell, in the corpus's order, that\n"
+        f"catches a defect. It is the broken one for {caught - len(elsewhere)} of {caught} defects; less than "
+        f"{FIRST_BLAME} % fails the build."
+    )
+    yield ""
+    if elsewhere:
+        yield "| defect | breaks | blamed first |"
+        yield "|---|---|---|"
+        yield from (f"| `{row.defect.name}` | {row.defect.breaks} | {row.first_blame} |" for row in elsewhere)
         yield ""
 
 

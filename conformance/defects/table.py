@@ -9,6 +9,9 @@ from conformance.defects.trial import Trial
 from conformance.judge.verdicts import Outcome
 from conformance.requirements.catalogue import Catalogue
 
+FIRST_BLAME = 95
+"""Of so many per cent of the defects that are caught the first blame must be right, for the build to pass."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -33,6 +36,11 @@ class Row:
         """Whether at least one check blamed, first of all, the requirement that the defect breaks."""
         return bool(self.right)
 
+    @property
+    def first_is_right(self) -> bool:
+        """Whether the requirement that the defect breaks is the one that is blamed first."""
+        return self.first_blame == self.defect.breaks
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -55,6 +63,11 @@ class Table:
             if row.caught:
                 proven[row.defect.breaks].append(row.defect.name)
         return {requirement: tuple(names) for requirement, names in sorted(proven.items())}
+
+    @property
+    def blamed_elsewhere_first(self) -> tuple[Row, ...]:
+        """The defects that are caught and for which another requirement than the broken one is blamed first."""
+        return tuple(row for row in self.rows if row.caught_in and not row.first_is_right)
 
     @property
     def alone(self) -> dict[str, tuple[str, ...]]:
@@ -100,6 +113,12 @@ def gaps(found: Table, catalogue: Catalogue, checks: Iterable[str]) -> tuple[str
         elif not row.caught:
             blamed = ", ".join(requirement for requirement, _ in row.blamed)
             lines.append(f"defect {row.defect.name}: breaks {row.defect.breaks}, and only {blamed} is blamed")
+    caught, elsewhere = sum(bool(row.caught_in) for row in found.rows), found.blamed_elsewhere_first
+    if 100 * (caught - len(elsewhere)) < FIRST_BLAME * caught:
+        first = ", ".join(f"{row.defect.name} ({row.first_blame}, not {row.defect.breaks})" for row in elsewhere)
+        lines.append(
+            f"first blame: right for {caught - len(elsewhere)} of {caught} defects, less than {FIRST_BLAME} %: {first}"
+        )
     lines += [f"scenario {name}: catches no defect" for name, caught in found.scenarios.items() if not caught]
     proven = found.proven
     lines += [

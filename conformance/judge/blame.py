@@ -8,8 +8,9 @@ scenario takes something for granted that another row asks for (a shadow that it
 from collections.abc import Mapping
 from typing import Literal
 
-Kind = Literal["", "missing", "surplus", "elsewhere", "early", "late"]
-"""What was wrong: not there at all, more of it than asked for, in another place, before or after its time."""
+Kind = Literal["", "missing", "partly", "surplus", "elsewhere", "near", "far", "early", "late", "other"]
+"""What was wrong: not there at all, there for some messages only, more of it than asked for, in another place, too few or
+too many in the server's own site or in others, before or after its time, another one of the same class."""
 
 _MADE = frozenset(
     {
@@ -61,21 +62,38 @@ ABOUT: Mapping[tuple[str, Kind], frozenset[str]] = {
     ("shadow", "elsewhere"): _PLACED,
     ("shadow", "surplus"): frozenset({"SR-CRE-09", "SR-E10-03"}),
     ("same-content", ""): frozenset({"SR-CRE-06", "RL-CNT-01"}),
+    ("shadow", "early"): frozenset({"SR-CRE-02"}),
     ("shadow-attempts", "elsewhere"): _PLACED,
+    ("shadow-attempts", "near"): frozenset({"SR-PRF-05"}),
+    ("shadow-attempts", "far"): frozenset({"SR-PRF-04"}),
     ("discarded", "missing"): _RELEASED,
     ("not-discarded", ""): _NOT_RELEASED,
+    ("not-discarded", "early"): frozenset({"SR-MNT-01", "SR-E10-04"}),
     ("queried", "missing"): frozenset({"SR-MNT-02", "SR-MNT-03", "SR-E10-05", "SR-E10-06"}),
     ("promoted", "early"): _NOT_BEFORE,
     ("promoted", "late"): _TAKEN_OVER,
     ("promoted", "missing"): _TAKEN_OVER,
+    ("promoted", "partly"): frozenset({"SR-OUT-08"}),
+    ("report", "missing"): frozenset({"RL-DSN-01"}),
+    ("report", "surplus"): frozenset({"RL-DSN-01", "RL-DSN-02"}),
     ("not-promoted", ""): _NOT_BEFORE,
     ("not-promoted", "elsewhere"): frozenset({"SR-E10-10"}),
+    ("reply", "other"): frozenset({"SR-ENA-04", "SR-BND-08"}),
     ("reply", "missing"): _REFUSED,
     ("reply", "surplus"): _ACCEPTED,
     ("mailbox", "surplus"): frozenset({"SR-ENA-04", "SR-DUP-01", "SR-DUP-03", "SR-DUP-04", "SR-OUT-03", "SR-OUT-06"}),
 }
 """(verb, kind of violation) -> the rows that it speaks of. Of `reply`: a message that had to be refused and was not
 (`missing`: the refusal), or was and need not have been (`surplus`)."""
+
+EXPLAINS: frozenset[tuple[str, Kind]] = frozenset(
+    {
+        ("shadow", "elsewhere"), ("shadow", "early"), ("no-shadow", "surplus"), ("shadow-attempts", "elsewhere"),
+        ("shadow-attempts", "near"), ("shadow-attempts", "far"), ("reply", "missing"), ("not-promoted", "elsewhere"),
+    }
+)  # fmt: skip
+"""Violations that say what was done instead of the right thing. A violated row that theirs presupposes may follow from
+them, and not the other way round: a copy in the wrong place is missing at the right one."""
 
 TAKEN_FOR_GRANTED: Mapping[tuple[str, Kind], Mapping[bool, str]] = {
     ("shadow", "missing"): {False: "SR-CRE-01", True: "SR-E10-03"},

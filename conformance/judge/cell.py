@@ -1,11 +1,11 @@
 """Judges a cell: every expectation of its scenario and every invariant, from its history alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge import shortage
-from conformance.judge.blame import about
+from conformance.judge.blame import EXPLAINS, about
 from conformance.judge.expectations.table import CHECKS
 from conformance.judge.finding import Case, Finding, View, moment, named
 from conformance.judge.harness import obstacles
@@ -37,22 +37,30 @@ class Setting:
 def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: Setting) -> tuple[Verdict, ...]:
     """Return the verdict of every check: the expectations in their order, the harness's own, the invariants.
 
-    Violations that may follow from that of a row which theirs presupposes are behind all others.
+    Violations that may follow from that of a row which theirs presupposes are behind all others; in front are those
+    that explain others (`blame.EXPLAINS`).
     """
     steps = list(flattened(cell.steps))
     whole = Trace()
-    verdicts = list(_expectations(cell, steps, events, setting, whole))
+    found = list(_expectations(cell, steps, events, setting, whole))
+    explaining = {verdict.step for verdict, explains in found if explains}
+    verdicts = [verdict for verdict, _ in found]
     case = Case(cell, whole, setting.tolerance, setting.claims)
     verdicts += obstacles(case, steps, complete=setting.complete)
     verdicts += [_invariant(name, case, setting) for name in names.INVARIANTS if name not in cell.waive]
-    return _causes_first(
-        tuple(remarked(shortage.excused(excused(verdicts, events, setting.tolerance), events), setting.should))
-    )
+    judged = excused(verdicts, events, setting.tolerance, _rooms(steps))
+    return _causes_first(tuple(remarked(shortage.excused(judged, events), setting.should)), explaining)
 
 
-def _causes_first(verdicts: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
-    failed = {one.requirements[0] for one in verdicts if one.outcome is Outcome.FAIL and one.requirements}
-    root = roots(failed)
+def _rooms(steps: Sequence[Step]) -> dict[str, float]:
+    expected = [(step.path, step.action.expectation.room) for step in steps if isinstance(step.action, Expect)]
+    return {path: room for path, room in expected if room is not None}
+
+
+def _causes_first(verdicts: tuple[Verdict, ...], explaining: Container[str | None]) -> tuple[Verdict, ...]:
+    failed = [one for one in verdicts if one.outcome is Outcome.FAIL and one.requirements]
+    lead = next((one.requirements[0] for one in failed if one.step is not None and one.step in explaining), None)
+    root = roots({one.requirements[0] for one in failed}, lead=lead)
     return tuple(
         sorted(
             verdicts,
@@ -95,37 +103,40 @@ def _not_offered(expectation: Expectation, view: View) -> str | None:
 
 def _expectations(
     cell: Cell, steps: Sequence[Step], events: Sequence[AnyEvent], setting: Setting, trace: Trace
-) -> Iterator[Verdict]:
-    """Yield the verdict of each expectation, judged on the history as it was when the scenario went on.
+) -> Iterator[tuple[Verdict, bool]]:
+    """Yield the verdict of each expectation, judged on the history as it was when the scenario went on, and whether it
+    is a violation that explains others.
 
     Of one that was reached several times (inside a `repeat`) the worst is told. `trace` has taken all events then.
     """
     expected = {step.path: step for step in steps if isinstance(step.action, Expect)}
-    verdicts: dict[str, list[Verdict]] = {path: [] for path in expected}
+    verdicts: dict[str, list[tuple[Verdict, bool]]] = {path: [] for path in expected}
     for event in events:
         trace.add(event)
         if isinstance(event, StepEvent) and event.phase == "ended" and event.path in expected:
             verdicts[event.path].append(_expectation(cell, expected[event.path], trace, setting))
     for path, step in expected.items():
-        outcome = worst(verdict.outcome for verdict in verdicts[path])
-        yield next((v for v in verdicts[path] if v.outcome is outcome), None) or _never_reached(cell, step, setting)
+        outcome = worst(verdict.outcome for verdict, _ in verdicts[path])
+        worst_of_all = next((one for one in verdicts[path] if one[0].outcome is outcome), None)
+        yield worst_of_all or (_never_reached(cell, step, setting), False)
 
 
-def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> Verdict:
+def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> tuple[Verdict, bool]:
     check, requirements, expectation = _parts(cell, step, setting)
     found = find(cell, step, trace, setting.tolerance, setting.claims)
     if found is None:
-        return plain(check, Outcome.ERROR, requirements, f"{check} is not judged yet", step)
+        return plain(check, Outcome.ERROR, requirements, f"{check} is not judged yet", step), False
     finding, view = found
     _bounds(finding, view, expectation)
+    verb, kind = check.removeprefix("expect."), finding.wrong[0].kind if finding.wrong else ""
     if finding.wrong and not expectation.requirements:
-        rows = about(check.removeprefix("expect."), finding.wrong[0].kind, cell.requirements, of_2010=_of_2010(cell))
-        requirements = binding(rows, setting.claims)
+        requirements = binding(about(verb, kind, cell.requirements, of_2010=_of_2010(cell)), setting.claims)
     verdict = unless_nothing_was_acknowledged(verdict_of(check, requirements, finding, step), trace)
+    explains = bool(finding.wrong) and (verb, kind) in EXPLAINS
     early = any(wrong.kind == "early" for wrong in finding.wrong)
     if expectation.within is None or early or setting.clock not in REAL_TIME:
-        return verdict
-    return late_in_all(verdict, trace.events, view.since, setting.tolerance)
+        return verdict, explains
+    return late_in_all(verdict, trace.events, view.since, setting.tolerance), explains
 
 
 def _of_2010(cell: Cell) -> bool:

@@ -1,6 +1,6 @@
 """What the harness's own lateness excuses: a timing check is inconclusive, not failed, when the harness ran late."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conformance.history.events import AnyEvent, Attempt, Exchange, Lag, NodeEvent, StepEvent, Talked
 from conformance.judge.verdicts import Outcome, Verdict
@@ -29,11 +29,14 @@ SAID = frozenset({"expect.reply", "expect.conversation"})
 """Checks of what was said: of these no lateness excuses a permanent reply (5yz), which is about what was asked."""
 
 
-def excused(verdicts: Iterable[Verdict], events: Sequence[AnyEvent], tolerance: float) -> Iterator[Verdict]:
+def excused(
+    verdicts: Iterable[Verdict], events: Sequence[AnyEvent], tolerance: float, rooms: Mapping[str, float] | None = None
+) -> Iterator[Verdict]:
     """Yield the verdicts, with timed failures made inconclusive where the harness lagged beyond what it may.
 
     `tolerance` is the clock's, documented seconds. How late the harness ran before the first step counts not: nothing
-    was waited for yet.
+    was waited for yet. `rooms` has, by the path of its step, how far an expectation is from the time that it is about,
+    documented seconds: lateness of less cannot have caused what it found.
     """
     if not too_late(events, tolerance):
         yield from verdicts
@@ -45,7 +48,8 @@ def excused(verdicts: Iterable[Verdict], events: Sequence[AnyEvent], tolerance: 
     for verdict in verdicts:
         untimed = verdict.check in UNTIMED or refused_to_start.intersection(verdict.evidence[:1])
         timed = not untimed and not (verdict.check in SAID and refusals.intersection(verdict.evidence))
-        if verdict.outcome is not Outcome.FAIL or not timed:
+        roomy = rooms is not None and late <= rooms.get(verdict.step or "", 0.0)
+        if verdict.outcome is not Outcome.FAIL or not timed or roomy:
             yield verdict
         else:
             sentence = f"the harness itself ran {late:.3g} s late{why}, and may {allowed:.3g} s: {verdict.sentence}"

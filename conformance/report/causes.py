@@ -33,23 +33,29 @@ class Cause:
         return f"{line}; {rows} may follow from {self.requirement}: {', '.join(self.following)}"
 
 
-def blamed(cell: Entry) -> str | None:
-    """Return the row that a cell's first violation is blamed on, or None when it has none."""
-    failed = (one for one in cell.verdicts if one.outcome is Outcome.FAIL and one.requirements)
-    first = next(failed, None) if cell.outcome is Outcome.FAIL else None
-    return first.requirements[0] if first is not None else None
+def blamed(cell: Entry) -> str:
+    """Return the row that a cell is put under: the first of the first verdict that decided it, or '' when there is none."""
+    decided = (one for one in cell.verdicts if one.outcome is cell.outcome)
+    return next((one.requirements[0] for one in decided if one.requirements), "")
+
+
+def _violated(cell: Entry) -> str:
+    """Return the row that a new violation in a cell is blamed on, or ''."""
+    return blamed(cell) if cell.outcome is Outcome.FAIL and not cell.known else ""
 
 
 def causes(cells: Sequence[Entry]) -> tuple[Cause, ...]:
     """Return the causes of the violations in these cells, for each candidate the one with the most cells first.
 
-    A cell leads to the root of the row that its first violation is blamed on. What is known to fail is left out.
+    A cell leads to the root of the row that its first violation is blamed on. A row follows from one that it
+    presupposes if that is blamed in as many cells at least: what breaks a prerequisite breaks it more often than not.
+    What is known to fail is left out.
     """
     found: list[Cause] = []
     for candidate in dict.fromkeys(cell.header.candidate for cell in cells):
-        rows = [blamed(cell) for cell in cells if cell.header.candidate == candidate and not cell.known]
-        counted = Counter(row for row in rows if row is not None)
-        root = roots(counted)
+        rows = [_violated(cell) for cell in cells if cell.header.candidate == candidate]
+        counted = Counter(row for row in rows if row)
+        root = {row: roots([other for other in counted if counted[other] >= counted[row]])[row] for row in counted}
         whole = Counter[str]()
         for row, number in counted.items():
             whole[root[row]] += number
@@ -73,7 +79,6 @@ def ordered(cells: Sequence[Entry], found: Sequence[Cause]) -> list[tuple[Entry,
     last = (len(found), False)
 
     def rank(cell: Entry) -> tuple[int, bool]:
-        row = None if cell.known else blamed(cell)
-        return place.get((cell.header.candidate, row), last) if row is not None else last
+        return place.get((cell.header.candidate, _violated(cell)), last)
 
     return [(cell, found[rank(cell)[0]].requirement if rank(cell)[1] else "") for cell in sorted(cells, key=rank)]

@@ -66,7 +66,8 @@ class Material:
 
     @cached_property
     def _roots(self) -> Mapping[str, str]:
-        return roots({v.requirements[0] for v in self.verdicts if v.outcome is Outcome.FAIL and v.requirements})
+        rows = [v.requirements[0] for v in self.verdicts if v.outcome is Outcome.FAIL and v.requirements]
+        return roots(rows, lead=next(iter(rows), None))
 
     def may_follow_from(self, verdict: Verdict) -> str:
         """Return the row violated in this cell from whose violation this one may follow; '' when there is none."""

@@ -27,6 +27,11 @@ class Expectation(BaseModel):
         None,
         description="label of the step from whose beginning the bounds are counted; of a `start`, from when the node is ready",
     )
+    room: Duration | None = Field(
+        None,
+        description="so far is the moment of the expectation from the time that it is about: a harness that ran late by no "
+        "more excuses nothing",
+    )
     where: str | None = Field(
         None,
         description="a keyword of EHLO: not applicable where no server offered it in the sessions of the messages `of`",

@@ -46,6 +46,11 @@ def test_nothing_is_told_when_nothing_is_missing():
             id="blamed elsewhere",
         ),
         pytest.param(
+            (SOUND, FIRST, replace(SECOND, blames=(*FIRST.blames, *SECOND.blames))),
+            "first blame: right for 1 of 2 defects, less than 95 %: two (SR-CRE-01, not SR-CRE-02)",
+            id="another requirement is blamed first",
+        ),
+        pytest.param(
             (replace(SOUND, outcome=Outcome.FAIL, sentence="lost"), FIRST, SECOND),
             "the unbroken reference: s: fail: lost",
             id="reference fails",
@@ -102,6 +107,13 @@ def test_the_page_names_every_defect_and_its_requirement():
     assert "| s | one, two |" in text
     assert "| expect.shadow | one, two | none |" in text
     assert "| SR-CRE-01 | must | wire | one |" in text
+
+
+def test_the_page_says_for_which_defects_another_requirement_is_blamed_first():
+    second = replace(SECOND, blames=(*FIRST.blames, *SECOND.blames))
+    text = page(table((ONE, TWO), ("s",), (SOUND, FIRST, second)), SMALL)
+    assert "It is the broken one for 1 of 2 defects" in text
+    assert "| `two` | SR-CRE-02 | SR-CRE-01 |" in text
 
 
 def test_every_defect_of_the_reference_says_what_it_does_and_breaks_a_requirement_in_force():

@@ -2,9 +2,18 @@
 
 import pytest
 
-from conformance.judge.blame import ABOUT, TAKEN_FOR_GRANTED, Kind, about
+from conformance import paths
+from conformance.judge.blame import ABOUT, EXPLAINS, TAKEN_FOR_GRANTED, Kind, about
+from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.expectations.table import CHECKS
+from conformance.judge.verdicts import Outcome
 from conformance.requirements.catalogue import catalogue
+from conformance.scenarios.document import Cell
+from conformance.scenarios.expectations import VERBS
+from conformance.scenarios.fixtures import load_topology
+from conformance.scenarios.steps.blocks import Expect, Step
+from tests.judge.history import History, Mail
+from tests.judge.lines import tell
 
 
 @pytest.mark.parametrize(
@@ -17,6 +26,12 @@ from conformance.requirements.catalogue import catalogue
         ("not-discarded", "", ("SR-BND-03", "SR-MNT-01"), "SR-MNT-01"),
         ("reply", "missing", ("SR-ENA-03", "SR-ENA-04"), "SR-ENA-04"),
         ("reply", "surplus", ("SR-ENA-04", "SR-ENA-03"), "SR-ENA-03"),
+        ("shadow-attempts", "far", ("SR-PRF-01", "SR-PRF-04"), "SR-PRF-04"),
+        ("shadow-attempts", "near", ("SR-PRF-04", "SR-PRF-05"), "SR-PRF-05"),
+        ("shadow", "early", ("SR-CRE-01", "SR-CRE-02"), "SR-CRE-02"),
+        ("not-discarded", "early", ("SR-MNT-07", "SR-E10-04"), "SR-E10-04"),
+        ("promoted", "partly", ("SR-OUT-01", "SR-OUT-08"), "SR-OUT-08"),
+        ("report", "missing", ("RL-RTY-01", "RL-DSN-01"), "RL-DSN-01"),
     ],
 )
 def test_the_kind_of_violation_says_which_of_the_rows_it_is_about(
@@ -37,6 +52,46 @@ def test_a_shadow_that_a_scenario_takes_for_granted_has_a_row_of_its_own(of_2010
 
 
 def test_the_table_names_verbs_and_rows_that_there_are():
-    assert {verb for verb, _ in (*ABOUT, *TAKEN_FOR_GRANTED)} <= set(CHECKS)
+    assert {verb for verb, _ in (*ABOUT, *EXPLAINS, *TAKEN_FOR_GRANTED)} <= set(CHECKS)
     named = {row for rows in ABOUT.values() for row in rows}
     assert named | {row for both in TAKEN_FOR_GRANTED.values() for row in both.values()} <= catalogue().ids
+
+
+CROSS_SITE = load_topology(paths.fixtures() / "topologies" / "cross-site-dag.yaml")
+
+
+def blamed(history: str, *expected: tuple[str, dict[str, object]], rows: tuple[str, ...]) -> list[str]:
+    """Return the rows of the violations of a cell, in their order."""
+    made = History(CROSS_SITE)
+    made.made(Mail("m"))
+    tell(made, history)
+    steps = []
+    for number, (verb, fields) in enumerate(expected, 1):
+        steps.append(
+            Step(
+                path=str(number), line=number, verb="expect",
+                action=Expect(verb=verb, expectation=VERBS[verb].model_validate(fields)),
+            )
+        )  # fmt: skip
+        made.step("reached", str(number), "expect")
+        made.step("ended", str(number), "expect")
+    cell = Cell(
+        scenario="s", title="t", path="", line=1, axes={}, requirements=rows, needs=(), topology=CROSS_SITE, drain=1,
+        steps=tuple(steps), sha256="0",
+    )  # fmt: skip
+    setting = Setting("virtual", 0.0, frozenset({"shadow-2013"}), True)
+    return [one.requirements[0] for one in judge_cell(cell, made.events, setting) if one.outcome is Outcome.FAIL]
+
+
+SHADOW = ("shadow", {"of": "m", "by": "mbx1", "on": ["mbx2", "mbx3"], "stored": "before-acknowledgement"})
+ATTEMPTS = ("shadow-attempts", {"of": "m", "by": "mbx1", "sites": ["remote", "remote", "remote", "remote", "local"]})
+
+
+def test_what_was_done_wrong_explains_the_shadow_that_is_missing():
+    told = "outside > mbx1  m\n" + 4 * "mbx1 >< mbx4\n" + "outside < mbx1  250\nmbx1 > mbx1-store  m: 250\ndrained"
+    assert blamed(told, SHADOW, ATTEMPTS, rows=("SR-PRF-01", "SR-PRF-04")) == ["SR-PRF-01", "SR-CRE-01", "SR-CRE-01"]
+
+
+def test_where_nothing_was_tried_the_missing_shadow_explains_the_rest():
+    told = "outside > mbx1  m\noutside < mbx1  250\nmbx1 > mbx1-store  m: 250\ndrained"
+    assert blamed(told, SHADOW, ATTEMPTS, rows=("SR-PRF-01", "SR-PRF-04")) == ["SR-CRE-01", "SR-CRE-01", "SR-PRF-01"]

@@ -115,3 +115,12 @@ def test_delays_within_one_bound_add_up(delays: list[tuple[float, float]], expec
 def test_delays_excuse_nothing_that_passed() -> None:
     verdict = Verdict(check="expect.reply", outcome=Outcome.PASS, sentence="")
     assert late_in_all(verdict, several((11, 400)), since=10, tolerance=10) == verdict
+
+
+@pytest.mark.parametrize(("late", "expected"), [(20, Outcome.FAIL), (1800, Outcome.FAIL), (1801, Outcome.INCONCLUSIVE)])
+def test_what_is_judged_far_from_its_time_is_excused_by_greater_lateness_only(late: float, expected: Outcome) -> None:
+    verdict = Verdict(check="expect.queue", outcome=Outcome.FAIL, sentence="3 items", step="9")
+    (told,) = excused([verdict], history(0, late), 10, {"9": 1800.0})
+    assert told.outcome is expected
+    (elsewhere,) = excused([verdict.model_copy(update={"step": "8"})], history(0, late), 10, {"9": 1800.0})
+    assert elsewhere.outcome is Outcome.INCONCLUSIVE

@@ -50,6 +50,18 @@ def test_every_candidate_has_its_own_causes():
     ]
 
 
+def test_a_row_does_not_follow_from_one_that_is_blamed_in_fewer_cells():
+    cells = book(
+        judged(Outcome.FAIL, "SR-PRF-01", axes={"a": "1"}),
+        judged(Outcome.FAIL, "SR-PRF-01", axes={"a": "2"}),
+        judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "3"}),
+    ).cells
+    assert [(one.requirement, one.cells, one.following) for one in causes(cells)] == [
+        ("SR-PRF-01", 2, ()),
+        ("SR-CRE-01", 1, ()),
+    ]
+
+
 def test_what_is_known_to_fail_is_no_cause():
     cells = book(judged(Outcome.FAIL, "SR-CRE-01")).cells
     known = tuple(replace(cell, known="since May") for cell in cells)

@@ -42,3 +42,12 @@ def test_a_prerequisite_binds_whom_the_row_binds():
 def test_the_catalogue_refuses_prerequisites_that_cannot_be(rows: list[dict[str, object]], problem: str):
     with pytest.raises(ValidationError, match=problem):
         made(*rows)
+
+
+def test_what_a_row_presupposes_may_follow_from_it_where_that_was_seen_to_be_broken_by_itself():
+    assert roots({"SR-CRE-01", "SR-PRF-01", "SR-MNT-04"}, lead="SR-PRF-01") == {
+        "SR-PRF-01": "SR-PRF-01",
+        "SR-CRE-01": "SR-PRF-01",
+        "SR-MNT-04": "SR-PRF-01",
+    }
+    assert roots({"SR-CRE-01", "RL-ACK-04"}, lead="RL-ACK-04")["SR-CRE-01"] == "SR-CRE-01"

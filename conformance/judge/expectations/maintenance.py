@@ -60,8 +60,17 @@ def not_discarded(e: NotDiscardedExpected, view: View) -> Finding:
                     f"{named(made)}: {discard.primary} told {discard.holder} at {moment(discard.t)}",
                     discard.n,
                     message=made.message,
+                    kind="" if _passed_on(view, made, discard) else "early",
                 )
     return finding
+
+
+def _passed_on(view: View, made: MessageMade, discard: Discard) -> bool:
+    """Whether a next hop had taken the message from the primary when that told of it."""
+    return any(
+        t.way != "shadow" and t.client == discard.primary and t.accepted is not None and t.accepted.n < discard.n
+        for t in view.trace.transactions_of(made.message)
+    )
 
 
 def _own_part_done(view: View, made: MessageMade, discard: Discard) -> bool:
@@ -124,13 +133,14 @@ def _before_quit(finding: Finding, sessions: list[Session], found: list[Query]) 
 def promoted(e: PromotedExpected, view: View) -> Finding:
     """Holders took the shadows of each message over and transmitted it as their own."""
     finding = Finding(f"{' or '.join(e.by)} takes the shadows of {e.of} over")
-    for made in view.messages(e.of):
+    taken = [(made, [t.sent for t in takeovers(view, made.message) if t.by in e.by]) for made in view.messages(e.of)]
+    for made, sent in taken:
         finding.occasions += 1
-        taken = [takeover.sent for takeover in takeovers(view, made.message) if takeover.by in e.by]
-        if not taken:
-            finding.violated(f"{named(made)}: no holder transmitted it", message=made.message, kind="missing")
-        for sent in taken[:1]:
-            finding.met(sent.n, sent.t, made)
+        if sent:
+            finding.met(sent[0].n, sent[0].t, made)
+        else:
+            kind: Kind = "partly" if any(sent for _, sent in taken) else "missing"
+            finding.violated(f"{named(made)}: no holder transmitted it", message=made.message, kind=kind)
     return finding
 
 

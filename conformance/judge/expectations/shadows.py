@@ -92,6 +92,7 @@ def _mail_in_transaction(
         copy.transaction.n,
         told.n,
         message=made.message,
+        kind="early",
     )
 
 
@@ -112,6 +113,7 @@ def no_shadow(e: NoShadowExpected, view: View) -> Finding:
                     f"{named(made)}: {copy.holder} stored one for {copy.primary} {at(copy.stored)}",
                     copy.stored.n,
                     message=made.message,
+                    kind="surplus",
                 )
     return finding
 
@@ -124,9 +126,10 @@ def shadow_attempts(e: ShadowAttemptsExpected, view: View) -> Finding:
     finding.evidence += [attempt.n for attempt in found]
     if e.sites is not None and not _in_sites(view, e.by, found, e.sites):
         sites = ", ".join(f"{a.server} ({_distance(view, e.by, a)})" for a in found) or "none"
-        finding.violated(f"{len(found)} attempts: {sites}", *[a.n for a in found], kind="elsewhere")
+        kind = _amiss(view, e.by, found, e.sites)
+        finding.violated(f"{len(found)} attempts: {sites}", *[a.n for a in found], kind=kind)
     if e.count is not None and not within(e.count, len(found)):
-        finding.violated(f"tried {times(len(found))}", *[a.n for a in found])
+        finding.violated(f"tried {times(len(found))}", *[a.n for a in found], kind="" if found else "missing")
     for attempt in found:
         if e.on is not None and attempt.server not in e.on:
             finding.violated(f"an attempt at {attempt.server}", attempt.n, kind="elsewhere")
@@ -173,6 +176,19 @@ def _in_sites(view: View, by: str, found: Sequence[ShadowAttempt], sites: Sequen
         wanted in (_distance(view, by, attempt), view.site(attempt.server))
         for wanted, attempt in zip(sites, found, strict=True)
     )
+
+
+def _amiss(view: View, by: str, found: Sequence[ShadowAttempt], sites: Sequence[str]) -> Kind:
+    """Return what is wrong with attempts that are not the wanted ones: none at all, their number here or there, or where."""
+    if not found:
+        return "missing"
+    if set(sites) <= {"local", "remote"}:
+        seen = [_distance(view, by, attempt) for attempt in found]
+        if seen.count("remote") != sites.count("remote"):
+            return "far" if "remote" in sites and "remote" in seen else "elsewhere"
+        if seen.count("local") != sites.count("local"):
+            return "near"
+    return "elsewhere"
 
 
 def _distinct(finding: Finding, view: View, by: str, found: Sequence[ShadowAttempt]) -> None:

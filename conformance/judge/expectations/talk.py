@@ -53,6 +53,8 @@ def _wrong(finding: Finding, e: ReplyExpected, made: MessageMade, attempt: Attem
     accepted = attempt.code is not None and attempt.code // 100 == 2
     welcome = isinstance(e.code, int) and e.code // 100 == 2
     kind: Kind = "" if accepted is welcome else "missing" if accepted else "surplus"
+    if not accepted and isinstance(e.code, int) and attempt.code is not None and attempt.code // 100 == e.code // 100:
+        kind = "other"
     seen = f"{attempt.code} {attempt.enhanced or ''} {attempt.text}" if attempt.code else f"none: {attempt.text}"
     finding.violated(
         f"{named(made)}: {attempt.server} said {seen} by {moment(attempt.t)}",

@@ -28,6 +28,7 @@ def no_discard_before_delivery(case: Case) -> Finding:
                         f"(event {discard.n}), before it had passed it on to {missing[0]}",
                         discard.n,
                         message=message,
+                        row="SR-MNT-07" if len(missing) < len(copy.transaction.recipients) else None,
                     )
     return finding
 

@@ -55,6 +55,7 @@ def _judge(case: Case, finding: Finding, t: Transaction, told: Reply) -> None:
         told.n,
         *[copy.stored.n for copy in late],
         message=t.message,
+        row="SR-CRE-07" if t.client == "submission" else None,
     )
 
 

@@ -10,12 +10,26 @@ from conformance.reference.send.dialogue import Dialogue, SessionLost
 from conformance.reference.shadow.creation import ShadowCreation
 
 
-@defect("never-shadows", breaks="SR-ENA-01", part="creation")
+@defect("never-shadows", breaks="SR-CRE-01", part="creation")
 class NeverShadows(ShadowCreation):
-    """Takes ShadowRedundancyEnabled to be false unless somebody says otherwise."""
+    """Makes no shadow of any message, whatever is configured."""
 
     async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Do nothing, as if redundancy were switched off."""
+        return not self.host.transport.RejectMessageOnShadowFailure
+
+
+@defect("off-until-switched-on", breaks="SR-ENA-01", part="creation")
+class OffUntilSwitchedOn(ShadowCreation):
+    """Makes no shadow until ShadowRedundancyEnabled has been switched off and on again."""
+
+    switched = False
+
+    async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
+        """Begin with shadows once redundancy was seen to be off."""
+        self.switched = self.switched or not self.host.transport.ShadowRedundancyEnabled
+        if self.switched:
+            return await super().make(message, content, deadline)
         return not self.host.transport.RejectMessageOnShadowFailure
 
 

@@ -3,9 +3,10 @@
 import re
 
 from conformance.reference.config import Listener
+from conformance.reference.host import Host
 from conformance.reference.readings.reading import reading
 from conformance.reference.receive.session import Receiver
-from conformance.reference.receive.verbs import FORBIDDEN, MALFORMED, NOT_OFFERED, OUT_OF_ORDER, ShadowVerbs
+from conformance.reference.receive.verbs import FORBIDDEN, MALFORMED, NOT_OFFERED, OUT_OF_ORDER, Door, ShadowVerbs
 
 EVERYWHERE = ("verbs", "hub_verbs")
 
@@ -57,6 +58,19 @@ class KeepsOldLimits(Receiver):
 
     def limit(self, limits: Listener) -> None:
         """Change nothing."""
+
+
+@reading("offers-auth-without-tls", allowed_by="ruling 27", parts=("receiver",))
+class OffersAuthWithoutTls(Receiver):
+    """Offers AUTH in every session of the transport listener, with TLS before it or without."""
+
+    def __init__(self, host: Host, door: Door, limits: Listener, sessions: set[Receiver]) -> None:
+        super().__init__(host, door, limits, sessions)
+        self._auth_require_tls = False
+
+    def mechanisms(self) -> list[str]:
+        """Return the line of EHLO about AUTH, without regard to TLS."""
+        return ["AUTH PLAIN"] if self.may_authenticate else []
 
 
 @reading("leaves-without-an-enhanced-code", allowed_by="wire-profile.md: 221 may carry one or not", parts=("receiver",))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from conformance.judge.verdicts import Outcome
 from conformance.report.book import ORDER, Book, Entry, of_candidate
+from conformance.report.causes import blamed
 from conformance.report.failure import clause_of
 from conformance.requirements.catalogue import Catalogue
 
@@ -60,21 +61,14 @@ def summaries(book: Book, catalogue: Catalogue) -> tuple[Summary, ...]:
 
 
 def _reason(cell: Entry) -> str:
-    if (blamed := blamed_requirement(cell)) and cell.outcome is not Outcome.ERROR:
-        return blamed
+    if (row := blamed(cell)) and cell.outcome is not Outcome.ERROR:
+        return row
     return f"{cell.header.candidate}: {_CHANGING.sub('*', cell.sentence)}"
 
 
-def blamed_requirement(cell: Entry) -> str:
-    """Return the first requirement of the verdict that decided a cell, or ''."""
-    decided = (one for one in cell.verdicts if one.outcome is cell.outcome)
-    return next((one.requirements[0] for one in decided if one.requirements), "")
-
-
 def _group(outcome: Outcome, reason: str, cells: list[Entry]) -> Group:
-    blamed = blamed_requirement(cells[0])
-    if blamed == reason:
-        return Group(outcome, clause_of(blamed), tuple(cells))
+    if (row := blamed(cells[0])) == reason:
+        return Group(outcome, clause_of(row), tuple(cells))
     said = cells[0].sentence or ("cut short: the run ended in this cell" if cells[0].cut_short else str(outcome))
     return Group(outcome, f"{cells[0].header.candidate}: {said}", tuple(cells), outcome is Outcome.ERROR)
 
@@ -83,7 +77,7 @@ def _summary(candidate: str, cells: Sequence[Entry], catalogue: Catalogue) -> Su
     counts = Counter(cell.outcome for cell in cells)
     failed, judged = Counter[str](), Counter[str]()
     for cell in cells:
-        row = catalogue.get(blamed_requirement(cell) or next(iter(cell.header.requirements), ""))
+        row = catalogue.get(blamed(cell) or next(iter(cell.header.requirements), ""))
         if row is not None and cell.outcome is not Outcome.NOT_APPLICABLE:
             judged[row.group] += 1
             failed[row.group] += cell.outcome is Outcome.FAIL
