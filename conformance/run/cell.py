@@ -27,6 +27,12 @@ from conformance.scenarios.document import Cell
 from conformance.shortage import shortage_of
 from conformance.untrusted import discard
 
+_OWN_ERRORS = (
+    ArithmeticError, AssertionError, AttributeError, BufferError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
+"""What the harness raises where a scenario or a node has brought it to something that it does not know."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -142,7 +148,7 @@ async def _run(
         timed_out = f"{_stopped(limit)}: waiting for {awaited(recorder.events)}"
     except* NodeError as errors:
         problem = _told(errors)
-    except* (KeyError, ValueError, TypeError, OSError, RuntimeError, NotImplementedError) as errors:
+    except* _OWN_ERRORS as errors:  # whatever it is, it is told of this cell, and the others go on
         problem = _told(errors)
         if words := shortage_of(errors):
             problem = f"the machine ran out of something: {words}: {problem}"

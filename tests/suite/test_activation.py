@@ -59,3 +59,27 @@ def test_what_is_imported_before_the_key_is_read_is_small() -> None:
     source = Path(sys.modules["conformance"].__file__ or "").with_name("activation.py").read_text("utf-8")
     imports = [line for line in source.splitlines() if line.startswith(("import ", "from "))]
     assert imports == ["from __future__ import annotations", "import pytest"]
+
+
+FIXTURES = """
+def test_a_scenario_of_our_own(run_scenario):
+    results = run_scenario("theirs.scenario.yaml", seed=2)
+    assert len(results) > 6
+    assert {str(one.outcome) for one in results} == {"pass"}
+    assert all(one.file.is_file() for one in results)
+"""
+
+
+def test_the_fixtures_alone_add_fixtures_and_nothing_else(project: pytest.Pytester) -> None:
+    project.makeconftest(f'pytest_plugins = ["conformance.fixtures"]\n{PROBE}')
+    ran = project.runpytest_subprocess("--strict-config", "-W", "error", "--seed", "theirs")
+    ran.assert_outcomes(passed=1)
+    loaded = json.loads((project.path / "loaded.json").read_text())
+    assert set(loaded) <= {"conformance", "conformance.activation", "conformance.fixtures"}
+
+
+def test_the_fixture_runs_a_scenario(project: pytest.Pytester) -> None:
+    project.makeconftest('pytest_plugins = ["conformance.fixtures"]')
+    project.makepyfile(test_ours=FIXTURES)
+    ran = project.runpytest_subprocess("--strict-config", "test_ours.py")
+    ran.assert_outcomes(passed=1)
