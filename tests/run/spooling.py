@@ -1,30 +1,27 @@
 """A relay of forty lines that loses nothing: it writes, syncs, renames, syncs the directory, replies. And what loses mail."""
 
 SERVER = """\
-import os, smtplib, socketserver, sys, threading, time
-data, port, hop, hop_port = sys.argv[1], *sys.argv[2:]
-spool = os.path.join(data, "spool")
-os.makedirs(spool, exist_ok=True)
+import contextlib, os, smtplib, socketserver, sys, threading, time
+data, port, hop, hop_port = sys.argv[1:]
 def sync(path):
     fd = os.open(path, os.O_RDONLY)
     os.fsync(fd)
     os.close(fd)
-sync(data)
 def keep(text):
-    tmp = os.path.join(spool, f"{time.time_ns()}.tmp")
+    tmp = os.path.join(data, f"{time.time_ns()}.tmp")
     msg = tmp.replace(".tmp", ".msg")
     with open(tmp, "wb") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
     os.rename(tmp, msg)
-    sync(spool)
+    sync(data)
 class Session(socketserver.StreamRequestHandler):
     def handle(self):
         self.wfile.write(b"220 spooling.test\\r\\n")
         envelope = []
         for line in self.rfile:
-            verb, reply = line[:4].upper(), b"250 ok"
+            verb = line[:4].upper()
             if verb in (b"MAIL", b"RCPT"):
                 envelope.append(line[line.index(b"<") + 1:line.index(b">")])
             elif verb == b"DATA":
@@ -32,28 +29,23 @@ class Session(socketserver.StreamRequestHandler):
                 body = b"".join(iter(lambda: self.rfile.readline() or sys.exit(), b".\\r\\n"))
                 keep(b"\\n".join([*envelope, b"Received: by spooling.test; Thu, 1 Jan 2026 00:00:00 +0000\\r\\n" + body]))
                 envelope.clear()
-            self.wfile.write((b"221 bye" if verb == b"QUIT" else reply) + b"\\r\\n")
+            self.wfile.write((b"221 bye" if verb == b"QUIT" else b"250 ok") + b"\\r\\n")
 def deliver():
-    for name in sorted(name for name in os.listdir(spool) if name.endswith(".msg")):
-        sender, recipient, body = open(os.path.join(spool, name), "rb").read().split(b"\\n", 2)
+    for name in sorted(name for name in os.listdir(data) if name.endswith(".msg")):
+        sender, recipient, body = open(os.path.join(data, name), "rb").read().split(b"\\n", 2)
         with smtplib.SMTP(hop, int(hop_port), timeout=30) as smtp:
             smtp.sendmail(sender.decode(), [recipient.decode()], body)
-        os.unlink(os.path.join(spool, name))
-def go_on():
-    while True:
-        try:
-            deliver()
-        except (OSError, smtplib.SMTPException, ValueError) as error:
-            print(error, file=sys.stderr)
-        time.sleep(0.1)
-threading.Thread(target=go_on, daemon=True).start()
+        os.unlink(os.path.join(data, name))
 socketserver.ThreadingTCPServer.allow_reuse_address = True
-socketserver.ThreadingTCPServer(("127.0.0.1", int(port)), Session).serve_forever()
+threading.Thread(target=socketserver.ThreadingTCPServer(("127.0.0.1", int(port)), Session).serve_forever).start()
+while not time.sleep(0.1):
+    with contextlib.suppress(OSError, smtplib.SMTPException, ValueError):
+        deliver()
 """
 
 _FSYNC = "        os.fsync(file.fileno())\n"
 _RENAME = "    os.rename(tmp, msg)\n"
-_DIRECTORY = "    sync(spool)\n"
+_DIRECTORY = "    sync(data)\n"
 _LATE = (
     '                threading.Timer(1, keep, [b"\\n".join([*envelope, b"Received: by spooling.test; Thu, 1 Jan 2026 '
     '00:00:00 +0000\\r\\n" + body])]).start()\n'
@@ -61,7 +53,7 @@ _LATE = (
 _KEEP = next(line for line in SERVER.splitlines(keepends=True) if line.startswith("                keep("))
 _APPEND = (
     '    with open(tmp, "wb") as file:\n',
-    "    msg = os.path.join(spool, 'all.msg')\n    with open(msg, \"ab\") as file:\n",
+    "    msg = os.path.join(data, 'all.msg')\n    with open(msg, \"ab\") as file:\n",
 )
 
 LOSES: dict[str, tuple[tuple[str, str], ...]] = {

@@ -75,6 +75,26 @@ def test_containers_and_servers_in_this_process_play_together(tmp_path: Path, re
     assert "1 pass" in ran.stdout
 
 
+def test_the_queue_of_a_failed_cell_stays(tmp_path: Path, reference: str):
+    """`--keep failed`: the files of a container belong to whom it runs as."""
+    described(tmp_path, reference)
+    text = (tmp_path / "mine.yaml").read_text("utf-8")
+    wrong = text.replace(
+        'argv: [--config, "{config}"]', 'argv: [--config, "{config}", --defect, acknowledges-before-shadow]'
+    )
+    assert wrong != text
+    (tmp_path / "mine.yaml").write_text(wrong, "utf-8")
+    ran = conformance_command(
+        "run", "inbound-acknowledgement-waits-for-the-shadow", "--candidate", "./mine.yaml", "--clock", "scaled",
+        "--keep", "failed", "--run-dir", "run", cwd=tmp_path,
+    )  # fmt: skip
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    (kept,) = (tmp_path / "run" / "kept").iterdir()
+    assert {node.name for node in kept.iterdir()} == {"mbx1", "mbx2"}
+    assert all((node / "data/queue.db").stat().st_size for node in kept.iterdir())
+    assert list((tmp_path / "run" / "cells").rglob("data")) == []
+
+
 def test_no_container_outlives_a_run_that_is_killed(tmp_path: Path, client: Any, base: str):
     (tmp_path / "waits.scenario.yaml").write_text(images.WAITS, "utf-8")
     described_toy = candidate(base).model_dump(mode="json", by_alias=True, exclude_none=True)
