@@ -1,6 +1,6 @@
 """Two copies at the moment of each acknowledgement (SR-CRE-01, SR-BND-03)."""
 
-from conformance.history.events import FaultFired, Reply
+from conformance.history.events import Command, FaultFired, Reply
 from conformance.judge.finding import Case, Finding, at, named
 from conformance.judge.parameters import parameter, seconds
 from conformance.judge.sessions import Session, Transaction
@@ -92,7 +92,7 @@ def _impossible(case: Case, t: Transaction, told: Reply, others: frozenset[str])
     return any(
         _silent(case, session, t, told)
         and not _stored_later(case, session, t, told)
-        and (session.name in case.trace.held or not _went_on(session, told))
+        and not _went_on(case, session, told)
         for session in used
     )
 
@@ -121,13 +121,28 @@ _OTHER_PURPOSES = frozenset({"QUIT", "XQDISCARD", "XQUERYDISCARD"})
 """Verbs of a session that is no attempt at a shadow under way: it asks for discard status, or has ended in good order."""
 
 
-def _went_on(session: Session, told: Reply) -> bool:
-    """Whether the server was still at it when it acknowledged: within a second of what it had said last in the session it
-    said the next thing there, and that ended neither the session nor the transaction."""
-    before = [session.t, *(x.command.t for x in session.exchanges if x.command.n < told.n)]
-    later = next((x.command for x in session.exchanges if x.command.n > told.n), None)
-    return later is not None and later.verb not in ("QUIT", "RSET") and later.t - before[-1] < AT_ONCE
+def _went_on(case: Case, session: Session, told: Reply) -> bool:
+    """Whether the server was still at it when it acknowledged.
 
+    The next thing that it said in the session, or would have said when a fault ended it, ended neither the session nor the
+    transaction, and it had been owed no answer there, or said it within a second of what it had said last. A fault that
+    holds what is said tells nothing of when it was said.
+    """
+    faults = [fault for fault in case.trace.of(FaultFired) if fault.session == session.name]
+    before = [x for x in session.exchanges if x.command.n < told.n]
+    then: list[Command | FaultFired] = [x.command for x in session.exchanges if x.command.n > told.n]
+    later = min([*then, *(fault for fault in faults if fault.n > told.n)], key=lambda event: event.n, default=None)
+    if later is None or any(fault.action not in ENDING for fault in faults):
+        return False
+    if isinstance(later, Command) and later.verb in ("QUIT", "RSET"):
+        return False
+    greeted = any(reply.n < told.n for reply in session.replies)
+    owed = not greeted or any(x.reply is None or x.reply.n > told.n for x in before)
+    return not owed or later.t - (before[-1].command.t if before else session.t) < AT_ONCE
+
+
+ENDING = frozenset({"drop", "reset"})
+"""Faults that end a session at once, and hold nothing before."""
 
 AT_ONCE = 1.0
 """Documented seconds within which an answer comes from a server that is not silent."""
