@@ -121,12 +121,19 @@ def two_copies() -> None:
     _wrap(Primary, "_make_copy", make_copy)
 
 
-@_mistake("SR-BND-01", "has copies made by servers outside of its boundary, and makes them for such servers")
+@_mistake("SR-BND-01", "has copies made by servers outside of its boundary first, and makes them for such servers")
 def copies_anywhere() -> None:
     def keeps_copies(peer: Any) -> bool:
         return peer.get("role") == "mailbox" and peer["generation"] != "ex2010"
 
-    Primary._candidates = lambda self: list(filter(keeps_copies, self._node.config.peers.values()))
+    def attempts(former: Any, self: Primary) -> Any:
+        config = self._node.config
+        return [
+            *(peer for peer in config.peers.values() if keeps_copies(peer) and not config.inside(peer)),
+            *former(self),
+        ]
+
+    _wrap(Primary, "_attempts", attempts)
     Session._may_shadow = property(
         lambda self: self._node.config["ShadowRedundancyEnabled"] and keeps_copies(self._peer)
     )
