@@ -11,6 +11,8 @@ from tests.suite.helpers import conformance_command
 
 pytestmark = pytest.mark.integration
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "minimal-shadow-node" / "minimal.yaml"
+
 OTHER = """
 name: other
 kind: exec
@@ -33,6 +35,20 @@ def test_one_program_and_the_reference_in_processes_of_their_own_under_the_shift
     header = json.loads(plain(next((tmp_path / "run" / "cells").glob("*.jsonl.gz"))).splitlines()[0])
     assert header["candidate"] == "hub1:other"
     assert {"relay", "shadow-2010", "shadow-2013"} <= set(header["claims"])
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="the shifted clock needs a C compiler")
+def test_the_example_and_the_reference_in_processes_of_their_own_interoperate(tmp_path: Path):
+    """SR-IOP-01 and SR-IOP-02: the example is the servers of 2016, and the reference the hub of 2010."""
+    cast = f"mbx1={EXAMPLE},mbx2={EXAMPLE},hub1=exec:reference"
+    ran = conformance_command(
+        *("run", "-k", "no-xshadow-for-a-2010-hub or mail-to-a-2010-hub-is-shadowed"),
+        *("--candidate", cast, "--clock", "shifted", "--run-dir", "run"),
+        cwd=tmp_path,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "3 passed" in ran.stdout
+    assert "not applicable" not in ran.stdout.splitlines()[-1]
 
 
 def test_in_process_servers_that_were_named_are_refused_under_the_shifted_clock(tmp_path: Path):
