@@ -97,6 +97,7 @@ def test_each_alone_shadows_and_delivers(name: str, tmp_path: Path):
         ("timeouts/shadow-stalls", "shadow-stalls[idle-limit=30s,reject=no,silent-from=MAIL]"),
         ("preference/limits", "the-last-remote-attempts-count[failure=silent]"),
         ("exchange-2010/heartbeat", "three-failed-intervals-and-no-fewer[away=silent,retry-count=default]"),
+        ("exchange-2010/heartbeat", "a-restart-is-no-failure-of-the-primary"),
         ("exchange-2010/wire", "no-2010-verbs-at-the-front-door"),
         ("enabling/switches", "disabled-shadows-nothing[reject=no,via=outside]"),
     ],

@@ -1,9 +1,13 @@
 """Readings of what a 2010 server does."""
 
+from conformance.reference.host import Host
 from conformance.reference.hub2010.heartbeat import Heartbeat
 from conformance.reference.readings.reading import reading
 from conformance.reference.receive.session import Receiver
 from conformance.reference.send.dialogue import Dialogue
+
+ANSWERED = 1.0
+"""Seconds within which the loss of a session belongs to the question that was answered in it."""
 
 
 @reading("hub-tracks-in-heartbeats", allowed_by="ruling 29", parts=("hub_manager",))
@@ -26,6 +30,31 @@ class WaitsForTheIdleLimit(Heartbeat):
     def patience(self) -> float:
         """How long to wait for each answer in a heartbeat, seconds."""
         return self.host.transport.SendConnectionInactivityTimeout
+
+
+@reading("hub-asks-at-once-what-is-overdue", allowed_by="ruling 28", parts=("hub_manager",))
+class AsksAtOnceWhatIsOverdue(Heartbeat):
+    """Asks at its start where a question is overdue, and counts that; an interval lies between two questions."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._began_to_fail: dict[str, float] = {}
+
+    def due(self, primary: str) -> float:
+        """Count from the last contact, however long ago; after a question in vain from that."""
+        interval = self.host.transport.ShadowHeartbeatTimeoutInterval
+        if missed := self.failures.get(primary, 0):
+            return self._began_to_fail[primary] + missed * interval
+        return (self.host.shadows.contact(primary) or self.watched[primary].began) + interval
+
+    def unreached(self, primary: str) -> None:
+        """Note when the first question was in vain; one that was answered before its session was lost was not."""
+        now, contact = self.host.now(), self.host.shadows.contact(primary)
+        if contact is not None and now - contact < ANSWERED:
+            return
+        if not self.failures.get(primary):
+            self._began_to_fail[primary] = now
+        super().unreached(primary)
 
 
 @reading("hub-counts-sessions-of-its-primary", allowed_by="ruling 30", parts=("hub_manager",))
