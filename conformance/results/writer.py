@@ -8,7 +8,6 @@ The file of a cell that has ended is compressed; so are the directories of its n
 
 import json
 import os
-import shutil
 from collections import Counter
 from datetime import UTC, datetime
 from functools import cache
@@ -39,6 +38,7 @@ from conformance.results.packed import pack_file, pack_folder
 from conformance.results.reader import read_end, read_ends, read_header
 from conformance.results.schema import CellFooter, CellHeader, RunFooter, RunHeader
 from conformance.results.whole import write_whole
+from conformance.untrusted import discard
 
 _SAME_RUN = ("schema_number", "run", "seed", "clock", "scale", "grid", "candidates", "suite_sha256")
 """What the headers of two workers of one run agree in."""
@@ -175,9 +175,33 @@ def _serializer(kind: type[Event]) -> SchemaSerializer:
 
 
 def remove_run(run_dir: Path) -> None:
-    """Delete a run directory that holds a run; anything else stays as it is."""
-    if (run_dir / RUN_FILE).exists():
-        shutil.rmtree(run_dir)
+    """Delete a run directory that holds a run, or what a run that was killed at its start has left; anything else stays.
+
+    `run.json` goes last: what is left when this is killed is a run still. Raises RunDirectoryError for what cannot be deleted.
+    """
+    if not holds_run(run_dir) and not is_beginning(run_dir):
+        return
+    for path in sorted(run_dir.iterdir(), key=lambda path: path.name == RUN_FILE):
+        if not discard(path):
+            raise RunDirectoryError(f"{path} cannot be deleted")
+    run_dir.rmdir()
+
+
+def holds_run(run_dir: Path) -> bool:
+    """Whether there is a run in a directory."""
+    return os.path.lexists(run_dir / RUN_FILE)
+
+
+def is_beginning(run_dir: Path) -> bool:
+    """Whether a directory holds nothing but what a run makes before it has its `run.json`."""
+    if not run_dir.is_dir() or holds_run(run_dir):
+        return False
+    left = list(run_dir.iterdir())
+    own = (CELLS, "allure-results")
+    return bool(left) and all(
+        path.name.startswith(f".{RUN_FILE}.") or (path.name in own and path.is_dir() and not any(path.iterdir()))
+        for path in left
+    )
 
 
 def begin_run(run_dir: Path, header: RunHeader) -> RunHeader:

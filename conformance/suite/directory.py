@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from conformance.results.errors import RunDirectoryError
 from conformance.results.layout import RUN_FILE
-from conformance.results.writer import remove_run
+from conformance.results.writer import holds_run, remove_run
 from conformance.suite.options import Options
 
 REPORTS = Path("reports")
@@ -46,11 +47,13 @@ def prepare(config: pytest.Config, options: Options) -> None:
     config.stash[DIRECTORY] = directory = chosen(config.invocation_params.dir, options)
     if runs_nothing(config):
         return
-    if (directory / RUN_FILE).exists():
-        if not options.fresh:
-            raise pytest.UsageError(f"--run-dir {directory}: holds a run already; add --fresh to delete that first")
+    if holds_run(directory) and not options.fresh:
+        raise pytest.UsageError(f"--run-dir {directory}: holds a run already; add --fresh to delete that first")
+    try:
         remove_run(directory)
-    elif directory.is_dir() and any(directory.iterdir()):
+    except RunDirectoryError as error:
+        raise pytest.UsageError(f"--run-dir: {error}") from error
+    if directory.is_dir() and any(directory.iterdir()):
         raise pytest.UsageError(f"--run-dir {directory}: is neither empty nor a run; take another directory")
     if config.stash.get(ALLURE_BY_DEFAULT, False) and config.getoption("allure_report_dir", None) is None:
         config.option.allure_report_dir = str(directory / "allure-results")
