@@ -9,6 +9,7 @@ from conformance.report.allure_site import AllureMissing, install
 from conformance.report.book import read_book
 from conformance.report.compare import as_text, diff
 from conformance.report.paged import Paged
+from conformance.report.safe import visible
 from conformance.report.site import Allure, build
 from conformance.report.trend import runs_before
 from conformance.results.errors import RunDirectoryError
@@ -41,7 +42,7 @@ def build_report(
         typer.echo(error, err=True)
         return 2
     for note in built.notes:
-        typer.echo(note)
+        typer.echo(visible(note))
     typer.echo(f"page       {built.page}")
     return 0
 

@@ -1,0 +1,22 @@
+"""A poisoned run in a real browser: `pages_try` has more of them."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from tests.hostile.pages_try import CHROMIUM, try_one
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium")
+def test_nothing_of_a_poisoned_run_comes_alive(tmp_path: Path):
+    with sync_playwright() as play:
+        browser = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        pages, wrong = try_one(0, tmp_path, browser)
+        browser.close()
+    assert wrong == []
+    assert pages >= 6
+    shutil.rmtree(tmp_path / "site")
