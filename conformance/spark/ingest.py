@@ -5,7 +5,7 @@ line by line; lines that cannot be read are counted, told, and left out.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,6 +149,21 @@ def _trouble(path: Path, stored: Manifest) -> tuple[str, ...]:
         elif rows != stored.rows.get(name, rows):
             told.append(f"{PARQUET}/{name}.parquet: {rows} rows, not the {stored.rows[name]} that were written")
     return tuple(told)
+
+
+def check_tables(runs: Iterable[Path]) -> None:
+    """Read the Parquet tables of runs. Raises RunDirectoryError for the first that is damaged."""
+    for run in runs:
+        for name in TABLES:
+            file = _table(run, name)
+            if not file.is_file():
+                continue
+            try:
+                pq.read_table(file, partitioning=None)
+            except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+                raise RunDirectoryError(
+                    f"{file} is damaged: delete {file.parent}, and the lines of the run's cells are read"
+                ) from error
 
 
 def _table(path: Path, name: str) -> Path:

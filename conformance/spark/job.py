@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from conformance.results.identity import sha256_of
 from conformance.spark.export import export
-from conformance.spark.ingest import Ingested, find_runs, literal, look_at, reading, with_damage
+from conformance.spark.ingest import Ingested, check_tables, find_runs, literal, look_at, reading, with_damage
 from conformance.spark.layers import (
     define,
     follow,
@@ -103,7 +103,8 @@ def aggregate(
         try:
             return _aggregate(runs, out, warehouse, master, conf, fail_on, progress, make_jvm_cache=make_jvm_cache)
         except (PySparkException, Py4JError, pa.ArrowException, OSError):
-            warehouse.check()  # the commonest cause is told by its file
+            check_tables(find_runs(runs))  # what is damaged is told by its file
+            warehouse.check()
             raise
 
 
