@@ -1,4 +1,4 @@
-"""Renders pages: autoescaped jinja2 templates, hostile text made visible, everything inline, a strict CSP by hashes."""
+"""Renders pages: autoescaped jinja2 templates, hostile text made visible, scripts inline, a strict CSP by hashes."""
 
 import base64
 import hashlib
@@ -18,25 +18,45 @@ STYLES = ("palette.css", "diagram.css", "page.css")
 """What the style of a page is made of, in this order."""
 
 
-def rendered(template: str, *, script: str, **context: Any) -> str:
-    """Return a self-contained page: the template's body within the common frame, style and script inline.
+def rendered(template: str, *, script: str, shared: str = "", **context: Any) -> str:
+    """Return a page: the template's body within the common frame, style and script inline.
 
-    The Content-Security-Policy allows just that style and that script, by their SHA-256, and images of the same
-    place; nothing is loaded from anywhere else. Raises jinja2.TemplateError for a fault of the template.
+    With `shared`, the relative address of the folder that `write_shared` wrote into, the style is that folder's, for all pages
+    the same; the page must stay where it is then. The Content-Security-Policy allows just that style, that script by its SHA-256,
+    and images of the same place; nothing is loaded from anywhere else. Raises jinja2.TemplateError for a fault of the template.
     """
-    style, code = "".join(map(asset, STYLES)), asset("page.js") + asset(script)
+    style, code = _style(), asset("page.js") + asset(script)
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"style-src '{_hash(style)}'",
+            "style-src 'self'" if shared else f"style-src '{_hash(style)}'",
             f"script-src '{_hash(code)}'",
             "img-src 'self'",
             "base-uri 'none'",
             "form-action 'none'",
         ]
     )
-    frame = {"style": Markup(style), "script": Markup(code), "policy": Markup(policy)}  # noqa: S704  # our own files
+    frame = {
+        "style": "" if shared else Markup(style),  # noqa: S704  # our own files
+        "sheet": f"{shared}/{_sheet()}" if shared else "",
+        "script": Markup(code),  # noqa: S704
+        "policy": Markup(policy),  # noqa: S704
+    }
     return environment().get_template(template).render(frame=frame, **context)
+
+
+def write_shared(folder: Path) -> None:
+    """Write what pages share into a folder, which is made when it is not there. Another version's has another name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _sheet()).write_text(_style(), "utf-8")
+
+
+def _style() -> str:
+    return "".join(map(asset, STYLES))
+
+
+def _sheet() -> str:
+    return f"style-{hashlib.sha256(_style().encode()).hexdigest()[:12]}.css"
 
 
 @lru_cache(maxsize=1)

@@ -11,6 +11,7 @@ from conformance.report.allure_pack import Resolve
 from conformance.report.allure_site import RESULTS, AllureMissing, build_allure, install
 from conformance.report.book import Book, read_book
 from conformance.report.diagram.page import cell_page
+from conformance.report.html import write_shared
 from conformance.report.material import Material
 from conformance.report.names import cell_page_path, file_stem
 from conformance.report.paged import Paged, how_to_get_others
@@ -19,6 +20,9 @@ from conformance.report.statement import BadgeRefused, as_html, as_json, as_mark
 from conformance.report.trend import Earlier, Past, earlier_outcomes
 from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import CELLS
+
+SHARED = "assets"
+"""The folder of what the pages of all cells share."""
 
 
 @dataclass(slots=True)
@@ -61,7 +65,7 @@ def build(
     Raises RunDirectoryError, SchemaTooNew; OSError when `out` cannot be written.
     """
     (out / CELLS).mkdir(parents=True, exist_ok=True)
-
+    write_shared(out / SHARED)
     pasts: dict[str, tuple[Earlier, ...]] = {}
     pages: dict[str, str] = {}
     files: dict[str, Path] = {}
@@ -74,9 +78,10 @@ def build(
             return
         place = pages[slug] = f"{CELLS}/{cell_page_path(material.header, _below(pages))}"
         (out / place).parent.mkdir(parents=True, exist_ok=True)
-        home = "../" * place.count("/") + "index.html"
+        up = "../" * place.count("/")
         kept = "" if material.kept is None else _address(material.kept, (out / place).parent) + "/"
-        (out / place).write_text(cell_page(material, home=home, kept=kept, past=past), "utf-8")
+        page = cell_page(material, home=f"{up}index.html", kept=kept, past=past, shared=f"{up}{SHARED}")
+        (out / place).write_text(page, "utf-8")
 
     book = read_book(run_dir, corpus=corpus, each=each)
     built = Built(out / "index.html", book)

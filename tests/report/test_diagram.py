@@ -3,6 +3,7 @@
 import itertools
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.diagram.layout import laid_out
 from conformance.report.diagram.page import cell_page
 from conformance.report.diagram.rows import parties, rows_of
+from conformance.report.html import write_shared
 from tests.report.samples import material
 
 VOID = {"meta", "link", "br", "hr", "input", "img"}
@@ -108,6 +110,18 @@ def test_nothing_is_loaded_and_only_our_own_script_may_run() -> None:
     assert "unsafe" not in policy
     assert not [one for one in reader.attributes if one[1] in ("src", "style") or one[1].startswith("on")]
     assert not re.search(r"https?://|url\(|@import", page)
+
+
+def test_pages_share_one_style_and_each_keeps_its_script(tmp_path: Path) -> None:
+    write_shared(tmp_path / "assets")
+    (sheet,) = (tmp_path / "assets").iterdir()
+    alone, page = cell_page(material()), cell_page(material(), shared="../assets")
+    assert f'<link rel="stylesheet" href="../assets/{sheet.name}">' in page
+    assert "<style>" not in page
+    assert sheet.read_text("utf-8") in alone
+    policy = next(value for _, name, value in read(page).attributes if name == "content" and "default-src" in value)
+    assert policy.startswith("default-src 'none'; style-src 'self'; script-src 'sha256-")
+    assert len(alone) - len(page) > 0.9 * sheet.stat().st_size
 
 
 @pytest.mark.parametrize(

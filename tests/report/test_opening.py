@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from conformance.report.diagram.page import LARGEST, cell_page
+from conformance.report.html import write_shared
 from tests.report.conftest import PATIENCE
 from tests.report.samples import material
 
@@ -27,3 +28,23 @@ def test_the_page_of_twenty_thousand_events_opens_in_under_a_second(tmp_path: Pa
         opened.evaluate("new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
         told = {one["name"]: one["value"] for one in counters.send("Performance.getMetrics")["metrics"]}
     assert 0 < told["TaskDuration"] < 1
+
+
+STYLE = "one => Object.entries({...getComputedStyle(one)}).filter(([name]) => isNaN(name))"
+
+
+def test_a_page_that_shares_its_style_looks_as_one_that_has_it(tmp_path: Path, browser: Browser) -> None:
+    write_shared(tmp_path / "assets")
+    (tmp_path / "cells").mkdir()
+    shared, alone = tmp_path / "cells" / "shared.html", tmp_path / "cells" / "alone.html"
+    shared.write_text(cell_page(material(), shared="../assets"), "utf-8")
+    alone.write_text(cell_page(material()), "utf-8")
+    looks = []
+    with browser.new_context() as context:
+        context.set_default_timeout(PATIENCE)
+        for page in (shared, alone):
+            opened = context.new_page()
+            opened.goto(page.as_uri(), wait_until="load")
+            looks.append(dict(opened.locator("header.top").evaluate(STYLE)))
+    assert looks[0] == looks[1]
+    assert len(looks[0]) > 100

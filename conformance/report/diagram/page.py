@@ -33,25 +33,29 @@ _QUIET = {
 }
 
 
-def cell_page(material: Material, *, home: str = "", kept: str = "", past: Sequence[Earlier] = ()) -> str:
-    """Return the self-contained HTML page of a cell; `home` is a relative link to the page of its run, `kept` one to the
-    directory in which those of its nodes are kept, `past` is how the cell ended in the runs before.
+def cell_page(
+    material: Material, *, home: str = "", kept: str = "", past: Sequence[Earlier] = (), shared: str = ""
+) -> str:
+    """Return the HTML page of a cell; `home` is a relative link to the page of its run, `kept` one to the directory in which
+    those of its nodes are kept, `past` is how the cell ended in the runs before. It is self-contained, or shares its style with
+    others (`html.rendered`).
     """
     rows = rows_of(material)
     shown = {n for verdict in (*material.findings, *material.remarks) for n in material.evidence(verdict)}
     for most in _ROWS:
-        page = _page(material, condensed(rows, most, shown), home, kept, past)
+        page = _page(material, condensed(rows, most, shown), home, kept, past, shared)
         if len(page.encode()) <= LARGEST:
             break
     return page
 
 
-def _page(material: Material, rows: Sequence[Row], home: str, kept: str, past: Sequence[Earlier]) -> str:
+def _page(material: Material, rows: Sequence[Row], home: str, kept: str, past: Sequence[Earlier], shared: str) -> str:
     diagram = laid_out(rows, parties(material.events, material.servers), material.events)
     anchors = {number: row.numbers[0] for row in rows for number in row.numbers}
     return rendered(
         "cell.html.j2",
         script="cell.js",
+        shared=shared,
         cell=material,
         home=home,
         kept=kept,
