@@ -12,10 +12,11 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
+from benchmarks.layers_in_sql import layers
 from conformance.results.layout import PARQUET
 from conformance.spark.ingest import candidate_rows, find_runs, look_at, run_rows
 from conformance.spark.job import ACROSS, SUMMARIES
-from conformance.spark.layers import KEPT, layers, views
+from conformance.spark.layers import KEPT, views
 from conformance.spark.schemas import TABLE_DDL
 from conformance.spark.tables.table import Table
 
@@ -77,7 +78,7 @@ def tables_of(paths: Sequence[Path], threads: int) -> dict[str, pa.Table]:
         database.register("runs", run_rows(found.runs))
         database.register("candidates", candidate_rows(found.runs))
         for name, query in {**layers(), **views()}.items():
-            kind = "TABLE" if name in KEPT else "VIEW"
+            kind = "TABLE" if name in (*KEPT, "exchanges", "happenings") else "VIEW"
             database.execute(f"CREATE {kind} {name} AS {translated(query)}")
         made = {table.name: _made(database, table) for table in SUMMARIES}
         database.register("outcomes", made["outcomes"])

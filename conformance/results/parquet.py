@@ -6,8 +6,9 @@ files that they were made from, so that nobody reads a table that is older than 
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from conformance.results.columns import TABLES, Column
 from conformance.results.content import Manifest, content_of, sha256_of_file
 from conformance.results.layout import PARQUET
 from conformance.results.plain_events import RUNS, read_plain
-from conformance.results.reader import Damage, StoredCell, read_cell, read_run
+from conformance.results.reader import Damage, StoredCell, StoredRun, read_cell, read_run
 from conformance.results.whole import write_whole
 
 MANIFEST = "manifest.json"
@@ -65,77 +66,86 @@ def write_parquet(run_dir: Path) -> Manifest:
     (folder / MANIFEST).unlink(missing_ok=True)
     damage: list[Damage] = []
     before = content_of(run_dir)
-    with _Tables(folder, run.header.run) as tables:
-        for cell in run.cells(damage, aside=RUNS):
-            tables.add(cell)
-    damage += tables.damage
+    schemas = {name: arrow_schema(columns) for name, columns in TABLES.items()}
+    rows = dict.fromkeys(TABLES, 0)
+    with ExitStack() as stack:
+        files = {
+            name: stack.enter_context(pq.ParquetWriter(folder / f"{name}.parquet", schema, compression="zstd"))
+            for name, schema in schemas.items()
+        }
+        for name, some in _rows(run, damage):
+            files[name].write_table(some)
+            rows[name] += len(some)
     told = tuple(str(one) for one in damage[:_TOLD])
     hashes = {name: sha256_of_file(folder / f"{name}.parquet") for name in TABLES}
-    manifest = before.model_copy(update={"damaged": len(damage), "damage": told, "rows": tables.rows, "tables": hashes})
+    manifest = before.model_copy(update={"damaged": len(damage), "damage": told, "rows": rows, "tables": hashes})
     write_whole(folder / MANIFEST, (manifest.model_dump_json(by_alias=True, indent=2) + "\n").encode())
     return manifest
 
 
-class _Tables:
-    """The three files, each written a few thousand rows at a time; `rows` counts them, `damage` is what is no row.
+def rows_of(run_dir: Path) -> tuple[dict[str, pa.Table], list[Damage]]:
+    """Return a run's tables as `write_parquet` would write them, and what could not be read.
 
-    Rows are made in threads beside whoever reads the cells: Arrow holds no lock of Python's. Both are whole once the
-    context was left.
+    Raises RunDirectoryError, SchemaTooNew.
     """
+    damage: list[Damage] = []
+    made = {name: [arrow_schema(columns).empty_table()] for name, columns in TABLES.items()}
+    for name, some in _rows(read_run(run_dir), damage):
+        made[name].append(some)
+    return {name: pa.concat_tables(parts) for name, parts in made.items()}, damage
 
-    def __init__(self, folder: Path, run: str) -> None:
-        self.rows = dict.fromkeys(TABLES, 0)
+
+def _rows(run: StoredRun, damage: list[Damage]) -> Iterator[tuple[str, pa.Table]]:
+    """Yield some rows of each table at a time, in their order, and tell what cannot be read in `damage`.
+
+    Rows are made in threads beside whoever reads the cells: Arrow holds no lock of Python's.
+    """
+    maker = _Maker(run.header.run)
+    being_made: deque[Future[_Made]] = deque()
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for cells in _gathered(run.cells(damage, aside=RUNS)):
+            being_made.append(pool.submit(maker.make, cells))
+            if len(being_made) > _AT_ONCE:
+                yield from _next(being_made, damage)
+        while being_made:
+            yield from _next(being_made, damage)
+    damage += maker.damage
+
+
+def _next(being_made: deque[Future[_Made]], damage: list[Damage]) -> Iterator[tuple[str, pa.Table]]:
+    made, told = being_made.popleft().result()
+    damage += told
+    yield from made.items()
+
+
+def _gathered(cells: Iterable[StoredCell]) -> Iterator[list[StoredCell]]:
+    """Yield cells, so many at a time that it is worth while to make rows of them."""
+    gathered: list[StoredCell] = []
+    lines = 0
+    for cell in cells:
+        gathered.append(cell)
+        lines += len(cell.events) + cell.aside.count(b"\n")
+        if lines >= _ROWS:
+            yield gathered
+            gathered, lines = [], 0
+    if gathered:
+        yield gathered
+
+
+class _Maker:
+    """Makes rows of cells. The lines that a cell has aside are events that are rows as they stand."""
+
+    def __init__(self, run: str) -> None:
         self.damage: list[Damage] = []
+        """What fits no row, as it is found."""
         self._run = run
         self._schemas = {name: arrow_schema(columns) for name, columns in TABLES.items()}
-        self._gathered: list[StoredCell] = []
-        self._lines = 0
-        self._makers = ThreadPoolExecutor(_AT_ONCE)
-        self._being_made: deque[Future[_Made]] = deque()
-        self._files = {
-            name: pq.ParquetWriter(folder / f"{name}.parquet", schema, compression="zstd")
-            for name, schema in self._schemas.items()
-        }
 
-    def __enter__(self) -> "_Tables":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        try:
-            self._flush()
-            while self._being_made:
-                self._write_next()
-        finally:
-            self._makers.shutdown()
-            for file in self._files.values():
-                file.close()
-
-    def add(self, cell: StoredCell) -> None:
-        """Take a cell; the lines that it has aside are events that are rows as they stand."""
-        self._gathered.append(cell)
-        self._lines += len(cell.events) + cell.aside.count(b"\n")
-        if self._lines >= _ROWS:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._gathered:
-            self._being_made.append(self._makers.submit(self._make, self._gathered))
-            self._gathered, self._lines = [], 0
-        if len(self._being_made) > _AT_ONCE:
-            self._write_next()
-
-    def _write_next(self) -> None:
-        made, damage = self._being_made.popleft().result()
-        self.damage += damage
-        for name, rows in made.items():
-            self._files[name].write_table(rows)
-            self.rows[name] += len(rows)
-
-    def _make(self, cells: list[StoredCell]) -> _Made:
+    def make(self, cells: list[StoredCell]) -> _Made:
         try:
             plain = read_plain(b"".join(cell.aside for cell in cells), self._schemas["events"])
         except pa.ArrowInvalid:  # one of them is damaged: which one, and what is left, the slow way
-            return self._make([read_cell(cell.path) for cell in cells])
+            return self.make([read_cell(cell.path) for cell in cells])
         whose = pa.concat_arrays([pa.repeat(cell.name, cell.aside.count(b"\n")) for cell in cells])
         others = self._table("events", [(cell, _plain_event(event)) for cell in cells for event in cell.events])
         events = pa.concat_tables([others, self._keyed("events", plain, whose)])

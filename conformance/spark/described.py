@@ -11,7 +11,7 @@ from conformance.results.columns import Column as Field
 from conformance.results.schema import SCHEMA
 from conformance.spark.invariants import INVARIANTS
 from conformance.spark.job import TABLES
-from conformance.spark.traffic import COLUMNS
+from conformance.spark.layer import COLUMNS
 from conformance.spark.warehouse import VERSION
 
 BEGIN = "<!-- made by conformance.spark.described; change the code, not this -->"

@@ -1,4 +1,4 @@
-"""Run directories as Spark sees them: the cells, verdicts and events of many runs, each as one table.
+"""Run directories as the pipeline sees them: which there are, and the cells, verdicts and events of each as a table.
 
 A run's Parquet tables are taken where it has some that are whole and not older than itself, else its cells' files,
 line by line; lines that cannot be read are counted, told, and left out.
@@ -6,25 +6,21 @@ line by line; lines that cannot be read are counted, told, and left out.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
 
-from conformance.regular import MOST
-from conformance.results.columns import FOOTER, TABLES
+from conformance.results.columns import TABLES
 from conformance.results.content import Manifest, content_of, sha256_of_file, stored_manifest
-from conformance.results.errors import RunDirectoryError, SchemaTooNew
-from conformance.results.layout import CELLS, PARQUET, RUN_FILE, cell_files
-from conformance.results.parquet import arrow_schema
+from conformance.results.errors import RunDirectoryError
+from conformance.results.layout import PARQUET, RUN_FILE
+from conformance.results.parquet import arrow_schema, rows_of
 from conformance.results.reader import read_run
-from conformance.results.schema import SCHEMA, RunHeader
-from conformance.spark.schemas import CORRUPT, LINE_DDL, TABLE_DDL
+from conformance.results.schema import RunHeader
 
 _DENSITY = 20
 """Octets of a cell's lines that became one of Parquet, about."""
@@ -120,8 +116,8 @@ def _look(path: Path, header: RunHeader) -> Ingested:
             header=header,
             parquet=False,
             octets=manifest.octets,
-            damaged=len(trouble) + manifest.damaged,
-            damage=(*trouble, *manifest.damage)[:_TOLD],
+            damaged=len(trouble),  # what is wrong with its lines is told when they are read
+            damage=trouble,
         )
     return Ingested(
         content_sha256=stored.content_sha256,
@@ -170,106 +166,30 @@ def _table(path: Path, name: str) -> Path:
     return path / PARQUET / f"{name}.parquet"
 
 
-@contextmanager
-def reading(session: SparkSession, runs: Mapping[str, Ingested]) -> Iterator[dict[str, DataFrame]]:
-    """Give the tables `cells`, `verdicts`, `events` of runs.
+def tables_of(run: Ingested, columns: Mapping[str, Sequence[str]]) -> tuple[Ingested, dict[str, pa.Table]]:
+    """Return a run's tables `cells`, `verdicts` and `events`, and the run with what could not be read of it.
 
-    Where any is read line by line, `damage` has a row for each line that is left out.
-
-    Raises SchemaTooNew when a cell's file is of a newer schema.
+    Of its Parquet tables only these columns are read; those that are not named here are read whole. Raises SchemaTooNew when a
+    cell's file is of a newer schema.
     """
-    stored = [Path(run.path) for run in runs.values() if run.parquet]
-    tables = {
-        name: session.read.schema(TABLE_DDL[name]).parquet(*(literal(_table(path, name)) for path in stored))
-        if stored
-        else session.createDataFrame(arrow_schema(columns).empty_table())
-        for name, columns in TABLES.items()
-    }
-    loose = {name: Path(run.path) for name, run in runs.items() if not run.parquet and line_files(Path(run.path))}
-    if not loose:
-        yield tables
-        return
-    lines = _lines(session, loose).persist()
-    try:
-        _refuse_newer(lines)
-        good = lines.where(f"{CORRUPT} IS NULL")
-        for record, name in (("event", "events"), ("verdict", "verdicts")):
-            columns = [column.name for column in TABLES[name]]
-            tables[name] = tables[name].unionByName(good.where(f.col("record") == record).select(*columns))
-        tables["cells"] = tables["cells"].unionByName(_cells(good))
-        bad = lines.where(f"{CORRUPT} IS NOT NULL OR record IS NULL")
-        yield {**tables, "damage": bad.select("run", "file", f.left(CORRUPT, f.lit(80)).alias("text"))}
-    finally:
-        lines.unpersist()
+    path = Path(run.path)
+    if run.parquet:
+        return run, {name: _read(_table(path, name), name, columns.get(name)) for name in TABLES}
+    made, damage = rows_of(path)
+    told = tuple(str(one) for one in damage)
+    found = {"damaged": run.damaged + len(told), "damage": (*run.damage, *told)[:_TOLD]}
+    return run.model_copy(update=found), made
+
+
+def _read(path: Path, name: str, columns: Sequence[str] | None) -> pa.Table:
+    """Return a table; a column that has come since it was written is null."""
+    fields = [field for field in arrow_schema(TABLES[name]) if columns is None or field.name in columns]
+    return pq.read_table(path, schema=pa.schema(fields), partitioning=None)
 
 
 def literal(path: Path) -> str:
     """Return a path as Spark must be told it: what it takes for a pattern elsewhere means itself."""
     return "".join(f"\\{one}" if one in "[]{}*?\\" else one for one in str(path))
-
-
-def _lines(session: SparkSession, loose: Mapping[str, Path]) -> DataFrame:
-    """Return every line of runs' cells' files, with the run and the cell that it is of."""
-    at = [(name, str(run / CELLS)) for name, run in loose.items()]
-    folders = session.createDataFrame(at, "run STRING, at STRING")
-    # A row's path comes as an URI: decoded it is `file:/a/b`, and the folder ends where the file's name begins.
-    path = f.expr("url_decode(replace(_metadata.file_path, '+', '%2B'))")
-    return (
-        session.read.schema(LINE_DDL)
-        .option("mode", "PERMISSIVE")
-        .option("columnNameOfCorruptRecord", CORRUPT)
-        .option("ignoreCorruptFiles", "true")  # what stands before the damage is read; `content_of` has counted it
-        .json([place for run in loose.values() for place in line_files(run)])
-        .withColumn("file", f.col("_metadata.file_name"))
-        .withColumn("cell", f.regexp_extract("file", r"^([^.]*)", 1))
-        .withColumn("at", f.regexp_extract(path, r"^file:/*(/.*)/[^/]*$", 1))
-        .join(f.broadcast(folders), "at")
-        .drop("at")
-    )
-
-
-def line_files(run: Path) -> list[str]:
-    """Return where the lines of a run's cells are: its files, by name.
-
-    Not the folder: below it are the nodes' own folders, with whatever they wrote. A pipe or a device would never end.
-    """
-    found = (file for file in cell_files(run) if file.is_file() and file.stat().st_size <= MOST)
-    return [literal(file) for file in found]
-
-
-def _refuse_newer(lines: DataFrame) -> None:
-    newer = lines.where((f.col("record") == "cell") & (f.col("schema") > SCHEMA)).select("run", "file", "schema")
-    if found := newer.head(1):
-        raise SchemaTooNew(
-            f"{found[0].run}: {CELLS}/{found[0].file}: written with schema {found[0].schema}, and this version "
-            f"reads up to {SCHEMA}; use a later version"
-        )
-
-
-def _cells(lines: DataFrame) -> DataFrame:
-    """Put header and footer of each cell into one row."""
-    footer_names = tuple(column.name for column in FOOTER)
-    keys = ("run", "cell")
-    wanted = [column.name for column in TABLES["cells"]]
-    headers = lines.where("record = 'cell'").select(*[name for name in wanted if name not in footer_names])
-    footers = lines.where("record = 'footer'").select(*keys, *footer_names)
-    return headers.join(footers, on=list(keys), how="left").select(*wanted)
-
-
-def with_damage(runs: Mapping[str, Ingested], damage: Sequence[tuple[str, str, str]]) -> dict[str, Ingested]:
-    """Return runs with the lines that were left out of them."""
-    told: dict[str, list[str]] = {}
-    for run, file, text in sorted(damage):
-        told.setdefault(run, []).append(f"{file}: {ascii(text)[1:-1]}")
-    return {
-        name: run.model_copy(
-            update={
-                "damaged": run.damaged + len(told.get(name, ())),
-                "damage": (*run.damage, *told.get(name, ()))[:_TOLD],
-            }
-        )
-        for name, run in runs.items()
-    }
 
 
 def run_rows(runs: Mapping[str, Ingested]) -> pa.Table:

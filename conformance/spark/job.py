@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,18 +14,11 @@ from pyspark.sql import SparkSession
 
 from conformance.results.identity import sha256_of
 from conformance.spark.export import export
-from conformance.spark.ingest import Ingested, check_tables, find_runs, literal, look_at, reading, with_damage
-from conformance.spark.layers import (
-    define,
-    follow,
-    layers,
-    read_back,
-    refuse_one_number_for_two,
-    view_headers,
-    views,
-    written_tables,
-)
+from conformance.spark.ingest import Ingested, check_tables, find_runs, literal, look_at
+from conformance.spark.layers import LAYERS, STORED, define, layers, view_headers, views
+from conformance.spark.making import Making, make_layers
 from conformance.spark.progress import Progress
+from conformance.spark.rows import made_by
 from conformance.spark.schemas import TABLE_DDL
 from conformance.spark.session import open_session
 from conformance.spark.site import write_site
@@ -102,7 +95,7 @@ def aggregate(
     with warehouse.alone(progress.note):
         try:
             return _aggregate(runs, out, warehouse, master, conf, fail_on, progress, make_jvm_cache=make_jvm_cache)
-        except (PySparkException, Py4JError, pa.ArrowException, OSError):
+        except (PySparkException, Py4JError, pa.ArrowException, OSError, UnicodeDecodeError):
             check_tables(find_runs(runs))  # what is damaged is told by its file
             warehouse.check()
             raise
@@ -127,13 +120,15 @@ def _aggregate(
     for told in found.unreadable:
         progress.note(f"left out: {told}")
     octets = sum(run.octets for run in added.values())
-    with open_session(master, conf, octets=octets, learn=progress.note if make_jvm_cache else None) as session:
-        catalog, tables = _add(session, added, catalog, warehouse, progress)
-        told = "comparing runs, writing tables"
-        with progress.stage(told, session.sparkContext), ThreadPoolExecutor(1) as beside:
-            writing = beside.submit(_export, tables, out)  # Python writes while Spark compares
-            compared = _compared(session, warehouse)
-            rows = writing.result()
+    making = Making(added, warehouse.adding, parts_of(octets))
+    with ThreadPoolExecutor(1) as beside:
+        made = beside.submit(make_layers, making)  # while Java starts
+        with open_session(master, conf, octets=octets, learn=make_jvm_cache, tell=progress.note) as session:
+            catalog, tables = _add(session, made, catalog, warehouse, progress)
+            with progress.stage("comparing runs, writing tables", session.sparkContext):
+                writing = beside.submit(_export, tables, out)  # Python writes while Spark compares
+                compared = _compared(session, warehouse)
+                rows = writing.result()
     with progress.stage("writing the page"):
         rows |= _export(compared, out)
         tables |= compared
@@ -155,7 +150,7 @@ def _aggregate(
 def layout() -> str:
     """Return the hash of all that the warehouse's tables are made with: changed queries make it anew."""
     made = [(table.name, table.query, str(table.schema)) for table in SUMMARIES]
-    return sha256_of([Catalog.model_json_schema(), TABLE_DDL, layers(), views(), made])
+    return sha256_of([Catalog.model_json_schema(), TABLE_DDL, LAYERS, STORED, made_by(), views(), made])
 
 
 def _same(run: Ingested, known: Ingested | None) -> bool:
@@ -170,44 +165,31 @@ def _tell_damage(run: Ingested, progress: Progress) -> None:
 
 
 def _add(
-    session: SparkSession, added: dict[str, Ingested], catalog: Catalog, warehouse: Warehouse, progress: Progress
+    session: SparkSession, made: Future[Making], catalog: Catalog, warehouse: Warehouse, progress: Progress
 ) -> tuple[Catalog, dict[str, pa.Table]]:
-    """Write the partitions of runs, merge their summaries, and write the catalog last; return it and all summaries."""
+    """Take in the files of runs, merge their summaries, and write the catalog last; return it and all summaries."""
+    with progress.stage("reading the runs, following their messages"):
+        making = made.result()
+    added = making.runs
     if not added:
         return catalog, {
             table.name: warehouse.merge(table, table.schema.empty_table(), (), catalog.runs) for table in SUMMARIES
         }
     catalog = warehouse.without(catalog, added)
     local = (session.sparkContext.master or "").startswith("local")
-    spread = Spread(parts_of(sum(run.octets for run in added.values())), local)
+    spread = Spread(making.parts, local)
     batch = batch_of(added)
+    folders = warehouse.take_in(batch)
     with (
-        reading(session, added) as sources,
-        written_tables(session, batch) as tables,
-        ThreadPoolExecutor(AT_ONCE) as pool,
+        progress.stage("checking invariants, making tables", session.sparkContext),
+        layers(session, folders, batch, spread),
     ):
-        with progress.stage(f"reading {len(added)} runs, following their messages", session.sparkContext):
-            follow(session, sources, spread)
-            writing = [
-                pool.submit(spread.write, session.table(name), warehouse.batch(name, batch), table)
-                for name, table in tables.items()
-            ]
-            if spread.several:
-                for one in writing:
-                    one.result()
-                read_back(session, tables, spread)
-            writing.append(pool.submit(refuse_one_number_for_two, session))
-            if "damage" in sources:
-                wait(writing)
-                added = with_damage(added, [tuple(row) for row in sources["damage"].collect()])
-            view_headers(session, added, spread)
-            defined = define(session, spread)  # planned while the layers are written
-            for one in writing:
-                one.result()
-        with progress.stage("checking invariants, making tables", session.sparkContext):
-            rows = _made(session, SUMMARIES)
-            del defined
+        view_headers(session, added, spread)
+        defined = define(session, spread)
+        rows = _made(session, SUMMARIES)
+        del defined
     session.catalog.clearCache()
+    warehouse.clear()
     whole = catalog.model_copy(
         update={"runs": {**catalog.runs, **added}, "batches": {**catalog.batches, batch: tuple(sorted(added))}}
     )

@@ -1,20 +1,20 @@
-"""What every question is asked of: the layers that are made of runs' own tables, and the views over them.
+"""What every question is asked of: the layers, read from the files of a batch, and the views over them.
 
-A small history is computed in memory, and written beside. One of several parts is written first, by the part that each
-cell is in, and then read: columns on disk that any query takes those from that it wants, and that no node takes with it.
+The files of a history of several parts are written by the part that each cell is in. Any query takes those columns that it
+wants, and no node of a cluster takes them with it.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from conformance.results.errors import RunDirectoryError
-from conformance.spark import invariants, messages, traffic
-from conformance.spark.ingest import Ingested, candidate_rows, run_rows
+from conformance.spark import invariants, messages
+from conformance.spark.ingest import Ingested, candidate_rows, literal, run_rows
+from conformance.spark.layer import DDL
 from conformance.spark.schemas import TABLE_DDL
 from conformance.spark.spread import Spread
-from conformance.spark.warehouse import PARTITIONED
 
 JUDGED = """
 SELECT v.cell_id, c.run, c.candidate, v.check, v.outcome, v.occasions, v.requirements, v.remark, v.failure
@@ -22,30 +22,25 @@ FROM recorded v JOIN cells c ON c.cell_id = v.cell_id
 """
 """The recorded verdicts, and whose they are."""
 
-KEPT = (
-    "exchanges",
-    "happenings",
-    "topologies",
-    "conditions",
-    "made",
-    "mails",
-    "acknowledgements",
-    "rechecks",
-    "verdicts",
-)
+EXCHANGED = "kind IN ('mail', 'discard')"
+LAYERS = {
+    "cells": "SELECT * FROM stored_cells",
+    "recorded": "SELECT * FROM stored_recorded",
+    "exchanges": f"SELECT * FROM stored_transactions WHERE {EXCHANGED}",  # noqa: S608  # made of constants
+    "happenings": f"SELECT * FROM stored_transactions WHERE NOT {EXCHANGED}",  # noqa: S608
+}
+"""What the views are made of, over the files of a batch."""
+
+STORED = {
+    "cells": f"`cell_id` BIGINT, {TABLE_DDL['cells']}",
+    "transactions": DDL,
+    "recorded": "`cell_id` BIGINT, `check` STRING, `outcome` STRING, `occasions` BIGINT, `requirements` ARRAY<STRING>, "
+    "`remark` BOOLEAN, `failure` STRUCT<`message`: STRING, `moment`: DOUBLE, `sentence`: STRING, `event`: BIGINT>",
+}
+"""The schemas of those files, in Spark's DDL."""
+
+KEPT = ("topologies", "conditions", "made", "mails", "acknowledgements", "rechecks", "verdicts")
 """Views that more than one query builds on: each is computed once."""
-
-
-def layers() -> dict[str, str]:
-    """Return the query of what is made of `raw_cells`, `raw_verdicts` and `raw_events`, in order."""
-    return {
-        "cells": traffic.CELLS,
-        "recorded": traffic.RECORDED,
-        "said": traffic.SAID,
-        "exchanges": traffic.EXCHANGES,
-        "happenings": traffic.HAPPENINGS,
-        "transactions": traffic.TRANSACTIONS,
-    }
 
 
 def views() -> dict[str, str]:
@@ -59,62 +54,30 @@ def views() -> dict[str, str]:
     }
 
 
-def follow(session: SparkSession, sources: Mapping[str, DataFrame], spread: Spread) -> None:
-    """Define the layers `cells` and `transactions` of runs, and the recorded verdicts.
-
-    Nearly whatever is asked of them is asked of each cell on its own: rows that belong together are put together
-    once, here, and few queries have to move them again.
-    """
-    for name in TABLE_DDL:
-        sources[name].createOrReplaceTempView(f"raw_{name}")
-    for name, query in layers().items():
-        rows = session.sql(query)
-        if name in ("cells", "recorded", "said", "happenings"):
-            rows = spread.together(rows)
-        if name in ("cells", *KEPT) and not spread.several:
-            rows = spread.kept(rows)
-        elif name == "cells":
-            rows = spread.looked_up(rows)
-        rows.createOrReplaceTempView(name)
-
-
 @contextmanager
-def written_tables(session: SparkSession, batch: str) -> Iterator[dict[str, str]]:
-    """Give the names by which the session knows a batch's files, and let it forget them afterwards; the files stay."""
-    tables = {name: f"conformance_{name}_{batch}" for name in PARTITIONED}
+def layers(session: SparkSession, folders: Mapping[str, Path], batch: str, spread: Spread) -> Iterator[None]:
+    """Let the session know the files of a batch by the names of the layers; afterwards it forgets them, and the files stay.
+
+    Nearly whatever is asked of them is asked of each cell on its own: rows of a cell lie together in the files already.
+    """
+    tables = {name: f"conformance_{name}_{batch}" for name in STORED} if spread.several else {}
     try:
-        yield tables
+        for name, columns in STORED.items():
+            if spread.several:
+                spread.known(session, tables[name], columns, folders[name])
+            rows = (
+                session.table(tables[name])
+                if spread.several
+                else session.read.schema(columns).parquet(literal(folders[name]))
+            )
+            (rows if spread.several else spread.together(rows)).createOrReplaceTempView(f"stored_{name}")
+        for name, query in LAYERS.items():
+            rows = session.sql(query)
+            (rows if name == "recorded" else spread.looked_up(rows)).createOrReplaceTempView(name)
+        yield
     finally:
         for table in tables.values():
             session.sql(f"DROP TABLE IF EXISTS {table}")
-
-
-def read_back(session: SparkSession, tables: Mapping[str, str], spread: Spread) -> None:
-    """Let what the layers are asked be asked of the tables that were written of them, by their names."""
-    layer = session.table(tables["transactions"])
-    exchanged = "kind IN ('mail', 'discard')"
-    for name, rows in (
-        ("cells", session.table(tables["cells"])),
-        ("exchanges", layer.where(exchanged)),
-        ("happenings", layer.where(f"NOT {exchanged}")),
-    ):
-        spread.looked_up(rows).createOrReplaceTempView(name)
-
-
-def refuse_one_number_for_two(session: SparkSession) -> None:
-    """Raise RunDirectoryError when two cells of the view `cells` have one number, and would be taken for one.
-
-    Among a million cells that happens once in thirty million times; nobody would ever notice.
-    """
-    shared = session.sql(
-        "SELECT min(struct(run, cell)) AS one, max(struct(run, cell)) AS other FROM cells GROUP BY cell_id "
-        "HAVING min(struct(run, cell)) <> max(struct(run, cell))"
-    )
-    if found := shared.head(1):
-        one, other = found[0]
-        raise RunDirectoryError(
-            f"{one.run}/{one.cell} and {other.run}/{other.cell} have one number by chance: add their runs one at a time"
-        )
 
 
 def view_headers(session: SparkSession, runs: Mapping[str, Ingested], spread: Spread) -> None:

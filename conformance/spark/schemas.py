@@ -1,6 +1,6 @@
-"""The tables of a run directory, and the lines of a cell's file, as Spark reads them."""
+"""The tables of a run directory, in Spark's terms."""
 
-from conformance.results.columns import CELL, EVENT, FOOTER, TABLES, VERDICT, Column
+from conformance.results.columns import TABLES, Column
 
 _TYPES = {
     "text": "STRING",
@@ -27,16 +27,3 @@ def ddl(columns: tuple[Column, ...]) -> str:
 
 TABLE_DDL = {name: ddl(columns) for name, columns in TABLES.items()}
 """Schema of each Parquet table of a run."""
-
-CORRUPT = "_corrupt_record"
-"""The column in which Spark puts a line that is no JSON object, or has a field of a wrong type."""
-
-LINE_DDL = ddl(
-    (
-        Column("record", "text"),
-        Column("schema", "whole"),
-        *{column.name: column for column in (*CELL, *EVENT, *VERDICT, *FOOTER)}.values(),
-        Column(CORRUPT, "text"),
-    )
-)
-"""One schema for every line of a cell's file; fields of one name in several records have one type."""

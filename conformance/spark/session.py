@@ -37,6 +37,11 @@ DEFAULTS = {
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Of every query that is begun its plan is told to listeners: in simple form that costs a tenth as much to write.
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.maxPlanStringLength": "1000",
+    # Else the first lower() of a session makes the title case of every letter there is: a second of CPU.
+    "spark.sql.icu.caseMappings.enabled": "false",
     "spark.log.level": "ERROR",
 }
 """Measured on two cores; whatever the user says with --conf goes first.
@@ -89,12 +94,13 @@ def open_session(
     conf: Mapping[str, str] | None = None,
     *,
     octets: int = 0,
-    learn: Callable[[str], None] | None = None,
+    learn: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Iterator[SparkSession]:
     """Give a session, and end its JVM afterwards, however the block is left; `octets` is how much will be read.
 
-    With `learn` a session that finds no cache makes one, which lets later ones start sooner, when it has ended; it
-    tells `learn` so.
+    With `learn` a session makes a cache when it has ended, which lets later ones start sooner, and says so by `tell`. Another
+    one says when there is a cache that it cannot use, and why.
     Where a session is active already (a notebook, a shell, spark-submit) that one is given, and left as it was.
     Raises JavaMissing; SparkFailed for what Spark raised within the block.
     """
@@ -108,10 +114,12 @@ def open_session(
         chosen = {**DEFAULTS, **settings_for(octets), **(conf or {})}
         java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
         cache = ahead.ahead_of(java, paths.cache(), Path(folder))
-        options = _options(java, Path(folder), cache, brief=octets < SMALL, learn=learn is not None)
+        options = _options(java, Path(folder), cache, brief=octets < SMALL, learn=learn)
         session = _build(master, chosen, Path(folder), options)
         started = None
         try:
+            if not learn and (why := cache.unfit()):
+                tell(f"{cache.cache.parent}: the cache for Java is not used: {why}; `--make-jvm-cache` makes it anew")
             yield session
             started = ahead.started_with(session)
         except PySparkException as error:
@@ -119,10 +127,10 @@ def open_session(
         finally:
             _end(session)
             signal.signal(signal.SIGINT, handler)  # pyspark had put its own
-        if learn is not None and started is not None and cache.record.is_file():
-            learn("keeping what Java loaded, so that it starts sooner the next time (once, some 20 s)")
+        if learn and started is not None and cache.record.is_file():
+            tell("keeping what Java loaded, so that it starts sooner the next time (once, some 20 s)")
             made = cache.make(java, *started)
-            learn(f"kept in {cache.cache}" if made else "this Java could not keep it")
+            tell(f"kept in {cache.cache}" if made else "this Java could not keep it")
 
 
 @contextmanager

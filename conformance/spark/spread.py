@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 PART = 128 * 1024 * 1024
 """Octets of history in a part: thirty runs of five hundred cells, of which a task holds what it joins in memory."""
@@ -52,17 +52,17 @@ class Spread:
         """Return rows that a join looks up, and does not sort: a part has few of them, which Spark cannot know."""
         return rows.hint("shuffle_hash")
 
-    def write(self, rows: DataFrame, folder: Path, table: str) -> None:
-        """Write rows that were put together as Parquet; those of several parts by the part that each cell is in.
+    def known(self, session: SparkSession, table: str, columns: str, folder: Path) -> None:
+        """Let a session know files by a table's name: those of several parts, each by the part that its cells are in.
 
-        Spark knows those files by the table's name then, and does not move what it reads from them.
+        Spark does not move what it reads from them. They must be there as `buckets.write_buckets` writes them.
         """
-        writer = rows.write.mode("overwrite").option("compression", "zstd")
-        if self.several:
-            itself = writer.option("path", str(folder)).option("__globPaths__", "false")  # a path that is no pattern
-            itself.bucketBy(self.parts, "cell_id").saveAsTable(table)
-        else:
-            writer.parquet(str(folder))
+        path = str(folder).replace("\\", "\\\\").replace("'", "\\'")
+        session.sql(
+            f"CREATE TABLE {table} ({columns}) USING parquet "
+            f"OPTIONS ('path' '{path}', '__globPaths__' 'false') "  # a path that is no pattern
+            f"CLUSTERED BY (cell_id) INTO {self.parts} BUCKETS"
+        )
 
     def everywhere(self, rows: DataFrame) -> DataFrame:
         """Return a few rows that every part is joined with."""

@@ -151,6 +151,27 @@ class Warehouse:
         """Return the folder of a table's rows of one batch."""
         return self.path / name / f"batch={batch}"
 
+    @property
+    def adding(self) -> Path:
+        """Return the folder in which the layers of a batch are made, before any batch that is there is touched."""
+        return self.path / "adding"
+
+    def take_in(self, batch: str) -> dict[str, Path]:
+        """Put what was made in `adding` where a batch's rows are; return the folder of each layer, by its name.
+
+        What is no table of the warehouse's stays in `adding`.
+        """
+        folders = {folder.name: folder for folder in self.adding.iterdir()}
+        for name in PARTITIONED:
+            target = self.batch(name, batch)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            folders[name] = folders[name].rename(target)
+        return folders
+
+    def clear(self) -> None:
+        """Throw away what was made for one aggregation only."""
+        shutil.rmtree(self.adding, ignore_errors=True)
+
     def merge(self, table: Table, rows: pa.Table, replaced: Collection[str], known: Iterable[str]) -> pa.Table:
         """Put the rows of some runs into a table's summaries, in place of what those runs had, and return all of them.
 

@@ -226,10 +226,15 @@ def verdicts_of(defect: str | None, *, agree: bool = True) -> tuple[Verdict, ...
     )
 
 
+REMARK = Verdict(
+    check="invariant.polite", outcome=Outcome.PASS, requirements=("SR-HB-01",), sentence="a should is broken", evidence=(2,), remark=True
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class MadeCell:
     """A cell to make: `cut` leaves its footer away; `excused` has a reason for its defect, `waived` says it is none,
-    `starved` ran out of something."""
+    `starved` ran out of something; `remark` adds a broken `should`."""
 
     name: str
     defect: str | None = None
@@ -241,6 +246,7 @@ class MadeCell:
     scenario_sha256: str = "5" * 64
     messages: int = 3
     axes: dict[str, str] = field(default_factory=dict)
+    remark: bool = False
 
 
 def make_run(
@@ -273,7 +279,7 @@ def make_run(
             waive={cell.defect: "made so"} if cell.waived and cell.defect else {},
         )  # fmt: skip
         world = World(random.Random(f"{seed} {cell.name}"), cell.defect, cell.messages, cell.excused, cell.starved)
-        verdicts = verdicts_of(cell.defect, agree=cell.agree)
+        verdicts = verdicts_of(cell.defect, agree=cell.agree) + (REMARK,) * cell.remark
         with CellWriter(run_dir, header) as writer:
             for event in world.history():
                 writer.event(event)

@@ -45,6 +45,7 @@ def spark() -> Iterator[None]:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     planted = [FINE, *(MadeCell(name, name) for name in DEFECTS), MadeCell("blind", DEFECTS[0], agree=False)]
+    planted.append(MadeCell("remarked", remark=True))
     make_run(folder / "planted", [*planted, *(MadeCell(f"grid[x={n}]") for n in range(10))])
     make_run(folder / "loose", [*planted, *(MadeCell(f"grid[x={n}]") for n in range(10))], whole=False)
     excused = [MadeCell(f"excused-{name}", name, agree=False, excused=True) for name in EXCUSED]

@@ -18,7 +18,7 @@ from conformance.results.content import stored_manifest
 from conformance.results.errors import RunDirectoryError
 from conformance.results.parquet import write_parquet
 from conformance.spark.export import export
-from conformance.spark.ingest import find_runs, line_files, look_at
+from conformance.spark.ingest import find_runs, look_at, tables_of
 from conformance.spark.warehouse import LOCK, Catalog, Warehouse
 from tests.spark.synthetic import MadeCell, make_run
 
@@ -87,9 +87,14 @@ def test_lines_are_read_from_the_cells_files_alone(run: Path):
     planted = cells / "x" / "mbx1"
     planted.mkdir(parents=True)
     (planted / "forged.jsonl").write_text('{"record":"verdict"}\n', "utf-8")
-    names = [Path(place).name for place in line_files(run)]
+    (found,) = look_at([run]).runs.values()
+    assert not found.parquet
+    read, tables = tables_of(found, {})
+    names = tables["cells"]["cell"].to_pylist()
     assert len(names) == 2
     assert {name.partition("-")[0] for name in names} == {"fine", "other"}
+    assert set(tables["verdicts"]["cell"].to_pylist()) == set(names)
+    assert {one.partition(":")[0] for one in read.damage} == {"pipe.jsonl", "device.jsonl", "x.jsonl.gz"}
 
 
 @pytest.mark.parametrize("octets", [b"", b"{", b"[]", b'{"layout": 5}', b"\xff", b"[" * 100_000])

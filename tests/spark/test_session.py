@@ -21,12 +21,10 @@ import pyspark
 from pyspark import SparkContext
 
 from conformance import paths
-from conformance.results.errors import RunDirectoryError
 from conformance.results.parquet import write_parquet
 from conformance.spark import spread
 from conformance.spark.java import java_home
 from conformance.spark.job import TABLES, aggregate
-from conformance.spark.layers import refuse_one_number_for_two
 from conformance.spark.progress import Progress
 from conformance.spark.session import SparkFailed, open_session
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run
@@ -53,18 +51,6 @@ def test_an_interrupted_session_leaves_no_process_and_no_setting() -> None:
 def test_what_spark_says_outlives_its_jvm() -> None:
     with pytest.raises(SparkFailed, match="nowhere"), open_session("local[1]") as session:
         session.sql("SELECT * FROM nowhere").collect()
-
-
-@pytest.mark.slow
-def test_two_cells_of_one_number_are_refused() -> None:
-    with open_session("local[1]") as session:
-        rows = [(1, "r", "a"), (2, "r", "b"), (1, "r", "a")]
-        session.createDataFrame(rows, "cell_id BIGINT, run STRING, cell STRING").createOrReplaceTempView("cells")
-        refuse_one_number_for_two(session)
-        rows[0] = (2, "r", "a")
-        session.createDataFrame(rows, "cell_id BIGINT, run STRING, cell STRING").createOrReplaceTempView("cells")
-        with pytest.raises(RunDirectoryError, match="r/a and r/b have one number"):
-            refuse_one_number_for_two(session)
 
 
 class Killing(Progress):

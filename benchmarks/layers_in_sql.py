@@ -1,9 +1,9 @@
-"""The layer of transactions: of a run's events, a row for each exchange that means something.
+"""The layers as queries over runs' own tables `cells`, `verdicts` and `events`: what `conformance.spark` makes outside of Spark.
 
-Far fewer rows than events. What sessions are gathered from and what stands in events as it is are read apart: they share
-few rows, and fewer columns.
-A message is known by its `key`: its Message-ID, or its body's hash where it has none.
+Written for an engine of SQL, and on their own: what DuckDB makes of them must be what the pipeline makes of the same runs.
 """
+
+from conformance.spark.layer import COLUMNS
 
 CELLS = "SELECT xxhash64(run, cell) AS cell_id, * FROM raw_cells"
 """The cells, each with a number that stands for its run and its name: one number is joined sooner than two texts."""
@@ -82,7 +82,7 @@ SELECT cell_id, session, discard, number, any_value(both) AS parties,
 FROM ({_NUMBERED})
 WHERE what IN ('MAIL', 'RCPT', 'query', 'content', 'told', 'to RCPT', 'to CONTENT')
 GROUP BY cell_id, session, discard, number
-"""  # noqa: S608  # made of constants
+"""  # made of constants
 
 _ANSWERED = f"""
 SELECT cell_id, session, number, parties, begun, content, finals, discard, told,
@@ -90,7 +90,7 @@ SELECT cell_id, session, number, parties, begun, content, finals, discard, told,
        array_max(transform(finals, one -> one.code)) AS code,
        exists(finals, one -> one.recipient IS NOT NULL) AS each
 FROM ({_GATHERED}) WHERE begun IS NOT NULL
-"""  # noqa: S608
+"""
 """`each`: a final reply for each recipient (RFC 2033)."""
 
 _ENVELOPED = f"""
@@ -99,57 +99,7 @@ SELECT *,
          AS taken,
        transform(filter(envelope, one -> one.code >= 500), one -> one.address) AS turned_away
 FROM ({_ANSWERED})
-"""  # noqa: S608
-
-COLUMNS: dict[str, tuple[str, str]] = {
-    "run": ("STRING", "the run's name"),
-    "cell": ("STRING", "the cell's file without its suffix"),
-    "cell_id": ("BIGINT", "a number that stands for both"),
-    "kind": ("STRING", "`session`, `mail`, `discard`, `delivery`, `message`, `attempt` or `incident`"),
-    "n": ("BIGINT", "number of the event that it began with"),
-    "t": ("DOUBLE", "when that was: seconds of documented time since the cell began"),
-    "session": ("STRING", "the connection it was seen on"),
-    "client": ("STRING", "who connected; of a delivery the giver, of an incident the node or the first party"),
-    "server": ("STRING", "who was connected to; of a delivery the sink"),
-    "listener": ("STRING", "which door was dialled"),
-    "number": ("BIGINT", "mail, discard: which one of its session, from 1"),
-    "mode": (
-        "STRING",
-        "mail: `shadow` (a copy of 2013 and later), `tracked` (a 2010 sender keeps one) or `plain`; "
-        "incident: the kind of its event, `stray-reply` of a reply that answers nothing",
-    ),
-    "sender": ("STRING", "the reverse-path"),
-    "recipients": ("ARRAY<STRING>", "mail: accepted by RCPT, sorted; delivery: the one recipient"),
-    "accepted": ("ARRAY<STRING>", "mail, attempt: those that the final reply was positive for"),
-    "refused": ("ARRAY<STRING>", "mail: those refused for good, by RCPT or by the final reply"),
-    "shadow_id": ("STRING", "mail: XSHADOW= of MAIL"),
-    "message": ("STRING", "message, attempt: its name in the scenario"),
-    "key": ("STRING", "what a message is known by: its Message-ID, else its body's hash"),
-    "message_id": ("STRING", "the Message-ID"),
-    "date": ("STRING", "the Date field"),
-    "stable_sha256": ("STRING", "hash of the content without trace fields"),
-    "report": ("STRING", "`delivery-status` or `journal`, where the message is one"),
-    "about": ("STRING", "a report: the Message-ID of what it is about"),
-    "size": ("BIGINT", "octets of the content"),
-    "dot_n": ("BIGINT", "mail: number of the event of the final dot"),
-    "dot_t": ("DOUBLE", "mail: when that was"),
-    "reply_n": ("BIGINT", "mail: number of the last final reply; discard: of the answer"),
-    "reply_t": ("DOUBLE", "mail, discard: when that was"),
-    "code": ("BIGINT", "mail: the highest code of its final replies; attempt, incident: the reply's code"),
-    "replies": ("BIGINT", "mail: how many final replies there were"),
-    "limit": ("BIGINT", "discard: how many notifications were asked for"),
-    "database": ("STRING", "discard: the queue database that answered"),
-    "shadow_ids": ("ARRAY<STRING>", "discard: what may be discarded"),
-    "left": ("BIGINT", "discard: how many were left to ask for"),
-    "failed": ("ARRAY<STRING>", "delivery: of a report, the recipients whom it says that it failed for"),
-    "action": ("STRING", "delivery: of a report, its Action field; incident: what was done or happened"),
-    "fault": ("STRING", "incident: the fault's name"),
-    "detail": ("STRING", "incident: of `configured` what changed, as JSON; nothing where it was refused"),
-    "healed": ("BOOLEAN", "incident: of `fault-armed`, whether it was taken away"),
-    "waited": ("DOUBLE", "incident: of `drained`, for how many seconds the transport was waited for"),
-    "quiet": ("BOOLEAN", "incident: of `drained`, whether the transport became quiet"),
-}
-"""The layer's columns: type and meaning. A column that a kind of row has no use for is null."""
+"""
 
 _MAIL = {
     "kind": "'mail'",
@@ -250,7 +200,7 @@ def _row(expressions: dict[str, str]) -> str:
     )
 
 
-EXCHANGES = f"SELECT cell_id, {_row(_EXCHANGE)} FROM ({_ENVELOPED})"  # noqa: S608
+EXCHANGES = f"SELECT cell_id, {_row(_EXCHANGE)} FROM ({_ENVELOPED})"
 """The part of the layer that is gathered from sessions: mail transactions and discard exchanges."""
 
 HAPPENINGS = f"""
@@ -258,19 +208,27 @@ SELECT xxhash64(run, cell) AS cell_id, {_row(_OTHER)} FROM raw_events
 WHERE kind IN ('connected', 'delivered', 'message', 'attempt', 'fault-armed', 'fault-fired', 'connect-failed', 'node',
                'node-command', 'configured', 'talked', 'drained')
    OR kind = 'reply' AND (code >= 400 OR to = '' OR code = 221 AND to <> 'QUIT') OR kind = 'closed' AND how = 'reset'
-"""  # noqa: S608
+"""
 """The part of the layer that stands in the events as it is."""
 
 
 def _layer(part: str, has: dict[str, str]) -> str:
     known = {"run": "c.run", "cell": "c.cell", "cell_id": "c.cell_id"} | {name: f"x.`{name}`" for name in has}
     columns = {name: known.get(name, "NULL") for name in COLUMNS}
-    return f"SELECT {_row(columns)} FROM {part} x JOIN cells c ON c.cell_id = x.cell_id"  # noqa: S608
+    return f"SELECT {_row(columns)} FROM {part} x JOIN cells c ON c.cell_id = x.cell_id"
 
 
 TRANSACTIONS = f"{_layer('exchanges', _EXCHANGE)} UNION ALL {_layer('happenings', _OTHER)}"
 """The layer as it is kept, over the views `exchanges`, `happenings` and `cells`."""
 
 
-DDL = ", ".join(f"`{name}` {kind}" for name, (kind, _) in COLUMNS.items())
-"""The layer's schema in Spark's DDL."""
+def layers() -> dict[str, str]:
+    """Return the query of each layer over `raw_cells`, `raw_verdicts` and `raw_events`, in order."""
+    return {
+        "cells": CELLS,
+        "recorded": RECORDED,
+        "said": SAID,
+        "exchanges": EXCHANGES,
+        "happenings": HAPPENINGS,
+        "transactions": TRANSACTIONS,
+    }

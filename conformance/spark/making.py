@@ -1,0 +1,72 @@
+"""Makes the layers of runs as files that Spark reads: some runs at a time, in threads, since Arrow holds no lock of Python's."""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from conformance.spark.buckets import write_buckets
+from conformance.spark.ingest import Ingested, tables_of
+from conformance.spark.rows import EVENTS, LAYERS, VERDICTS, layers_of, refuse_one_number_for_two
+
+AT_ONCE = 32 * 1024 * 1024
+"""Octets of history that one file is made of, about: what is in memory at a time, in each thread."""
+_COLUMNS = {"events": EVENTS, "verdicts": VERDICTS}
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """Runs, by name, the folder for the files of their layers, and how many parts those have."""
+
+    runs: Mapping[str, Ingested]
+    folder: Path
+    parts: int
+
+
+def make_layers(making: Making) -> Making:
+    """Write the files of all layers into a folder for each; return it all, with what could not be read of each run.
+
+    Raises SchemaTooNew; RunDirectoryError for the rare case that two cells have one number.
+    """
+    shutil.rmtree(making.folder, ignore_errors=True)
+    runs: dict[str, Ingested] = {}
+    cells = []
+    portions = list(enumerate(_portions(making.runs)))
+    with ThreadPoolExecutor(min(len(portions), os.cpu_count() or 1) or 1) as pool:
+        for read, keys in pool.map(lambda one: _make(one[1], one[0], making), portions):
+            runs |= read
+            cells.append(keys)
+    if cells:
+        refuse_one_number_for_two(cells)
+    return replace(making, runs=runs)
+
+
+def _portions(runs: Mapping[str, Ingested]) -> Iterator[dict[str, Ingested]]:
+    """Yield runs, as many at a time as make one file."""
+    portion: dict[str, Ingested] = {}
+    for name, run in runs.items():
+        portion[name] = run
+        if sum(one.octets for one in portion.values()) >= AT_ONCE:
+            yield portion
+            portion = {}
+    if portion:
+        yield portion
+
+
+def _make(runs: Mapping[str, Ingested], number: int, making: Making) -> tuple[dict[str, Ingested], pa.Table]:
+    read: dict[str, Ingested] = {}
+    made: dict[str, list[pa.Table]] = {name: [] for name in LAYERS}
+    for name, run in runs.items():
+        read[name], tables = tables_of(run, _COLUMNS)
+        for layer, rows in layers_of(name, tables).items():
+            made[layer].append(rows)
+    whole = {layer: pa.concat_tables(parts) for layer, parts in made.items()}
+    if len(runs) > 1:
+        whole["transactions"] = whole["transactions"].sort_by("kind")
+    for layer, rows in whole.items():
+        write_buckets(rows, making.folder / layer, number, making.parts)
+    return read, whole["cells"].select(["cell_id", "run", "cell"]).combine_chunks()

@@ -1,0 +1,145 @@
+"""The layers: what Arrow gathers of a run is what queries find in it, and Spark knows where each cell's rows lie."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("pyspark")
+
+from conformance.results.errors import RunDirectoryError
+from conformance.results.layout import PARQUET
+from conformance.results.parquet import write_parquet
+from conformance.spark.buckets import bucket_of, write_buckets
+from conformance.spark.ingest import Ingested, look_at, tables_of
+from conformance.spark.layer import COLUMNS
+from conformance.spark.making import Making, make_layers
+from conformance.spark.rows import layers_of, refuse_one_number_for_two
+from tests.spark.synthetic import DEFECTS, MadeCell, make_run
+
+STORED = Path(__file__).parents[1] / "compat" / "0.1.0" / "run"
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    cells = [MadeCell(name, name, excused=excused) for name in DEFECTS for excused in (False, True)]
+    made = {cell.name: cell for cell in cells}.values()
+    run = make_run(tmp_path_factory.mktemp("runs") / "planted", [*made, MadeCell("fine"), MadeCell("cut", cut=True)])
+    write_parquet(run)
+    return run
+
+
+def layers(path: Path) -> dict[str, pa.Table]:
+    (run,) = look_at([path]).runs.values()
+    return layers_of(run.header.run, tables_of(run, {})[1])
+
+
+def ordered(rows: pa.Table, columns: list[str]) -> list[dict[str, Any]]:
+    return sorted(rows.select(columns).to_pylist(), key=lambda row: (row["cell"], row["n"], row["kind"]))
+
+
+def test_what_is_gathered_is_what_queries_find(planted: Path, tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    from benchmarks.in_duckdb import MACROS, translated
+    from benchmarks.layers_in_sql import layers as in_sql
+
+    (tmp_path / "stored").mkdir()
+    (tmp_path / "stored" / "run.json").write_bytes((STORED / "run.json").read_bytes())
+    (tmp_path / "stored" / "cells").symlink_to(STORED / "cells")
+    write_parquet(tmp_path / "stored")
+    for path, kinds in ((planted, 6), (tmp_path / "stored", 7)):
+        made = layers(path)["transactions"]
+        with duckdb.connect() as database:
+            database.execute(MACROS)
+            for table in ("cells", "verdicts", "events"):
+                file = str(path / PARQUET / f"{table}.parquet")
+                database.execute(f"CREATE VIEW raw_{table} AS FROM read_parquet([{file!r}])")
+            for name, query in in_sql().items():
+                database.execute(f"CREATE VIEW {name} AS {translated(query)}")
+            found = database.sql("FROM transactions").to_arrow_table()
+        columns = [name for name in COLUMNS if name != "cell_id"]
+        assert ordered(made, columns) == ordered(found, columns)
+        assert len(set(made["kind"].to_pylist())) >= kinds
+
+
+def test_lines_and_parquet_give_the_same_rows(planted: Path) -> None:
+    (run,) = look_at([planted]).runs.values()
+    assert run.parquet
+    stored = layers_of("r", tables_of(run, {})[1])
+    loose = layers_of("r", tables_of(run.model_copy(update={"parquet": False}), {})[1])
+    assert {name: rows.to_pylist() for name, rows in stored.items()} == {
+        name: rows.to_pylist() for name, rows in loose.items()
+    }
+
+
+def test_an_answer_belongs_to_its_own_command() -> None:
+    """Two transactions of one session, pipelined: one recipient is refused, and the second ends with a 5yz."""
+    said: list[dict[str, Any]] = [
+        {"kind": "connected", "client": "c", "server": "s", "listener": "door"},
+        {"kind": "command", "verb": "MAIL", "line": "MAIL FROM:<A@x>"},
+        {"kind": "command", "verb": "RCPT", "line": "RCPT TO:<b@x>"},
+        {"kind": "command", "verb": "RCPT", "line": "rcpt to: <c@x>"},
+        {"kind": "reply", "to": "MAIL", "code": 250},
+        {"kind": "reply", "to": "RCPT", "code": 550},
+        {"kind": "reply", "to": "RCPT", "code": 250},
+        {"kind": "content", "digest": {"body_sha256": "one"}},
+        {"kind": "reply", "to": "CONTENT", "code": 250},
+        {"kind": "command", "verb": "MAIL", "line": "MAIL FROM:<>"},
+        {"kind": "reply", "to": "MAIL", "code": 250},
+        {"kind": "command", "verb": "RCPT", "line": "RCPT TO:<d@x>"},
+        {"kind": "reply", "to": "RCPT", "code": 250},
+        {"kind": "content", "digest": {"message_id": "two", "body_sha256": "x"}},
+        {"kind": "reply", "to": "CONTENT", "code": 554},
+    ]
+    from conformance.results.columns import TABLES
+    from conformance.results.parquet import arrow_schema
+    from conformance.spark.exchanges import exchanges
+
+    rows = [{"cell": "c", "session": "1", "n": n, "t": float(n), **one} for n, one in enumerate(said)]
+    events = pa.Table.from_pylist(rows, arrow_schema(TABLES["events"]))
+    names = ["n", "number", "sender", "recipients", "accepted", "refused", "key", "code", "reply_n", "client"]
+    made = exchanges(events, np.zeros(len(rows), np.int64)).select(names).to_pylist()
+    assert [list(one.values()) for one in made] == [
+        [1, 1, "A@x", ["c@x"], ["c@x"], ["b@x"], "one", 250, 8, "c"],
+        [9, 2, "", ["d@x"], [], ["d@x"], "two", 554, 14, "c"],
+    ]
+
+
+def test_two_cells_of_one_number_are_refused() -> None:
+    rows = {"cell_id": [1, 2], "run": ["r", "r"], "cell": ["a", "b"]}
+    refuse_one_number_for_two([pa.table(rows)])
+    with pytest.raises(RunDirectoryError, match="r/a and r/b have one number"):
+        refuse_one_number_for_two([pa.table(rows | {"cell_id": [2, 2]})])
+
+
+def test_a_cells_bucket_is_the_one_that_spark_looks_in() -> None:
+    """Spark says: SELECT hash(1L), hash(-1L), hash(1234567890123456789L)."""
+    said = np.array(SPARK_SAYS, np.int64)
+    assert bucket_of(np.array([1, -1, 1234567890123456789]), 1 << 31).tolist() == np.mod(said, 1 << 31).tolist()
+
+
+SPARK_SAYS = (-1712319331, -939490007, -2017768400)
+
+
+def test_rows_of_a_kind_are_a_group_of_their_own(tmp_path: Path) -> None:
+    rows = pa.table({"cell_id": [1, 1, 1], "kind": ["a", "a", "b"]})
+    write_buckets(rows, tmp_path / "one", 0, 1)
+    (path,) = (tmp_path / "one").iterdir()
+    with pq.ParquetFile(path) as file:
+        assert [file.read_row_group(n)["kind"].to_pylist() for n in range(file.num_row_groups)] == [["a", "a"], ["b"]]
+    write_buckets(rows.slice(0, 0), tmp_path / "none", 0, 4)
+    (path,) = (tmp_path / "none").iterdir()
+    assert pq.read_table(path, partitioning=None).num_rows == 0
+
+
+def test_a_damaged_run_is_made_and_its_damage_told(planted: Path, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [MadeCell("fine"), MadeCell("torn", cut=True)], whole=False)
+    (run / "cells" / "alien-000000000000.jsonl").write_text("garbage\n")
+    found: dict[str, Ingested] = dict(look_at([run]).runs)
+    made = make_layers(Making(found, tmp_path / "made", 1)).runs["run"]
+    assert (found["run"].damaged, made.damaged) == (0, 1)
+    assert made.damage[0].startswith("alien-000000000000.jsonl:1: ")
+    assert len(pq.read_table(tmp_path / "made" / "cells", partitioning=None)) == 2
