@@ -1,8 +1,8 @@
 """What Java loaded of Spark in an earlier session, kept for later ones: half of a short session is loading of classes.
 
 It is made when it is asked for, and never else: a session of Java 25 or later records what it loads; when it has ended,
-Java makes a cache of that (200 MB, some twenty seconds of CPU, once). Java itself refuses a cache that does not fit; its
-name changes with Java and Spark, and the one that was there before goes.
+Java makes a cache of that (200 MB, some twenty seconds of CPU, once). Java itself refuses a cache that does not fit, and goes on
+without; its name changes with Java and Spark, and the one that was there before goes.
 """
 
 import hashlib
@@ -19,10 +19,11 @@ OLDEST = 25
 
 _OWN = ("-XX:AOTMode=", "-XX:AOTConfiguration=", "-XX:AOTCache=")
 _QUIET = "-Xlog:disable"
+_TROUBLE = "-Xlog:aot*=warning,cds*=warning"
 _AFRESH = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UnlockDiagnosticVMOptions", "-XX:-AOTReplayTraining")
 """How methods ran in the session that was recorded is kept too. That was a short one, without Java's second compiler: a
 long one that went by it hardly used that compiler either, and its tasks took nearly twice the CPU."""
-_LIMIT = 300.0
+_LIMIT = 900.0
 """Seconds that making a cache may take."""
 
 
@@ -33,14 +34,28 @@ class Ahead:
     cache: Path
     record: Path
 
+    @property
+    def _said(self) -> Path:
+        return self.record.with_name("said.log")
+
+    def unfit(self) -> str:
+        """Return why a cache that is there is not used by the session that has started; '' where it is, or there is none."""
+        if not self.cache.is_file():
+            return "it was made of another Java or Spark" if any(self.cache.parent.glob("*.aot")) else ""
+        said = self._said.read_text("utf-8", "replace").splitlines() if self._said.is_file() else []
+        refused = any("[error" in line for line in said)  # it warns of parts that it goes on without, too
+        return said[0].rpartition("]")[2].strip() if refused else ""
+
     def options(self, *, brief: bool, learn: bool) -> tuple[str, ...]:
-        """Return Java's options: those that use the cache where there is one, else those that record, if asked to.
+        """Return Java's options: those that record, if asked to, else those that use the cache where there is one.
 
         A session that is not `brief` takes the classes, and learns for itself what is worth compiling.
         """
+        if learn:
+            return ("-XX:AOTMode=record", f"-XX:AOTConfiguration={self.record}", _QUIET)
         if self.cache.is_file():
-            return (f"-XX:AOTCache={self.cache}", *(() if brief else _AFRESH), _QUIET)
-        return ("-XX:AOTMode=record", f"-XX:AOTConfiguration={self.record}", _QUIET) if learn else ()
+            return (f"-XX:AOTCache={self.cache}", *(() if brief else _AFRESH), _QUIET, f"{_TROUBLE}:file={self._said}")
+        return ()
 
     def make(self, java: Path, arguments: Sequence[str], class_path: str) -> bool:
         """Make the cache of what a session recorded that was started so; say whether there is one now."""
@@ -50,9 +65,12 @@ class Ahead:
         scratch = self.record.with_suffix(".aot")
         own = ["-XX:AOTMode=create", f"-XX:AOTConfiguration={self.record}", f"-XX:AOTCache={scratch}"]
         same = [one for one in arguments if not one.startswith(_OWN)]
-        done = subprocess.run(  # noqa: S603  # the Java that Spark itself was started with
-            [java, *same, *own, "-cp", class_path], capture_output=True, timeout=_LIMIT, check=False
-        )
+        try:
+            done = subprocess.run(  # noqa: S603  # the Java that Spark itself was started with
+                [java, *same, *own, "-cp", class_path], capture_output=True, timeout=_LIMIT, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return False
         if done.returncode or not scratch.is_file():
             return False
         for old in self.cache.parent.glob("*.aot"):

@@ -34,7 +34,7 @@ def test_a_session_learns_when_asked_and_uses_what_there_is(tmp_path: Path) -> N
     found.cache.touch()
     for brief in (True, False):
         options = found.options(brief=brief, learn=False)
-        assert found.options(brief=brief, learn=True) == options
+        assert found.options(brief=brief, learn=True)[0] == "-XX:AOTMode=record"  # it is made anew
         assert options[0] == f"-XX:AOTCache={found.cache}"
         assert ("-XX:-AOTReplayTraining" in options) is not brief
 
@@ -70,11 +70,36 @@ def test_the_second_session_has_what_the_first_one_learnt(tmp_path: Path, monkey
     if (version_of(java) or 0) < OLDEST:
         pytest.skip(f"keeps nothing before Java {OLDEST}")
     told: list[str] = []
-    with open_session("local[1]", learn=told.append) as session:
+    with open_session("local[1]", learn=True, tell=told.append) as session:
         assert session.range(3).count() == 3
-    assert len(told) == 1
+    assert len(told) == 2
     (kept,) = paths.cache().glob("spark-*/*.aot")
-    with open_session("local[1]", learn=told.append) as session:
+    with open_session("local[1]", tell=told.append) as session:
         assert session.range(3).count() == 3
         assert f"-XX:AOTCache={kept}" in started_with(session)[0]
-    assert len(told) == 1
+    assert len(told) == 2
+    kept.write_bytes(b"no cache" * 1000)
+    with open_session("local[1]", tell=told.append) as session:
+        assert session.range(3).count() == 3
+    assert len(told) == 3
+    assert "the cache for Java is not used: The AOT cache has a bad magic number" in told[-1]
+    kept.rename(kept.with_name("of-another-spark.aot"))
+    with open_session("local[1]", tell=told.append):
+        pass
+    assert "the cache for Java is not used: it was made of another Java or Spark" in told[-1]
+
+
+def test_what_java_refuses_is_told_and_what_it_only_warns_of_is_not(tmp_path: Path) -> None:
+    found = Ahead(tmp_path / "spark-1" / "kept.aot", tmp_path / "loaded.config")
+    assert found.unfit() == ""
+    found.cache.parent.mkdir()
+    (found.cache.parent / "other.aot").touch()
+    assert found.unfit() == "it was made of another Java or Spark"
+    found.cache.touch()
+    assert found.unfit() == ""
+    (told,) = (one for one in found.options(brief=True, learn=False) if ":file=" in one)
+    said = Path(told.partition(":file=")[2])
+    said.write_text("[0.01s][warning][aot] Saved blob's name 'L' is different\n")
+    assert found.unfit() == ""
+    said.write_text("[0.01s][warning][aot] The AOT cache has been truncated.\n[0.01s][error  ][aot] Unable to map\n")
+    assert found.unfit() == "The AOT cache has been truncated."
