@@ -13,8 +13,7 @@ from session import Refusal, Session
 from shadow import Shadow
 from store import Store
 
-DEFECTS: dict[str, tuple[str, str, Callable[[], None]]] = {}
-"""By name: the requirement that it violates, what the server does, and the function that makes it so."""
+DEFECTS: dict[str, tuple[str, str, Callable[[], None]]] = {}  # the requirement violated, what it does, what makes it so
 
 
 def _mistake(row: str, what: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
@@ -51,10 +50,7 @@ def acknowledges_first() -> None:
 
 @_mistake("SR-CRE-01", "has no copy made of anything")
 def makes_no_copies() -> None:
-    async def make_copy(self: Primary, message: Any, deadline: float | None) -> bool:
-        return True
-
-    Primary._make_copy = make_copy
+    Primary._enabled = property(lambda self: False)
 
 
 @_mistake("SR-CRE-07", "has no copy made of what a mailbox submits")

@@ -50,6 +50,13 @@ def test_it_imports_the_standard_library_and_itself_only(path: Path):
             assert top in own or top in __import__("sys").stdlib_module_names, f"{path.name} imports {name}"
 
 
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_its_modules_are_short_and_know_nothing_of_its_mistakes(path: Path):
+    text = path.read_text("utf-8")
+    assert text.count("\n") <= 300
+    assert ("from defects" in text) is (path.stem == "node"), "a mistake replaces a piece from outside"
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLE.glob("*.yaml")), ids=lambda path: path.stem)
 def test_its_descriptions_are_right(path: Path):
     assert list(unknown_placeholders(read_description(path))) == []
