@@ -1,0 +1,62 @@
+"""Each hostile peer is judged, in bounded time and space, and the cell beside it is not touched by it."""
+
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from conformance import paths
+from conformance.candidates.cast import Cast
+from conformance.candidates.description import Candidate
+from conformance.execute import judge
+from conformance.judge.verdicts import Outcome, worst
+from conformance.judge.waiting import Waiting
+from conformance.results.writer import line_of_event
+from conformance.run.cell import run_cell
+from conformance.run.settings import Settings
+from conformance.scenarios.loader import read_corpus
+from tests.hostile.peers import PEERS
+from tests.nodes.test_hostile import RELAYED, listening
+
+PASSES = frozenset(
+    (
+        "answers QUIT with a flood",  # it has done its work before
+        "refuses EHLO for ever",  # HELO does as well (RFC 5321 4.1.1.1)
+        "offers extensions with control characters", "offers SIZE with 400 digits", "answers with NULs within a reply",
+        "answers with octets that are no UTF-8",  # nothing depends on the text of these replies
+    )
+)  # fmt: skip
+"""Peers that pass on the message and acknowledge it as they should, whatever else they say."""
+
+
+def test_there_are_at_least_forty():
+    assert len(PEERS) >= 40
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_a_hostile_peer_is_judged_in_time_and_leaves_nothing(peer: str, tmp_path: Path):
+    (tmp_path / "relayed.scenario.yaml").write_text(RELAYED, "utf-8")
+    cell = read_corpus([tmp_path / "relayed.scenario.yaml"], paths.fixtures())[0].cells("smoke")[0]
+    hostile = Candidate(
+        name="hostile", kind="python", claims=("relay",), factory="tests.hostile.peers:create",
+        defect=peer.replace(" ", "_"), listeners=("frontend",),
+    )  # fmt: skip
+    cast, settings = Cast(hostile), Settings(clock="virtual")
+    listened, files, threads = listening(), psutil.Process().num_fds(), threading.active_count()
+    began = time.monotonic()
+    ran = run_cell(cell, cast, settings, tmp_path / "cell", lambda event: None, Waiting())
+    verdicts = judge(cell, cast, settings, ran.events, complete=ran.complete)
+    assert time.monotonic() - began < 60
+    outcome = Outcome.ERROR if ran.problem else worst(verdict.outcome for verdict in verdicts)
+    starts = not peer.startswith(("greets with HTTP", "greets with SSH", "greets with a TLS", "says nothing at the gr"))
+    assert (outcome is Outcome.PASS) == (peer in PASSES)
+    if starts and "greeting" not in PEERS[peer].phase:
+        assert not ran.problem, ran.problem
+        assert "harness.judge" not in {verdict.check for verdict in verdicts if verdict.outcome is Outcome.ERROR}
+    assert sum(len(line_of_event(event)) for event in ran.events) < 200_000, "a flood does not fill the history"
+    assert psutil.Process().children(recursive=True) == []
+    assert listening() <= listened
+    assert psutil.Process().num_fds() <= files + 2
+    assert threading.active_count() <= threads + 1

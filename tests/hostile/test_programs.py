@@ -1,0 +1,76 @@
+"""All hostile programs in one run: it ends in time, as documented, no cell ends another, and nothing is left behind."""
+
+import json
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from conformance import untrusted
+from conformance.judge.verdicts import Outcome
+from conformance.nodes import cgroups
+from conformance.results.reader import read_run
+from tests.hostile import programs
+from tests.nodes.test_hostile import STOPPED
+from tests.suite.helpers import conformance_command
+
+GOOD = "does nothing"
+
+
+def describe(directory: Path, name: str) -> str:
+    word = name.replace(" ", "_")
+    description = {
+        "name": word, "kind": "exec", "claims": ["relay"], "listeners": ["frontend"],
+        "argv": ["{python}", "-S", "-E", programs.__file__, "{config}", word], "exit-codes": [0, 143],
+        "ready-within": 10, "stop-within": 5, "log-limit": 65536, "directory-limit": 2**23, "process-limit": 64,
+        "memory-limit": 2**27,
+    }  # fmt: skip
+    (directory / f"{word}.yaml").write_text(json.dumps(description), "utf-8")  # JSON is YAML
+    return f"{word}.yaml"
+
+
+def test_there_are_at_least_forty():
+    assert len(programs.BEFORE) > 40
+
+
+@pytest.mark.integration
+def test_hostile_programs_harm_neither_the_run_nor_each_other_nor_the_machine(tmp_path: Path):
+    (tmp_path / "stopped.scenario.yaml").write_text(STOPPED, "utf-8")
+    words = [word for name in programs.BEFORE for word in ("--candidate", describe(tmp_path, name))]
+    mounts = Path("/proc/self/mountinfo").read_text("utf-8")
+    began = time.monotonic()
+    try:
+        ran = conformance_command(
+            "run", "stopped.scenario.yaml", *words, "--cells", "8", "--clock", "scaled", "--scale", "60",
+            "--run-dir", "run", cwd=tmp_path, timeout=900,
+        )  # fmt: skip
+        assert time.monotonic() - began < 600
+        assert "INTERNALERROR" not in ran.stdout
+        assert "Traceback" not in ran.stderr
+        assert "\x1b" not in ran.stdout
+        cells = {cell.header.candidate.replace("_", " "): cell for cell in read_run(tmp_path / "run").cells([])}
+        assert set(cells) == set(programs.BEFORE), "every program has a cell"
+        outcomes = {name: cell.footer.outcome for name, cell in cells.items() if cell.footer is not None}
+        assert set(outcomes) == set(programs.BEFORE), "and every cell its end"
+        assert outcomes[GOOD] is Outcome.PASS
+        assert ran.returncode == (1 if Outcome.FAIL in outcomes.values() else 3), ran.stdout[-3000:]
+        sentences = " ".join(verdict.sentence for cell in cells.values() for verdict in cell.verdicts)
+        assert "harness itself broke" not in sentences
+        for name, said in {
+            "fills its disk": "its directory outgrew",
+            "is a fork bomb": "it had more than 64 processes and threads",
+            "eats memory": "it took more than 134217728 octets of memory",
+            "leaves with 137": "SIGKILL",
+        }.items():
+            assert said in " ".join(verdict.sentence for verdict in cells[name].verdicts), name
+        told = conformance_command("report", "run", "--out", "site", cwd=tmp_path)
+        assert told.returncode == 0, told.stderr[-2000:]
+        mine = [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or ())]
+        assert mine == []
+        home = cgroups._home()
+        assert home is None or not [path for path in home.main.glob("conformance-*") if cgroups._is_left(path.name)]
+        assert Path("/proc/self/mountinfo").read_text("utf-8") == mounts
+    finally:
+        for folder in tmp_path.iterdir():
+            untrusted.discard(folder)  # deeper than pytest can delete
