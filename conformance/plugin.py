@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from conformance.breakdown import breakdown
 from conformance.report import allure_content
 from conformance.results.layout import RUN_FILE
 from conformance.results.writer import finish_run
 from conformance.run.together import SHARED_CLOCKS
+from conformance.shortage import shortage_of
 from conformance.suite.choice import UNFILTERED, is_filtered, keep_wanted, narrow, take_ids
 from conformance.suite.collect import OPTIONS, ScenarioFile, collect_file
 from conformance.suite.directory import (
@@ -91,9 +93,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     return result
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> None:
-    """Begin the run once something is run; pytest does not come here when it only shows what there is."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, object]:
+    """Begin the run once something is run; pytest does not come here when it only shows what there is.
+
+    Where a reporter finds the disk full, the session ends with a sentence; what has ended stays.
+    """
     config = session.config
     cells = [item.collected for item in session.items if isinstance(item, CellItem)]
     if cells and not runs_nothing(config):
@@ -103,6 +108,12 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         # kept in its history, or gone at once: so it need not be looked through after every 700 objects (a twentieth).
         gc.freeze()
         gc.set_threshold(10_000, 10, 10)
+    try:
+        return (yield)
+    except Exception as error:
+        if shortage_of(error):
+            pytest.exit(breakdown(error), pytest.ExitCode.INTERNAL_ERROR)
+        raise
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -147,10 +158,15 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     directory = config.stash.get(DIRECTORY, None)
     interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
-    if (run := config.stash.get(RUN, None)) is not None:
-        run.finish(interrupted=interrupted)
-    elif directory is not None and not is_worker(config) and (directory / RUN_FILE).exists():
-        finish_run(directory, wall_seconds=time.monotonic() - config.stash[STARTED], interrupted=interrupted)
+    try:
+        if (run := config.stash.get(RUN, None)) is not None:
+            run.finish(interrupted=interrupted)
+        elif directory is not None and not is_worker(config) and (directory / RUN_FILE).exists():
+            finish_run(directory, wall_seconds=time.monotonic() - config.stash[STARTED], interrupted=interrupted)
+    except OSError as error:
+        if not shortage_of(error):
+            raise
+        pytest.exit(f"the run has no footer: {breakdown(error)}", pytest.ExitCode.INTERNAL_ERROR)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 SHORTAGES = {
     errno.ENOSPC: "no space is left on the disk",
+    errno.EROFS: "the file system is read-only",
     errno.EDQUOT: "the disk quota is used up",
     errno.ENOMEM: "no memory is left",
     errno.ENOBUFS: "no buffers are left",
@@ -40,13 +41,16 @@ _COUNTERS = {
 def shortage_of(error: BaseException) -> str:
     """Return what has run out, by an error that the harness met; '' when it is about something else.
 
-    Of a group of exceptions the first that is about a shortage counts.
+    Of a group of exceptions the first that is about a shortage counts; of one that was raised on account of another, that.
     """
     if isinstance(error, BaseExceptionGroup):
         return next((words for one in error.exceptions if (words := shortage_of(one))), "")
     if isinstance(error, OSError):
         return SHORTAGES.get(error.errno or 0, "")
-    return "no memory is left" if isinstance(error, MemoryError) else ""
+    if isinstance(error, MemoryError):
+        return "no memory is left"
+    before = error.__cause__ or error.__context__
+    return shortage_of(before) if before is not None else ""
 
 
 def killed_by_others(code: int | None) -> bool:

@@ -3,6 +3,7 @@
 import importlib
 import logging
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 from pydantic_core import to_json
 
 from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError, Unsupported
+from conformance.shortage import shortage_of
 
 
 class WallClock(Protocol):
@@ -157,7 +159,7 @@ class PythonNode:
 
     def _log_to_file(self) -> None:
         if self._handler is None:
-            self._handler = logging.FileHandler(self.log, encoding="utf-8", delay=True)
+            self._handler = _Log(self.log, encoding="utf-8", delay=True)
             self._handler.setFormatter(_Stamped(self._clock))
             logger = logging.getLogger(f"conformance.node.{self.name}")
             logger.setLevel(logging.INFO)
@@ -177,6 +179,15 @@ class PythonNode:
             logger.propagate = True  # as it was: pytest gives handlers of its own to those that do not
             self._handler.close()
             self._handler = None
+
+
+class _Log(logging.FileHandler):
+    """A log that ends where the disk is full: the cell itself says that it is."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the base class calls it so
+        """Say nothing more of a disk that is full."""
+        if not shortage_of(sys.exc_info()[1] or Exception()):
+            super().handleError(record)
 
 
 class _Stamped(logging.Formatter):

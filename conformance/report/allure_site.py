@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,12 +116,14 @@ def build_allure(
     resolve: Resolve,
     earlier: Iterable[Path] = (),
     kept: Path | None = None,
+    note: Callable[[str], object] = lambda words: None,
 ) -> Path:
     """Build Allure's site of a run into `target`, in place of what is there, and return its page; it needs no server.
 
     `resolve` gives the addresses of the results' links. `earlier` are run directories, the oldest first: those whose
     site was built before are its trend. `kept` is a file that has the trend in their place: the run's own point is added
-    to it. The own point is also written into the run's directory. Raises AllureMissing.
+    to it. The own point is also written into the run's directory, for the trend of later runs; where that cannot be
+    written, `note` is told so. Raises AllureMissing.
     """
     results = run_dir / RESULTS
     if not results.is_dir():
@@ -156,7 +158,10 @@ def build_allure(
         shutil.move(site, target)
     if len(lines) > len(points):
         own = slim(lines[-1])
-        write_whole(run_dir / HISTORY, own)
+        try:
+            write_whole(run_dir / HISTORY, own)
+        except OSError as error:  # an archive, or somebody else's
+            note(f"the run is not in Allure's trend of later ones: {run_dir} cannot be written ({error.strerror})")
         if kept is not None:
             kept.parent.mkdir(parents=True, exist_ok=True)
             write_whole(kept, b"".join([*points, own]))

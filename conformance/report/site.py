@@ -166,6 +166,7 @@ def _allure_site(
             resolve=resolve,
             earlier=[past.path for past in earlier],
             kept=allure.history,
+            note=built.notes.append,
         )
     except AllureMissing as error:
         built.notes.append(f"no Allure site: {error} (the other pages have all that it would show)")

@@ -1,5 +1,7 @@
 """Where a run is written: chosen once, by the process that was started, and handed to xdist's workers."""
 
+import os
+import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 from conformance.results.errors import RunDirectoryError
 from conformance.results.layout import RUN_FILE
 from conformance.results.writer import holds_run, remove_run
+from conformance.shortage import shortage_of
 from conformance.suite.options import Options
 
 REPORTS = Path("reports")
@@ -47,6 +50,8 @@ def prepare(config: pytest.Config, options: Options) -> None:
     config.stash[DIRECTORY] = directory = chosen(config.invocation_params.dir, options)
     if runs_nothing(config):
         return
+    if why := _unwritable(directory):
+        pytest.exit(f"--run-dir {directory}: {why}", pytest.ExitCode.INTERNAL_ERROR)
     if holds_run(directory) and not options.fresh:
         raise pytest.UsageError(f"--run-dir {directory}: holds a run already; add --fresh to delete that first")
     try:
@@ -65,6 +70,20 @@ def hand_to_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
     worker_input[WORKER_KEY] = str(config.stash[DIRECTORY])
     worker_input[ARGUMENTS_KEY] = list(config.args)
     worker_input[ALLURE_KEY] = None if results is None else str(results)
+
+
+def _unwritable(directory: Path) -> str:
+    """Return why nothing can be written to a directory that need not be there yet; '' when it can."""
+    place = next(path for path in (directory, *directory.parents) if path.exists())
+    if not place.is_dir():
+        return f"{place} is not a directory"
+    try:
+        descriptor, probe = tempfile.mkstemp(prefix=".conformance-", dir=place)
+    except OSError as error:
+        return f"{place}: {shortage_of(error) or error.strerror}"
+    os.close(descriptor)
+    Path(probe).unlink()
+    return ""
 
 
 def chosen(start: Path, options: Options) -> Path:
