@@ -12,6 +12,7 @@ import functools
 import itertools
 import os
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -99,11 +100,10 @@ def _home() -> Cgroup | None:
     """Return the groups that this process is in, below which it can make others; what others have left is removed."""
     own = dict(_own_groups())
     main = own.pop("", None)
-    if main is None or not os.access(main, os.W_OK) or not _can_kill(main):
+    if main is None or not _can_join(main, kills=True):
         return None
-    others = tuple(
-        dict.fromkeys(own[name] for name in ("pids", "memory") if name in own and os.access(own[name], os.W_OK))
-    )
+    places = dict.fromkeys(own[name] for name in ("pids", "memory") if name in own)
+    others = tuple(place for place in places if _can_join(place, kills=False))
     for place in (main, *others):
         for left in place.glob("conformance-*"):
             if _is_left(left.name):
@@ -129,15 +129,17 @@ def _own_groups() -> Iterator[tuple[str, Path]]:
                 yield controller, place
 
 
-def _can_kill(main: Path) -> bool:
-    """Whether a group can be made there, joined, and killed."""
-    probe = main / f"conformance-{os.getpid()}-{_started(os.getpid())}-0"
+def _can_join(home: Path, *, kills: bool) -> bool:
+    """Whether a group can be made there, entered and left again, and (`kills`) be killed; it is tried."""
+    probe = home / f"conformance-{os.getpid()}-{_started(os.getpid())}-0"
     try:
         probe.mkdir()
     except OSError:
         return False
     try:
-        return os.access(probe / "cgroup.kill", os.W_OK) and os.access(main / "cgroup.procs", os.W_OK)
+        words = ["/bin/sh", "-c", 'echo 0 >"$1/cgroup.procs" && echo 0 >"$2/cgroup.procs"', "sh", str(probe), str(home)]
+        tried = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)  # noqa: S603  # ours
+        return tried.returncode == 0 and (not kills or os.access(probe / "cgroup.kill", os.W_OK))
     finally:
         probe.rmdir()
 
