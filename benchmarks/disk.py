@@ -98,6 +98,7 @@ def main() -> None:
 def _print(name: str, one: Took) -> None:
     for step in STEPS:
         print(f"{name:<6} {step:<30} {one.wall[step]:8.1f} s   CPU {one.cpu[step]:8.1f} s", flush=True)
+    print(f"{name:<6} {'load average':<30} {os.getloadavg()[0]:8.1f}", flush=True)
     for part, octets in one.octets.items():
         print(f"{name:<6} {part:<30} {octets / 1e6:8.1f} MB", flush=True)
 
