@@ -21,8 +21,7 @@ class Session(socketserver.StreamRequestHandler):
         self.wfile.write(b"220 spooling.test\\r\\n")
         envelope = []
         for line in self.rfile:
-            verb = line[:4].upper()
-            if verb in (b"MAIL", b"RCPT"):
+            if (verb := line[:4]) in (b"MAIL", b"RCPT"):
                 envelope.append(line[line.index(b"<") + 1:line.index(b">")])
             elif verb == b"DATA":
                 self.wfile.write(b"354 go on\\r\\n")
@@ -37,8 +36,9 @@ def deliver():
             smtp.sendmail(sender.decode(), [recipient.decode()], body)
         os.unlink(os.path.join(data, name))
 socketserver.ThreadingTCPServer.allow_reuse_address = True
-threading.Thread(target=socketserver.ThreadingTCPServer(("127.0.0.1", int(port)), Session).serve_forever).start()
-while not time.sleep(0.1):
+serve = lambda: socketserver.ThreadingTCPServer(("127.0.0.1", int(port)), Session).serve_forever(60)
+threading.Thread(target=serve).start()
+while not time.sleep(5):
     with contextlib.suppress(OSError, smtplib.SMTPException, ValueError):
         deliver()
 """

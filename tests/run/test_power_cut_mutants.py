@@ -21,7 +21,6 @@ from tests.run.spooling import LOSES, RELIES_ON_FSYNC, SERVER, server
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.slow,
     pytest.mark.skipif(bool(layer.missing()), reason=layer.missing() or "-"),
 ]
 
@@ -41,7 +40,7 @@ def verdicts(directory: Path, text: str, cell: Cell, disk: Kind, should: Should 
     program.write_text(text)
     argv = ("{python}", str(program), "{data}", "{listen.frontend}", "{next_hop.host}", "{next_hop.port}")
     cast = Cast(Candidate(name="spooling", kind="exec", claims=("relay",), argv=argv, listeners=("frontend",)))
-    settings = Settings(clock="scaled", scale=60, disk=disk, should=should)
+    settings = Settings(clock="shifted", disk=disk, should=should)
     ran = run_cell(cell, cast, settings, directory, lambda event: None, Waiting())
     assert (ran.problem, ran.inapplicable, ran.astray) == ("", "", "")
     return judge(cell, cast, settings, ran.events, complete=True)
@@ -72,13 +71,17 @@ def test_a_correct_server_is_clean_in_the_stricter_reading_too(tmp_path: Path) -
     assert failed(found) == set()
 
 
+FAST = "fsync, then rename without any later sync"
+
+
 @on_both
-@pytest.mark.parametrize("name", LOSES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == FAST else pytest.mark.slow) for name in LOSES])
 def test_what_loses_mail_is_caught(tmp_path: Path, disk: Kind, name: str) -> None:
     found = verdicts(tmp_path, server(LOSES[name]), cell_of("acknowledged-means-synced[messages=1]"), disk)
     assert failed(found) == {"RL-ACK-01"}
 
 
+@pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("name", RELIES_ON_FSYNC)
 def test_what_relies_on_fsync_to_keep_the_name_is_remarked(tmp_path: Path, disk: Kind, name: str) -> None:
