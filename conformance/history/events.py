@@ -26,6 +26,9 @@ OperationName = Literal[
 ]
 
 
+_ENDLESS = 1e12
+"""Seconds: no cell is as long, and what is beyond is no time."""
+
 R = TypeVar("R")
 
 
@@ -43,7 +46,7 @@ class Frozen:
     A cell has thousands of them, and a dataclass with slots takes a tenth of the memory of a model.
     """
 
-    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 @recorded
@@ -94,7 +97,7 @@ class Event(Frozen):
     """What all events share."""
 
     n: Annotated[int, Field(ge=0, description="place in the one order of the cell")]
-    t: Annotated[float, Field(description="seconds since the cell began, in documented time")]
+    t: Annotated[float, Field(ge=-_ENDLESS, le=_ENDLESS, description="seconds since the cell began, in documented time")]
 
 
 @recorded

@@ -18,7 +18,7 @@ ClockName = Literal["virtual", "scaled", "shifted", "real"]
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
 
 class CandidateRecord(_Record):
