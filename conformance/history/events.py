@@ -97,7 +97,9 @@ class Event(Frozen):
     """What all events share."""
 
     n: Annotated[int, Field(ge=0, description="place in the one order of the cell")]
-    t: Annotated[float, Field(ge=-_ENDLESS, le=_ENDLESS, description="seconds since the cell began, in documented time")]
+    t: Annotated[
+        float, Field(ge=-_ENDLESS, le=_ENDLESS, description="seconds since the cell began, in documented time")
+    ]
 
 
 @recorded

@@ -179,12 +179,18 @@ def remove_run(run_dir: Path) -> None:
 
     `run.json` goes last: what is left when this is killed is a run still. Raises RunDirectoryError for what cannot be deleted.
     """
+    if holds_run(run_dir) or is_beginning(run_dir):
+        clear_run(run_dir)
+        run_dir.rmdir()
+
+
+def clear_run(run_dir: Path) -> None:
+    """Delete what `remove_run` deletes, but for the directory itself, which somebody may hold locked."""
     if not holds_run(run_dir) and not is_beginning(run_dir):
         return
     for path in sorted(run_dir.iterdir(), key=lambda path: path.name == RUN_FILE):
         if not discard(path):
             raise RunDirectoryError(f"{path} cannot be deleted")
-    run_dir.rmdir()
 
 
 def holds_run(run_dir: Path) -> bool:

@@ -1,5 +1,7 @@
 """Where a run is written: chosen once, by the process that was started, and handed to xdist's workers."""
 
+import errno
+import fcntl
 import os
 import tempfile
 from datetime import UTC, datetime
@@ -10,7 +12,7 @@ import pytest
 
 from conformance.results.errors import RunDirectoryError
 from conformance.results.layout import RUN_FILE
-from conformance.results.writer import holds_run, remove_run
+from conformance.results.writer import clear_run, holds_run
 from conformance.shortage import shortage_of
 from conformance.suite.options import Options
 
@@ -22,6 +24,8 @@ ARGUMENTS_KEY = "conformance_arguments"
 ALLURE_KEY = "conformance_allure_results"
 """A worker does not get options that the controller set itself: the default place of Allure's results is one."""
 
+LOCKED = pytest.StashKey[int]()
+"""The descriptor by which the directory is locked."""
 DIRECTORY = pytest.StashKey[Path]()
 ALLURE_BY_DEFAULT = pytest.StashKey[bool]()
 """Set by `conformance run`: Allure's results go into the run's directory when nothing else was asked for."""
@@ -52,16 +56,40 @@ def prepare(config: pytest.Config, options: Options) -> None:
         return
     if why := _unwritable(directory):
         pytest.exit(f"--run-dir {directory}: {why}", pytest.ExitCode.INTERNAL_ERROR)
+    _lock(config, directory)
     if holds_run(directory) and not options.fresh:
         raise pytest.UsageError(f"--run-dir {directory}: holds a run already; add --fresh to delete that first")
     try:
-        remove_run(directory)
+        clear_run(directory)
     except RunDirectoryError as error:
         raise pytest.UsageError(f"--run-dir: {error}") from error
     if directory.is_dir() and any(directory.iterdir()):
         raise pytest.UsageError(f"--run-dir {directory}: is neither empty nor a run; take another directory")
     if config.stash.get(ALLURE_BY_DEFAULT, False) and config.getoption("allure_report_dir", None) is None:
         config.option.allure_report_dir = str(directory / "allure-results")
+
+
+def _lock(config: pytest.Config, directory: Path) -> None:
+    """Take the run's directory for this process, until it ends or `tidy` is called: two runs would mix their cells.
+
+    A place that cannot be made, or has no locks, is told by whoever writes there first. Raises pytest.UsageError.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return
+    config.stash[LOCKED] = handle
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        del config.stash[DIRECTORY]  # it is not ours to tidy
+        raise pytest.UsageError(
+            f"--run-dir {directory}: another run writes there; wait for its end, or take another directory"
+        ) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
 
 
 def hand_to_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
@@ -112,9 +140,12 @@ def allure_results(config: pytest.Config) -> Path | None:
 
 
 def tidy(config: pytest.Config) -> None:
-    """Remove the folders that Allure made for a run that never began."""
+    """Let go of the directory, and remove the folders that were made for a run that never began."""
+    if (handle := config.stash.get(LOCKED, None)) is not None:
+        os.close(handle)
+        del config.stash[LOCKED]
     directory = config.stash.get(DIRECTORY, None)
-    if directory is None or is_worker(config) or not config.stash.get(ALLURE_BY_DEFAULT, False):
+    if directory is None or is_worker(config) or runs_nothing(config):
         return
     if not (directory / RUN_FILE).exists():
         own = [directory.parent] if directory.parent.name == str(REPORTS) else []

@@ -129,7 +129,9 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path):
         regular.read_regular(path, 10)
 
 
-@pytest.mark.parametrize("evil", [b"NaN", b"Infinity", b"-Infinity", b"[" * 100_000, b'"\\ud800"', b"9" * 5000, b"1e999", b"1e308"])
+@pytest.mark.parametrize(
+    "evil", [b"NaN", b"Infinity", b"-Infinity", b"[" * 100_000, b'"\\ud800"', b"9" * 5000, b"1e999", b"1e308"]
+)
 def test_a_line_that_is_json_nowhere_else_is_damage(run: Path, evil: bytes):
     path = next((run / "cells").glob("*.gz"))
     lines = gzip.decompress(path.read_bytes()).split(b"\n")

@@ -1,13 +1,17 @@
 """What a run that was killed leaves is no obstacle to the next one into the same place, and nothing else is deleted."""
 
+import fcntl
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from conformance.results import writer
+from conformance.results.reader import read_run
 from conformance.results.writer import begin_run, holds_run, is_beginning, remove_run
 from tests.results.samples import run_header
-from tests.suite.helpers import conformance_command
+from tests.suite.helpers import command, conformance_command, environment
 
 SCENARIO = "scenarios/creation/inbound.scenario.yaml"
 
@@ -64,3 +68,35 @@ def test_a_run_goes_into_what_one_that_was_killed_at_its_start_has_left(tmp_path
     ran = conformance_command("run", SCENARIO, "-k", "waits", "-q", "--run-dir", str(run), cwd=root)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert not list(run.glob(".run.json.*"))
+
+
+@pytest.mark.integration
+def test_of_two_runs_into_one_place_the_second_is_refused(tmp_path: Path):
+    (tmp_path / "run").mkdir()
+    handle = os.open(tmp_path / "run", os.O_DIRECTORY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    root = Path(__file__).parents[2]
+    words = ("run", SCENARIO, "-k", "waits", "-q", "--run-dir", str(tmp_path / "run"))
+    ran = conformance_command(*words, "--fresh", cwd=root)
+    assert ran.returncode == 2
+    assert "another run writes there; wait for its end, or take another directory" in ran.stdout + ran.stderr
+    assert list((tmp_path / "run").iterdir()) == []
+    os.close(handle)
+    assert conformance_command(*words, cwd=root).returncode == 0
+
+
+@pytest.mark.integration
+def test_two_runs_that_begin_at_once_do_not_mix(tmp_path: Path):
+    root = Path(__file__).parents[2]
+    words = command("run", SCENARIO, "-q", "--run-dir", str(tmp_path / "run"))
+    both = [
+        subprocess.Popen(
+            words, cwd=root, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for _ in range(2)
+    ]
+    said = [one.communicate()[0] for one in both]
+    assert sorted(one.returncode for one in both) == [0, 2], said
+    footer = read_run(tmp_path / "run").footer
+    assert footer is not None
+    assert (footer.missing, footer.cut_short) == (0, 0)
