@@ -60,9 +60,6 @@ def _nodes(case: Case) -> Iterator[Verdict]:
         if event.action == "exited":
             sentence = f"{event.node} died unasked: {event.detail}; see its log"
             yield plain("harness.node-alive", Outcome.INCONCLUSIVE, rows, sentence, evidence=(event.n,))
-        elif event.action == "starved":
-            sentence = f"the machine ran out of something under {event.node}: {event.detail}"
-            yield plain("harness.machine", Outcome.INCONCLUSIVE, rows, sentence, evidence=(event.n,))
         elif event.action in ("failed", "refused"):
             sentence = f"{event.node} could not be started: {event.detail}; see its log"
             yield plain("harness.node-alive", Outcome.INCONCLUSIVE, rows, sentence, evidence=(event.n,))

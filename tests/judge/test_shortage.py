@@ -1,0 +1,14 @@
+"""What a machine that ran out of something excuses, and what it leaves as it is."""
+
+from conformance.history.events import NodeEvent
+from conformance.judge.shortage import excused
+from conformance.judge.verdicts import Outcome, Verdict
+
+STARVED = NodeEvent(n=1, t=1, kind="node", node="mbx1", action="starved", detail="a process was killed")
+
+
+def test_a_failure_beside_a_shortage_is_inconclusive_and_a_pass_stays_one() -> None:
+    verdicts = [Verdict(check=f"expect.{one}", outcome=one, sentence="as seen") for one in Outcome]
+    found = {one.check.removeprefix("expect."): one.outcome for one in excused(verdicts, [STARVED])}
+    assert found.pop("fail") is Outcome.INCONCLUSIVE
+    assert all(was == now for was, now in found.items())
