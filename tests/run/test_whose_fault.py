@@ -127,9 +127,12 @@ def test_a_full_disk_is_no_violation(small_disk: Path, tmp_path: Path):
     assert "VIOLATION" not in done.stdout
 
 
-def test_a_harness_without_file_descriptors_accuses_nobody(tmp_path: Path):
+@pytest.mark.parametrize("limit", [34, 37, 40])
+def test_a_harness_without_file_descriptors_accuses_nobody(tmp_path: Path, limit: int):
+    """By where they run out: while connecting, while accepting, while a file is opened."""
+
     def few() -> None:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 
     words = ("run", "-k", "an-alternative-next-hop-is-used", "--run-dir", "run")
     done = subprocess.run(

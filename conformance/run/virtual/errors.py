@@ -31,6 +31,10 @@ class Stall(ClockError):
     """The kernel owes octets, a FIN or a connection that did not come within the real time allowed."""
 
 
+class Exhausted(ClockError):
+    """A connection cannot be accepted, since the process may open no more files: nothing frees any while time stands."""
+
+
 class UnsupportedPython(RuntimeError):
     """This Python's asyncio was never tested with the virtual clock, which stands on private names of it."""
 

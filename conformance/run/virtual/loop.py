@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from selectors import EVENT_READ
 from typing import Any
 
-from conformance.run.virtual.errors import ClockError, Deadlock, Runaway, Stall, waiting
+from conformance.run.virtual.errors import ClockError, Deadlock, Exhausted, Runaway, Stall, waiting
 from conformance.run.virtual.seams import SeamedEventLoop
 from conformance.run.virtual.selector import Ready
 
@@ -194,6 +194,12 @@ class VirtualClockEventLoop(SeamedEventLoop):
             self._settle(final=False)
             ready = self.sockets.poll(0)
         return ready if ready or not may_wait else self._idle()
+
+    def exhausted(self, error: OSError) -> None:
+        """See SeamedEventLoop. The connection stays owed, so that time would stand for ever."""
+        failure = Exhausted(self._words(f"a connection cannot be accepted ({error.strerror}):"))
+        failure.__cause__ = error
+        self._tell(failure)
 
     def misled(self) -> None:
         """See SeamedEventLoop."""

@@ -76,6 +76,10 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         """Ask the kernel at the next look: a socket was served, and there was nothing to be done."""
         raise NotImplementedError
 
+    def exhausted(self, error: OSError) -> None:
+        """Take note that a connection could not be accepted."""
+        raise NotImplementedError
+
     def look(self, turns: int, *, may_wait: bool) -> Ready:
         """Return what is ready at the sockets, `turns` after the last look; `may_wait`: nothing else is to be done."""
         raise NotImplementedError
@@ -252,7 +256,8 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
             self.misled()
             return
-        except OSError:  # out of descriptors: asyncio's own tries again later
+        except OSError as error:  # out of descriptors: asyncio's own says so, and tries again later
+            self.exhausted(error)
             super()._accept_connection(protocol_factory, sock, sslcontext, server, *rest)
             return
         connection.setblocking(False)
