@@ -47,7 +47,7 @@ async def drain(world: World) -> None:
     world.recorder.record(
         Drained, quiet=quiet, waited=waited, detail=f"not accounted for: {missing}" if missing else ""
     )
-    world.note_lag()
+    world.note_lag(always=True)
 
 
 class Account:

@@ -142,15 +142,16 @@ class World:
         for sink in self.sinks.values():
             sink.accept_all()
 
-    def note_lag(self) -> None:
-        """Record how late the harness, and the machine under the nodes, ran since this was last asked, when they did."""
+    def note_lag(self, *, always: bool = False) -> None:
+        """Record how late the harness, and the machine under the nodes, ran since this was last asked, when they did; with
+        `always` also that they did not."""
         seconds, why = self.clock.lag(), self.clock.why_late()
         if self._run_delay is not None:
             real, node = self._run_delay.waited()
             waited = real / self.clock.duration(1.0)
             why = f"{node} waited for a processor" if waited > seconds else why
             seconds += waited
-        if seconds:
+        if seconds or always:
             self.recorder.record(Lag, seconds=seconds, detail=why)
 
     def _watch_lateness(self) -> None:

@@ -81,7 +81,7 @@ LOGGED = """
 import sys
 import conformance.suite.progress
 from conformance.cli import main
-conformance.suite.progress.LOG_INTERVAL = 0.05
+conformance.suite.progress.LOG_INTERVAL = 0.01
 main(sys.argv[1:])
 """
 
