@@ -91,6 +91,10 @@ def test_from_the_run_to_the_marked_exchange_by_keyboard(site: Path, reader: Rea
     assert row is not None
     expect(card).to_contain_text(row.text)
     reader.keep("run")
+    group = reader.page.locator("details.group", has=card)
+    if group.get_attribute("open") is None:
+        group.locator("summary").focus()
+        reader.page.keyboard.press("Enter")
     card.get_by_role("link").first.focus()
     reader.page.keyboard.press("Enter")
     reader.page.wait_for_url("**/cells/**")
