@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
@@ -38,6 +39,9 @@ _SLOW_START = "PYTHONDONTWRITEBYTECODE"
 
 _GUARD_ENDS = KILLING + 5.0
 """Seconds that a guard has to kill the tree and to end."""
+
+_FORCING = 2
+"""How often that long is waited for a guard that has not ended: once before and once after it was helped."""
 
 _PYTHON = (sys.executable, "-S", "-E")
 
@@ -295,12 +299,22 @@ class ExecNode:
             process.stdin.close()
 
     async def _force(self, process: Process) -> None:
-        """Wait for the end of a guard that was told to kill; one that does not is killed itself: the node may have frozen it."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GUARD_ENDS):
-                await process.wait()
-        if process.returncode is None:
-            process.kill()
+        """Wait for the end of a guard that was told to kill.
+
+        The node may have frozen it: then what is below the process that was started is killed from here, and last that
+        process itself. Of two guards the upper one, which waits for the lower, ends what the lower has left.
+        """
+        for _ in range(_FORCING):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_GUARD_ENDS):
+                    await process.wait()
+            if process.returncode is not None:
+                return
+            for pid in list(descendants(process.pid)):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            process.send_signal(signal.SIGCONT)
+        process.kill()
 
     async def _end_group(self) -> None:
         """Kill what is left of the node where no guard sees it."""
