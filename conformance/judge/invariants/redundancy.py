@@ -102,7 +102,7 @@ def _silent(case: Case, session: Session, t: Transaction, told: Reply) -> bool:
 
     What is held on the way to the shadow server is not in the history yet. So a session that was used since the sender's
     MAIL, opened for the message or kept from before, is one that met with silence if nothing was refused in it and it
-    served no other purpose.
+    served no other purpose. A copy that was taken is an answer, also one that is so altered that nobody can tell of what.
     """
     closed = session.closed
     if closed is not None and closed.n < told.n and closed.by != "client":
@@ -113,7 +113,12 @@ def _silent(case: Case, session: Session, t: Transaction, told: Reply) -> bool:
     if not (session.n > t.n or said or struck):
         return False
     plain = any(sent.way == "plain" and t.n < sent.n < until for sent in session.transactions)
-    other = plain or not {command.verb for command in said}.isdisjoint(_OTHER_PURPOSES)
+    stored = any(
+        sent.way == "shadow" and sent.message in (None, t.message) and sent.n > t.n
+        and sent.accepted is not None and sent.accepted.n < until
+        for sent in session.transactions
+    )  # fmt: skip
+    other = plain or stored or not {command.verb for command in said}.isdisjoint(_OTHER_PURPOSES)
     return not other and all(reply.code // 100 in (2, 3) for reply in session.replies if t.n < reply.n < until)
 
 
