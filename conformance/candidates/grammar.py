@@ -100,6 +100,8 @@ def _named(name: str, shipped: Path) -> Candidate:
 
 def _of_file(word: str, path: Path, shipped: Path) -> Candidate:
     if not path.is_file():
+        if "/" in word or word.endswith((".yaml", ".yml")):
+            raise CandidateError(f"--candidate {word}: no such candidate, and no such file")
         known = sorted([REFERENCE.name, *(p.stem for p in shipped.glob("*.yaml"))])
         near = did_you_mean(word, known)
         raise CandidateError(
