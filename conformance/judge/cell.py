@@ -136,7 +136,7 @@ def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> tupl
     early = any(wrong.kind == "early" for wrong in finding.wrong)
     if expectation.within is None or early or setting.clock not in REAL_TIME:
         return verdict, explains
-    return late_in_all(verdict, trace.events, view.since, setting.tolerance), explains
+    return late_in_all(verdict, trace.events, view.since, expectation.within, setting.tolerance), explains
 
 
 def _of_2010(cell: Cell) -> bool:

@@ -22,6 +22,9 @@ UNTIMED = frozenset(
 """Checks that no lateness of the harness excuses. The others ask what has happened by some moment; that a server could
 not be started again is no question of time either."""
 
+ROOM = 0.02
+"""Share of a bound by which delays that add up over it may be late, where that is more than one delay may be."""
+
 REAL_TIME = frozenset({"scaled", "real"})
 """Clocks that go on while a program waits for a processor; the others wait for it."""
 
@@ -56,23 +59,27 @@ def excused(
             yield verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "sentence": sentence})
 
 
-def late_in_all(verdict: Verdict, events: Sequence[AnyEvent], since: float, tolerance: float) -> Verdict:
+def late_in_all(verdict: Verdict, events: Sequence[AnyEvent], since: float, within: float, tolerance: float) -> Verdict:
     """Return the verdict on an expectation with an upper bound: inconclusive, where it failed and all lateness since the
-    moment that the bound counts from (`since`, documented seconds), added, is more than may be.
+    moment that the bound counts from (`since`, documented seconds), added, is more than may be in a bound of `within`.
 
     Each reply of a conversation may be a little late: one delay alone excuses nothing, but the bound is one for all.
     """
-    late, allowed = (
-        sum(event.seconds for event in events if isinstance(event, Lag) and event.t > since),
-        _allowed(tolerance),
-    )
+    lags = [event for event in events if isinstance(event, Lag) and event.t > since]
+    late, allowed = sum(event.seconds for event in lags), max(_allowed(tolerance), ROOM * within)
     if verdict.outcome is not Outcome.FAIL or late <= allowed:
         return verdict
-    why = next(
-        (f" ({event.detail})" for event in events if isinstance(event, Lag) and event.t > since and event.detail), ""
-    )
-    sentence = f"the harness and the machine ran {late:.3g} s late{why}, and may {allowed:.3g} s: {verdict.sentence}"
+    why = next((f" ({event.detail})" for event in lags if event.detail), "")
+    sentence = f"{_IN_ALL} {late:.3g} s late{why}, and may {allowed:.3g} s: {verdict.sentence}"
     return verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "sentence": sentence})
+
+
+_IN_ALL = "the harness and the machine ran"
+
+
+def was_late(verdict: Verdict) -> bool:
+    """Return whether `late_in_all` has made a verdict inconclusive."""
+    return verdict.outcome is Outcome.INCONCLUSIVE and verdict.sentence.startswith(_IN_ALL)
 
 
 def _refusal(event: AnyEvent) -> bool:

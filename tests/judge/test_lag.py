@@ -4,7 +4,7 @@ import pytest
 
 from conformance.history.events import AnyEvent, Attempt, Exchange, Lag, NodeEvent, StepEvent, Talked
 from conformance.judge.invariants.table import INVARIANTS
-from conformance.judge.lag import LIMIT, SAID, UNTIMED, excused, late_in_all
+from conformance.judge.lag import LIMIT, SAID, UNTIMED, excused, late_in_all, was_late
 from conformance.judge.verdicts import Outcome, Verdict
 
 
@@ -109,12 +109,19 @@ def test_delays_within_one_bound_add_up(delays: list[tuple[float, float]], expec
     verdict = Verdict(
         check="expect.reply", outcome=Outcome.FAIL, sentence="it came true only 50s after, not within 40s"
     )
-    assert late_in_all(verdict, several(*delays), since=10, tolerance=10).outcome is expected
+    assert late_in_all(verdict, several(*delays), since=10, within=40, tolerance=10).outcome is expected
+
+
+def test_a_long_bound_leaves_room_for_more() -> None:
+    verdict = Verdict(check="expect.delivered", outcome=Outcome.FAIL, sentence="0 copies")
+    late = several((11, 60))
+    assert late_in_all(verdict, late, since=10, within=3600, tolerance=10).outcome is Outcome.FAIL
+    assert was_late(late_in_all(verdict, late, since=10, within=600, tolerance=10))
 
 
 def test_delays_excuse_nothing_that_passed() -> None:
     verdict = Verdict(check="expect.reply", outcome=Outcome.PASS, sentence="")
-    assert late_in_all(verdict, several((11, 400)), since=10, tolerance=10) == verdict
+    assert late_in_all(verdict, several((11, 400)), since=10, within=40, tolerance=10) == verdict
 
 
 @pytest.mark.parametrize(("late", "expected"), [(20, Outcome.FAIL), (1800, Outcome.FAIL), (1801, Outcome.INCONCLUSIVE)])
