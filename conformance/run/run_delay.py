@@ -6,10 +6,9 @@ own loop may be in time all the while, so its lateness does not show it. The ker
 several threads of a process the longest wait counts.
 """
 
-import os
 from collections.abc import Callable, Mapping
 
-from conformance.nodes.processes import descendants
+from conformance.nodes.processes import descendants, threads_of
 
 _NS = 1e9
 
@@ -42,10 +41,10 @@ def _delays(process: int) -> list[tuple[int, float]]:
     """Return for each thread of a process how long it has waited for a processor in its life, real seconds; nothing of
     one that has ended, or where the kernel does not count."""
     found = []
-    try:
-        for thread in os.listdir(f"/proc/{process}/task"):  # noqa: PTH208  # no pathlib: this runs all the time
+    for thread in threads_of(process):
+        try:
             with open(f"/proc/{process}/task/{thread}/schedstat", "rb") as counters:  # noqa: PTH123
                 found.append((int(thread), int(counters.read().split()[1]) / _NS))
-    except (OSError, IndexError):
-        return found
+        except (OSError, IndexError):
+            continue
     return found

@@ -56,8 +56,6 @@ def test_a_program_that_waits_for_something_else_has_not():
 def test_the_node_that_waited_longest_is_named(rivals):
     with subprocess.Popen(["sh", "-c", "sleep 60; true"], start_new_session=True) as idle:
         delay = RunDelay(lambda: {"idle": idle.pid, "busy": rivals[1]})
-        while delay.waited()[0] < 0.1:
-            pass
         seconds, node = 0.0, ""
         while not seconds:
             seconds, node = delay.waited()
