@@ -7,7 +7,7 @@ import asyncio
 import os
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,8 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.needs import claims
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge.cell import Setting, judge_cell
-from conformance.judge.verdicts import Outcome, Verdict, worst
+from conformance.judge.lag import excused
+from conformance.judge.verdicts import Outcome, Reason, Verdict, worst
 from conformance.judge.waiting import Waiting
 from conformance.results.kept import keep_nodes, remove_data
 from conformance.results.schema import CellHeader
@@ -161,9 +162,9 @@ class _Execution:
             )
             verdicts = (broken, *verdicts)
         if ran.astray:
-            verdicts = (*verdicts, _astray(self._cell, ran))
+            verdicts = (*verdicts, *self._excused(_astray(self._cell, ran), ran))
         if ran.timed_out:
-            verdicts = (_timed_out(self._cell, ran), *verdicts)
+            verdicts = (*self._excused(_timed_out(self._cell, ran), ran), *verdicts)
         for verdict in verdicts:
             self._writer.verdict(verdict)
         outcome = worst(verdict.outcome for verdict in verdicts)
@@ -181,6 +182,9 @@ class _Execution:
         )
         return CellResult(outcome, verdicts, ran.events, self._writer.path, ran.logs, ran.problem)
 
+    def _excused(self, verdict: Verdict, ran: Ran) -> Iterator[Verdict]:
+        return excused([verdict], ran.events, self._settings.tolerance)
+
 
 def _judged(cell: Cell, cast: Cast, settings: Settings, ran: Ran) -> tuple[Verdict, ...]:
     """Judge what was run; where a check raises an exception, nothing was judged."""
@@ -197,6 +201,7 @@ def _astray(cell: Cell, ran: Ran) -> Verdict:
     return Verdict(
         check="harness.steps",
         outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.NO_OCCASION,
         requirements=cell.requirements,
         sentence=f"the scenario took another course than it was written for: {ran.astray}",
         evidence=tuple(e.n for e in ran.events if isinstance(e, StepEvent) and e.phase == "failed"),
@@ -208,6 +213,7 @@ def _timed_out(cell: Cell, ran: Ran) -> Verdict:
     return Verdict(
         check="harness.cell-timeout",
         outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.CUT_SHORT,
         requirements=cell.requirements,
         sentence=ran.timed_out,
         evidence=(ran.events[-1].n,) if ran.events else (),

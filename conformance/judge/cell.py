@@ -10,12 +10,12 @@ from conformance.judge.expectations.table import CHECKS
 from conformance.judge.finding import Case, Finding, View, moment, named
 from conformance.judge.harness import obstacles
 from conformance.judge.invariants.table import INVARIANTS
-from conformance.judge.lag import REAL_TIME, excused, late_in_all
+from conformance.judge.lag import REAL_TIME, excused, excused_bound
 from conformance.judge.remarks import Should, remarked
 from conformance.judge.rows import binding, unless_nothing_was_acknowledged
-from conformance.judge.telling import plain, verdict_of
+from conformance.judge.telling import inconclusive, plain, verdict_of
 from conformance.judge.trace import Trace
-from conformance.judge.verdicts import Outcome, Verdict, worst
+from conformance.judge.verdicts import Outcome, Reason, Verdict, worst
 from conformance.requirements.consequences import roots
 from conformance.scenarios import names
 from conformance.scenarios.document import Cell
@@ -136,7 +136,7 @@ def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> tupl
     early = any(wrong.kind == "early" for wrong in finding.wrong)
     if expectation.within is None or early or setting.clock not in REAL_TIME:
         return verdict, explains
-    return late_in_all(verdict, trace.events, view.since, expectation.within, setting.tolerance), explains
+    return excused_bound(verdict, trace.events, view.since, expectation.within, setting.tolerance), explains
 
 
 def _of_2010(cell: Cell) -> bool:
@@ -145,7 +145,7 @@ def _of_2010(cell: Cell) -> bool:
 
 def _never_reached(cell: Cell, step: Step, setting: Setting) -> Verdict:
     check, requirements, _ = _parts(cell, step, setting)
-    return plain(check, Outcome.INCONCLUSIVE, requirements, "the scenario ended before this step", step)
+    return inconclusive(check, Reason.CUT_SHORT, requirements, "the scenario ended before this step", step)
 
 
 def _parts(cell: Cell, step: Step, setting: Setting) -> tuple[str, tuple[str, ...], Expectation]:

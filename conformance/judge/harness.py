@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from conformance.history.events import Attempt, CommandRun, FaultFired, NodeEvent
 from conformance.judge.finding import Case
 from conformance.judge.rows import binding
-from conformance.judge.telling import plain
-from conformance.judge.verdicts import Outcome, Verdict
+from conformance.judge.telling import inconclusive, plain
+from conformance.judge.verdicts import Outcome, Reason, Verdict
 from conformance.scenarios.steps.blocks import Step
 from conformance.scenarios.steps.breaking import Disk, Fault
 from conformance.scenarios.steps.nodes import Moment, NodeAction
@@ -29,10 +29,10 @@ def _occasions(case: Case, steps: Sequence[Step]) -> Iterator[Verdict]:
         match step.action:
             case Fault() | Disk() as fault if not fault.may_not_fire and fault.name not in fired:
                 sentence = f"the fault {fault.name!r} never fired: there was no occasion to judge"
-                yield plain("harness.fault-fired", Outcome.INCONCLUSIVE, rows, sentence, step)
+                yield inconclusive("harness.fault-fired", Reason.NO_OCCASION, rows, sentence, step)
             case NodeAction(at=Moment(may_not_come=False)) as action if action.occasion not in fired:
                 sentence = f"the moment of {action.occasion!r} never came: there was no occasion to judge"
-                yield plain("harness.fault-fired", Outcome.INCONCLUSIVE, rows, sentence, step)
+                yield inconclusive("harness.fault-fired", Reason.NO_OCCASION, rows, sentence, step)
 
 
 def _sendings(case: Case) -> Iterator[Verdict]:
@@ -59,11 +59,11 @@ def _nodes(case: Case) -> Iterator[Verdict]:
     for event in trace.of(NodeEvent):
         if event.action == "exited":
             sentence = f"{event.node} died unasked: {event.detail}; see its log"
-            yield plain("harness.node-alive", Outcome.INCONCLUSIVE, rows, sentence, evidence=(event.n,))
+            yield inconclusive("harness.node-alive", Reason.NODE, rows, sentence, evidence=(event.n,))
         elif event.action in ("failed", "refused"):
             sentence = f"{event.node} could not be started: {event.detail}; see its log"
-            yield plain("harness.node-alive", Outcome.INCONCLUSIVE, rows, sentence, evidence=(event.n,))
+            yield inconclusive("harness.node-alive", Reason.NODE, rows, sentence, evidence=(event.n,))
     for command in trace.of(CommandRun):
         if command.failed is not None:
             sentence = f"{command.node} did not do {' '.join((command.command, *command.arguments))}: {command.failed}"
-            yield plain("harness.node-did", Outcome.INCONCLUSIVE, rows, sentence, evidence=(command.n,))
+            yield inconclusive("harness.node-did", Reason.NODE, rows, sentence, evidence=(command.n,))

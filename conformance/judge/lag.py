@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conformance.history.events import AnyEvent, Attempt, Exchange, Lag, NodeEvent, StepEvent, Talked
-from conformance.judge.verdicts import Outcome, Verdict
+from conformance.judge.verdicts import Outcome, Reason, Verdict
 
 LIMIT = 15.0
 """Documented seconds: half of MaxAcknowledgementDelay, the shortest of the documents' times that a scenario waits for.
@@ -35,51 +35,55 @@ SAID = frozenset({"expect.reply", "expect.conversation"})
 def excused(
     verdicts: Iterable[Verdict], events: Sequence[AnyEvent], tolerance: float, rooms: Mapping[str, float] | None = None
 ) -> Iterator[Verdict]:
-    """Yield the verdicts, with timed failures made inconclusive where the harness lagged beyond what it may.
+    """Yield the verdicts, with what lateness may have caused told as such where the harness lagged beyond what it may.
 
+    That is every failure of a timed check, and all that could not be judged: it might have been without the lateness.
     `tolerance` is the clock's, documented seconds. How late the harness ran before the first step counts not: nothing
     was waited for yet. `rooms` has, by the path of its step, how far an expectation is from the time that it is about,
     documented seconds: lateness of less cannot have caused what it found.
     """
-    if not too_late(events, tolerance):
+    late, allowed = worst_lag(events), _allowed(tolerance)
+    if late <= allowed:
         yield from verdicts
         return
-    late, allowed = worst_lag(events), _allowed(tolerance)
-    why = next((f" ({event.detail})" for event in events if isinstance(event, Lag) and event.detail), "")
     refusals = {event.n for event in events if _refusal(event)}
     refused_to_start = {event.n for event in events if isinstance(event, NodeEvent) and event.action == "failed"}
     for verdict in verdicts:
         untimed = verdict.check in UNTIMED or refused_to_start.intersection(verdict.evidence[:1])
         timed = not untimed and not (verdict.check in SAID and refusals.intersection(verdict.evidence))
         roomy = rooms is not None and late <= rooms.get(verdict.step or "", 0.0)
-        if verdict.outcome is not Outcome.FAIL or not timed or roomy:
-            yield verdict
+        if verdict.outcome is Outcome.INCONCLUSIVE or (verdict.outcome is Outcome.FAIL and timed and not roomy):
+            yield _late(verdict, late, allowed, _lags(events))
         else:
-            sentence = f"the harness itself ran {late:.3g} s late{why}, and may {allowed:.3g} s: {verdict.sentence}"
-            yield verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "sentence": sentence})
+            yield verdict
 
 
-def late_in_all(verdict: Verdict, events: Sequence[AnyEvent], since: float, within: float, tolerance: float) -> Verdict:
+def excused_bound(
+    verdict: Verdict, events: Sequence[AnyEvent], since: float, within: float, tolerance: float
+) -> Verdict:
     """Return the verdict on an expectation with an upper bound: inconclusive, where it failed and all lateness since the
     moment that the bound counts from (`since`, documented seconds), added, is more than may be in a bound of `within`.
 
     Each reply of a conversation may be a little late: one delay alone excuses nothing, but the bound is one for all.
     """
-    lags = [event for event in events if isinstance(event, Lag) and event.t > since]
-    late, allowed = sum(event.seconds for event in lags), max(_allowed(tolerance), ROOM * within)
+    lags = [lag for lag in _lags(events) if lag.t > since]
+    late, allowed = sum(lag.seconds for lag in lags), max(_allowed(tolerance), ROOM * within)
     if verdict.outcome is not Outcome.FAIL or late <= allowed:
         return verdict
-    why = next((f" ({event.detail})" for event in lags if event.detail), "")
-    sentence = f"{_IN_ALL} {late:.3g} s late{why}, and may {allowed:.3g} s: {verdict.sentence}"
-    return verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "sentence": sentence})
+    return _late(verdict, late, allowed, lags)
 
 
-_IN_ALL = "the harness and the machine ran"
+def _late(verdict: Verdict, late: float, allowed: float, lags: Iterable[Lag]) -> Verdict:
+    """Return the verdict as one that lateness has spoilt, with who made the harness late where that is known."""
+    if verdict.reason is Reason.LATE:
+        return verdict
+    why = next((f" ({lag.detail})" for lag in lags if lag.detail), "")
+    sentence = f"the harness or its machine ran {late:.3g} s late{why}, and may {allowed:.3g} s: {verdict.sentence}"
+    return verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "reason": Reason.LATE, "sentence": sentence})
 
 
-def was_late(verdict: Verdict) -> bool:
-    """Return whether `late_in_all` has made a verdict inconclusive."""
-    return verdict.outcome is Outcome.INCONCLUSIVE and verdict.sentence.startswith(_IN_ALL)
+def _lags(events: Iterable[AnyEvent]) -> list[Lag]:
+    return [event for event in events if isinstance(event, Lag)]
 
 
 def _refusal(event: AnyEvent) -> bool:
@@ -87,11 +91,6 @@ def _refusal(event: AnyEvent) -> bool:
         case Attempt(code=int(code)) | Talked(exchanges=(*_, Exchange(code=int(code)))):
             return code >= 500
     return False
-
-
-def too_late(events: Sequence[AnyEvent], tolerance: float) -> bool:
-    """Return whether the harness lagged beyond what it may: timed failures of this history prove nothing."""
-    return worst_lag(events) > _allowed(tolerance)
 
 
 def _allowed(tolerance: float) -> float:

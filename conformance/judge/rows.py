@@ -2,7 +2,7 @@
 
 from conformance.history.events import FaultFired
 from conformance.judge.trace import Trace
-from conformance.judge.verdicts import Outcome, Verdict
+from conformance.judge.verdicts import Outcome, Reason, Verdict
 from conformance.requirements.catalogue import catalogue
 
 OF_ANY_RELAY = frozenset({"relay", "dsn", "lmtp-delivery", "inspect"})
@@ -51,4 +51,6 @@ def unless_nothing_was_acknowledged(verdict: Verdict, trace: Trace) -> Verdict:
     if broken:
         return verdict.model_copy(update={"requirements": (broken[0], *verdict.requirements)})
     sentence = f"{verdict.message} was never acknowledged, so {PROMISE} cannot be judged by it: {verdict.sentence}"
-    return verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "sentence": sentence})
+    return verdict.model_copy(
+        update={"outcome": Outcome.INCONCLUSIVE, "reason": Reason.UNDECIDED, "sentence": sentence}
+    )

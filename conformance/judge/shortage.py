@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.history.events import AnyEvent, NodeEvent
-from conformance.judge.verdicts import Outcome, Verdict
+from conformance.judge.verdicts import Outcome, Reason, Verdict
 
 
 def excused(verdicts: Iterable[Verdict], events: Sequence[AnyEvent]) -> Iterator[Verdict]:
@@ -14,4 +14,6 @@ def excused(verdicts: Iterable[Verdict], events: Sequence[AnyEvent]) -> Iterator
             yield verdict
         else:
             sentence = f"the machine ran out of something under {starved.node} ({starved.detail}): {verdict.sentence}"
-            yield verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "sentence": sentence})
+            yield verdict.model_copy(
+                update={"outcome": Outcome.INCONCLUSIVE, "reason": Reason.SHORTAGE, "sentence": sentence}
+            )

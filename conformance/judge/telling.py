@@ -1,7 +1,7 @@
 """From what a check found to a verdict, with a sentence for a stranger."""
 
 from conformance.judge.finding import Finding
-from conformance.judge.verdicts import Outcome, Verdict
+from conformance.judge.verdicts import Outcome, Reason, Verdict
 from conformance.scenarios.steps.blocks import Step
 
 CUT_SHORT = "nothing wrong as far as the history goes, but it was cut short"
@@ -26,6 +26,7 @@ def verdict_of(
         return Verdict(
             check=check,
             outcome=Outcome.FAIL if finding.wrong else Outcome.INCONCLUSIVE,
+            reason=None if finding.wrong else Reason.UNDECIDED,
             requirements=requirements,
             sentence=f"{requirements[0]}: expected {finding.expected}; seen: {first.sentence}{more}",
             expected=finding.expected,
@@ -37,15 +38,18 @@ def verdict_of(
             message=first.message,
         )
     if finding.occasions == 0 and step is not None:
-        return plain(check, Outcome.INCONCLUSIVE, requirements, f"vacuous: no occasion for {finding.expected}", step)
-    outcome, sentence = Outcome.PASS, ""
+        return inconclusive(
+            check, Reason.NO_OCCASION, requirements, f"vacuous: no occasion for {finding.expected}", step
+        )
+    outcome, sentence, reason = Outcome.PASS, "", None
     if finding.occasions == 0:
         outcome, sentence = Outcome.NOT_APPLICABLE, "no occasion in this cell"
     elif not complete and step is None:
-        outcome, sentence = Outcome.INCONCLUSIVE, CUT_SHORT
+        outcome, sentence, reason = Outcome.INCONCLUSIVE, CUT_SHORT, Reason.CUT_SHORT
     return Verdict(
         check=check,
         outcome=outcome,
+        reason=reason,
         requirements=requirements,
         sentence=sentence,
         expected=finding.expected,
@@ -74,3 +78,16 @@ def plain(
         step=step.path if step else None,
         line=step.line if step else None,
     )
+
+
+def inconclusive(
+    check: str,
+    reason: Reason,
+    requirements: tuple[str, ...],
+    sentence: str,
+    step: Step | None = None,
+    evidence: tuple[int, ...] = (),
+) -> Verdict:
+    """Return a verdict that nothing could be judged, and why."""
+    verdict = plain(check, Outcome.INCONCLUSIVE, requirements, sentence, step, evidence)
+    return verdict.model_copy(update={"reason": reason})

@@ -24,6 +24,25 @@ class Outcome(StrEnum):
     ERROR = "error"
 
 
+class Reason(StrEnum):
+    """Why a check could not be judged.
+
+    - `no-occasion`: it had no chance to fail, a fault did not fire, or a moment did not come
+    - `cut-short`: the scenario or its history ended before
+    - `undecided`: what was seen looks like a violation, and need not be one
+    - `node`: a node died, could not be started, or did not do what a step asked of it
+    - `late`: the harness or its machine ran later than it may
+    - `shortage`: the machine ran out of something
+    """
+
+    NO_OCCASION = "no-occasion"
+    CUT_SHORT = "cut-short"
+    UNDECIDED = "undecided"
+    NODE = "node"
+    LATE = "late"
+    SHORTAGE = "shortage"
+
+
 class Verdict(BaseModel):
     """What one check found in one history.
 
@@ -48,6 +67,7 @@ class Verdict(BaseModel):
     line: int | None = Field(None, description="line of that step in the scenario's file, 1-based")
     message: str | None = Field(None, description="the scenario's name of the message, `m#1`")
     moment: float | None = Field(None, description="seconds since the cell began, documented time")
+    reason: Reason | None = Field(None, description="why it is inconclusive; nothing in runs of 0.1.0")
     remark: bool = Field(False, description="a pass with a remark: a `should` row is broken, as the sentence says")
 
 

@@ -119,6 +119,7 @@ VERDICT = _columns(
     line="json",
     message="text",
     moment="number",
+    reason="text",
     remark="flag",
 )
 

@@ -14,8 +14,7 @@ from conformance import paths
 from conformance.breakdown import breakdown
 from conformance.candidates.cast import Cast
 from conformance.execute import CellResult, Known, execute, execute_here, stamp
-from conformance.judge.lag import too_late, was_late
-from conformance.judge.verdicts import Outcome, Verdict
+from conformance.judge.verdicts import Outcome, Reason, Verdict
 from conformance.records import candidate_record, cell_header
 from conformance.report import allure_content
 from conformance.report.book import Book, read_book
@@ -167,7 +166,7 @@ class Run:
     def _again(self, done: _Done) -> bool:
         """Whether a cell has to be run once more, without others beside it: it could not be judged, or not be held against
         the baseline, since the harness was late, as it may be when others take its time. What came of it is put aside."""
-        late = too_late(done.result.events, done.header.tolerance) or any(map(was_late, done.result.verdicts))
+        late = any(verdict.reason is Reason.LATE for verdict in done.result.verdicts)
         spoilt = done.reading.outcome is Outcome.INCONCLUSIVE and late
         if spoilt:
             set_aside(self.directory, done.header.nodeid)

@@ -4,8 +4,8 @@ import pytest
 
 from conformance.history.events import AnyEvent, Attempt, Exchange, Lag, NodeEvent, StepEvent, Talked
 from conformance.judge.invariants.table import INVARIANTS
-from conformance.judge.lag import LIMIT, SAID, UNTIMED, excused, late_in_all, was_late
-from conformance.judge.verdicts import Outcome, Verdict
+from conformance.judge.lag import LIMIT, SAID, UNTIMED, excused, excused_bound
+from conformance.judge.verdicts import Outcome, Reason, Verdict
 
 
 def history(before: float, after: float) -> list[AnyEvent]:
@@ -70,7 +70,8 @@ def test_what_passed_is_left_alone() -> None:
 def test_the_sentence_keeps_what_was_seen() -> None:
     verdict = Verdict(check="expect.reply", outcome=Outcome.FAIL, sentence="it came late")
     (told,) = excused([verdict], history(0, 20), 10)
-    assert told.sentence == "the harness itself ran 20 s late, and may 10 s: it came late"
+    assert told.sentence == "the harness or its machine ran 20 s late, and may 10 s: it came late"
+    assert told.reason is Reason.LATE
 
 
 def test_every_untimed_check_is_one_that_there_is() -> None:
@@ -109,19 +110,19 @@ def test_delays_within_one_bound_add_up(delays: list[tuple[float, float]], expec
     verdict = Verdict(
         check="expect.reply", outcome=Outcome.FAIL, sentence="it came true only 50s after, not within 40s"
     )
-    assert late_in_all(verdict, several(*delays), since=10, within=40, tolerance=10).outcome is expected
+    assert excused_bound(verdict, several(*delays), since=10, within=40, tolerance=10).outcome is expected
 
 
 def test_a_long_bound_leaves_room_for_more() -> None:
     verdict = Verdict(check="expect.delivered", outcome=Outcome.FAIL, sentence="0 copies")
     late = several((11, 60))
-    assert late_in_all(verdict, late, since=10, within=3600, tolerance=10).outcome is Outcome.FAIL
-    assert was_late(late_in_all(verdict, late, since=10, within=600, tolerance=10))
+    assert excused_bound(verdict, late, since=10, within=3600, tolerance=10).outcome is Outcome.FAIL
+    assert excused_bound(verdict, late, since=10, within=600, tolerance=10).reason is Reason.LATE
 
 
 def test_delays_excuse_nothing_that_passed() -> None:
     verdict = Verdict(check="expect.reply", outcome=Outcome.PASS, sentence="")
-    assert late_in_all(verdict, several((11, 400)), since=10, within=40, tolerance=10) == verdict
+    assert excused_bound(verdict, several((11, 400)), since=10, within=40, tolerance=10) == verdict
 
 
 @pytest.mark.parametrize(("late", "expected"), [(20, Outcome.FAIL), (1800, Outcome.FAIL), (1801, Outcome.INCONCLUSIVE)])
@@ -131,3 +132,24 @@ def test_what_is_judged_far_from_its_time_is_excused_by_greater_lateness_only(la
     assert told.outcome is expected
     (elsewhere,) = excused([verdict.model_copy(update={"step": "8"})], history(0, late), 10, {"9": 1800.0})
     assert elsewhere.outcome is Outcome.INCONCLUSIVE
+
+
+def test_both_ways_to_be_late_are_worded_and_marked_alike() -> None:
+    """The suite runs a cell again by the mark; a person reads one sentence."""
+    verdict = Verdict(check="expect.delivered", outcome=Outcome.FAIL, sentence="0 copies")
+    lag = Lag(n=2, t=11, kind="lag", seconds=20)
+    (whole,) = excused([verdict], [*history(0, 0), lag], 10)
+    assert whole == excused_bound(verdict, [lag], since=10, within=40, tolerance=10)
+    assert whole.reason is Reason.LATE
+    assert list(excused([whole], [*history(0, 0), lag], 10)) == [whole]
+
+
+def test_what_could_not_be_judged_beside_a_late_harness_is_told_as_late() -> None:
+    """A fault that never fired may have missed its moment: the cell is worth another try."""
+    verdict = Verdict(
+        check="harness.fault-fired", outcome=Outcome.INCONCLUSIVE, reason=Reason.NO_OCCASION, sentence="it never fired"
+    )
+    (late,) = excused([verdict], history(0, 20), 10)
+    (punctual,) = excused([verdict], history(0, 9), 10)
+    assert (late.outcome, late.reason) == (Outcome.INCONCLUSIVE, Reason.LATE)
+    assert punctual == verdict

@@ -90,7 +90,7 @@ def told_as_run_again(folder: Path, printed: str) -> None:
     assert found.footer is not None
     assert list(found.footer.again) == [cell.header.nodeid for cell in found.cells([])]
     assert [path.name for path in cell_files(found.path, LATE)] == [path.name for path in cell_files(found.path, CELLS)]
-    assert all("the harness itself ran" in plain(path).decode() for path in cell_files(found.path, LATE))
+    assert all('"reason":"late"' in plain(path).decode() for path in cell_files(found.path, LATE))
 
 
 def test_what_lateness_has_spoilt_is_run_again_and_judged_then(tmp_path: Path):
