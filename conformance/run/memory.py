@@ -64,8 +64,12 @@ def _opened(home: Path) -> int | None:
 
 
 def _locked(directory: Path) -> int | None:
-    """Lock a directory and return its descriptor, or None when another process holds it."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Lock a directory and return its descriptor, or None when another process holds it, or has just removed it: each
+    removes its own as it ends, whoever looks for what is left meanwhile."""
+    try:
+        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

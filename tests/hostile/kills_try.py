@@ -2,7 +2,7 @@
 
 Each kill has a number, and its moment comes from that number alone. What holds after each: every cell that was told as
 finished is whole, what is there can be read, the run that was read is as it was, and the same command into the same place
-works. Goes on where it was ended; `--one run:17` does one again.
+works. Goes on where it was ended; `--one run:17` does one again. What a kill with a defect left is kept in `kept/run-17`.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,6 +30,10 @@ OUTER = 300
 """Seconds after which a command that should have ended is a defect."""
 
 
+SAID, LAST = "said.txt", "last.txt"
+"""What the command said that was killed, and the last one that was not."""
+
+
 class Failed(Exception):
     """Something that must hold did not."""
 
@@ -44,6 +49,7 @@ def command(words: Sequence[str], folder: Path) -> tuple[int, str]:
         timeout=OUTER,
     )
     said = ran.stdout + ran.stderr
+    (folder / LAST).write_text(f"{' '.join(words)}\n{said}", "utf-8")
     if "Traceback (most recent call last)" in said or "INTERNALERROR" in said:
         raise Failed(f"{words[0]}: exit {ran.returncode}: {said[-600:]}")
     return ran.returncode, said
@@ -51,7 +57,7 @@ def command(words: Sequence[str], folder: Path) -> tuple[int, str]:
 
 def killed(words: Sequence[str], folder: Path, after: float) -> tuple[bool, str]:
     """Run a command, kill it after so many seconds; return whether that was before its end, and what it had said."""
-    with (folder / "said.txt").open("w+b") as file:
+    with (folder / SAID).open("w+b") as file:
         process = subprocess.Popen(
             [sys.executable, "-m", "conformance", *words], cwd=folder, env=_environment(folder), stdout=file, stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -174,6 +180,18 @@ KINDS: dict[str, Callable[[int, Path, float], bool]] = {
 }
 
 
+def keep(kind: str, number: int, work: Path) -> None:
+    """Keep what a kill with a defect left, for whoever looks for its cause: the next one would write over it."""
+    kept = work / "kept" / f"{kind}-{number}"
+    shutil.rmtree(kept, ignore_errors=True)
+    for name in ("killed", "report", "tables", SAID, LAST):
+        if (found := work / name).is_dir():
+            shutil.copytree(found, kept / name, symlinks=True)
+        elif found.is_file():
+            kept.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(found, kept / name)
+
+
 def prepare(work: Path, aggregate: bool) -> dict[str, float]:
     """Make the runs that are reported and aggregated, and return how long each command takes here, in seconds."""
     file = work / "lengths.json"
@@ -221,6 +239,7 @@ def main(arguments: list[str] | None = None) -> int:
             try:
                 one["struck"] += KINDS[kind](one["done"], work, lengths[kind])
             except (Failed, subprocess.TimeoutExpired) as error:
+                keep(kind, one["done"], work)
                 one["defects"].append(f"{kind}:{one['done']}: {error}")
             one["done"] += 1
             file.write_text(json.dumps(state, indent=1), "utf-8")

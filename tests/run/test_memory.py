@@ -5,6 +5,7 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,28 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> No
     (home,) = tmp_path.iterdir()
     assert not list(home.iterdir())
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
+
+
+def test_a_process_that_ends_while_another_looks_for_what_is_left_harms_it_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending, made = maker(tmp_path)
+    listed = Path.iterdir
+    looked: list[Path] = []
+
+    def ends_now(self: Path) -> Iterator[Path]:
+        found = list(listed(self))
+        ending.communicate()
+        looked.extend(one for one in found if not one.exists())
+        return iter(found)
+
+    monkeypatch.setattr(memory, "SHARED", tmp_path)
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Path, "iterdir", ends_now)
+        own = memory._own.__wrapped__()
+    assert looked == [made.parent], "it was listed, and gone when it was opened"
+    assert own is not None
+    assert own.is_dir()
 
 
 @pytest.mark.parametrize("taken", ["open to others", "link", "file", "of another user"])
