@@ -16,6 +16,7 @@ from conformance.nodes import cgroups, guard, private_root
 from conformance.nodes.commands import answer_of, run_command, template_of
 from conformance.nodes.contract import REFUSED, ConfigurationRefused, NodeConfiguration, NodeError
 from conformance.nodes.disks.choice import NodeDisk
+from conformance.nodes.flushing import flush_every, interval
 from conformance.nodes.processes import KILLING, descendants
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.reload import reload
@@ -129,8 +130,8 @@ class ExecNode:
             except BaseException:
                 await self._end()
                 raise
-        if self._candidate.flush_to_retry and (every := configuration["transport"].get("MessageRetryInterval")):
-            self._flushing = asyncio.create_task(self._flush_every(float(every)), name=f"flush {self.name}")
+        if self._candidate.flush_to_retry and (every := interval(configuration["transport"])) is not None:
+            self._flushing = asyncio.create_task(self._flush_every(every), name=f"flush {self.name}")
 
     async def stop(self) -> int:
         """SIGTERM, or the `stop` command, and wait for the end; what does not leave is killed and told as an error."""
@@ -248,17 +249,11 @@ class ExecNode:
 
     async def _flush_every(self, seconds: float) -> None:
         """Ask for another attempt as often as the node is to make one, until the node is gone."""
-        loop = asyncio.get_running_loop()
-        due = loop.time()
-        while True:
-            due = max(due + seconds, loop.time())
-            await asyncio.sleep(due - loop.time())
-            try:
-                await self._run("flush", self._candidate.commands["flush"])
-            except NodeError as error:
-                if self._process is None or self._ended.is_set():
-                    return
-                self._shop.log.note(f"flush: {error.reason}")
+
+        async def flush() -> None:
+            await self._run("flush", self._candidate.commands["flush"])
+
+        await flush_every(seconds, flush, lambda: self._process is None or self._ended.is_set(), self._shop.log.note)
 
     async def _flush_no_more(self) -> None:
         task, self._flushing = self._flushing, None

@@ -115,8 +115,8 @@ def unshared(): return os.geteuid() == 0 and ctypes.CDLL(None).unshare(0x0002000
 """
 
 
-async def relay(config: dict) -> None:
-    """Pass each message on before it is acknowledged, for ever."""
+async def relay(config: dict, doors: list[asyncio.Server]) -> None:
+    """Pass each message on before it is acknowledged, for ever; `doors` gets what it listens with."""
     hop = next(route["next_hops"][0]["dial"] for route in config["routes"] if route["domain"] == "*")
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -135,7 +135,8 @@ async def relay(config: dict) -> None:
         there[1].close()
 
     for door in config["listeners"].values():
-        await asyncio.start_server(serve, door["host"], door["port"])
+        server = await asyncio.start_server(serve, door["host"], door["port"])
+        doors.append(server)
     await asyncio.Event().wait()
 
 
@@ -143,4 +144,4 @@ if __name__ == "__main__":
     configuration = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     os.chdir(Path(sys.argv[1]).parent)
     exec(HELPERS + BEFORE[sys.argv[2].replace("_", " ")], globals())  # noqa: S102  # the table's own line
-    asyncio.run(relay(configuration))
+    asyncio.run(relay(configuration, []))
