@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from conformance.judge.verdicts import Outcome
 from conformance.paths import fixtures
 from conformance.results.reader import StoredCell, read_run
 from conformance.suite.baseline import Baseline, read_baselines
+from conformance.verdicts import Outcome
 
 SUITE = (
     "scenarios/relay/relay.scenario.yaml",

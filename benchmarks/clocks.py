@@ -26,8 +26,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.results.reader import StoredCell, read_cell, read_run
+from conformance.verdicts import Outcome, Verdict
 
 FACTORS = ((30_000.0, 60.0), (float("inf"), 600.0))
 """Documented seconds of a cell, up to which the factor beside it is taken: 30,000 s at 60 are 500 s of waiting."""

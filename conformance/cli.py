@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -207,11 +207,20 @@ def report(
 
 
 @app.command()
-def diff(before: RunDir, after: RunDir) -> None:
-    """Compare two runs: what changed, and whether candidate, suite or environment did it."""
+def diff(
+    before: RunDir,
+    after: RunDir,
+    should: Annotated[
+        Literal["warn", "fail"], typer.Option(help="`fail`: a pass with a remark counts as a failure")
+    ] = "warn",
+) -> None:
+    """Compare two runs: what changed, and whether candidate, suite, environment or settings may have caused it.
+
+    Regressions are listed first (a cell that passed, and now fails or cannot be judged); with any the exit code is 1.
+    """
     from conformance.commands.report import print_diff
 
-    raise typer.Exit(print_diff(before, after))
+    raise typer.Exit(print_diff(before, after, should))
 
 
 @app.command()

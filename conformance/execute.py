@@ -19,7 +19,6 @@ from conformance.candidates.needs import claims
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.lag import excused
-from conformance.judge.verdicts import Outcome, Reason, Verdict, worst
 from conformance.judge.waiting import Waiting
 from conformance.results.kept import keep_nodes, remove_data
 from conformance.results.schema import CellHeader
@@ -28,6 +27,8 @@ from conformance.run.applicability import inapplicable
 from conformance.run.cell import Ran, run_cell, run_cell_here
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
+from conformance.verdicts import Outcome, Reason, Verdict, worst
+from conformance.verdicts.outcome import ALL_WELL
 
 Known = Callable[[Outcome, tuple[Verdict, ...]], str]
 """(outcome, verdicts) -> why a cell that ended so is known to fail; '' when it is not."""
@@ -231,7 +232,7 @@ def judge(
 def headline(verdicts: tuple[Verdict, ...]) -> str:
     """Return the sentence of the worst verdict, or nothing when all is well."""
     whole = worst(verdict.outcome for verdict in verdicts)
-    if whole in (Outcome.PASS, Outcome.NOT_APPLICABLE):
+    if whole in ALL_WELL:
         return ""
     return next(verdict.sentence for verdict in verdicts if verdict.outcome is whole)
 

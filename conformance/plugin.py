@@ -28,9 +28,9 @@ from conformance.suite.directory import (
 from conformance.suite.item import CellItem, outcome_of
 from conformance.suite.junit import JUnitCauses
 from conformance.suite.options import add_options, read_options
-from conformance.suite.outcomes import LETTERS
 from conformance.suite.progress import show_progress
 from conformance.suite.run import RUN, Run, summarise
+from conformance.verdicts.outcome import WORDS
 
 STARTED = pytest.StashKey[float]()
 
@@ -149,7 +149,10 @@ def pytest_runtest_makereport(
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
     """Tell the five verdicts apart in the terminal."""
     outcome = outcome_of(report) if isinstance(report, pytest.TestReport) else None
-    return LETTERS[outcome] if outcome is not None else None
+    if outcome is None:
+        return None
+    words = WORDS[outcome]
+    return words.category, words.letter, words.category.upper()
 
 
 @pytest.hookimpl(trylast=True)

@@ -21,7 +21,6 @@ from conformance.candidates.hosts import check_hosts
 from conformance.candidates.placeholders import unknown_placeholders
 from conformance.candidates.presence import look_for
 from conformance.execute import headline, judge
-from conformance.judge.verdicts import Outcome, worst
 from conformance.judge.waiting import Waiting
 from conformance.nodes.contract import NodeError
 from conformance.nodes.version import detect_version
@@ -33,6 +32,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import unknown
 from conformance.scenarios.loader import read_corpus
 from conformance.suite.flight import Flight
+from conformance.verdicts import Outcome, worst
 
 PROBE = "probe-"
 """How the ids of fixtures/probes begin; the claim that each tries follows."""

@@ -11,7 +11,6 @@ from conformance import paths
 from conformance.candidates.generations import with_generations
 from conformance.history.sound import sound
 from conformance.judge.cell import Setting, judge_cell
-from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.report.safe import visible
 from conformance.results.errors import RunDirectoryError
 from conformance.results.reader import Damage, StoredCell, read_run
@@ -22,6 +21,7 @@ from conformance.scenarios.grid import SIZES, Size
 from conformance.scenarios.loader import Scenario, read_corpus
 from conformance.scenarios.own_timers import OwnTimers
 from conformance.topology import Generation, Topology
+from conformance.verdicts import Outcome, Verdict, worst
 
 _CUT = ("harness.run", "harness.cell-timeout")
 """What the harness says of a cell that did not come to its end."""

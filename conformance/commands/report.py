@@ -13,6 +13,7 @@ from conformance.report.safe import visible
 from conformance.report.site import Allure, build
 from conformance.report.trend import runs_before
 from conformance.results.errors import RunDirectoryError
+from conformance.verdicts.changes import Kind, Should
 
 
 def build_report(
@@ -47,12 +48,12 @@ def build_report(
     return 0
 
 
-def print_diff(before: Path, after: Path) -> int:
+def print_diff(before: Path, after: Path, should: Should) -> int:
     """Print what changed between two runs; 1 when a cell regressed, 2 when they cannot be read."""
     try:
-        difference = diff(read_book(before), read_book(after))
+        difference = diff(read_book(before), read_book(after), should)
     except RunDirectoryError as error:
         typer.echo(error, err=True)
         return 2
     typer.echo(as_text(difference))
-    return 1 if difference.regressions else 0
+    return 1 if difference.of(Kind.REGRESSION) else 0

@@ -9,11 +9,11 @@ import typer
 from conformance import paths
 from conformance.breakdown import breakdown
 from conformance.commands.cluster import is_asked, run_on_cluster
-from conformance.judge.verdicts import Outcome
 from conformance.suite.choice import explain_empty
 from conformance.suite.directory import ALLURE_BY_DEFAULT
 from conformance.suite.item import outcome_of
 from conformance.suite.options import options_help
+from conformance.verdicts import Outcome
 
 USAGE, UNJUDGED, VIOLATED = 2, 3, 1
 

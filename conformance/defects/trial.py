@@ -17,11 +17,11 @@ from conformance.candidates.cast import Cast
 from conformance.defects.keep import KeptTrials, broken_reference
 from conformance.defects.plan import Planned
 from conformance.execute import execute, headline, judge
-from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.judge.waiting import Waiting
 from conformance.run.applicability import inapplicable
 from conformance.run.cell import Ran, run_cell
 from conformance.run.settings import Settings
+from conformance.verdicts import Outcome, Verdict, worst
 
 PATIENCE = 120
 """Seconds of the processor that a trial may take: a defect can make a node do nothing else for ever."""

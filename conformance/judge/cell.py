@@ -15,12 +15,12 @@ from conformance.judge.remarks import Should, remarked
 from conformance.judge.rows import binding, unless_nothing_was_acknowledged
 from conformance.judge.telling import inconclusive, plain, verdict_of
 from conformance.judge.trace import Trace
-from conformance.judge.verdicts import Outcome, Reason, Verdict, worst
 from conformance.requirements.consequences import roots
 from conformance.scenarios import names
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Expectation
 from conformance.scenarios.steps.blocks import Expect, Step, flattened
+from conformance.verdicts import Outcome, Reason, Verdict, worst
 
 
 @dataclass(frozen=True, slots=True)

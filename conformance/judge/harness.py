@@ -7,10 +7,10 @@ from conformance.history.events import Attempt, CommandRun, FaultFired, NodeEven
 from conformance.judge.finding import Case
 from conformance.judge.rows import binding
 from conformance.judge.telling import inconclusive, plain
-from conformance.judge.verdicts import Outcome, Reason, Verdict
 from conformance.scenarios.steps.blocks import Step
 from conformance.scenarios.steps.breaking import Disk, Fault
 from conformance.scenarios.steps.nodes import Moment, NodeAction
+from conformance.verdicts import Outcome, Reason, Verdict
 
 
 def obstacles(case: Case, steps: Sequence[Step], *, complete: bool) -> Iterator[Verdict]:

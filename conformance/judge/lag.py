@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conformance.history.events import AnyEvent, Attempt, Exchange, Lag, NodeEvent, StepEvent, Talked
-from conformance.judge.verdicts import Outcome, Reason, Verdict
+from conformance.verdicts import Outcome, Reason, Verdict
 
 LIMIT = 15.0
 """Documented seconds: half of MaxAcknowledgementDelay, the shortest of the documents' times that a scenario waits for.

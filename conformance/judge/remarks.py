@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.requirements.catalogue import catalogue
+from conformance.verdicts import Outcome, Verdict
 
 Should = Literal["warn", "fail"]
 """`warn`: a verdict that blames a `should` row is a pass with a remark; `fail`: it is a failure, as of a `must` row."""

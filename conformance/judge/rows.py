@@ -2,8 +2,8 @@
 
 from conformance.history.events import FaultFired
 from conformance.judge.trace import Trace
-from conformance.judge.verdicts import Outcome, Reason, Verdict
 from conformance.requirements.catalogue import catalogue
+from conformance.verdicts import Outcome, Reason, Verdict
 
 OF_ANY_RELAY = frozenset({"relay", "dsn", "lmtp-delivery", "inspect"})
 """Capabilities of a relay without shadow redundancy: a candidate that claims no other is bound by the relay rows alone."""

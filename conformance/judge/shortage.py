@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from conformance.history.events import AnyEvent, NodeEvent
-from conformance.judge.verdicts import Outcome, Reason, Verdict
+from conformance.verdicts import Outcome, Reason, Verdict
 
 
 def excused(verdicts: Iterable[Verdict], events: Sequence[AnyEvent]) -> Iterator[Verdict]:

@@ -1,8 +1,8 @@
 """From what a check found to a verdict, with a sentence for a stranger."""
 
 from conformance.judge.finding import Finding
-from conformance.judge.verdicts import Outcome, Reason, Verdict
 from conformance.scenarios.steps.blocks import Step
+from conformance.verdicts import Outcome, Reason, Verdict
 
 CUT_SHORT = "nothing wrong as far as the history goes, but it was cut short"
 

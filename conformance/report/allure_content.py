@@ -22,16 +22,17 @@ from allure_commons import plugin_manager
 from allure_commons.model2 import StatusDetails
 
 from conformance.history.events import StepEvent
-from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.report.causes import Cause
 from conformance.report.diagram.excerpt import excerpt_svg
-from conformance.report.failure import BROKE, HEADS, clause_of, exchange_lines, failure_message
-from conformance.report.material import GLYPHS, Material
+from conformance.report.failure import BROKE, clause_of, exchange_lines, failure_message
+from conformance.report.material import Material
 from conformance.report.names import file_stem
 from conformance.report.safe import markdown, visible
 from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import slug
 from conformance.results.schema import RunHeader
+from conformance.verdicts import Outcome, Verdict, worst
+from conformance.verdicts.outcome import ALL_WELL, OVER_CELLS, WORDS
 
 _tell: Any = allure.dynamic  # untyped, though the package says that it is typed
 _attach: Any = allure.attach
@@ -202,16 +203,17 @@ def steps_told(material: Material) -> tuple[StepTold, ...]:
     rest = sorted((v for step, own in judged.items() if step not in phases for v in own), key=lambda v: v.check)
     checks = {check: worst(one.outcome for one in own) for check, own in groupby(rest, key=lambda v: v.check)}
     remarked = {one.check for one in rest if one.outcome is Outcome.PASS and one.sentence}
-    loud = [check for check, outcome in checks.items() if outcome not in _QUIET or check in remarked]
-    folded = [(kind, [name for name, one in checks.items() if one is kind and name not in loud]) for kind in _QUIET]
+    loud = [check for check, outcome in checks.items() if outcome not in ALL_WELL or check in remarked]
+    folded = [
+        (kind, [name for name, one in checks.items() if one is kind and name not in loud])
+        for kind in OVER_CELLS
+        if kind in ALL_WELL
+    ]
     return (
         *steps,
         *(StepTold(check, *_found([one for one in rest if one.check == check])) for check in loud),
         *(StepTold(f"{len(names)} more: {', '.join(names)}", outcome, "") for outcome, names in folded if names),
     )
-
-
-_QUIET = (Outcome.PASS, Outcome.NOT_APPLICABLE)
 
 
 def _step(path: str, events: list[StepEvent], verdicts: list[Verdict], material: Material) -> StepTold:
@@ -237,7 +239,7 @@ def _steps(material: Material) -> None:
     for told in steps_told(material):
         remark = f"  remark: {told.sentence}" if told.outcome is Outcome.PASS and told.sentence else ""
         name, error = str(uuid.uuid4()), _error(told)
-        hook.start_step(uuid=name, title=f"{GLYPHS[told.outcome]} {told.title}{remark}", params={})
+        hook.start_step(uuid=name, title=f"{WORDS[told.outcome].sign} {told.title}{remark}", params={})
         hook.stop_step(uuid=name, exc_type=error and type(error), exc_val=error, exc_tb=None)
 
 
@@ -256,7 +258,7 @@ def categories(found: Sequence[Cause] = ()) -> list[dict[str, Any]]:
     def beginning(text: str) -> str:
         return rf"[\s\S]*{text}[\s\S]*"  # Allure 2 matches as Java does, Allure 3 as JavaScript: no inline flags
 
-    violation = re.escape(HEADS[Outcome.FAIL])
+    violation = re.escape(WORDS[Outcome.FAIL].heading)
     by_cause = [
         {"name": name, "matchedStatuses": ["failed"], "messageRegex": beginning(f"violates +({'|'.join(rows)}) ")}
         for cause in found
@@ -275,7 +277,7 @@ def categories(found: Sequence[Cause] = ()) -> list[dict[str, Any]]:
         {
             "name": "Inconclusive",
             "matchedStatuses": ["broken"],
-            "messageRegex": beginning(HEADS[Outcome.INCONCLUSIVE]),
+            "messageRegex": beginning(WORDS[Outcome.INCONCLUSIVE].heading),
         },
         {"name": "Harness error", "matchedStatuses": ["broken"]},
     ]

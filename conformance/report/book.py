@@ -1,11 +1,10 @@
 """A whole run in memory, without its events: what the run's page, the statement and the comparison are made of."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.failure import clause_of, headline
 from conformance.report.material import Material, stored
 from conformance.report.offence import Offence, offence_of
@@ -13,9 +12,8 @@ from conformance.report.safe import visible
 from conformance.results.layout import LATE
 from conformance.results.reader import EVENTS, Damage, read_cell, read_run
 from conformance.results.schema import CellHeader, RunFooter, RunHeader
-
-ORDER = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_APPLICABLE)
-"""Of many cells the most telling outcome comes first: unlike within one cell, a violation is not undone by an error."""
+from conformance.verdicts import Outcome, Verdict
+from conformance.verdicts.outcome import OVER_CELLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ class Book:
     def outcomes(self) -> dict[Outcome, int]:
         """How many cells ended how; every outcome has an entry."""
         counts = Counter(cell.outcome for cell in self.cells)
-        return {outcome: counts[outcome] for outcome in ORDER}
+        return {outcome: counts[outcome] for outcome in OVER_CELLS}
 
     def remarks(self) -> tuple[str, ...]:
         """Return what a reader has to know of how the run came to its verdicts, in words."""
@@ -146,12 +144,6 @@ def entry(material: Material, slug: str, seconds: float | None = None) -> Entry:
         known=material.known,
         seconds=seconds,
     )
-
-
-def foremost(outcomes: Iterable[Outcome]) -> Outcome | None:
-    """Return the most telling of the outcomes of many cells (see ORDER), or None when there is none."""
-    present = set(outcomes)
-    return next((outcome for outcome in ORDER if outcome in present), None)
 
 
 def of_candidate(cells: Sequence[Entry], candidate: str) -> tuple[Entry, ...]:

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from conformance.judge.verdicts import Outcome
 from conformance.report.book import Entry
 from conformance.requirements.consequences import roots
+from conformance.verdicts import Outcome
 
 
 @dataclass(frozen=True, slots=True)

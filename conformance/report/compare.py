@@ -1,99 +1,105 @@
-"""Compares two runs: which cells changed, and who did it, told by the hashes in the cells' headers."""
+"""Compares two runs cell by cell: what changed, and what may have caused it, as the hashes in the cells' headers say."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
-from conformance.judge.verdicts import Outcome
 from conformance.report.book import Book, Entry
-from conformance.report.material import GLYPHS
 from conformance.report.safe import visible
-from conformance.results.schema import CellHeader
+from conformance.verdicts.changes import Cause, Kind, Should, State, causes_of, kind_of, state_of
 
-Cause = Literal["candidate", "suite", "environment", "settings"]
-Kind = Literal["regression", "fix", "other"]
-
-_PARTS: tuple[tuple[Cause, Callable[[CellHeader], object]], ...] = (
-    ("candidate", lambda header: header.candidate_sha256),
-    ("suite", lambda header: header.scenario_sha256),
-    ("environment", lambda header: header.environment_sha256),
-    ("settings", lambda header: (header.seed, header.clock, header.scale, header.tolerance)),
-)
+_TITLES = {
+    Kind.REGRESSION: "regressions",
+    Kind.NEW: "new failures",
+    Kind.FIXED: "fixed",
+    Kind.LOST: "lost",
+    Kind.OTHER: "other changes",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A cell that ended differently. `causes` is what else differs; empty when nothing that is recorded does."""
+    """A cell whose state differs between two runs.
 
-    before: Entry
-    after: Entry
-    causes: tuple[Cause, ...]
+    `before` and `after` are None where a run lacks the cell. `causes` is what else differs; it is empty when nothing
+    that is recorded differs, and when a run lacks the cell.
+    """
 
-    @property
-    def kind(self) -> Kind:
-        """`regression` from a pass to anything judged worse, `fix` the other way round."""
-        if self.before.outcome is Outcome.PASS and self.after.outcome is not Outcome.NOT_APPLICABLE:
-            return "regression"
-        if self.after.outcome is Outcome.PASS and self.before.outcome is not Outcome.NOT_APPLICABLE:
-            return "fix"
-        return "other"
+    before: Entry | None
+    after: Entry | None
+    states: tuple[State, State]
+    kind: Kind
+    causes: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What two runs differ in: cells that changed, that only one of them has, and how many stayed as they were."""
+    """Two runs compared: the names of both, the changed cells, how many cells did not change, and how many cells of the
+    earlier run a later run of a part of the suite left out.
+    """
 
     before: str
     after: str
     changes: tuple[Change, ...]
-    added: tuple[Entry, ...]
-    removed: tuple[Entry, ...]
     same: int
+    left_out: int
 
-    @property
-    def regressions(self) -> tuple[Change, ...]:
-        """The changes for the worse."""
-        return tuple(change for change in self.changes if change.kind == "regression")
+    def of(self, kind: Kind) -> tuple[Change, ...]:
+        """Return the changes of one kind, in the order of the later run."""
+        return tuple(change for change in self.changes if change.kind is kind)
 
 
-def diff(before: Book, after: Book) -> Difference:
-    """Compare two runs cell by cell; a cell is known by its node id (scenario, candidate's name, axis values)."""
+def diff(before: Book, after: Book, should: Should = "warn") -> Difference:
+    """Compare two runs; a cell is known by its node id (scenario, candidate's name, axis values).
+
+    A later run of only a part of the suite loses no cell: those that it lacks were not asked for. With
+    `should="fail"` a pass with a remark counts as a failure.
+    """
     old, new = ({cell.header.nodeid: cell for cell in book.cells} for book in (before, after))
-    both = [(old[nodeid], cell) for nodeid, cell in new.items() if nodeid in old]
-    changes = [
-        Change(was, now, causes_between(was.header, now.header)) for was, now in both if was.outcome is not now.outcome
-    ]
+    missing = [nodeid for nodeid in old if nodeid not in new]
+    compared = [*new, *([] if after.header.filtered else missing)]
+    changes = [change for one in compared if (change := _change(old.get(one), new.get(one), should)) is not None]
     return Difference(
         before=before.header.run,
         after=after.header.run,
         changes=tuple(changes),
-        added=tuple(cell for nodeid, cell in new.items() if nodeid not in old),
-        removed=tuple(cell for nodeid, cell in old.items() if nodeid not in new),
-        same=len(both) - len(changes),
+        same=len(compared) - len(changes),
+        left_out=len(missing) if after.header.filtered else 0,
     )
+
+
+def _change(before: Entry | None, after: Entry | None, should: Should) -> Change | None:
+    was, now = (
+        state_of(
+            cell.outcome if cell is not None else None, remark=cell is not None and bool(cell.remarks), should=should
+        )
+        for cell in (before, after)
+    )
+    kind = kind_of(was, now)
+    if kind is None:
+        return None
+    causes = causes_of(before.header, after.header) if before is not None and after is not None else ()
+    return Change(before, after, (was, now), kind, causes)
 
 
 def as_text(difference: Difference) -> str:
     """Return the comparison for a terminal, regressions first."""
     lines = [f"{visible(difference.before)} -> {visible(difference.after)}"]
-    for kind, title in (("regression", "worse"), ("fix", "better"), ("other", "otherwise changed")):
-        chosen = [change for change in difference.changes if change.kind == kind]
-        if chosen:
-            lines += ["", f"{title}: {len(chosen)}", *(line for change in chosen for line in _told(change))]
-    for title, cells in (("only in the later run", difference.added), ("only in the earlier run", difference.removed)):
-        if cells:
-            lines += ["", f"{title}: {len(cells)}"]
-            lines += [f"  {GLYPHS[c.outcome]} {visible(c.name)}  {visible(c.header.candidate)}" for c in cells]
-    return "\n".join([*lines, "", f"unchanged: {difference.same}"])
+    for kind, title in _TITLES.items():
+        if chosen := difference.of(kind):
+            lines += ["", f"{title}: {len(chosen)}", *(line for change in chosen for line in _lines(change))]
+    lines += ["", f"unchanged: {difference.same}"]
+    if difference.left_out:
+        lines.append(f"not in the later run, which was asked for a part of the suite: {difference.left_out}")
+    return "\n".join(lines)
 
 
-def causes_between(was: CellHeader, now: CellHeader) -> tuple[Cause, ...]:
-    """Return what is different between two runs of one cell; nothing when nothing that is recorded is."""
-    return tuple(cause for cause, part in _PARTS if part(was) != part(now))
-
-
-def _told(change: Change) -> list[str]:
-    why = f"changed: {', '.join(change.causes)}" if change.causes else "nothing recorded changed: it may be flaky"
-    arrow = f"{change.before.outcome} -> {change.after.outcome}"
-    told = [f"  {visible(change.after.name)}  {visible(change.after.header.candidate)}: {arrow}  ({why})"]
-    return [*told, f"      {change.after.sentence}"] if change.after.sentence else told
+def _lines(change: Change) -> list[str]:
+    cell = change.after or change.before
+    assert cell is not None  # one of the two runs has it
+    was, now = change.states
+    why = ""
+    if change.causes:
+        why = f"  (changed: {', '.join(change.causes)})"
+    elif change.before is not None and change.after is not None:
+        why = "  (nothing recorded changed: it may be flaky)"
+    lines = [f"  {visible(cell.name)}  {visible(cell.header.candidate)}: {was} -> {now}{why}"]
+    return [*lines, f"      {cell.sentence}"] if cell is change.after and cell.sentence else lines

@@ -3,25 +3,18 @@
 import textwrap
 from collections.abc import Iterator
 
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.conversation import told_line
 from conformance.report.excerpt import around
-from conformance.report.material import GLYPHS, Material
+from conformance.report.material import Material
 from conformance.report.offence import offence_of
 from conformance.report.safe import visible
 from conformance.requirements.catalogue import catalogue
+from conformance.verdicts import Outcome, Verdict
+from conformance.verdicts.outcome import WORDS
 
 WIDTH = 100
 _INDENT = "  "
 BROKE = "the candidate broke"
-HEADS = {
-    Outcome.FAIL: "VIOLATION",
-    Outcome.INCONCLUSIVE: "INCONCLUSIVE",
-    Outcome.ERROR: "HARNESS ERROR",
-    Outcome.NOT_APPLICABLE: "NOT APPLICABLE",
-    Outcome.PASS: "PASS",
-}
-"""How a text begins, after the outcome's sign: Allure's categories are told apart by it."""
 
 _OTHERS = 6
 
@@ -92,7 +85,7 @@ def _head(material: Material) -> str:
     outcome = material.outcome
     known = " (known)" if material.known else ""
     lines = [
-        f"{GLYPHS[outcome]} {HEADS[outcome]}{known}  {visible(material.name)}",
+        f"{WORDS[outcome].sign} {WORDS[outcome].heading}{known}  {visible(material.name)}",
         f"{_INDENT}candidate {visible(material.header.candidate)}",
     ]
     if material.broke is not None and outcome is not Outcome.PASS:
@@ -147,7 +140,7 @@ def _exchange(material: Material, verdict: Verdict, width: int) -> Iterator[str]
 def _others(others: list[Verdict], width: int, root: str = "") -> str:
     """List further findings; with `root` those that may follow from the violation of that row."""
     lines = [
-        _cut(f"{_INDENT}{GLYPHS[one.outcome]} {one.check}: {visible(one.sentence, 400)}", width)
+        _cut(f"{_INDENT}{WORDS[one.outcome].sign} {one.check}: {visible(one.sentence, 400)}", width)
         for one in others[:_OTHERS]
     ]
     if len(others) > _OTHERS:

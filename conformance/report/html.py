@@ -9,9 +9,9 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from conformance.report.material import GLYPHS
 from conformance.report.safe import visible
 from conformance.report.words import label_alone, message_ids, moment, span
+from conformance.verdicts.outcome import WORDS
 
 _TEMPLATES = Path(__file__).with_name("templates")
 STYLES = ("palette.css", "diagram.css", "page.css")
@@ -71,7 +71,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(moment=moment, span=span, label=label_alone, message_ids=message_ids)
-    made.globals.update(glyphs={str(outcome): glyph for outcome, glyph in GLYPHS.items()})
+    made.globals.update(glyphs={str(outcome): words.sign for outcome, words in WORDS.items()})
     return made
 
 

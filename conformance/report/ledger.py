@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from conformance.judge.verdicts import Outcome
-from conformance.report.book import Entry, foremost
+from conformance.report.book import Entry
 from conformance.requirements.catalogue import Catalogue, Requirement
+from conformance.verdicts import Outcome
+from conformance.verdicts.ledger import of_row, share
 
 EVIDENCE = 20
 """So many pieces of evidence are listed with a row; all of them are counted."""
@@ -53,8 +54,7 @@ class Row(BaseModel):
 def ledger(cells: Sequence[Entry], catalogue: Catalogue) -> tuple[Row, ...]:
     """Return the rows in force, in the catalogue's order, as these cells (of one candidate) decide them.
 
-    A violation is blamed on the first requirement of its check; for the others that the check stands for it makes
-    the verdict inconclusive, since it may be theirs. What was found in a cell that ended in an error proves nothing.
+    `conformance.verdicts.ledger` has the rules by which the verdicts of checks decide a row.
     """
     found: dict[str, list[Evidence]] = {}
     for cell in cells:
@@ -72,12 +72,12 @@ def _pieces(cell: Entry) -> list[tuple[str, Evidence]]:
     pieces = []
     for verdict, offence in zip(cell.verdicts, cell.offences, strict=True):
         for rank, requirement in enumerate(verdict.requirements):
-            outcome, sentence = verdict.outcome, verdict.sentence
-            if cell.outcome is Outcome.ERROR and outcome is not Outcome.ERROR:
-                outcome, sentence = Outcome.ERROR, f"the cell ended in an error: {cell.sentence}"
-            elif outcome is Outcome.FAIL and rank > 0:
-                blamed = verdict.requirements[0]
-                outcome, sentence = Outcome.INCONCLUSIVE, f"in doubt since {blamed} is violated: {verdict.sentence}"
+            outcome = share(verdict.outcome, rank, cell.outcome)
+            sentence = verdict.sentence
+            if outcome is not verdict.outcome and outcome is Outcome.ERROR:
+                sentence = f"the cell ended in an error: {cell.sentence}"
+            elif outcome is not verdict.outcome:
+                sentence = f"in doubt since {verdict.requirements[0]} is violated: {verdict.sentence}"
             pieces.append(
                 (
                     requirement,
@@ -98,7 +98,7 @@ def _pieces(cell: Entry) -> list[tuple[str, Evidence]]:
 
 
 def _row(requirement: Requirement, pieces: list[Evidence], generations: set[str]) -> Row:
-    outcome = foremost(piece.outcome for piece in pieces)
+    outcome = of_row(piece.outcome for piece in pieces)
     deciding = [piece for piece in pieces if piece.outcome is outcome]
     reason = ""
     if outcome is None:

@@ -6,22 +6,12 @@ from functools import cached_property
 from pathlib import Path
 
 from conformance.history.events import AnyEvent, Attempt, Connected, NodeEvent
-from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.requirements.consequences import roots
 from conformance.results.kept import kept_of
 from conformance.results.reader import StoredCell
 from conformance.results.schema import CellHeader
-
-GLYPHS = {
-    Outcome.PASS: "✓",
-    Outcome.FAIL: "✗",
-    Outcome.INCONCLUSIVE: "?",
-    Outcome.NOT_APPLICABLE: "–",  # noqa: RUF001  # an en dash, as typographers would
-    Outcome.ERROR: "!",
-}
-"""A sign beside each colour: nobody has to tell red from green."""
-
-_ORDER = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_APPLICABLE)
+from conformance.verdicts import Outcome, Verdict, worst
+from conformance.verdicts.outcome import ALL_WELL, OVER_CELLS
 
 
 @dataclass(frozen=True)  # no slots: the cached properties need a place
@@ -56,8 +46,8 @@ class Material:
     @cached_property
     def findings(self) -> tuple[Verdict, ...]:
         """The verdicts that are neither passes nor not applicable, those that decided the outcome first."""
-        told = [v for v in self.verdicts if v.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)]
-        return tuple(sorted(told, key=lambda v: (v.outcome is not self.outcome, _ORDER.index(v.outcome))))
+        told = [v for v in self.verdicts if v.outcome not in ALL_WELL]
+        return tuple(sorted(told, key=lambda v: (v.outcome is not self.outcome, OVER_CELLS.index(v.outcome))))
 
     @cached_property
     def remarks(self) -> tuple[Verdict, ...]:

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conformance.history.events import AnyEvent, Attempt, Content, Delivered, MessageMade, Reply
-from conformance.judge.verdicts import Verdict
 from conformance.report.conversation import whereabouts
 from conformance.report.material import Material
 from conformance.report.safe import visible
 from conformance.report.words import described, meaning, moment
+from conformance.verdicts import Verdict
 
 
 @dataclass(frozen=True, slots=True)

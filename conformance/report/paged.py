@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.judge.verdicts import Outcome
 from conformance.report.material import Material
 from conformance.report.trend import Earlier, flaky
-
-_QUIET = (Outcome.PASS, Outcome.NOT_APPLICABLE)
+from conformance.verdicts.outcome import ALL_WELL
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +19,7 @@ class Paged:
 
     def has(self, material: Material, past: Sequence[Earlier]) -> bool:
         """Whether a cell gets a page; one that ended otherwise before, with nothing changed, does."""
-        if self.every or material.outcome not in _QUIET or material.cut_short or material.remarks:
+        if self.every or material.outcome not in ALL_WELL or material.cut_short or material.remarks:
             return True
         return flaky(material.outcome, past) is not None or any(
             text in name for text in self.texts for name in (material.name, material.header.nodeid)

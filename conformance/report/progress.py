@@ -3,11 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from conformance.judge.verdicts import Outcome
-from conformance.report.book import ORDER
-from conformance.report.material import GLYPHS
 from conformance.report.safe import visible
 from conformance.report.words import span
+from conformance.verdicts import Outcome
+from conformance.verdicts.outcome import OVER_CELLS, WORDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,9 @@ class State:
 
 def status_line(state: State, width: int) -> str:
     """Return the line, printable and at most `width` columns wide."""
-    ended = " ".join(f"{GLYPHS[outcome]} {state.ended[outcome]}" for outcome in ORDER if state.ended.get(outcome))
+    ended = " ".join(
+        f"{WORDS[outcome].sign} {state.ended[outcome]}" for outcome in OVER_CELLS if state.ended.get(outcome)
+    )
     names = ", ".join(f"{visible(name)} {span(int(seconds))}" for name, seconds in state.running)
     running = f"{len(state.running)} running" + (f": {names}" if names else "")
     line = "  ".join(part for part in (ended, f"{state.waiting} waiting", running) if part)

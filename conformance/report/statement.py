@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from markupsafe import Markup, escape
 from pydantic import BaseModel, ConfigDict
 
-from conformance.judge.verdicts import Outcome
-from conformance.report.book import ORDER, Book, of_candidate
+from conformance.report.book import Book, of_candidate
 from conformance.report.html import rendered
 from conformance.report.ledger import Row, ledger
-from conformance.report.material import GLYPHS
 from conformance.report.safe import code_span, markdown
 from conformance.requirements.catalogue import Catalogue
 from conformance.results.schema import CandidateRecord, RunHeader
+from conformance.verdicts import Outcome
+from conformance.verdicts.outcome import OVER_CELLS, WORDS
 
 
 class BadgeRefused(ValueError):
@@ -40,7 +40,7 @@ class Statement(BaseModel):
     def counts(self) -> dict[Outcome, int]:
         """How many requirements have which verdict; every outcome has an entry."""
         counts = Counter(row.outcome for row in self.rows)
-        return {outcome: counts[outcome] for outcome in ORDER}
+        return {outcome: counts[outcome] for outcome in OVER_CELLS}
 
 
 def statement(book: Book, candidate: str, catalogue: Catalogue) -> Statement:
@@ -53,7 +53,7 @@ def statement(book: Book, candidate: str, catalogue: Catalogue) -> Statement:
         run=book.header,
         finished=book.footer.finished if book.footer is not None else None,
         shortfalls=book.shortfalls(),
-        cells={outcome: counts[outcome] for outcome in ORDER},
+        cells={outcome: counts[outcome] for outcome in OVER_CELLS},
         groups=catalogue.groups,
         rows=ledger(cells, catalogue),
     )
@@ -174,6 +174,6 @@ def _line(row: Row) -> str:
     )
     more = f" (and {row.judged - 3} more)" if row.outcome is Outcome.PASS and row.judged > 3 else ""
     reason = f": {markdown(row.reason, 300)}" if row.reason else ""
-    verdict = f"{GLYPHS[row.outcome]} {row.outcome.replace('-', ' ')}{reason}"
+    verdict = f"{WORDS[row.outcome].sign} {row.outcome.replace('-', ' ')}{reason}"
     clause = f"{markdown(row.text)} ({row.level}; {markdown('; '.join(row.source))})"
     return f"| {row.id} | {clause} | {verdict} | {evidence}{more} |"

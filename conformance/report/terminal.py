@@ -8,21 +8,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from conformance.judge.verdicts import Outcome
 from conformance.report.book import Book, Entry
 from conformance.report.causes import Cause, causes, ordered
-from conformance.report.material import GLYPHS
 from conformance.report.offence import Offence
 from conformance.report.run_page.matrix import Square, matrix
 from conformance.report.safe import annotation, code_span, markdown, visible
+from conformance.verdicts import Outcome
+from conformance.verdicts.outcome import ALL_WELL, WORDS
 
-_COLOURS = {
-    Outcome.PASS: "green",
-    Outcome.FAIL: "bold red",
-    Outcome.INCONCLUSIVE: "yellow",
-    Outcome.NOT_APPLICABLE: "dim",
-    Outcome.ERROR: "bold magenta",
-}
 _FAILURES = 20
 _REMARKS = 3
 """Remarks of one cell that the summary shows."""
@@ -50,7 +43,7 @@ def summary(book: Book, *, width: int, colour: bool) -> str:
         console.print(f"... and {len(found) - _CAUSES} more rows")
     troubles = _troubles(book, found)
     for cell, root in troubles[:_FAILURES]:
-        sign = (f"{GLYPHS[cell.outcome]} ", _COLOURS[cell.outcome])
+        sign = (f"{WORDS[cell.outcome].sign} ", WORDS[cell.outcome].style)
         console.print(Text.assemble(sign, (visible(cell.name), "bold"), f"  {visible(cell.header.candidate)}"))
         console.print(Text(f"  {cell.sentence or cell.outcome}"))
         if root:
@@ -104,7 +97,7 @@ def step_summary(book: Book) -> str:
     lines += [f"- **{markdown(_cause(cause, book))}**" for cause in found[:_CAUSES]]
     for cell, root in troubles[:_FAILURES]:
         named = f"**{markdown(cell.name)}** ({markdown(cell.header.candidate)})"
-        lines.append(f"- {GLYPHS[cell.outcome]} {named}: {markdown(cell.sentence or cell.outcome)}")
+        lines.append(f"- {WORDS[cell.outcome].sign} {named}: {markdown(cell.sentence or cell.outcome)}")
         lines += [f"  may follow from {root}"] if root else []
         lines += [f"  known: {markdown(cell.known)}"] if cell.known else []
         lines += [f"  {markdown(offence.exchange, 400)}" for offence in _decisive(cell)]
@@ -117,7 +110,7 @@ def step_summary(book: Book) -> str:
 
 def _troubles(book: Book, found: Sequence[Cause]) -> list[tuple[Entry, str]]:
     """Return what did not pass, causes first, with the row that a violation may follow from."""
-    cells = [cell for cell in book.cells if cell.outcome not in (Outcome.PASS, Outcome.NOT_APPLICABLE)]
+    cells = [cell for cell in book.cells if cell.outcome not in ALL_WELL]
     return ordered(cells, found)
 
 
@@ -171,10 +164,10 @@ def _table(book: Book) -> Table:
 
 
 def _square(square: Square) -> Text:
-    parts = [(f"{GLYPHS[outcome]} {count}", _COLOURS[outcome]) for outcome, count in square.counts]
+    parts = [(f"{WORDS[outcome].sign} {count}", WORDS[outcome].style) for outcome, count in square.counts]
     return Text("  ").join(Text(text, style) for text, style in parts) if parts else Text("not run", "dim")
 
 
 def _counts(book: Book) -> Text:
-    parts = [Text(f"{count} {o.replace('-', ' ')}", _COLOURS[o]) for o, count in book.outcomes.items() if count]
+    parts = [Text(f"{count} {o.replace('-', ' ')}", WORDS[o].style) for o, count in book.outcomes.items() if count]
     return Text(", ").join(parts) if parts else Text("no cell was run")

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.judge.verdicts import Outcome
-from conformance.report.compare import Cause, causes_between
 from conformance.results.errors import CellUnreadable, RunDirectoryError
 from conformance.results.layout import RUN_FILE, cell_file
 from conformance.results.reader import read_end, read_run
 from conformance.results.schema import CellHeader, RunFooter, RunHeader
+from conformance.verdicts import Outcome
+from conformance.verdicts.changes import Cause, causes_of, is_flaky
 
 MOST = 20
 """So many earlier runs are looked at, the latest of them."""
@@ -65,10 +65,10 @@ def earlier_outcomes(earlier: Sequence[Past], slug: str, header: CellHeader) -> 
         except CellUnreadable:
             continue
         if footer is not None:
-            found.append(Earlier(past.header.run, footer.outcome, causes_between(was, header)))
+            found.append(Earlier(past.header.run, footer.outcome, causes_of(was, header)))
     return tuple(found)
 
 
 def flaky(outcome: Outcome, past: Sequence[Earlier]) -> Earlier | None:
-    """Return the latest run in which the cell ended otherwise although nothing that is recorded was different."""
-    return next((one for one in reversed(past) if not one.causes and one.outcome is not outcome), None)
+    """Return the latest run that shows the cell to be flaky, or None."""
+    return next((one for one in reversed(past) if not one.causes and is_flaky((one.outcome, outcome))), None)

@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from conformance.judge.verdicts import Outcome
 from conformance.results.identity import dependency_versions, harness_version, platform_facts
+from conformance.verdicts import Outcome
 
 SCHEMA = 2
 """The number that this version writes, and the highest that it reads. Up to schema 1 no cell was compressed."""

@@ -20,7 +20,6 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import SchemaSerializer, to_json
 
 from conformance.history.events import AnyEvent, Event
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.results.errors import RunDirectoryError
 from conformance.results.layout import (
     CELLS,
@@ -39,11 +38,12 @@ from conformance.results.reader import read_end, read_ends, read_header
 from conformance.results.schema import CellFooter, CellHeader, RunFooter, RunHeader
 from conformance.results.whole import write_whole
 from conformance.untrusted import discard
+from conformance.verdicts import Outcome, Verdict
+from conformance.verdicts.outcome import ALL_WELL
 
 _SAME_RUN = ("schema_number", "run", "seed", "clock", "scale", "grid", "candidates", "suite_sha256")
 """What the headers of two workers of one run agree in."""
 
-_QUIET = (Outcome.PASS, Outcome.NOT_APPLICABLE)
 """Of cells that ended so nobody looks for a node's log first: they are compressed too."""
 _SENTENCE = 4000
 _FEW_CELLS = 16
@@ -127,7 +127,7 @@ class CellWriter:
         self._write(line_of(footer))
         self._file.close()
         self.path = pack_file(self.path)
-        if outcome in _QUIET and any(self.attachments.iterdir()):
+        if outcome in ALL_WELL and any(self.attachments.iterdir()):
             pack_folder(self.attachments)
 
     def flush(self) -> None:

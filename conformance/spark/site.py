@@ -14,6 +14,7 @@ from conformance.spark.export import printable
 from conformance.spark.tables.labels import label_of, unit_of
 from conformance.spark.tables.table import Table
 from conformance.spark.trends import HEIGHT, WIDTH, trends
+from conformance.verdicts.outcome import WORDS
 
 ROWS = 200
 """Rows of a table that the page shows; the files beside it have all."""
@@ -21,8 +22,6 @@ FINDINGS = 20
 """Failures of one scenario that the page shows."""
 _TEXT = 600
 """Characters of a value that the page shows."""
-
-GLYPHS = {"pass": "✓", "fail": "✗", "inconclusive": "?", "error": "!", "not-applicable": "·"}
 
 
 def write_site(out: Path, titles: Sequence[Table], rows: Mapping[str, list[dict[str, Any]]]) -> Path:
@@ -44,7 +43,7 @@ def render(titles: Sequence[Table], rows: Mapping[str, list[dict[str, Any]]]) ->
         "form-action 'none'",
         style=style,
         script=script,
-        glyphs=GLYPHS,
+        glyphs={str(outcome): words.sign for outcome, words in WORDS.items()},
         runs=rows["runs"] or [{"started": ""}],
         newest=newest,
         figures=_figures(rows),

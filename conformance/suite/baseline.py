@@ -11,10 +11,10 @@ from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.scenarios.errors import Report, listed
 from conformance.scenarios.validation import validate
 from conformance.scenarios.yaml_full import read_full
+from conformance.verdicts import Outcome, Verdict
 
 UNEXPLAINED = "say why:"
 """How the comment of a drafted entry begins; nobody may leave it so."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from ruamel.yaml import YAML
 
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.results.identity import harness_version
 from conformance.results.reader import read_run
 from conformance.suite.baseline import UNEXPLAINED, Baseline, Known, cell_id
+from conformance.verdicts import Outcome, Verdict
 
 
 @dataclass(frozen=True, slots=True)

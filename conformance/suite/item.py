@@ -7,13 +7,13 @@ import pytest
 
 from conformance.breakdown import breakdown
 from conformance.candidates.cast import Cast
-from conformance.judge.verdicts import Outcome
 from conformance.report.safe import visible
 from conformance.scenarios.document import Cell
 from conformance.suite.baseline import Reading
 from conformance.suite.outcomes import BrokenCell, ConformanceFailure, InconclusiveCell, raise_for
 from conformance.suite.run import RUN, Collected, Told
 from conformance.suite.selection import as_keywords
+from conformance.verdicts import Outcome
 
 
 class CellItem(pytest.Item):

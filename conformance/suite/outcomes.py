@@ -2,16 +2,7 @@
 
 import pytest
 
-from conformance.judge.verdicts import Outcome
-
-LETTERS = {
-    Outcome.PASS: ("passed", ".", "PASSED"),
-    Outcome.FAIL: ("failed", "F", "FAILED"),
-    Outcome.INCONCLUSIVE: ("inconclusive", "I", "INCONCLUSIVE"),
-    Outcome.NOT_APPLICABLE: ("not applicable", "n", "NOT APPLICABLE"),
-    Outcome.ERROR: ("error", "E", "ERROR"),
-}
-"""Category, letter and word of each outcome in pytest's terminal."""
+from conformance.verdicts import Outcome
 
 
 class ConformanceFailure(AssertionError):

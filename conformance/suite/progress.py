@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from conformance.judge.verdicts import Outcome
 from conformance.report.progress import State, status_line
 from conformance.report.words import span
 from conformance.results.layout import RUN_FILE, cell_files
 from conformance.suite.directory import is_worker, runs_nothing
 from conformance.suite.item import outcome_of
+from conformance.verdicts import Outcome
 
 _TICK = 1.0
 """Seconds (real time) after which the line is drawn again when nothing has happened."""

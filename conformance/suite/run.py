@@ -14,7 +14,6 @@ from conformance import paths
 from conformance.breakdown import breakdown
 from conformance.candidates.cast import Cast
 from conformance.execute import CellResult, Known, execute, execute_here, stamp
-from conformance.judge.verdicts import Outcome, Reason, Verdict
 from conformance.records import candidate_record, cell_header
 from conformance.report import allure_content
 from conformance.report.book import Book, read_book
@@ -33,6 +32,7 @@ from conformance.suite.directory import DIRECTORY, allure_results, is_worker
 from conformance.suite.draft import write_drafts
 from conformance.suite.flight import Flight
 from conformance.suite.options import Options
+from conformance.verdicts import Outcome, Reason, Verdict
 
 
 @dataclass(frozen=True, slots=True)

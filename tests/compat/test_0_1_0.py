@@ -18,11 +18,11 @@ import pytest
 
 from conformance import paths
 from conformance.commands.judge import judged_again
-from conformance.judge.verdicts import Outcome, worst
 from conformance.report.book import read_book
 from conformance.results.reader import StoredCell, read_run
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read, read_corpus
+from conformance.verdicts import Outcome, worst
 from tests.suite.helpers import ROOT, conformance_command
 
 KEPT = Path(__file__).parent / "0.1.0"

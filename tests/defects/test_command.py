@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from conformance.commands.defects import print_defects
-from conformance.judge.verdicts import Outcome
 from conformance.results.reader import read_run
+from conformance.verdicts import Outcome
 
 DEFECT = "refuses-local-only"
 

@@ -8,8 +8,8 @@ from conformance.defects.page import page
 from conformance.defects.plan import Defect, known_defects
 from conformance.defects.table import gaps, table
 from conformance.defects.trial import Blame, Trial
-from conformance.judge.verdicts import Outcome
 from conformance.requirements.catalogue import Catalogue, catalogue
+from conformance.verdicts import Outcome
 
 ROWS = tuple(row for row in catalogue().requirements if row.id in ("SR-CRE-01", "SR-CRE-02"))
 SMALL = catalogue().model_copy(update={"requirements": ROWS})

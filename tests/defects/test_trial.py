@@ -11,9 +11,9 @@ from conformance import paths
 from conformance.defects import trial
 from conformance.defects.plan import known_defects, plan
 from conformance.defects.trial import attempt_all
-from conformance.judge.verdicts import Outcome
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read
+from conformance.verdicts import Outcome
 from tests.suite.helpers import command, environment
 
 DEFECT = "acknowledges-before-shadow"

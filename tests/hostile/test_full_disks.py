@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.judge.verdicts import Outcome
 from conformance.results.reader import read_run
+from conformance.verdicts import Outcome
 from tests.suite.helpers import conformance_command
 
 pytestmark = [

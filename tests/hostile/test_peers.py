@@ -11,12 +11,12 @@ from conformance import paths
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
-from conformance.judge.verdicts import Outcome, worst
 from conformance.judge.waiting import Waiting
 from conformance.results.writer import line_of_event
 from conformance.run.cell import run_cell
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_corpus
+from conformance.verdicts import Outcome, worst
 from tests.hostile.peers import PEERS
 from tests.nodes.test_hostile import RELAYED, listening
 

@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from conformance import untrusted
-from conformance.judge.verdicts import Outcome
 from conformance.nodes import cgroups
 from conformance.results.reader import read_run
+from conformance.verdicts import Outcome
 from tests.hostile import programs
 from tests.nodes.test_hostile import STOPPED
 from tests.suite.helpers import conformance_command

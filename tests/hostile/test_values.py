@@ -9,13 +9,13 @@ import pytest
 from conformance import paths
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import REFERENCE
-from conformance.judge.verdicts import Outcome
 from conformance.judge.waiting import Waiting
 from conformance.results.reader import read_run
 from conformance.run.cell import run_cell
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_corpus
 from conformance.scenarios.steps.nodes import Configure
+from conformance.verdicts import Outcome
 from tests.hostile.chokers import ABOUT_IT
 from tests.suite.helpers import ROOT, conformance_command
 

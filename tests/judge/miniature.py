@@ -11,12 +11,12 @@ import yaml
 
 from conformance import paths
 from conformance.judge.cell import Setting, judge_cell
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.steps.blocks import Expect, Step
 from conformance.topology import Topology
+from conformance.verdicts import Outcome, Verdict
 from tests.judge.history import History, Mail
 from tests.judge.lines import tell
 

@@ -6,12 +6,12 @@ from conformance import paths
 from conformance.judge.blame import ABOUT, EXPLAINS, TAKEN_FOR_GRANTED, Kind, about
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.expectations.table import CHECKS
-from conformance.judge.verdicts import Outcome
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.steps.blocks import Expect, Step
+from conformance.verdicts import Outcome
 from tests.judge.history import History, Mail
 from tests.judge.lines import tell
 

@@ -9,12 +9,12 @@ from conformance import paths
 from conformance.candidates.cast import read_cast
 from conformance.history.events import AnyEvent
 from conformance.judge.cell import Setting, judge_cell
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.judge.waiting import Waiting
 from conformance.run.cell import run_cell
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read
+from conformance.verdicts import Outcome, Verdict
 
 SETTING = Setting("virtual", 0.0, frozenset({"relay", "shadow-2013", "duplicate-detection"}), complete=True)
 

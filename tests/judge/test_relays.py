@@ -7,13 +7,13 @@ import pytest
 from conformance import paths
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.rows import OF_ANY_RELAY
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import SHADOWING, Cell
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.loader import Scenario, read_corpus
 from conformance.scenarios.steps.blocks import Expect, Step, flattened
+from conformance.verdicts import Outcome, Verdict
 from tests.judge.history import History, Mail
 from tests.judge.lines import tell
 

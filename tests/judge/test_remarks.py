@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.judge.remarks import remarked
-from conformance.judge.verdicts import Outcome, Verdict, worst
+from conformance.verdicts import Outcome, Verdict, worst
 
 
 def failed(*requirements: str) -> Verdict:

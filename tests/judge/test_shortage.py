@@ -2,7 +2,7 @@
 
 from conformance.history.events import NodeEvent
 from conformance.judge.shortage import excused
-from conformance.judge.verdicts import Outcome, Reason, Verdict
+from conformance.verdicts import Outcome, Reason, Verdict
 
 STARVED = NodeEvent(n=1, t=1, kind="node", node="mbx1", action="starved", detail="a process was killed")
 

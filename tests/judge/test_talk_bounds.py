@@ -6,12 +6,12 @@ import pytest
 
 from conformance.history import events as ev
 from conformance.judge.cell import Setting, judge_cell
-from conformance.judge.verdicts import Outcome
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import ConversationExpected
 from conformance.scenarios.steps.blocks import Expect, Step
 from conformance.scenarios.steps.talking import Talk
 from conformance.topology import Server, Topology
+from conformance.verdicts import Outcome
 from tests.judge.history import History
 
 

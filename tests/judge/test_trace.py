@@ -10,13 +10,13 @@ from conformance.judge import cell as judging
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.invariants.table import INVARIANTS
 from conformance.judge.trace import Trace
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.judge.waiting import Waiting
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.steps.blocks import Expect, Step
 from conformance.scenarios.steps.table import ACTIONS
+from conformance.verdicts import Outcome, Verdict
 from tests.judge.history import History, Mail
 from tests.judge.lines import tell
 

@@ -13,7 +13,6 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.history.events import Attempt, Closed
-from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.judge.waiting import Waiting
 from conformance.results.layout import CELLS
 from conformance.results.reader import read_run
@@ -22,6 +21,7 @@ from conformance.run.cell import Ran, run_cell
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus
+from conformance.verdicts import Outcome, Verdict, worst
 from tests.nodes.hostile import DEEDS, FLOODS, PHASES
 from tests.suite.helpers import ROOT, conformance_command
 

@@ -11,7 +11,6 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.description import CandidateError
 from conformance.candidates.grammar import find
 from conformance.execute import judge
-from conformance.judge.verdicts import Outcome, worst
 from conformance.judge.waiting import Waiting
 from conformance.reference.defects.catalogue import DEFECTS, spoiled
 from conformance.reference.parts import Parts
@@ -20,6 +19,7 @@ from conformance.reference.receive.verbs import ShadowVerbs
 from conformance.run.cell import run_cell
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read
+from conformance.verdicts import Outcome, worst
 from tests.docs.pages import ROOT
 
 

@@ -22,11 +22,11 @@ from conformance.history.events import (
     StepEvent,
 )
 from conformance.history.recorder import Recorder
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.material import Material
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
 from conformance.results.writer import CellWriter, begin_run, finish_run
 from conformance.topology import Server, Topology
+from conformance.verdicts import Outcome, Verdict
 
 SOURCE = (
     "id: inbound-acknowledged-after-shadow",

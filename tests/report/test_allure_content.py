@@ -7,12 +7,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.allure_content import categories, steps_told, write_static
 from conformance.report.diagram.excerpt import AROUND, MOST, excerpt_svg, kept_rows
 from conformance.report.diagram.rows import rows_of
 from conformance.report.failure import failure_message
 from conformance.requirements.catalogue import clause
+from conformance.verdicts import Outcome, Verdict
 from tests.report.samples import material, passed, run_header
 
 pytest_plugins = ["pytester"]

@@ -5,13 +5,13 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.allure_content import categories, write_categories
 from conformance.report.causes import causes, ordered
 from conformance.report.failure import failure_text
 from conformance.report.run_page.page import run_page
 from conformance.report.terminal import step_summary, summary
 from conformance.requirements.catalogue import catalogue
+from conformance.verdicts import Outcome, Verdict
 from tests.report.samples import material
 from tests.report.test_run import book, good, judged
 

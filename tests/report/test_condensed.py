@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from conformance.history.events import AnyEvent, Closed, Command, Connected, MessageMade, Reply
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.diagram.condensed import condensed
 from conformance.report.diagram.page import LARGEST, cell_page
 from conformance.report.diagram.rows import Row, rows_of
 from conformance.report.material import Material
+from conformance.verdicts import Outcome, Verdict
 from tests.report.samples import digest, material
 
 EVERY = 900.0

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.diagram.layout import laid_out
 from conformance.report.diagram.page import cell_page
 from conformance.report.diagram.rows import parties, rows_of
 from conformance.report.html import write_shared
+from conformance.verdicts import Outcome, Verdict
 from tests.report.samples import material
 
 VOID = {"meta", "link", "br", "hr", "input", "img"}

@@ -1,8 +1,8 @@
 """The failure text: all five parts, in order, at 100 columns, and nothing hostile comes alive in it."""
 
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.failure import failure_text
 from conformance.report.offence import offence_of
+from conformance.verdicts import Outcome, Verdict
 from tests.report.samples import material
 
 

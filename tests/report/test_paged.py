@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.paged import Paged
 from conformance.report.site import build
+from conformance.verdicts import Outcome, Verdict
 from tests.report.samples import material, passed, write_run
 from tests.report.test_diagram import read
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from conformance import paths
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.book import Book, entry, of_candidate, read_book
 from conformance.report.compare import as_text, diff
 from conformance.report.ledger import Row, ledger
@@ -21,6 +20,8 @@ from conformance.report.statement import BadgeRefused, Statement, as_html, as_js
 from conformance.report.terminal import annotations, step_summary, summary
 from conformance.requirements.catalogue import catalogue
 from conformance.results.schema import RunFooter
+from conformance.verdicts import Outcome, Verdict
+from conformance.verdicts.changes import Kind, State
 from tests.report.samples import material, passed, run_header, write_run
 from tests.report.test_diagram import read
 
@@ -155,7 +156,7 @@ class TestStatement:
 
 
 class TestCompare:
-    """Who did it."""
+    """Two runs: the kinds of changes and their causes."""
 
     @pytest.mark.parametrize(
         ("changes", "cause"),
@@ -167,22 +168,32 @@ class TestCompare:
             ({}, ()),
         ],
     )
-    def test_a_regression_is_laid_at_the_door_of_what_changed(self, changes: dict[str, Any], cause: tuple[str]) -> None:
+    def test_a_regression_names_what_changed(self, changes: dict[str, Any], cause: tuple[str]) -> None:
         found = diff(book(good()), book(judged(Outcome.FAIL, "SR-CRE-01", **changes)))
-        assert [change.causes for change in found.regressions] == [cause]
+        assert [change.causes for change in found.of(Kind.REGRESSION)] == [cause]
         assert (", ".join(cause) or "flaky") in as_text(found)
 
-    def test_fixes_added_and_removed_cells_and_the_rest_are_told_apart(self) -> None:
+    def test_fixed_added_and_removed_cells_and_the_rest_are_told_apart(self) -> None:
         before = book(judged(Outcome.FAIL, "SR-CRE-01"), good(axes={"a": "1"}), good(axes={"a": "2"}))
         after = book(good(), good(axes={"a": "1"}), good(axes={"a": "3"}))
         found = diff(before, after)
-        assert [change.kind for change in found.changes] == ["fix"]
-        assert [cell.name[-5:] for cell in (*found.added, *found.removed)] == ["[a=3]", "[a=2]"]
+        assert [(change.kind, change.states) for change in found.changes] == [
+            (Kind.FIXED, (State.FAIL, State.PASS)),
+            (Kind.OTHER, (State.ABSENT, State.PASS)),
+            (Kind.LOST, (State.PASS, State.ABSENT)),
+        ]
         assert found.same == 1
 
-    def test_what_became_not_applicable_is_no_regression(self) -> None:
-        found = diff(book(good()), book(judged(Outcome.NOT_APPLICABLE, "SR-CRE-01")))
-        assert [change.kind for change in found.changes] == ["other"]
+    def test_a_run_of_a_part_of_the_suite_loses_nothing(self) -> None:
+        found = diff(book(good(), good(axes={"a": "2"})), book(good(), filtered=True))
+        assert (found.changes, found.same, found.left_out) == ((), 1, 1)
+        assert "a part of the suite: 1" in as_text(found)
+
+    def test_a_remark_is_a_regression_only_where_should_is_to_fail(self) -> None:
+        verdict = passed("expect.x", "SR-CRE-01").model_copy(update={"remark": True, "sentence": "broken"})
+        before, after = book(good()), book(material(verdicts=(verdict,), candidate=REFERENCE))
+        assert [change.kind for change in diff(before, after).changes] == [Kind.OTHER]
+        assert [change.kind for change in diff(before, after, should="fail").changes] == [Kind.REGRESSION]
 
 
 class TestTerminal:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.book import Book, Entry, entry
 from conformance.report.run_page.groups import grouped, summaries
 from conformance.report.run_page.page import CARDS, run_page
 from conformance.report.words import label_alone, message_ids
 from conformance.requirements.catalogue import catalogue
+from conformance.verdicts import Outcome, Verdict
 from tests.report.conftest import PATIENCE
 from tests.report.samples import material, passed, run_header
 from tests.report.test_run import judged

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from conformance.judge.verdicts import Outcome
 from conformance.report.book import read_book
 from conformance.report.diagram.page import cell_page
 from conformance.report.run_page.page import run_page
@@ -14,6 +13,7 @@ from conformance.report.trend import earlier_outcomes, flaky, runs_before
 from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import cell_files, cell_name
 from conformance.results.writer import finish_run
+from conformance.verdicts import Outcome
 from tests.report.samples import material, passed, write_run
 from tests.results.stored import plain, rewrite
 

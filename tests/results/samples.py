@@ -1,8 +1,8 @@
 """Headers, events and verdicts to write: one small cell, in which one message is shadowed and delivered."""
 
 from conformance.history.events import AnyEvent, Command, Connected, Delivered, Digest, Drained, Reply
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
+from conformance.verdicts import Outcome, Verdict
 
 DIGEST = Digest(size=120, sha256="a" * 64, body_sha256="b" * 64, stable_sha256="c" * 64, message_id="m1@outside.test")
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from conformance import regular
-from conformance.judge.verdicts import Outcome
 from conformance.results import packed
 from conformance.results.content import content_of, stored_manifest
 from conformance.results.errors import CellUnreadable, RunDirectoryError
 from conformance.results.parquet import write_parquet
 from conformance.results.reader import read_cell, read_end, read_ends, read_run
 from conformance.results.writer import CellWriter, begin_run, finish_run
+from conformance.verdicts import Outcome
 from tests.results.samples import EVENTS, cell_header, run_header
 
 NO_FILES = ("fifo", "directory", "loop", "device", "nowhere", "socket")

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from conformance.history.events import AnyEvent, Digest, Operation
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.results import columns
 from conformance.results.content import content_of, stored_manifest
 from conformance.results.errors import RunDirectoryError
@@ -20,6 +19,7 @@ from conformance.results.parquet import write_parquet
 from conformance.results.reader import read_run
 from conformance.results.schema import CellFooter, CellHeader
 from conformance.results.writer import CellWriter, begin_run, finish_run
+from conformance.verdicts import Outcome, Verdict
 from tests.results.samples import EVENTS, VERDICTS, cell_header, run_header
 from tests.results.stored import as_schema_1, plain, rewrite
 

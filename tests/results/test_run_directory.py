@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.judge.verdicts import Outcome
 from conformance.results.errors import CellUnreadable, RunDirectoryError, SchemaTooNew
 from conformance.results.layout import archive_of, slug
 from conformance.results.reader import Damage, read_cell, read_ends, read_run
 from conformance.results.writer import CellWriter, begin_run, finish_run
+from conformance.verdicts import Outcome
 from tests.results.samples import EVENTS, VERDICTS, cell_header, run_header
 from tests.results.stored import as_schema_1, plain, rewrite
 

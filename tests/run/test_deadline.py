@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.judge.verdicts import Outcome
 from conformance.results.reader import read_run
 from conformance.run import watch
 from conformance.run.clock import Clock, run_with_clock
@@ -19,6 +18,7 @@ from conformance.run.settings import ClockName, Settings
 from conformance.run.watch import LoopBlocked
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import SUFFIX, read
+from conformance.verdicts import Outcome
 from tests.suite.helpers import ROOT, conformance_command, environment
 
 SLOW = """

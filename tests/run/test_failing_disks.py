@@ -9,12 +9,12 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.grammar import find
 from conformance.execute import judge
 from conformance.history.events import Attempt, FaultFired, NodeEvent
-from conformance.judge.verdicts import Outcome
 from conformance.judge.waiting import Waiting
 from conformance.nodes.disks import layer
 from conformance.run.cell import Ran, run_cell
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read
+from conformance.verdicts import Outcome
 
 pytestmark = [
     pytest.mark.integration,

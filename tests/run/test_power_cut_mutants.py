@@ -9,7 +9,6 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.judge.remarks import Should
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.judge.waiting import Waiting
 from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.choice import Kind
@@ -17,6 +16,7 @@ from conformance.run.cell import run_cell
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read
+from conformance.verdicts import Outcome, Verdict
 from tests.run.spooling import LOSES, RELIES_ON_FSYNC, SERVER, server
 
 pytestmark = [

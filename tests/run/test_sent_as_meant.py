@@ -9,12 +9,12 @@ import pytest
 from conformance import paths
 from conformance.candidates.cast import read_cast
 from conformance.judge.cell import Setting, judge_cell
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.judge.waiting import Waiting
 from conformance.run.cell import run_cell
 from conformance.run.settings import Settings
 from conformance.run.steps import sending
 from conformance.scenarios.loader import read
+from conformance.verdicts import Outcome, Verdict
 from conformance.wire.sender import Transmission
 
 RAW = ["smuggling-crlf-dot-lf", "smuggling-crlf-dot-cr"]

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from conformance import paths
-from conformance.judge.verdicts import Outcome
 from conformance.results.reader import read_run
+from conformance.verdicts import Outcome
 from tests.run.moved import MARKS, built
 from tests.suite.helpers import environment
 

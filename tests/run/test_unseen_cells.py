@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.judge.verdicts import Outcome
 from conformance.nodes.disks import layer
 from conformance.results.reader import read_run
+from conformance.verdicts import Outcome
 from tests.run.spooling import SERVER
 from tests.suite.helpers import conformance_command
 

@@ -13,11 +13,11 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.history.events import NodeEvent
-from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.judge.waiting import Waiting
 from conformance.run.cell import Ran, run_cell
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_corpus
+from conformance.verdicts import Outcome, Verdict, worst
 from tests.suite.helpers import command, environment
 
 pytestmark = pytest.mark.integration

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from conformance.judge.verdicts import worst
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
 from conformance.results.writer import CellWriter, begin_run, finish_run
+from conformance.verdicts import worst
 from tests.judge.miniature import Miniature, miniatures
 
 UNSEEN = "invariant.two-copies-at-acknowledgement::vacuous: the only other server offers it no shadow"

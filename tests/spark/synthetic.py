@@ -28,9 +28,9 @@ from conformance.history.events import (
     Reply,
 )
 from conformance.history.recorder import Recorder
-from conformance.judge.verdicts import Outcome, Verdict, worst
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
 from conformance.results.writer import CellWriter, begin_run, finish_run
+from conformance.verdicts import Outcome, Verdict, worst
 
 DEFECTS = (
     "nothing-acknowledged-is-lost",

@@ -55,7 +55,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         suite = "6" * 64 if day == 4 else "5" * 64
         cells = [replace(cell, name="history", scenario_sha256=suite)]
         started = f"2026-02-0{day}T00:00:00Z"
-        make_run(folder / f"day{day}", cells, started=started, candidate_sha256=candidate * 64, seed=day)
+        make_run(folder / f"day{day}", cells, started=started, candidate_sha256=candidate * 64)
     killed = make_run(folder / "killed", [FINE, MadeCell("torn", cut=True)], whole=False)
     damaged = next((killed / "cells").glob("fine-*.jsonl.gz"))
     lines = plain(damaged).splitlines(keepends=True)
@@ -150,11 +150,11 @@ def test_latency_and_placement(made: tuple[Path, Summary]) -> None:
     assert [row["copies"] for row in strange] == [1]
 
 
-def test_changes_are_laid_to_what_changed(made: tuple[Path, Summary]) -> None:
+def test_changes_name_what_changed(made: tuple[Path, Summary]) -> None:
     changes = [row for row in table(made, "changes") if row["nodeid"].endswith("::history")]
     assert [(row["run"], row["change"], row["cause"], row["standing"]) for row in changes] == [
         ("day2", "regression", "candidate", False),
-        ("day4", "mend", "suite", False),
+        ("day4", "fixed", "suite", False),
         ("day5", "regression", "suite", True),
     ]
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.judge.verdicts import Outcome
 from conformance.report.progress import State, status_line
+from conformance.verdicts import Outcome
 from tests.suite.helpers import ROOT, command, conformance_command, environment
 
 WORDS = ("run", "scenarios/creation/inbound.scenario.yaml", "-k", "waits", "--candidate", "reference",

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from conformance.judge.verdicts import Outcome, Verdict
 from conformance.report.diagram.condensed import condensed
 from conformance.report.diagram.layout import Diagram, Section, laid_out
 from conformance.report.diagram.rows import Row, parties, rows_of, told
@@ -14,6 +13,7 @@ from conformance.report.material import Material
 from conformance.report.offence import offence_of
 from conformance.report.trend import Earlier, flaky
 from conformance.report.words import moment
+from conformance.verdicts import Outcome, Verdict
 
 _OPEN = 8
 """So many parts are open from the start; of a longer history only those that are marked, the first and the last."""

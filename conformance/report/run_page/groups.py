@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from conformance.judge.verdicts import Outcome
-from conformance.report.book import ORDER, Book, Entry, of_candidate
+from conformance.report.book import Book, Entry, of_candidate
 from conformance.report.causes import blamed
 from conformance.report.failure import clause_of
 from conformance.requirements.catalogue import Catalogue
+from conformance.verdicts import Outcome
+from conformance.verdicts.outcome import OVER_CELLS, TO_REPORT
 
 _CHANGING = re.compile(r"\b(?:[0-9a-f]{8,}|\d+(?:\.\d+)?)\b|/\S+")
 """Ports, times, digests and paths: what differs between two sentences about the same thing."""
@@ -45,10 +46,10 @@ def grouped(cells: Sequence[Entry]) -> tuple[Group, ...]:
     """
     found: dict[tuple[Outcome, str], list[Entry]] = {}
     for cell in cells:
-        if cell.outcome in ORDER[:3]:
+        if cell.outcome in TO_REPORT:
             found.setdefault((cell.outcome, _reason(cell)), []).append(cell)
     groups = [_group(outcome, reason, own) for (outcome, reason), own in found.items()]
-    return tuple(sorted(groups, key=lambda one: (ORDER.index(one.outcome), _size(one))))
+    return tuple(sorted(groups, key=lambda one: (OVER_CELLS.index(one.outcome), _size(one))))
 
 
 def _size(group: Group) -> int:
@@ -82,4 +83,4 @@ def _summary(candidate: str, cells: Sequence[Entry], catalogue: Catalogue) -> Su
             judged[row.group] += 1
             failed[row.group] += cell.outcome is Outcome.FAIL
     worst = tuple((group, count, judged[group]) for group, count in failed.most_common(_WORST) if count)
-    return Summary(candidate, {outcome: counts[outcome] for outcome in ORDER}, worst)
+    return Summary(candidate, {outcome: counts[outcome] for outcome in OVER_CELLS}, worst)

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from conformance.judge.verdicts import Outcome
-from conformance.report.book import ORDER, Book, Entry, foremost
+from conformance.report.book import Book, Entry
+from conformance.verdicts import Outcome, most_telling
+from conformance.verdicts.outcome import OVER_CELLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +18,13 @@ class Square:
     @property
     def outcome(self) -> Outcome | None:
         """The most telling outcome, or None."""
-        return foremost(cell.outcome for cell in self.cells)
+        return most_telling(cell.outcome for cell in self.cells)
 
     @property
     def counts(self) -> tuple[tuple[Outcome, int], ...]:
         """How many cells ended how, the most telling first, without zeros."""
         counts = Counter(cell.outcome for cell in self.cells)
-        return tuple((outcome, counts[outcome]) for outcome in ORDER if counts[outcome])
+        return tuple((outcome, counts[outcome]) for outcome in OVER_CELLS if counts[outcome])
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Line:
     def outcomes(self) -> tuple[Outcome, ...]:
         """Every outcome that is in the line."""
         present = {cell.outcome for square in self.squares for cell in square.cells}
-        return tuple(outcome for outcome in ORDER if outcome in present)
+        return tuple(outcome for outcome in OVER_CELLS if outcome in present)
 
 
 def matrix(book: Book) -> tuple[Line, ...]:

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from conformance.judge.verdicts import Outcome
-from conformance.report.book import ORDER, Book, Entry, foremost, of_candidate
+from conformance.report.book import Book, Entry, of_candidate
 from conformance.report.causes import causes, ordered
 from conformance.report.failure import clause_of
 from conformance.report.html import rendered
@@ -15,6 +14,8 @@ from conformance.report.run_page.matrix import Line, matrix
 from conformance.report.trend import Earlier, Past, flaky
 from conformance.requirements.catalogue import Catalogue
 from conformance.results.schema import RunHeader
+from conformance.verdicts import Outcome, most_telling
+from conformance.verdicts.outcome import OVER_CELLS, TO_REPORT
 
 CARDS = 5
 """Failures of a group that have a card; the others are a line each."""
@@ -38,7 +39,7 @@ def run_page(
     for the slug of a cell how it ended in them.
     """
     found = causes(book.cells)
-    troubles = ordered([cell for outcome in ORDER[:3] for cell in book.cells if cell.outcome is outcome], found)
+    troubles = ordered([cell for outcome in TO_REPORT for cell in book.cells if cell.outcome is outcome], found)
     lines = matrix(book)
     rows = _joined(book, catalogue)
     shown = rows if _claims_shadows(book) else [one for one in rows if catalogue[one[0].id].profile == "relay"]
@@ -59,7 +60,7 @@ def run_page(
         summaries=summaries(book, catalogue),
         counts=_counts,
         verdicts=_verdicts,
-        order={outcome: place for place, outcome in enumerate(ORDER)},
+        order={outcome: place for place, outcome in enumerate(OVER_CELLS)},
         unchecked=(Outcome.NOT_APPLICABLE,) if mostly_not_applicable else (),
         remarked=[cell for cell in book.cells if cell.remarks],
         bars=_bars(book.outcomes),
@@ -95,13 +96,13 @@ def _verdicts(rows: Sequence[tuple[Row, list[Row], Outcome]]) -> list[tuple[Outc
 
 def _numbers(outcomes: Iterable[Outcome]) -> list[tuple[Outcome, int]]:
     counts = Counter(outcomes)
-    return [(outcome, counts[outcome]) for outcome in ORDER if counts[outcome]]
+    return [(outcome, counts[outcome]) for outcome in OVER_CELLS if counts[outcome]]
 
 
 def _bars(outcomes: Mapping[Outcome, int]) -> list[tuple[Outcome, float, float]]:
     """Return the strip of outcomes: each with where it begins and how long it is, of a hundred."""
     whole, begin, bars = max(sum(outcomes.values()), 1), 0.0, []
-    for outcome in ORDER:
+    for outcome in OVER_CELLS:
         length = 100 * outcomes.get(outcome, 0) / whole
         if length:
             bars.append((outcome, begin, length))
@@ -128,7 +129,7 @@ def _line_of(header: RunHeader, outcomes: Mapping[Outcome, int], now: RunHeader)
         "run": header.run,
         "when": header.started,
         "bars": _bars(outcomes),
-        "counts": [(outcome, outcomes[outcome]) for outcome in ORDER if outcomes.get(outcome)],
+        "counts": [(outcome, outcomes[outcome]) for outcome in OVER_CELLS if outcomes.get(outcome)],
         "differs": [name for name, other in parts.items() if other],
     }
 
@@ -138,7 +139,7 @@ def _joined(book: Book, catalogue: Catalogue) -> list[tuple[Row, list[Row], Outc
     ledgers = [ledger(of_candidate(book.cells, one), catalogue) for one in book.candidates]
     joined = []
     for rows in zip(*ledgers, strict=True):
-        telling = foremost(row.outcome for row in rows)
+        telling = most_telling(row.outcome for row in rows)
         if telling is not None:
             joined.append((rows[0], list(rows), telling))
     return joined

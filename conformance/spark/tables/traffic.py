@@ -1,6 +1,8 @@
 """What was seen: latencies, where shadows went, duplicates, losses, what faults did, where the oracles disagree."""
 
 from conformance.spark.tables.table import Table, columns
+from conformance.verdicts.outcome import WITHIN_A_CELL
+from conformance.verdicts.sql import first_of
 
 LATENCY = Table(
     "latency",
@@ -193,18 +195,15 @@ DISAGREEMENTS = Table(
         violations="how often the queries find it violated",
     ),
     ("run", "candidate", "nodeid", "check"),
-    """
+    f"""
     SELECT c.run, c.candidate, c.nodeid, k.check, v.outcome AS recorded, k.outcome AS found, k.occasions,
            k.violations, k.evidence AS event
     FROM rechecks k JOIN cells c ON c.cell_id = k.cell_id
-    LEFT JOIN (SELECT cell_id, check,
-                      CASE WHEN bool_or(outcome = 'fail') THEN 'fail' WHEN bool_or(outcome = 'pass') THEN 'pass'
-                           WHEN bool_or(outcome = 'not-applicable') THEN 'not-applicable'
-                           WHEN bool_or(outcome = 'inconclusive') THEN 'inconclusive' ELSE 'error' END AS outcome
+    LEFT JOIN (SELECT cell_id, check, {first_of("outcome", WITHIN_A_CELL)} AS outcome
                FROM verdicts WHERE check LIKE 'invariant.%' GROUP BY cell_id, check) v
       ON v.cell_id = k.cell_id AND v.check = k.check
     WHERE k.outcome <> 'inconclusive' AND (k.outcome = 'fail') <> coalesce(v.outcome = 'fail', false) AND coalesce(v.outcome, '') <> 'inconclusive'
-    """,
+    """,  # noqa: S608  # made of constants
 )
 """One of the two oracles is wrong, or the history is not what both think. What either finds inconclusive is none."""
 

@@ -1,19 +1,18 @@
 """What was found: runs, the matrix of candidates and scenarios, counts per check, the ledger of requirements."""
 
 from conformance.spark.tables.table import Table, columns
+from conformance.verdicts import Outcome
+from conformance.verdicts.changes import State
+from conformance.verdicts.sql import COUNT_COLUMNS, RECORDED, counts, first_of, share
 
-_COUNTS = "cells whole, passed whole, failed whole, inconclusive whole, not_applicable whole, errors whole"
-
-_COUNTED = """count_if(outcome = 'pass') AS passed, count_if(outcome = 'fail') AS failed,
-           count_if(outcome = 'inconclusive') AS inconclusive,
-           count_if(outcome = 'not-applicable') AS not_applicable, count_if(outcome = 'error') AS errors"""
+_COUNTED = counts("outcome")
 
 RUNS = Table(
     "runs",
     "Runs",
     columns(
         "run text, started text, harness text, clock text, seed whole, filtered flag, cells_planned whole, "
-        f"damaged whole, {_COUNTS}, cut_short whole, wall_seconds number, simulated_seconds number",
+        f"damaged whole, {COUNT_COLUMNS}, cut_short whole, wall_seconds number, simulated_seconds number",
         harness="its version",
         filtered="only a part of the suite was asked for",
         cells_planned="how many cells there should be",
@@ -36,17 +35,18 @@ RUNS = Table(
 MATRIX = Table(
     "matrix",
     "Verdicts: candidates and scenarios",
-    columns(f"run text, candidate text, scenario text, {_COUNTS}, cut_short whole, outcome text", outcome="the worst"),
+    columns(
+        f"run text, candidate text, scenario text, {COUNT_COLUMNS}, cut_short whole, outcome text",
+        outcome="of all these cells together",
+    ),
     ("run", "candidate", "scenario"),
     f"""
     SELECT run, candidate, scenario, count(*) AS cells, {_COUNTED}, count_if(outcome IS NULL) AS cut_short,
-           CASE WHEN bool_or(outcome = 'error') THEN 'error' WHEN bool_or(outcome = 'fail') THEN 'fail'
-                WHEN bool_or(outcome IS NULL OR outcome = 'inconclusive') THEN 'inconclusive'
-                WHEN bool_or(outcome = 'pass') THEN 'pass' ELSE 'not-applicable' END AS outcome
+           {first_of("outcome")} AS outcome
     FROM cells GROUP BY run, candidate, scenario
     """,  # noqa: S608
 )
-"""A cell that was cut short is inconclusive: an error above a failure above what could not be judged above a pass."""
+"""A cell that was cut short is inconclusive."""
 
 CHECKS = Table(
     "checks",
@@ -63,28 +63,25 @@ LEDGER = Table(
     "requirements",
     "Requirements and candidates",
     columns(
-        f"run text, candidate text, requirement text, {_COUNTS}, outcome text",
+        f"run text, candidate text, requirement text, {COUNT_COLUMNS}, outcome text",
         cells="how many cells have a verdict of it",
         passed="verdicts that passed",
         failed="verdicts that failed",
         inconclusive="verdicts: could not be judged",
         not_applicable="verdicts: not applicable",
         errors="verdicts: an error",
-        outcome="what they come to: one failure is a failure",
+        outcome="of all these verdicts together",
     ),
     ("run", "candidate", "requirement"),
     f"""
-    SELECT run, candidate, requirement, count(DISTINCT cell_id) AS cells, {_COUNTED},
-           CASE WHEN bool_or(outcome = 'fail') THEN 'fail' WHEN bool_or(outcome = 'pass') THEN 'pass'
-                WHEN bool_or(outcome IN ('error', 'inconclusive')) THEN 'inconclusive'
-                ELSE 'not-applicable' END AS outcome
-    FROM (SELECT run, cell_id, candidate, outcome,
-                 explode(CASE WHEN outcome = 'fail' THEN slice(requirements, 1, 1) ELSE requirements END) AS requirement
-          FROM verdicts)
+    SELECT run, candidate, requirement, count(DISTINCT cell_id) AS cells, {_COUNTED}, {first_of("outcome")} AS outcome
+    FROM (SELECT v.run, v.cell_id, v.candidate, {share("v.outcome", "named.pos", "c.outcome")} AS outcome,
+                 named.col AS requirement
+          FROM verdicts v JOIN cells c ON c.cell_id = v.cell_id LATERAL VIEW posexplode(v.requirements) named)
     GROUP BY run, candidate, requirement
     """,  # noqa: S608
 )
-"""A failure is laid to the first requirement that its verdict names; the others only come with it."""
+"""A failure is blamed on the first requirement that its verdict names; the others are then inconclusive."""
 
 FAILURES = Table(
     "failures",
@@ -145,16 +142,25 @@ OUTCOMES = Table(
     "outcomes",
     "The outcome of each cell",
     columns(
-        "run text, started text, candidate text, nodeid text, outcome text, seed whole, scenario_sha256 text, "
-        "candidate_sha256 text, environment_sha256 text",
+        "run text, started text, filtered flag, candidate text, nodeid text, outcome text, state text, "
+        "candidate_sha256 text, scenario_sha256 text, environment_sha256 text, seed whole, clock text, scale number, "
+        "tolerance number, should text",
         started="when the run began",
+        filtered="the run was asked for a part of the suite",
+        state="the outcome, or `remark` for a pass with a remark",
+        scale="documented seconds for one second of the clock `scaled`",
+        tolerance="seconds, documented time: how late is not yet wrong",
+        should="what a broken `should` row does: `warn` or `fail`",
     ),
     (),
-    """
-    SELECT c.run, r.started, c.candidate, c.nodeid, c.outcome, c.seed, c.scenario_sha256, c.candidate_sha256,
-           c.environment_sha256
-    FROM cells c JOIN runs r ON r.run = c.run WHERE c.outcome IS NOT NULL
-    """,
+    f"""
+    SELECT c.run, r.started, r.filtered, c.candidate, c.nodeid, c.outcome,
+           if(c.outcome = '{Outcome.PASS}' AND m.cell_id IS NOT NULL, '{State.REMARK}', c.outcome) AS state,
+           {", ".join(f"c.{one}" for one in RECORDED)}
+    FROM cells c JOIN runs r ON r.run = c.run
+    LEFT JOIN (SELECT DISTINCT cell_id FROM verdicts WHERE remark) m ON m.cell_id = c.cell_id
+    WHERE c.outcome IS NOT NULL
+    """,  # noqa: S608
     internal=True,
 )
 """What the questions over all runs are asked of."""

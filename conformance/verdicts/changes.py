@@ -1,0 +1,105 @@
+"""What changed between two runs of a cell: the kind of the change, what may have caused it, and whether it is flaky."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Literal
+
+from conformance.verdicts.outcome import Outcome
+
+Should = Literal["warn", "fail"]
+"""What a broken `should` row does: it leaves a remark on a pass, or it fails the cell."""
+
+
+class State(StrEnum):
+    """How a cell stands in a run: its outcome, `remark` for a pass with a remark, `absent` when the run lacks it."""
+
+    PASS = "pass"  # noqa: S105  # not a password
+    REMARK = "remark"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    NOT_APPLICABLE = "not-applicable"
+    ERROR = "error"
+    ABSENT = "absent"
+
+
+class Kind(StrEnum):
+    """What a change is to a reader.
+
+    - `regression`: a cell that passed fails or cannot be judged; or a cell that was judged otherwise now fails
+    - `new`: a cell fails that was not there, or did not apply
+    - `fixed`: a cell passes that did not
+    - `lost`: a cell that passed is not there, or does not apply
+    - `other`: any other change
+    """
+
+    REGRESSION = "regression"
+    NEW = "new"
+    FIXED = "fixed"
+    LOST = "lost"
+    OTHER = "other"
+
+
+_PASSES = frozenset({State.PASS, State.REMARK})
+_UNJUDGED = frozenset({State.ERROR, State.INCONCLUSIVE})
+_NOT_RUN = frozenset({State.ABSENT, State.NOT_APPLICABLE})
+
+TRANSITIONS: tuple[tuple[frozenset[State], frozenset[State], Kind], ...] = (
+    (_NOT_RUN, frozenset({State.FAIL}), Kind.NEW),
+    (_PASSES, _NOT_RUN, Kind.LOST),
+    (_PASSES | _UNJUDGED, frozenset({State.FAIL}), Kind.REGRESSION),
+    (_PASSES, _UNJUDGED, Kind.REGRESSION),
+    (_UNJUDGED | {State.FAIL}, _PASSES, Kind.FIXED),
+)
+"""States before, states after, kind: the first line that fits holds. Any other pair of different states is `other`."""
+
+
+def state_of(outcome: Outcome | None, *, remark: bool = False, should: Should = "warn") -> State:
+    """Return the state of a cell; None stands for a cell that the run lacks.
+
+    A pass with a remark counts as a failure where a broken `should` is to fail.
+    """
+    if outcome is None:
+        return State.ABSENT
+    if outcome is Outcome.PASS and remark:
+        return State.FAIL if should == "fail" else State.REMARK
+    return State(outcome.value)
+
+
+def kind_of(before: State, after: State) -> Kind | None:
+    """Return the kind of a change, or None where nothing changed."""
+    if before is after:
+        return None
+    return next((kind for was, now, kind in TRANSITIONS if before in was and after in now), Kind.OTHER)
+
+
+Cause = Literal["candidate", "suite", "environment", "settings"]
+
+CAUSES: dict[Cause, tuple[str, ...]] = {
+    "candidate": ("candidate_sha256",),
+    "suite": ("scenario_sha256",),
+    "environment": ("environment_sha256",),
+    "settings": ("seed", "clock", "scale", "tolerance", "should"),
+}
+"""The fields of a cell's header that tell causes of a change apart."""
+
+
+def causes_of(was: object, now: object) -> tuple[Cause, ...]:
+    """Return what differs between two runs of one cell; nothing when nothing that is recorded differs.
+
+    `was` and `now` have the attributes that `CAUSES` names, as the headers of cells do.
+    """
+    return tuple(
+        cause for cause, fields in CAUSES.items() if any(getattr(was, one) != getattr(now, one) for one in fields)
+    )
+
+
+FLAKY = frozenset({Outcome.PASS, Outcome.FAIL})
+"""A cell is flaky when it ended in each of these although no field in `CAUSES` differed.
+
+An inconclusive outcome or an error does not make a cell flaky: it says that the harness or the machine was at fault.
+"""
+
+
+def is_flaky(outcomes: Iterable[Outcome]) -> bool:
+    """Say whether a cell is flaky, from its outcomes in runs that differ in nothing recorded."""
+    return set(outcomes) >= FLAKY

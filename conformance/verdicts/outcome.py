@@ -1,0 +1,98 @@
+"""The five outcomes, their order within a cell and over many cells, and the words and signs that stand for them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Outcome(StrEnum):
+    """How a check or a cell ended. Outcomes are never merged.
+
+    - `pass`: there was occasion to fail, and it did not
+    - `fail`: the requirement is violated
+    - `inconclusive`: it could not be judged: vacuous, the fault did not fire, the harness lagged, the node died for
+      another reason
+    - `not-applicable`: the candidate does not claim the capability
+    - `error`: the harness or the scenario is at fault
+    """
+
+    PASS = "pass"  # noqa: S105  # not a password
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    NOT_APPLICABLE = "not-applicable"
+    ERROR = "error"
+
+
+class Reason(StrEnum):
+    """Why a check could not be judged.
+
+    - `no-occasion`: it had no chance to fail, a fault did not fire, or a moment did not come
+    - `cut-short`: the scenario or its history ended before
+    - `undecided`: what was seen looks like a violation, and need not be one
+    - `node`: a node died, could not be started, or did not do what a step asked of it
+    - `late`: the harness or its machine ran later than it may
+    - `shortage`: the machine ran out of something
+    """
+
+    NO_OCCASION = "no-occasion"
+    CUT_SHORT = "cut-short"
+    UNDECIDED = "undecided"
+    NODE = "node"
+    LATE = "late"
+    SHORTAGE = "shortage"
+
+
+WITHIN_A_CELL = (Outcome.ERROR, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_APPLICABLE)
+"""The order within one cell: an error comes first, because a set-up that broke proves nothing."""
+
+OVER_CELLS = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_APPLICABLE)
+"""The order over many cells: a failure comes first, because an error in one cell does not undo the failure of another."""
+
+NOT_JUDGED = Outcome.INCONCLUSIVE
+"""The outcome of a cell or row about which nothing was recorded; a cell that was cut short is no better than this."""
+
+ALL_WELL = frozenset({Outcome.PASS, Outcome.NOT_APPLICABLE})
+"""The outcomes that leave nothing to report."""
+
+TO_REPORT = tuple(outcome for outcome in OVER_CELLS if outcome not in ALL_WELL)
+"""The other outcomes, in the order over cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """How an outcome is shown.
+
+    Attributes:
+        sign: one character beside every colour, so that nobody has to tell red from green.
+        heading: how the text of a cell begins, in capitals; Allure's categories recognise it.
+        category: pytest's category in the summary line.
+        letter: pytest's progress letter.
+        style: Rich's style on a terminal.
+    """
+
+    sign: str
+    heading: str
+    category: str
+    letter: str
+    style: str
+
+
+WORDS = {
+    Outcome.PASS: Words("✓", "PASS", "passed", ".", "green"),
+    Outcome.FAIL: Words("✗", "VIOLATION", "failed", "F", "bold red"),
+    Outcome.INCONCLUSIVE: Words("?", "INCONCLUSIVE", "inconclusive", "I", "yellow"),
+    Outcome.NOT_APPLICABLE: Words("–", "NOT APPLICABLE", "not applicable", "n", "dim"),  # noqa: RUF001  # an en dash
+    Outcome.ERROR: Words("!", "HARNESS ERROR", "error", "E", "bold magenta"),
+}
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome:
+    """Return the outcome of one cell from those of its checks; a cell without checks was not judged."""
+    present = set(outcomes)
+    return next((outcome for outcome in WITHIN_A_CELL if outcome in present), NOT_JUDGED)
+
+
+def most_telling(outcomes: Iterable[Outcome]) -> Outcome | None:
+    """Return the outcome of many cells together, or None when there are no cells."""
+    present = set(outcomes)
+    return next((outcome for outcome in OVER_CELLS if outcome in present), None)

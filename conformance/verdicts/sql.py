@@ -1,0 +1,74 @@
+"""The rules of this package as SQL text for Spark, generated from the same tables.
+
+All texts are made of the constants of this package and of column names that the caller writes in its source.
+"""
+
+from collections.abc import Sequence
+
+from conformance.verdicts.changes import CAUSES, TRANSITIONS, Kind, State
+from conformance.verdicts.outcome import NOT_JUDGED, OVER_CELLS, Outcome
+
+_COUNTERS = {
+    Outcome.PASS: "passed",
+    Outcome.FAIL: "failed",
+    Outcome.INCONCLUSIVE: "inconclusive",
+    Outcome.NOT_APPLICABLE: "not_applicable",
+    Outcome.ERROR: "errors",
+}
+
+COUNT_COLUMNS = "cells whole, " + ", ".join(f"{name} whole" for name in _COUNTERS.values())
+"""The columns that `counts` makes, and the number of cells, as tables declare them."""
+
+
+def counts(column: str) -> str:
+    """Return the select list that counts each outcome of a group."""
+    return ", ".join(f"count_if({column} = '{outcome}') AS {name}" for outcome, name in _COUNTERS.items())
+
+
+def first_of(column: str, order: Sequence[Outcome] = OVER_CELLS) -> str:
+    """Return the aggregate expression of the first outcome in `order` that a group has.
+
+    NULL counts as a cell that was not judged. Outcomes are compared by their place in `order`, so the expression is
+    one minimum.
+    """
+    places = " ".join(f"WHEN '{outcome}' THEN {place}" for place, outcome in enumerate(order))
+    names = ", ".join(f"'{outcome}'" for outcome in order)
+    return f"element_at(array({names}), min(CASE coalesce({column}, '{NOT_JUDGED}') {places} END) + 1)"
+
+
+def kind_of(before: str, after: str) -> str:
+    """Return the expression of the kind of a change between two columns of states; NULL where nothing changed."""
+
+    def one_of(column: str, states: frozenset[State]) -> str:
+        return f"{column} IN ({', '.join(sorted(repr(str(state)) for state in states))})"
+
+    lines = " ".join(
+        f"WHEN {one_of(before, was)} AND {one_of(after, now)} THEN '{kind}'" for was, now, kind in TRANSITIONS
+    )
+    return f"CASE WHEN {before} = {after} THEN NULL {lines} ELSE '{Kind.OTHER}' END"
+
+
+def causes_of(was: str, now: str) -> str:
+    """Return the expression of what differs, joined with `+`; '' when nothing does.
+
+    `was` and `now` are formats of column names: `{}` stands for a field of `CAUSES`.
+    """
+    parts = (
+        "CASE WHEN "
+        + " OR ".join(f"{was.format(one)} IS DISTINCT FROM {now.format(one)}" for one in fields)
+        + f" THEN '{cause}' END"
+        for cause, fields in CAUSES.items()
+    )
+    return f"concat_ws('+', {', '.join(parts)})"
+
+
+RECORDED = tuple(field for fields in CAUSES.values() for field in fields)
+"""The columns that must be equal for two runs of a cell to be comparable."""
+
+
+def share(outcome: str, rank: str, cell: str) -> str:
+    """Return the expression of `ledger.share`: what a check's outcome means for the row at `rank`, from 0."""
+    return (
+        f"CASE WHEN {cell} = '{Outcome.ERROR}' THEN '{Outcome.ERROR}' "
+        f"WHEN {outcome} = '{Outcome.FAIL}' AND {rank} > 0 THEN '{Outcome.INCONCLUSIVE}' ELSE {outcome} END"
+    )
