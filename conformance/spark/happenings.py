@@ -26,7 +26,7 @@ def happenings(events: pa.Table, cells: Whole) -> pa.Table:
     wanted = (
         kind.among((*_INCIDENTS, *_KINDS))
         | (kind.among(["reply"]) & ((code >= 400) | answers_nothing | ((code == 221) & other)))
-        | (kind.among(["closed"]) & how.among(["reset"]))
+        | (kind.among(["closed"]) & how.among(["reset", "secured"]))
     )
     stray = kind.among(["reply"]) & ((answers_nothing & (code != 421)) | (other & (code == 221)))
     rows = np.flatnonzero(wanted)

@@ -19,7 +19,8 @@ LEFT JOIN candidates p ON p.run = c.run AND p.candidate = c.candidate LEFT JOIN 
          max(CASE WHEN mode = 'drained' THEN waited END) AS waited,
          bool_or(mode = 'node' AND action = 'starved') AS starved,
          bool_or(mode IN ('fault-fired', 'fault-armed', 'connect-failed', 'node-command', 'configured', 'talked',
-                          'reply', 'closed')
+                          'reply')
+                 OR mode = 'closed' AND action <> 'secured'
                  OR mode = 'node' AND action NOT IN ('started', 'ready')
                  OR kind = 'attempt' AND action <> 'answered') AS disturbed
   FROM happenings WHERE kind IN ('incident', 'attempt') GROUP BY cell_id) d ON d.cell_id = c.cell_id
@@ -33,7 +34,9 @@ WITH busy AS (
   FROM (
     SELECT cell_id, t FROM mails WHERE NOT from_outside AND NOT spoken AND mode <> 'shadow' AND coalesce(code, 400) >= 400
     UNION ALL
-    SELECT cell_id, t FROM happenings WHERE kind = 'incident' AND mode = 'connect-failed') x
+    SELECT cell_id, t FROM happenings
+    WHERE kind = 'incident'
+      AND (mode = 'connect-failed' OR mode = 'reply' AND code = 535 OR mode = 'closed' AND action = 'secured')) x
   GROUP BY x.cell_id
 ), shared AS (
   SELECT cell_id, key, count(DISTINCT date) > 1 AS told_by_date FROM made GROUP BY cell_id, key
@@ -71,7 +74,8 @@ GROUP BY a.cell_id, a.message, a.recipient
 """
 """RL-ACK-01: delivered, or reported to its sender as failed. What all servers that had it lost with their queues may be
 lost (SR-BND-09); of a null reverse-path nothing is reported (RL-DSN-02). A transport that still tried something in the second half of the wait
-at the end, or was waited for for less than two of its retry intervals, may yet deliver. Messages of one Message-ID are told
+at the end, or was waited for for less than two of its retry intervals, may yet deliver; so may one that was refused with 535, or said
+something behind STARTTLS, which no link sees (ruling 27). Messages of one Message-ID are told
 by their dates (SR-DUP-02)."""
 
 _TWO_COPIES = """

@@ -14,7 +14,7 @@
     outside > mbx1  hears 250 2.0.0 again        a reply that answers nothing
     outside > mbx1  hears RSET: 221 2.0.0 bye    a reply to a command that was said before
     outside > mbx1  hears malformed (why) 250 x  a reply whose octets are not of the form
-    outside x mbx1  by server, reset             the session ends
+    outside x mbx1  by server, reset             the session ends; `secured`: unseen from STARTTLS on
     mbx1 killed                                  the life of a node; behind it, what is recorded with it
     mbx1 takes ShadowRedundancyEnabled=no        configuration offered; `refuses A=1: why`
     mbx1 shows shadow to mbx2: m, n              one queue of `inspect`; `shows nothing`
@@ -140,7 +140,7 @@ def _last(history: History, client: str, server: str) -> Open:
 
 def _ended(history: History, m: re.Match[str]) -> None:
     one = history.session(m["client"], m["server"])
-    history.close(one, m["by"], polite=False, how="reset" if m["reset"] else "fin")
+    history.close(one, m["by"], polite=False, how=m["how"] or "fin")
 
 
 def _lived(history: History, m: re.Match[str]) -> None:
@@ -221,7 +221,7 @@ _HAPPENINGS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = 
     (_PAIR + r"is not answered", lambda h, m: _unanswered(h, m["client"], m["server"])),
     (_PAIR + r"says (?P<line>.+?)(?: at (?P<listener>[a-z]+))?" + _RESULT, _said),
     (_PAIR + r"hears (?:(?P<to>[A-Z]+): )?(?:malformed \((?P<form>.+)\) )?(?P<code>\d+) (?P<text>.+)", _heard),
-    (r"(?P<client>\S+) x (?P<server>\S+)\s+by (?P<by>client|server|link)(?P<reset>, reset)?", _ended),
+    (r"(?P<client>\S+) x (?P<server>\S+)\s+by (?P<by>client|server|link)(?:, (?P<how>reset|secured))?", _ended),
     (r"(?P<client>\S+) >< (?P<server>\S+)", lambda h, m: _in_vain(h, m["client"], m["server"])),
     (r"(?P<client>\S+) < (?P<server>\S+)\s+(?P<result>.+)", lambda h, m: _finish(h, m["client"], m["server"], m["result"])),
     (_PAIR + _REPORT + _RESULT, _reported),

@@ -2,6 +2,7 @@
 
 import configparser
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.description import CandidateError
 from conformance.candidates.grammar import find
 from conformance.execute import judge
+from conformance.history.events import AnyEvent, Attempt, Connected, Delivered
 from conformance.judge.waiting import Waiting
 from conformance.reference.defects.catalogue import DEFECTS, spoiled
 from conformance.reference.parts import Parts
@@ -100,12 +102,107 @@ def test_each_alone_shadows_and_delivers(name: str, tmp_path: Path):
         ("exchange-2010/heartbeat", "a-restart-is-no-failure-of-the-primary"),
         ("exchange-2010/wire", "no-2010-verbs-at-the-front-door"),
         ("enabling/switches", "disabled-shadows-nothing[reject=no,via=outside]"),
+        ("exchange-2010/rights", "shadowed-over-an-authenticated-session"),
+        ("exchange-2010/heartbeat", "a-session-starts-the-count-again"),
+        ("exchange-2010/delayed-acknowledgement", "refused-while-it-is-withheld[refused=all]"),
     ],
 )
 def test_where_a_check_expected_more_than_the_contract(file: str, id_: str, tmp_path: Path):
-    scenarios = read(paths.corpus() / f"{file}.scenario.yaml", paths.fixtures())
+    passed_events(paths.corpus() / f"{file}.scenario.yaml", id_, EVERY, tmp_path)
+
+
+def passed_events(file: Path, id_: str, names: str, folder: Path) -> tuple[AnyEvent, ...]:
+    """Run one cell with these readings, hold that it passes, and return its history."""
+    scenarios = read(file, paths.fixtures())
     (cell,) = (cell for scenario in scenarios for cell in scenario.cells("full") if cell.id == id_)
-    cast, settings = Cast(find(f"reference+{EVERY}", tmp_path)), Settings(clock="virtual", seed=1)
-    ran = run_cell(cell, cast, settings, tmp_path, lambda event: None, Waiting())
+    cast, settings = Cast(find(f"reference{names and '+' + names}", folder)), Settings(clock="virtual", seed=1)
+    ran = run_cell(cell, cast, settings, folder, lambda event: None, Waiting())
     verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
     assert worst(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]
+    return ran.events
+
+
+TWO_MESSAGES = """\
+id: two-messages
+title: Two messages to one next hop, ten seconds after each other
+requirements: [RL-ACK-01]
+needs: [relay]
+topology: relay
+steps:
+  - send: {as: m, to: victor@outside.test, via: mta1}
+  - advance: 10s
+  - send: {as: n, to: victor@outside.test, via: mta1}
+  - advance: 1m
+  - expect: {delivered: {of: m, at: outside, copies: 1}}
+  - expect: {delivered: {of: n, at: outside, copies: 1}}
+"""
+
+BACK_AFTER_A_TAKEOVER = """\
+id: back-after-a-takeover
+title: A server comes back with a queue that was taken over, and its next hop still defers
+requirements: [RL-ACK-01]
+needs: [relay]
+topology: hubs-one-site
+steps:
+  - answer: {sink: outside, at: dot, reply: 451 4.3.0 try later}
+  - send: {as: m, to: victor@outside.test, via: hub1}
+  - kill: hub2
+  - answer: {sink: outside, at: dot, reply: accept}
+  - expect: {delivered: {of: m, at: outside, by: hub3, copies: 1, within: 20m}}
+  - advance: 1m
+  - answer: {sink: outside, at: dot, reply: 451 4.3.0 try later}
+  - start: hub2
+    label: back
+  - advance: 10m
+  - answer: {sink: outside, at: dot, reply: accept}
+  - advance: 10m
+  - expect: {delivered: {of: m, at: outside, copies: {min: 1, max: 2}}}
+"""
+
+
+def sessions(events: Iterable[AnyEvent], client: str, server: str, since: float = 0) -> list[str]:
+    """Return the sessions of two servers that began after that time."""
+    begun = (event for event in events if isinstance(event, Connected) and event.t >= since)
+    return [event.session for event in begun if (event.client, event.server) == (client, server)]
+
+
+@pytest.mark.parametrize(("name", "count"), [("", 2), ("keeps-sessions-with-next-hops", 1)])
+def test_a_session_with_a_next_hop_is_kept(name: str, count: int, tmp_path: Path):
+    (tmp_path / "one.scenario.yaml").write_text(TWO_MESSAGES, "utf-8")
+    events = passed_events(tmp_path / "one.scenario.yaml", "two-messages", name, tmp_path)
+    assert len(sessions(events, "mta1", "outside")) == count
+
+
+ASKS, DROPS = "hub-asks-its-senders-after-a-restart", "hub-drops-what-was-taken-over"
+
+
+@pytest.mark.parametrize(("names", "asks", "copies"), [("", 0, 2), (ASKS, 1, 2), (f"{ASKS}+{DROPS}", 1, 1)])
+def test_a_server_that_is_back_asks_and_drops(names: str, asks: int, copies: int, tmp_path: Path):
+    (tmp_path / "one.scenario.yaml").write_text(BACK_AFTER_A_TAKEOVER, "utf-8")
+    events = passed_events(tmp_path / "one.scenario.yaml", "back-after-a-takeover", names, tmp_path)
+    assert len(sessions(events, "hub2", "hub1")) == asks
+    assert sum(isinstance(event, Delivered) for event in events) == copies
+
+
+def test_what_fails_amid_a_withheld_reply_is_refused(tmp_path: Path):
+    file = paths.corpus() / "exchange-2010" / "delayed-acknowledgement.scenario.yaml"
+    name = "hub-refuses-what-fails-amid-a-withheld-reply"
+    codes = [
+        [event.code for event in passed_events(file, id_, names, tmp_path / f"{n}") if isinstance(event, Attempt)]
+        for n, (id_, names) in enumerate(
+            [(f"refused-while-it-is-withheld[refused={one}]", names) for one in ("all", "one") for names in ("", name)]
+        )
+    ]
+    assert codes == [[250], [550], [250], [250]]
+
+
+def test_mail_is_deferred_after_535(tmp_path: Path):
+    file = paths.corpus() / "exchange-2010" / "rights.scenario.yaml"
+    id_ = "shadowed-over-an-authenticated-session"
+    subjects = [
+        sorted({event.digest.message_id for event in passed_events(file, id_, names, tmp_path / f"{n}")
+                if isinstance(event, Delivered) and event.sink == "outside" and event.digest.message_id})
+        for n, names in enumerate(("", "defers-mail-after-535"))
+    ]  # fmt: skip
+    assert [len(some) for some in subjects] == [5, 4]
+    assert [any(one.startswith("n-1.") for one in some) for some in subjects] == [True, False]

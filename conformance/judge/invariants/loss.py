@@ -3,6 +3,7 @@
 from conformance.history.events import (
     Attempt,
     Command,
+    Connected,
     ConnectFailed,
     Delivered,
     Drained,
@@ -12,7 +13,7 @@ from conformance.history.events import (
 )
 from conformance.judge.finding import Case, Finding, at, moment, named
 from conformance.judge.parameters import seconds
-from conformance.judge.sessions import address
+from conformance.judge.sessions import Session, address
 
 
 def nothing_acknowledged_is_lost(case: Case) -> Finding:
@@ -139,4 +140,22 @@ def _under_way(case: Case, made: MessageMade, recipient: str, drained: Drained) 
                 return f"{session.client} still tried to send mail to {recipient} at {moment(event.t)}"
         elif isinstance(event, ConnectFailed) and case.tested(event.client) and not case.tested(event.server):
             return f"{event.client} still tried to reach {event.server} at {moment(event.t)}"
+        elif (
+            isinstance(event, Connected)
+            and case.acts(event.client, event.session)
+            and (deferring := _may_defer(trace.sessions[event.session]))
+        ):
+            return f"{event.client} was in a session with {event.server} at {moment(event.t)}, and {deferring}"
+    return ""
+
+
+def _may_defer(session: Session) -> str:
+    """Say why a client may have put mail off in a session in which none was seen; nothing, if nothing.
+
+    After 535 a server may defer its mail (ruling 27). What is said behind STARTTLS passes the link unseen.
+    """
+    if any(reply.code == 535 for reply in session.replies):
+        return "put its mail off after 535"
+    if session.closed is not None and session.closed.how == "secured":
+        return "what it said behind STARTTLS was not seen"
     return ""

@@ -19,9 +19,12 @@ class DelayedAcknowledgement(Acceptance):
         if (refusal := unfit(content)) is not None:
             return refusal
         key, traced = self.traced(content, origin, "ESMTP")
-        message = self.store(envelope, traced, key, origin)
+        return await self.acknowledge_late(self.store(envelope, traced, key, origin), origin.deadline)
+
+    async def acknowledge_late(self, message: Message, deadline: float) -> Reply:
+        """Return the reply to a message that is stored, as soon as it need not be withheld any more."""
         reply = await self.acknowledge(message)
-        await self.withhold(message, origin.deadline)
+        await self.withhold(message, deadline)
         return reply
 
     async def take_tracked(

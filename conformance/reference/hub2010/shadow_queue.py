@@ -26,13 +26,17 @@ class ShadowQueue(ShadowQueues):
             content,
             message.envelope.to(tuple(recipients)),
             message_id=key,
-            since=self.host.now(),
+            since=self.since(message),
             place="shadow",
             primary=primary,
             database=database,
         )
         self.host.messages.add(shadow, content)
         self.host.log.info("%s shadow %s kept for %s", message.message_id, key, primary)
+
+    def since(self, message: Message) -> float:
+        """Return from when a shadow's expiry is counted, POSIX seconds (SR-E10-12)."""
+        return self.host.now()
 
     def held_for(self, primary: str) -> list[Message]:
         """Return what is in the queue of a next hop."""

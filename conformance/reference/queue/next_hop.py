@@ -97,6 +97,10 @@ class RemoteQueue(HopQueue):
         while not reached and (waiting := self.next()) is not None:
             await self.settle(waiting, {}, False)  # nobody is there: the others need not try in vain
 
+    async def following(self) -> Fork | None:
+        """Return what is to be brought in a session after a message, or None: then it ends."""
+        return self.next()
+
     async def _session(self, server: str, dial: Address, first: Fork) -> tuple[Fork | None, bool]:
         """Bring as many forks as there are, beginning with `first`, over one session.
 
@@ -118,7 +122,7 @@ class RemoteQueue(HopQueue):
                 served += 1
                 done, fork = fork, None
                 await self.settle(done, replies, "DSN" in dialogue.keywords)
-                fork = self.next()
+                fork = await self.following()
             if fork is not None:
                 self.ready.appendleft(fork)
                 fork = None

@@ -1,7 +1,7 @@
 """All readings by name: importing the modules that declare them fills `READINGS`."""
 
 from conformance.reference.parts import Parts
-from conformance.reference.readings import hub2010, queues, receiving, shadows  # noqa: F401  # read for what they declare
+from conformance.reference.readings import hub2010, hub2010_outage, queues, receiving, rights, shadows  # noqa: F401  # read for what they declare
 from conformance.reference.readings.reading import EVERY, READINGS
 
 

@@ -2,6 +2,8 @@
 
 from conformance.reference.host import Host
 from conformance.reference.hub2010.heartbeat import Heartbeat
+from conformance.reference.hub2010.shadow_queue import ShadowQueue
+from conformance.reference.message import Message
 from conformance.reference.readings.reading import reading
 from conformance.reference.receive.session import Receiver
 from conformance.reference.send.dialogue import Dialogue
@@ -73,6 +75,15 @@ class ExpiresShadowsLater(Heartbeat):
     def expiry(self) -> float:
         """Return how long a shadow without a route is kept, seconds."""
         return max(super().expiry(), self.host.transport.ShadowMessageAutoDiscardInterval)
+
+
+@reading("hub-expires-shadows-by-their-arrival", allowed_by="ruling 31", parts=("hub_shadow_queues",))
+class ExpiresShadowsByTheirArrival(ShadowQueue):
+    """Counts a shadow's expiry from when its message arrived, not from when it became a shadow."""
+
+    def since(self, message: Message) -> float:
+        """Return when the message came."""
+        return message.since
 
 
 @reading("hub-says-421-amid-a-withheld-reply", allowed_by="ruling 32", parts=("receiver",))

@@ -1,10 +1,13 @@
 """Readings of how messages are handed to their next hops, and of the names that they have."""
 
+import asyncio
 from collections.abc import Iterable
 
+from conformance.reference.host import Host
 from conformance.reference.message import Message, Recipient
 from conformance.reference.queue.delivery import Delivery
-from conformance.reference.queue.next_hop import HopQueue, RemoteQueue
+from conformance.reference.queue.fork import Fork
+from conformance.reference.queue.next_hop import HopQueue, RemoteQueue, Settle
 from conformance.reference.queue.routing import NextHop
 from conformance.reference.readings.reading import reading
 from conformance.reference.storage.identity import Identity
@@ -38,6 +41,61 @@ class OneMessageInASession(Delivery):
         """Return a queue whose sessions end after one message."""
         queue = super().queue_for(hop)
         return _OneMessage(self.host, hop, self.settle) if isinstance(queue, RemoteQueue) else queue
+
+
+KEPT = 20.0
+"""Seconds for which a session with a next hop is kept for the next message."""
+
+
+class _KeptOpen(RemoteQueue):
+    """A queue whose sessions wait a while for the next message, unless the queue is paused."""
+
+    def __init__(self, host: Host, hop: NextHop, settle: Settle) -> None:
+        self._news = asyncio.Event()
+        self._waiting = 0
+        super().__init__(host, hop, settle)
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing new is begun; set, it ends the sessions that wait."""
+        return self._paused
+
+    @paused.setter
+    def paused(self, paused: bool) -> None:
+        self._paused = paused
+        self._news.set()
+
+    def add(self, fork: Fork) -> None:
+        """Give a message to a session that waits for one, or begin another session."""
+        if self._waiting > len(self.ready) and not self.paused:
+            self.ready.append(fork)
+            self._news.set()
+        else:
+            super().add(fork)
+
+    async def following(self) -> Fork | None:
+        """Wait for a message, with the session open."""
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(KEPT):
+                while (fork := self.next()) is None and not self.paused:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            return self.next()
+        finally:
+            self._waiting -= 1
+        return fork
+
+
+@reading("keeps-sessions-with-next-hops", allowed_by="ruling 25", parts=("delivery",))
+class KeepsSessionsWithNextHops(Delivery):
+    """Keeps a session with a next hop open for a while after a message, and sends the next message in it."""
+
+    def queue_for(self, hop: NextHop) -> HopQueue:
+        """Return a queue whose sessions wait for more."""
+        queue = super().queue_for(hop)
+        return _KeptOpen(self.host, hop, self.settle) if type(queue) is RemoteQueue else queue
 
 
 @reading("longer-shadow-ids", allowed_by="wire-profile.md: 1 to 64 characters", parts=("identity",))

@@ -31,18 +31,22 @@ READINGS: dict[str, Reading] = {}
 """Name -> reading; `conformance.reference.readings.catalogue` has read all modules that declare one."""
 
 
-def reading(name: str, *, allowed_by: str, parts: tuple[str, ...]) -> Callable[[P], P]:
+def reading(
+    name: str, *, allowed_by: str, parts: tuple[str, ...], also: Mapping[str, type] | None = None
+) -> Callable[[P], P]:
     """Declare the class below a reading, which is put in front of the parts of these names in `Parts`.
 
-    What it does is the class's docstring. Raises ValueError for a name that is taken or a part that there is not.
+    `also` has further parts by name, for what one class cannot do. What the reading does is the class's docstring. Raises
+    ValueError for a name that is taken or a part that there is not.
     """
+    others = dict(also or {})
 
     def declare(mixin: P) -> P:
-        unknown = set(parts) - Parts.__dataclass_fields__.keys()
+        unknown = {*parts, *others} - Parts.__dataclass_fields__.keys()
         if name in READINGS or name == EVERY or unknown:
             raise ValueError(f"reading {name}: the name is taken, or there is no part {', '.join(sorted(unknown))}")
         says = " ".join((mixin.__doc__ or "").split())
-        READINGS[name] = Reading(name, allowed_by, says, dict.fromkeys(parts, mixin))
+        READINGS[name] = Reading(name, allowed_by, says, dict.fromkeys(parts, mixin) | others)
         return mixin
 
     return declare

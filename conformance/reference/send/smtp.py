@@ -80,6 +80,10 @@ class SmtpDialogue(Dialogue):
     def __init__(self, address: Address, hello: str, idle: float, secret: str | None = None) -> None:
         super().__init__(address, hello, idle)
         self._secret = secret
+        self.wants_tls = True
+        """Whether AUTH waits for STARTTLS, also where it is offered without."""
+        self.login_refused = False
+        """Whether the server refused AUTH."""
         self._transport: asyncio.Transport | None = None
         self._protocol: _Lean | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -98,19 +102,27 @@ class SmtpDialogue(Dialogue):
         return await self._reply("the connection")
 
     async def greet(self) -> None:
-        """Say hello; where we have a secret with the server, prove who we are: AUTH PLAIN, and only after STARTTLS.
+        """Say hello; where we have a secret with the server, prove who we are: AUTH PLAIN, after STARTTLS.
 
         Some offers are for servers that it knows only, so we say hello once more after each. Raises SessionLost.
         """
         await super().greet()
-        if self._secret is None or "STARTTLS" not in self.keywords:
+        if self._secret is None:
             return
-        await self._start_tls()
-        await super().greet()
-        if "PLAIN" in self.keywords.get("AUTH", "").split():
-            login = base64.b64encode(f"\0{self.hello}\0{self._secret}".encode()).decode()
-            await self.command(f"AUTH PLAIN {login}")  # refused, we are a stranger like any other
+        if "STARTTLS" in self.keywords and (self.wants_tls or not self._takes_plain):
+            await self._start_tls()
             await super().greet()
+        elif self.wants_tls:
+            return
+        if self._takes_plain:
+            login = base64.b64encode(f"\0{self.hello}\0{self._secret}".encode()).decode()
+            answer = await self.command(f"AUTH PLAIN {login}")
+            self.login_refused = not answer.positive  # we are a stranger like any other then
+            await super().greet()
+
+    @property
+    def _takes_plain(self) -> bool:
+        return "PLAIN" in self.keywords.get("AUTH", "").split()
 
     async def _start_tls(self) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
