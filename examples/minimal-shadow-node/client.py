@@ -3,10 +3,11 @@
 import asyncio
 import base64
 import contextlib
+import math
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from config import Config
 from store import Message
 
 
@@ -14,24 +15,22 @@ class Lost(Exception):
     """The session cannot go on: refused, broken, silent for too long, or not answered as it must be."""
 
 
-@dataclass(frozen=True)
-class Reply:
+class Reply(NamedTuple):
     """A reply: its code, and its lines without the codes."""
 
     code: int
     lines: tuple[str, ...]
 
-    @property
-    def text(self) -> str:
-        """The reply in one line."""
+    def __str__(self) -> str:
         return " ".join((str(self.code), *self.lines))
 
 
 class Client:
     """A session; `in_doubt` is true while a final dot has gone out and its reply has not come."""
 
-    def __init__(self, protocol: str, name: str, idle: float) -> None:
-        self._lmtp, self._name, self._idle = protocol == "lmtp", name, idle
+    def __init__(self, config: Config, protocol: str = "smtp", most: float = math.inf) -> None:
+        self._name, self._lmtp = config.name, protocol == "lmtp"
+        self._idle = min(config["SendConnectionInactivityTimeout"], most)
         self.keywords: dict[str, str] = {}
         self.in_doubt = False
         self._writer: asyncio.StreamWriter | None = None
@@ -39,9 +38,7 @@ class Client:
     async def open(self, host: str, port: int, secret: str | None = None) -> None:
         """Connect, greet, and authenticate where the pair has a secret. Raises Lost."""
         self._reader, self._writer = await self._bounded(asyncio.open_connection(host, port))
-        greeting = await self._reply()
-        if greeting.code != 220:
-            raise Lost(greeting.text)
+        await self._reply(expect=220)
         hello = await self.command(f"{'LHLO' if self._lmtp else 'EHLO'} {self._name}", expect=250)
         self.keywords = {line.partition(" ")[0].upper(): line for line in hello.lines[1:]}
         if secret and "PLAIN" in self.keywords.get("AUTH", ""):
@@ -54,41 +51,41 @@ class Client:
         except (OSError, EOFError, TimeoutError, ValueError) as error:
             raise Lost(f"{type(error).__name__}: {error}") from error
 
-    async def _reply(self) -> Reply:
+    async def _reply(self, expect: int | None = None) -> Reply:
         lines: list[str] = []
         while not lines or lines[-1][3:4] == "-":
-            line = (await self._bounded(self._reader.readuntil(b"\n"))).decode("utf-8", "replace").rstrip("\r\n")
-            if not re.match(r"[2-5][0-9][0-9]([ -]|$)", line):
-                raise Lost(f"not a reply: {line[:80]}")
-            lines.append(line)
-        return Reply(int(lines[-1][:3]), tuple(line[4:] for line in lines))
+            line = await self._bounded(self._reader.readuntil(b"\n"))
+            lines.append(line.decode("utf-8", "replace").rstrip("\r\n"))
+            if not re.match(r"[2-5][0-9][0-9]([ -]|$)", lines[-1]):
+                raise Lost(f"not a reply: {lines[-1][:80]}")
+        reply = Reply(int(lines[-1][:3]), tuple(line[4:] for line in lines))
+        if expect not in (None, reply.code):
+            raise Lost(str(reply))
+        return reply
 
     async def command(self, line: str, expect: int | None = None) -> Reply:
         """Send a command and read its reply. Raises Lost, also where another reply is `expect`ed."""
         await self._send(f"{line}\r\n".encode())
-        reply = await self._reply()
-        if expect is not None and reply.code != expect:
-            raise Lost(f"{line.split()[0]}: {reply.text}")
-        return reply
+        return await self._reply(expect)
 
     async def _send(self, octets: bytes) -> None:
-        assert self._writer is not None
         self._writer.write(octets)
         await self._bounded(self._writer.drain())
 
-    def _words(self, parameters: dict[str, str]) -> str:
-        return "".join(f" {key}={value}" for key, value in parameters.items() if "DSN" in self.keywords)
-
     async def transmit(self, message: Message, recipients: list[str], extra: str = "") -> dict[str, Reply]:
         """Hand a message over for some of its recipients; return the reply that decided about each. Raises Lost."""
-        words = f" SIZE={len(message.content)}" if "SIZE" in self.keywords else ""
-        words += " BODY=8BITMIME" if "8BITMIME" in self.keywords and not message.content.isascii() else ""
-        reply = await self.command(f"MAIL FROM:<{message.sender}>{words}{self._words(message.parameters)}{extra}")
+
+        def words(parameters: dict[str, str]) -> str:
+            return "".join(f" {key}={value}" for key, value in parameters.items() if "DSN" in self.keywords)
+
+        size = f" SIZE={len(message.content)}" if "SIZE" in self.keywords else ""
+        body = " BODY=8BITMIME" if "8BITMIME" in self.keywords and not message.content.isascii() else ""
+        reply = await self.command(f"MAIL FROM:<{message.sender}>{size}{body}{words(message.parameters)}{extra}")
         found = dict.fromkeys(recipients, reply)
         if reply.code != 250:
             return found
         for address in recipients:
-            found[address] = await self.command(f"RCPT TO:<{address}>{self._words(message.recipients[address])}")
+            found[address] = await self.command(f"RCPT TO:<{address}>{words(message.recipients[address])}")
         accepted = [address for address in recipients if found[address].code // 100 == 2]
         reply = await self.command("DATA" if accepted else "RSET")
         if reply.code != 354:

@@ -27,41 +27,31 @@ def _filled(where: str, value: Any, schema: dict[str, Any], scale: float) -> Any
     if isinstance(value, list):
         items = schema.get("prefixItems") or [schema["items"]] * len(value)
         return [_filled(f"{where}[{at}]", *pair, scale) for at, pair in enumerate(zip(value, items, strict=True))]
-    if isinstance(value, dict):
-        items = schema.get("properties") or dict.fromkeys(value, schema["additionalProperties"])
-        for key in {*value, *schema.get("required", [])} - (value.keys() & items.keys()):
-            raise Refused(f"{where}.{key}"[1:] + (": missing" if key in items else ": unknown parameter"))
-        for key, one in items.items():
-            if key not in value and "default" in one:
-                default = {} if "$ref" in one else one["default"]
-                value = value | {key: default / scale if one.get("type") == "number" else default}
-        return {key: _filled(f"{where}.{key}", one, items[key], scale) for key, one in value.items()}
-    return value
+    if not isinstance(value, dict):
+        return value
+    items = schema.get("properties") or dict.fromkeys(value, schema["additionalProperties"])
+    for key in {*value, *schema.get("required", [])} - (value.keys() & items.keys()):
+        raise Refused(f"{where}.{key}"[1:] + (": missing" if key in items else ": unknown parameter"))
+    for key, one in items.items():
+        if key not in value and "default" in one:
+            default = {} if "$ref" in one else one["default"]
+            value = value | {key: default / scale if one.get("type") == "number" else default}
+    return {key: _filled(f"{where}.{key}", one, items[key], scale) for key, one in value.items()}
 
 
 class Config:
-    """The whole file, looked up by what the node asks; transport parameters are its items."""
+    """The whole file: its keys are attributes, and transport parameters are items."""
 
-    def __init__(self, given: dict[str, Any]) -> None:
+    def __init__(self, given: Any) -> None:
         """Check everything. Raises Refused."""
-        self.scale = _filled(".scale", given.get("scale", 1), SCHEMA["properties"]["scale"], 1)
-        if given.get("role") == "edge":
-            limits = {"connection_timeout": 300 / self.scale, "connection_inactivity_timeout": 60 / self.scale}
+        scale = _filled("", given, SCHEMA, 1)["scale"]
+        if given["role"] == "edge":
+            limits = {"connection_timeout": 300 / scale, "connection_inactivity_timeout": 60 / scale}
             given = given | {"listeners": {name: limits | one for name, one in given["listeners"].items()}}
-        file = _filled("", given, SCHEMA, self.scale)
-        self.revision, self.status_file, self.data_dir = (
-            file["revision"],
-            Path(file["status_file"]),
-            Path(file["data_dir"]),
-        )
-        self.name, self.site, self.dag, self.seed = file["name"], file["site"], file["dag"], file["seed"]
-        self.fixed = [file[key] for key in ("name", "generation", "role", "site", "dag", "data_dir")]
-        self.listeners, self._transport = file["listeners"], file["transport"]
-        self.peers = {peer["name"].lower(): peer for peer in file["peers"]}
-        self.hubs = {site["name"] for site in file["sites"] if site["hub"]}
-        self.links = [(*link["between"], link["cost"]) for link in file["site_links"]]
-        self.routes = {route["domain"].lower(): route["next_hops"] for route in file["routes"]}
-        self.mailboxes = {box["address"].lower(): box for box in file["mailboxes"]}
+        vars(self).update(_filled("", given, SCHEMA, scale))
+        self.peers = {peer["name"].lower(): peer for peer in self.peers}
+        self.routes = {route["domain"].lower(): route["next_hops"] for route in self.routes}
+        self.mailboxes = {box["address"].lower(): box for box in self.mailboxes}
         self.domains = {address.rpartition("@")[2] for address in self.mailboxes}
         for name, one in self.listeners.items():
             if one["connection_timeout"] <= one["connection_inactivity_timeout"]:
@@ -70,35 +60,23 @@ class Config:
             raise Refused("transport: ShadowMessagePreferenceSetting LocalOnly needs MaxRetriesForRemoteSiteShadow 0")
 
     def __getitem__(self, parameter: str) -> Any:
-        """Return a transport parameter."""
-        return self._transport[parameter]
+        return self.transport[parameter]
 
     @property
     def tracking_window(self) -> float:
         """How long a delivery is remembered: above 49 days it is 24 hours."""
-        window: float = self["DuplicateTrackingWindow"]
-        return 86400 / self.scale if window > 49 * 86400 / self.scale else window
-
-    def inside(self, peer: dict[str, Any]) -> bool:
-        """Whether a peer is in this node's boundary: the DAG, or the site's servers in no DAG."""
-        return bool(peer["dag"] == self.dag and (self.dag is not None or peer["site"] == self.site))
+        window, day = self["DuplicateTrackingWindow"], 86400 / self.scale
+        return day if window > 49 * day else window
 
     def shadows(self, peer: dict[str, Any]) -> bool:
-        """Whether a peer is a server of the boundary that keeps copies: a mailbox server of 2013 or later."""
-        return bool(peer) and peer["role"] == "mailbox" and peer["generation"] != "ex2010" and self.inside(peer)
+        """Whether a peer keeps copies for this node: a mailbox server of 2013 or later in the DAG, or in the site's none."""
+        able = peer and peer["role"] == "mailbox" and peer["generation"] != "ex2010"
+        return bool(able) and peer["dag"] == self.dag and (self.dag is not None or peer["site"] == self.site)
 
 
-def read(path: Path) -> Config:
-    """Read the file. Raises Refused."""
+def load(path: Path) -> Any:
+    """Read the file, without a look at what is in it. Raises Refused."""
     try:
-        return Config(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
         raise Refused(f"{type(error).__name__}: {error}") from error
-
-
-def revision(path: Path) -> int:
-    """Return the revision of a file, whatever else is wrong in it; 0 where it has none."""
-    try:
-        return int(json.loads(path.read_text("utf-8"))["revision"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import delivery
 from client import Client
+from config import Config
 from primary import Primary
 from session import Refusal, Session
 from shadow import Shadow
@@ -31,10 +32,11 @@ def _wrap(owner: Any, name: str, around: Callable[..., Any]) -> None:
 
 
 def switch_on(name: str) -> None:
-    """Make a mistake from now on. Raises SystemExit for an unknown one."""
-    if name not in DEFECTS:
+    """Make a mistake from now on; the empty name is none. Raises SystemExit for an unknown one."""
+    if name not in ("", *DEFECTS):
         raise SystemExit(f"--defect {name}: there are {', '.join(DEFECTS)}")
-    DEFECTS[name][2]()
+    if name:
+        DEFECTS[name][2]()
 
 
 @_mistake("SR-CRE-01", "answers 250 and has the copy made afterwards")
@@ -50,14 +52,14 @@ def acknowledges_first() -> None:
 
 @_mistake("SR-CRE-01", "has no copy made of anything")
 def makes_no_copies() -> None:
-    Primary._enabled = property(lambda self: False)
+    Primary._make_copy = lambda self, message, deadline: asyncio.sleep(0, True)
 
 
 @_mistake("SR-CRE-07", "has no copy made of what a mailbox submits")
 def no_copy_of_submissions() -> None:
-    async def decide(former: Any, self: Session, mail: Any, content: bytes) -> Any:
+    async def decide(former: Any, self: Session, mail: Any) -> Any:
         mail.submitted = self._peer.get("role") == "submission"
-        return await former(self, mail, content)
+        return await former(self, mail)
 
     async def make_copy(former: Any, self: Primary, message: Any, deadline: float | None) -> Any:
         return getattr(message, "submitted", False) or await former(self, message, deadline)
@@ -66,7 +68,7 @@ def no_copy_of_submissions() -> None:
     _wrap(Primary, "_make_copy", make_copy)
 
 
-def _copies_are(change: Callable[[Any, list[str]], tuple[Any, list[str]]]) -> None:
+def _copies_are(change: Callable[..., Any]) -> None:
     def transmit(former: Any, self: Client, message: Any, recipients: list[str], extra: str = "") -> Any:
         return former(self, *(change(message, recipients) if extra else (message, recipients)), extra)
 
@@ -124,10 +126,8 @@ def copies_anywhere() -> None:
 
     def attempts(former: Any, self: Primary) -> Any:
         config = self._node.config
-        return [
-            *(peer for peer in config.peers.values() if keeps_copies(peer) and not config.inside(peer)),
-            *former(self),
-        ]
+        outside = [peer for peer in config.peers.values() if keeps_copies(peer) and not config.shadows(peer)]
+        return [*outside, *former(self)]
 
     _wrap(Primary, "_attempts", attempts)
     Session._may_shadow = property(
@@ -135,19 +135,23 @@ def copies_anywhere() -> None:
     )
 
 
+def _reads(parameter: str, *, as_if: bool) -> None:
+    _wrap(Config, "__getitem__", lambda former, self, one: as_if if one == parameter else former(self, one))
+
+
 @_mistake("SR-ENA-02", "has copies made though ShadowRedundancyEnabled is false")
 def off_is_on() -> None:
-    Primary._enabled = property(lambda self: True)
+    _reads("ShadowRedundancyEnabled", as_if=True)
 
 
 @_mistake("SR-ENA-03", "answers 451 when no copy could be made, whatever is configured")
 def rejects_though_optional() -> None:
-    Primary._mandatory = property(lambda self: self._enabled)
+    _reads("RejectMessageOnShadowFailure", as_if=True)
 
 
 @_mistake("SR-ENA-04", "answers 250 when no copy could be made, whatever is configured")
 def accepts_though_mandatory() -> None:
-    Primary._mandatory = property(lambda self: False)
+    _reads("RejectMessageOnShadowFailure", as_if=False)
 
 
 @_mistake("SR-PRF-01", "tries members of its own site first")
@@ -224,11 +228,7 @@ def one_discard_for_all() -> None:
 
 @_mistake("SR-MNT-01", "queues the notification when it accepts a message")
 def notifies_at_acceptance() -> None:
-    def adopt(former: Any, self: Primary, message: Any) -> None:
-        self._store.notify(message)
-        former(self, message)
-
-    _wrap(Primary, "adopt", adopt)
+    _wrap(Primary, "adopt", lambda former, self, message: (self._store.notify(message), former(self, message)))
 
 
 @_mistake("SR-MNT-03", "opens no session to ask for notifications")
@@ -242,11 +242,16 @@ def never_asks() -> None:
 
 @_mistake("SR-MNT-02", "does not ask in sessions that it opens for other mail")
 def asks_alone_only() -> None:
-    async def leave(self: Primary, client: Client, server: str) -> None:
-        await client.quit()
-        self._store.met(server)
+    def transmit(former: Any, self: Client, *args: Any) -> Any:
+        self.carries_mail = True
+        return former(self, *args)
 
-    Primary._leave = leave
+    async def ask(former: Any, self: Shadow, client: Client, primary: str) -> None:
+        if not hasattr(client, "carries_mail"):
+            await former(self, client, primary)
+
+    _wrap(Client, "transmit", transmit)
+    _wrap(Shadow, "_ask", ask)
 
 
 @_mistake("SR-MNT-05", "forgets its notifications when it ends")
@@ -285,11 +290,7 @@ def keeps_notifications() -> None:
 
 @_mistake("SR-MNT-07", "queues the notification when the first next hop has the message")
 def first_fork_releases() -> None:
-    def done(former: Any, self: Store, message: Any, addresses: Any, report: Any = None) -> None:
-        self.notify(message)
-        former(self, message, addresses, report)
-
-    _wrap(Store, "done", done)
+    _wrap(Store, "done", lambda former, self, message, *rest: (self.notify(message), former(self, message, *rest)))
 
 
 @_mistake("SR-DUP-02", "takes two messages with one Message-ID for one, whatever their Date")

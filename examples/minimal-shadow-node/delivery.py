@@ -4,22 +4,22 @@ import asyncio
 import re
 import time
 from email.utils import formatdate, parsedate_to_datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
-from client import Lost, Reply
-from common import Node, header
+from client import Client, Lost, Reply
 from routing import Hop, forks, next_hop
 from store import Message
 
-EXPIRED = Reply(550, ("5.4.7 it could not be delivered in time",))
 REPORT = Path(__file__).with_name("report.txt").read_text("utf-8")
 
 
 class Delivery:
     """Tries next hops, detects duplicates, and writes reports."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Any) -> None:
         self._node, self._store = node, node.store
         self._turns = WeakValueDictionary[str | None, asyncio.Lock]()
 
@@ -29,10 +29,12 @@ class Delivery:
             config, failed = self._node.config, dict[str, Reply]()
             expires = message.arrived + config["MessageExpirationTimeout"]
             if time.time() >= expires - 0.001:
-                failed = dict.fromkeys(message.recipients, EXPIRED)
+                failed = dict.fromkeys(message.recipients, Reply(550, ("5.4.7 it could not be delivered in time",)))
             else:
-                found = forks(config, message.recipients)
-                await asyncio.gather(*(self._send(message, hop, who, failed) for hop, who in found.items()))
+                hops = forks(config, message.recipients).items()
+                tries = [self._node.start(self._send(message, hop, to), in_hand=True) for hop, to in hops]
+                for one in await asyncio.gather(*tries):
+                    failed |= one
             if failed:
                 report = _report(message, failed, config.name, self._store.new_id())
                 self._store.done(message, failed, report)
@@ -41,28 +43,24 @@ class Delivery:
             if message.recipients:
                 await asyncio.sleep(max(0, min(self._node.config["MessageRetryInterval"], expires - time.time())))
 
-    async def _send(self, message: Message, hop: Hop, addresses: list[str], failed: dict[str, Reply]) -> None:
-        """Try one next hop; note who was delivered, and add who has failed for good to `failed`."""
-        with self._node.at_work():
-            if hop.kind == "none":
-                replies = dict.fromkeys(addresses, Reply(550, (f"5.4.4 there is no way to {hop.name}",)))
-            elif hop.kind == "mailbox":
-                replies = await self.into_mailboxes(message, addresses)
-            else:
-                replies = await self._transmit(message, hop, addresses)
-        failed.update({address: reply for address, reply in replies.items() if reply.code // 100 == 5})
+    async def _send(self, message: Message, hop: Hop, addresses: list[str]) -> dict[str, Reply]:
+        """Try one next hop: note who was delivered, and return who has failed for good."""
+        hand_over = self.into_mailboxes if hop.kind == "mailbox" else partial(self._transmit, hop)
+        replies = await hand_over(message, addresses)
         if delivered := [address for address, reply in replies.items() if reply.code // 100 == 2]:
             self._store.done(message, delivered)
+        return {address: reply for address, reply in replies.items() if reply.code // 100 == 5}
 
-    async def _transmit(self, message: Message, hop: Hop, addresses: list[str]) -> dict[str, Reply]:
+    async def _transmit(self, hop: Hop, message: Message, addresses: list[str]) -> dict[str, Reply]:
         """Hand a message to the first server of a next hop that takes it; return the reply for each recipient."""
-        replies: dict[str, Reply] = {}
-        left = addresses
+        config, left = self._node.config, addresses
+        replies = dict.fromkeys(addresses, Reply(550, (f"5.4.4 there is no way to {hop.name}",)))
         for protocol, host, port, server in hop.tries:
-            client = self._node.client(protocol)
-            secret = self._node.config.peers[server.lower()]["secret"] if hop.kind == "transport" else None
+            client = Client(config, protocol)
             try:
-                await client.open(host, port, secret)
+                await client.open(
+                    host, port, config.peers[server.lower()]["secret"] if hop.kind == "transport" else None
+                )
                 replies |= await client.transmit(message, left)
             except Lost as lost:
                 replies |= dict.fromkeys(left, Reply(451, (f"4.4.1 {lost}",)))
@@ -83,11 +81,10 @@ class Delivery:
         async with self._turns.setdefault(message.internet_id, asyncio.Lock()):  # two of the same message take turns
             if key is not None:
                 query = "SELECT mailbox FROM delivered WHERE internet_id = ? AND submitted = ? AND at > ?"
-                before = {
-                    box for (box,) in self._store.run(query, *key, time.time() - self._node.config.tracking_window)
-                }
+                oldest = time.time() - self._node.config.tracking_window
+                before = {box for (box,) in self._store.run(query, *key, oldest)}
             if new := [address for box, address in boxes.items() if box not in before]:
-                found = await self._transmit(message, next_hop(self._node.config, new[0]), new)
+                found = await self._transmit(next_hop(self._node.config, new[0]), message, new)
             for box, address in boxes.items():
                 found[box] = found.get(address, Reply(250, ("2.1.5 delivered before",)))
                 if key is not None and box not in before and found[box].code // 100 == 2:
@@ -97,16 +94,14 @@ class Delivery:
     async def clean_up(self) -> None:
         """Delete rows of duplicate detection whose window has passed, for ever."""
         while True:
-            due = time.time() + self._node.config["DuplicateCleanupInterval"]
-            await self._node.pause(due)
-            if time.time() >= due - 0.001:
-                self._store.run("DELETE FROM delivered WHERE at <= ?", time.time() - self._node.config.tracking_window)
+            await self._node.pause(time.time() + self._node.config["DuplicateCleanupInterval"])
+            self._store.run("DELETE FROM delivered WHERE at <= ?", time.time() - self._node.config.tracking_window)
 
 
 def _key(message: Message) -> tuple[str, float] | None:
     """Return by what a duplicate is known: Internet message ID, client submit time. None: it never is one."""
     try:
-        submitted = parsedate_to_datetime(header(message.content, "Date") or "").timestamp()
+        submitted = parsedate_to_datetime(message.header("Date") or "").timestamp()
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
     return None if message.internet_id is None else (message.internet_id, submitted)
@@ -114,21 +109,19 @@ def _key(message: Message) -> tuple[str, float] | None:
 
 def _report(message: Message, failed: dict[str, Reply], name: str, number: str) -> Message | None:
     """Return the delivery status notification on failed recipients, or None where none is due (RFC 3464)."""
-    status, due = "", []
-    for address, reply in failed.items():
-        words, code = message.recipients[address], re.match(r"5\.\d{1,3}\.\d{1,3}", reply.lines[0])
-        if message.sender and "FAILURE" in words.get("NOTIFY", "FAILURE").upper():
-            due.append(address)
-            status += f"\nOriginal-Recipient: {words['ORCPT']}\n" if "ORCPT" in words else "\n"
-            status += f"Final-Recipient: rfc822; {address}\nAction: failed\nStatus: {code[0] if code else '5.0.0'}\n"
-            status += f"Diagnostic-Code: smtp; {reply.text}\n"
-    if not due:
+    due = [one for one in failed if "FAILURE" in message.recipients[one].get("NOTIFY", "FAILURE").upper()]
+    if not due or not message.sender:
         return None
-    envelope = f"Original-Envelope-Id: {message.parameters['ENVID']}\n" if "ENVID" in message.parameters else ""
-    full = message.parameters.get("RET", "").upper() == "FULL"
-    quoted = message.content if full else message.content.partition(b"\r\n\r\n")[0] + b"\r\n"
+    envelope, full = message.parameters, message.parameters.get("RET", "").upper() == "FULL"
+    status = f"Original-Envelope-Id: {envelope['ENVID']}\n" if "ENVID" in envelope else ""
+    for address in due:
+        words, code = message.recipients[address], re.match(r"5\.\d{1,3}\.\d{1,3}", failed[address].lines[0])
+        status += f"\nOriginal-Recipient: {words['ORCPT']}\n" if "ORCPT" in words else "\n"
+        status += f"Final-Recipient: rfc822; {address}\nAction: failed\nStatus: {code[0] if code else '5.0.0'}\n"
+        status += f"Diagnostic-Code: smtp; {failed[address]}\n"
     fields = {"to": message.sender, "name": name, "number": number, "date": formatdate(), "due": ", ".join(due)}
-    text = REPORT.format(**fields, status=envelope + status, kind="message/rfc822" if full else "text/rfc822-headers")
+    text = REPORT.format(**fields, status=status, kind="message/rfc822" if full else "text/rfc822-headers")
     head, tail = (part.encode() for part in text.replace("\n", "\r\n").rsplit("(original)", 1))
+    quoted = message.content if full else message.content.partition(b"\r\n\r\n")[0] + b"\r\n"
     to = {message.sender: {"NOTIFY": "NEVER"}}
     return Message("", {}, to, head + quoted + tail, f"{number}@{name}", number, parent=message.id, copied=False)

@@ -2,81 +2,99 @@
 
 import argparse
 import asyncio
+import contextlib
 import json
+import logging
 import signal
 import sys
+import time
+from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from common import Node
-from config import Refused, read, revision
+from config import Config, Refused, load
 from defects import switch_on
 from delivery import Delivery
 from inspection import inspect
 from primary import Primary
 from session import Session
 from shadow import Shadow
+from store import Store
+
+FIXED = ("name", "generation", "role", "site", "dag", "data_dir")
 
 
-class Server:
-    """The node's life: from its file to SIGTERM."""
+class Node:
+    """The node's life from its file to SIGTERM, and what all its parts share."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._node = path, Node(read(path))
-        for part in (Delivery, Primary, Shadow):
-            setattr(self._node, part.__name__.lower(), part(self._node))
-        self._sessions: set[Session] = set()
+        self._path, self.config = path, Config(load(path))
+        self.store = Store(Path(self.config.data_dir))
+        self.delivery, self.primary, self.shadow = Delivery(self), Primary(self), Shadow(self)
+        self.sessions: set[Session] = set()
+        self.leaving, self._changed = asyncio.Event(), asyncio.Event()
+        self._beside, self._in_hand = set[asyncio.Task[Any]](), set[asyncio.Task[Any]]()
 
     async def run(self) -> None:
         """Serve until SIGTERM; then finish what is acknowledged, or is about to be."""
-        node, loop = self._node, asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, node.leaving.set)
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.leaving.set)
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         servers = []
-        for door, at in node.config.listeners.items():
+        for door, at in self.config.listeners.items():
             serve = partial(self._serve, door)
-            servers.append(await asyncio.start_server(serve, at["host"], at["port"], backlog=1024))
-        self._answer({"revision": node.config.revision, "applied": True})
-        for one in node.store.messages("true"):
+            servers.append(await asyncio.start_server(serve, at["host"], at["port"], limit=2**20, backlog=1024))
+        self._answer({"revision": self.config.revision, "applied": True})
+        for one in self.store.messages("true"):
             if one.primary_name:
-                node.shadow.watch(one.primary_name)
+                self.shadow.watch(one.primary_name)
             else:
-                node.primary.adopt(one)
-        node.start(node.delivery.clean_up())
-        await node.leaving.wait()
+                self.primary.adopt(one)
+        self.start(self.delivery.clean_up())
+        await self.leaving.wait()
         for server in servers:
             server.close()
-        for session in tuple(self._sessions):
+        for session in self.sessions:
             if not session.busy:
                 session.end("421 4.3.2 this server leaves")
-        await node.finish()
+        if self._in_hand:
+            await asyncio.wait(self._in_hand, timeout=5)
 
     async def _serve(self, door: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        session = Session(self._node, door, reader, writer)
-        self._sessions.add(session)
-        try:
-            await session.run()
-        finally:
-            self._sessions.discard(session)
+        await Session(self, door, reader, writer).run()
+
+    def start(self, work: Coroutine[Any, Any, Any], in_hand: bool = False) -> asyncio.Task[Any]:
+        """Do something beside everything else; an orderly stop waits for what is in hand."""
+        task, tasks = asyncio.create_task(work), self._in_hand if in_hand else self._beside
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        return task
+
+    async def pause(self, until: float) -> None:
+        """Wait until a time by the wall clock, or until the configuration has changed."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), max(0.0, until - time.time()))
 
     def _reload(self) -> None:
         """Read the file again; it is applied as a whole, or not at all."""
+        status: dict[str, Any] = {"revision": 0, "applied": True}
         try:
-            config = read(self._path)
-            if config.fixed != self._node.config.fixed:
-                raise Refused("name, generation, role, site, dag, data_dir: cannot change while the node runs")
-        except Refused as error:
-            self._answer({"revision": revision(self._path), "applied": False, "error": str(error)})
-            return
-        self._node.configure(config)
-        for session in self._sessions:
-            session.limit()
-        self._answer({"revision": config.revision, "applied": True})
+            given = load(self._path)
+            status["revision"] = given["revision"]
+            config = Config(given)
+            if any(getattr(config, key) != getattr(self.config, key) for key in FIXED):
+                raise Refused(f"{', '.join(FIXED)}: cannot change while the node runs")
+            self.config = config
+            self._changed.set()  # wakes who waits for a time of the former one
+            self._changed = asyncio.Event()
+        except (Refused, KeyError, TypeError) as error:
+            status |= {"applied": False, "error": str(error)}
+        self._answer(status)
 
     def _answer(self, status: dict[str, Any]) -> None:
         """Replace the status file in one step."""
-        path = self._node.config.status_file
+        path = Path(self.config.status_file)
         path.with_suffix(".new").write_text(json.dumps(status), "utf-8")
         path.with_suffix(".new").replace(path)
 
@@ -85,16 +103,15 @@ def main() -> int:
     """Run the node, or inspect one; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", type=Path, required=True)
-    parser.add_argument("--defect", default="")
+    parser.add_argument("--defect", type=switch_on)
     parser.add_argument("command", nargs="?", choices=["inspect"])
     arguments = parser.parse_args()
-    if arguments.defect:
-        switch_on(arguments.defect)
+    logging.basicConfig(format="%(created).3f %(message)s", level=logging.INFO)
     try:
-        if arguments.command == "inspect":
-            sys.stdout.write(json.dumps(inspect(read(arguments.config))) + "\n")
+        if arguments.command:
+            sys.stdout.write(json.dumps(inspect(Config(load(arguments.config)))) + "\n")
         else:
-            asyncio.run(Server(arguments.config).run())
+            asyncio.run(Node(arguments.config).run())
     except Refused as error:
         sys.stderr.write(f"{error}\n")
         return 2

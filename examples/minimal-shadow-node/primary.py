@@ -1,6 +1,7 @@
 """The primary's side: copies are made elsewhere before a message is acknowledged, and let go when it is processed."""
 
 import asyncio
+import logging
 import random
 import time
 from dataclasses import replace
@@ -8,40 +9,32 @@ from itertools import cycle, islice
 from typing import Any
 
 from client import Client, Lost
-from common import Node
 from store import Message
 
 
 class Primary:
     """What this node does with mail of its own, and for the servers that hold copies of it."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Any) -> None:
         self._node, self._store = node, node.store
         self.telling: set[int] = set()  # notifications in replies that no further command has followed yet
         self._random = random.Random(f"{node.config.seed} {node.config.name}")  # noqa: S311  # spreads load
 
     async def accept(self, mail: Message, deadline: float) -> bool:
         """Make a message redundant, and take it. Return False when it must be rejected."""
-        mail.shadow_id = self._store.new_id()
-        if self._enabled and not await self._make_copy(mail, deadline) and self._mandatory:
+        mail.shadow_id, config = self._store.new_id(), self._node.config
+        copied = not config["ShadowRedundancyEnabled"] or await self._make_copy(mail, deadline)
+        if not copied and config["RejectMessageOnShadowFailure"]:
             self._store.notify(mail)
             return False
         self._store.add(mail)
         self.adopt(mail)
         return True
 
-    @property
-    def _enabled(self) -> bool:
-        return bool(self._node.config["ShadowRedundancyEnabled"])
-
-    @property
-    def _mandatory(self) -> bool:
-        return bool(self._node.config["RejectMessageOnShadowFailure"])
-
     def adopt(self, message: Message) -> None:
         """Deliver a message; make it redundant beside that, where it is not."""
         self._node.start(self._node.delivery.deliver(message))
-        if not message.copied and self._enabled:
+        if not message.copied and self._node.config["ShadowRedundancyEnabled"]:
             self._node.start(self._copy_later(message))
 
     async def _copy_later(self, message: Message) -> None:
@@ -50,18 +43,16 @@ class Primary:
         if not self._store.save(message):  # it is processed meanwhile
             self._store.notify(message)
 
-    def _candidates(self) -> list[dict[str, Any]]:
-        return [peer for peer in self._node.config.peers.values() if self._node.config.shadows(peer)]
-
     def _attempts(self) -> list[dict[str, Any]]:
         """Return the servers to try for one copy, in turn (node contract, "Choosing the shadow server")."""
-        config, peers = self._node.config, self._candidates()
+        config = self._node.config
+        peers = [peer for peer in config.peers.values() if config.shadows(peer)]
         self._random.shuffle(peers)
         far = [peer for peer in peers if config.dag is not None and peer["site"] != config.site]
         near = [peer for peer in peers if peer not in far]
         preference = config["ShadowMessagePreferenceSetting"] if far else "LocalOnly"  # for DAGs across sites only
-        near_tries = 0 if preference == "RemoteOnly" else config["MaxRetriesForLocalSiteShadow"]
         far_tries = 0 if preference == "LocalOnly" else config["MaxRetriesForRemoteSiteShadow"]
+        near_tries = 0 if preference == "RemoteOnly" else config["MaxRetriesForLocalSiteShadow"]
         return [*islice(cycle(far), far_tries), *islice(cycle(near), near_tries)]
 
     async def _make_copy(self, message: Message, deadline: float | None) -> bool:
@@ -72,12 +63,12 @@ class Primary:
                     if await self._copy_to(peer, message):
                         return True
         except TimeoutError:
-            self._node.log(f"{message.shadow_id}: no time is left for a copy")
+            logging.info(f"{message.shadow_id}: no time is left for a copy")
         return False
 
     async def _copy_to(self, peer: dict[str, Any], message: Message) -> bool:
         """Try one server. One that was lost after the final dot may hold a copy: it gets the notification too."""
-        node, client, stored = self._node, self._node.client("smtp"), False
+        node, client, stored = self._node, Client(self._node.config), False
         try:
             await client.open(*peer["dial"]["transport"], peer["secret"])
             if "XSHADOWREQUEST" not in client.keywords:
@@ -87,26 +78,15 @@ class Primary:
             replies = await client.transmit(message, list(message.recipients), f" XSHADOW={message.shadow_id}")
             stored = all(reply.code == 250 for reply in replies.values())
         except Lost as lost:
-            node.log(f"{message.shadow_id}: no copy at {peer['name']}: {lost}")
+            logging.info(f"{message.shadow_id}: no copy at {peer['name']}: {lost}")
         finally:
             if stored or client.in_doubt:
                 message.holders.append(peer["name"])
             if not stored:
                 client.close()
         if stored:
-            node.start(self._leave(client, peer["name"]))
+            node.start(node.shadow.leave(client, peer["name"]))
         return stored
-
-    async def _leave(self, client: Client, server: str) -> None:
-        """End a session; where copies are held for the server, ask in it for notifications."""
-        try:
-            if self._node.shadow.copies_for(server):
-                await self._node.shadow.ask(client, server)
-            await client.quit()
-            self._store.met(server)
-        except Lost as lost:
-            self._node.log(f"{server}: {lost}")
-            client.close()
 
     def notifications(self, server: str, most: int) -> tuple[list[str], list[int]]:
         """Return the reply to XQDISCARD, and the notifications in it."""

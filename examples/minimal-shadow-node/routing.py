@@ -20,8 +20,10 @@ def next_hop(config: Config, address: str) -> Hop:
     """Return the next hop of one recipient, without regard to others."""
     domain = address.rpartition("@")[2].lower()
     box = config.mailboxes.get(address.lower())
-    if domain in config.routes:
-        return _outside(config, domain)
+    if domain in config.routes or (box is None and domain not in config.domains and "*" in config.routes):
+        hops = config.routes[domain if domain in config.routes else "*"]
+        tries = tuple((hop["protocol"], *hop["dial"], hop["name"]) for hop in hops)
+        return Hop("outside", ",".join(hop["name"] for hop in hops), tries)
     if box is not None and box["server"].lower() == config.name.lower() and box["sink"]:
         return Hop("mailbox", config.name, (("lmtp", *box["sink"]["dial"], ""),))
     host = config.peers.get(box["server"].lower()) if box else None
@@ -29,15 +31,7 @@ def next_hop(config: Config, address: str) -> Hop:
         return Hop("delivery", host["name"], (("lmtp", *host["dial"]["delivery"], host["name"]),))
     if host is not None and host["dial"]["transport"]:
         return Hop("transport", host["name"], (("smtp", *host["dial"]["transport"], host["name"]),))
-    if box is not None or domain in config.domains or "*" not in config.routes:
-        return Hop("none", domain)
-    return _outside(config, "*")
-
-
-def _outside(config: Config, domain: str) -> Hop:
-    hops = config.routes[domain]
-    tries = tuple((hop["protocol"], *hop["dial"], hop["name"]) for hop in hops)
-    return Hop("outside", ",".join(hop["name"] for hop in hops), tries)
+    return Hop("none", domain)
 
 
 def forks(config: Config, addresses: Iterable[str]) -> dict[Hop, list[str]]:
@@ -47,11 +41,10 @@ def forks(config: Config, addresses: Iterable[str]) -> dict[Hop, list[str]]:
     for address in addresses:
         hop = next_hop(config, address)
         host = config.peers.get(hop.name.lower()) if hop.kind == "transport" else None
-        path = _path(config, host["site"]) if host and host["dag"] is None and host["site"] != config.site else None
-        if path is None:
-            found.setdefault(hop, []).append(address)
-        else:
+        if host and host["dag"] is None and host["site"] != config.site and (path := _path(config, host["site"])):
             by_path.setdefault(path, []).append(address)
+        else:
+            found.setdefault(hop, []).append(address)
     for trunk, members in _shared(config, by_path):
         found.setdefault(_along(config, trunk, members), []).extend(members)
     return found
@@ -60,35 +53,34 @@ def forks(config: Config, addresses: Iterable[str]) -> dict[Hop, list[str]]:
 def _path(config: Config, end: str) -> tuple[str, ...] | None:
     """Return the sites of the route: least cost, then fewest hops, then the lower names; up to a hub site on it."""
     paths = [found for found in _paths(config, (config.site,), 0) if found[2][-1] == end]
-    path = min(paths)[2] if paths else None
-    hub = next((at for at, site in enumerate(path or ()) if at and site in config.hubs), None)
-    return path if path is None or hub is None else path[: hub + 1]
+    if not paths:
+        return None
+    here, *others = min(paths)[2]
+    hubs = {site["name"] for site in config.sites if site["hub"]}
+    before = list(takewhile(lambda site: site not in hubs, others))
+    return (here, *others[: len(before) + 1])
 
 
 def _paths(config: Config, path: tuple[str, ...], cost: int) -> Iterator[tuple[int, int, tuple[str, ...]]]:
     yield cost, len(path), path
-    for one, other, more in config.links:
-        for here, there in ((one, other), (other, one)):
+    for link in config.site_links:
+        for here, there in (link["between"], reversed(link["between"])):
             if here == path[-1] and there not in path:
-                yield from _paths(config, (*path, there), cost + more)
+                yield from _paths(config, (*path, there), cost + link["cost"])
 
 
-def _shared(config: Config, by_path: dict[tuple[str, ...], list[str]]) -> list[tuple[tuple[str, ...], list[str]]]:
+def _shared(config: Config, by_path: dict[tuple[str, ...], list[str]]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     """Delayed fan-out: routes with the same first step share a transmission to their last common site with a server."""
-    groups: dict[str, list[tuple[str, ...]]] = {}
-    for path in by_path:
-        groups.setdefault(path[1], []).append(path)
-    found = []
-    for paths in groups.values():
+    for first in dict.fromkeys(path[1] for path in by_path):
+        paths = [path for path in by_path if path[1] == first]
         together = takewhile(lambda sites: len(set(sites)) == 1, zip(*paths, strict=False))
         trunk = tuple(sites[0] for sites in together)
         while len(trunk) > 1 and not _servers(config, trunk[-1], []):
             trunk = trunk[:-1]
         if len(paths) > 1 and len(trunk) > 1:
-            found.append((trunk, [address for path in paths for address in by_path[path]]))
+            yield trunk, [address for path in paths for address in by_path[path]]
         else:
-            found += [(path, by_path[path]) for path in paths]
-    return found
+            yield from ((path, by_path[path]) for path in paths)
 
 
 def _servers(config: Config, site: str, hosts: list[str]) -> list[tuple[str, str, int, str]]:

@@ -2,13 +2,13 @@
 
 import asyncio
 import base64
+import logging
 import re
 import sqlite3
 import time
 from email.utils import formatdate
 from typing import Any
 
-from common import Node, header
 from store import Message
 
 _ID, _MAX = re.compile(r"[A-Za-z0-9-]{1,64}"), re.compile(r"[1-9][0-9]{0,8}")
@@ -30,79 +30,52 @@ def refuse_if(condition: object, reply: str) -> None:
 class Session:
     """One client; it has until the listener's limits, or until the node leaves."""
 
-    def __init__(self, node: Node, door: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, node: Any, door: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._node, self._door, self._reader, self._writer = node, door, reader, writer
-        self._began = self._active = asyncio.get_running_loop().time()
+        self._limits = node.config.listeners[door]
+        self._ends = asyncio.get_running_loop().time() + self._limits["connection_timeout"]
         self.busy = False  # it has a message whose final dot is not answered
-        self._buffer = bytearray()
-        self._hello, self._user = "", ""
+        self._hello = self._user = ""
         self._named: str | None = None  # the queue database that the client has named
         self._mail: Message | None = None
         self._telling: list[int] = []  # the notifications in the last reply
-        self._timer: asyncio.TimerHandle | None = None
-        self.limit()
-
-    def limit(self) -> None:
-        """Set the timer to what ends first: the session's age, or its idleness."""
-        if self._timer is not None:
-            self._timer.cancel()
-        limits = self._node.config.listeners[self._door]
-        due = self._began + limits["connection_timeout"]
-        if not self.busy:
-            due = min(due, self._active + limits["connection_inactivity_timeout"])
-        self._timer = asyncio.get_running_loop().call_at(due, self.end, "421 4.4.2 this session is over")
-
-    def _stirs(self, busy: bool = False) -> None:
-        self._active, self.busy = asyncio.get_running_loop().time(), busy
-        self.limit()
-
-    def end(self, line: str) -> None:
-        """Say a last line and close."""
-        self._say(line)
-        self._writer.close()
-        self._reader.feed_eof()
 
     async def run(self) -> None:
         """Serve the client until it leaves."""
         try:
-            self._say(f"220 {self._node.config.name} ESMTP")
-            while not self._writer.is_closing():
-                line = (await self._until(b"\r\n", 16384)).decode("utf-8", "replace")
-                self._node.primary.heard(self._telling)  # any further command: the client has read the reply
-                self._telling = []
-                try:
-                    self._say(*await self._command(line))
-                except Refusal as refusal:
-                    self._say(str(refusal))
-                await self._writer.drain()
-        except (OSError, EOFError):
+            self._node.sessions.add(self)
+            async with asyncio.timeout_at(self._ends):
+                self._say(f"220 {self._node.config.name} ESMTP")
+                while not self._writer.is_closing():
+                    line = (await self._line()).decode("utf-8", "replace")
+                    self._node.primary.heard(self._telling)  # any further command: the client has read the reply
+                    self._telling = []
+                    try:
+                        self._say(*await self._command(line))
+                    except Refusal as refusal:
+                        self._say(str(refusal))
+        except TimeoutError:
+            self.end("421 4.4.2 this session is over")
+        except (OSError, EOFError, asyncio.LimitOverrunError):
             pass  # the client has left, and what it did not finish is gone with it
         finally:
+            self._node.sessions.discard(self)
             self._node.primary.telling.difference_update(self._telling)
-            if self._timer is not None:
-                self._timer.cancel()
             self._writer.close()
+
+    async def _line(self) -> bytes:
+        async with asyncio.timeout(self._limits["connection_inactivity_timeout"]):
+            await self._writer.drain()
+            return (await self._reader.readuntil(b"\r\n"))[:-2]
 
     def _say(self, *lines: str) -> None:
         if not self._writer.is_closing():
             self._writer.write("".join(f"{line}\r\n" for line in lines).encode())
 
-    async def _until(self, end: bytes, most: int) -> bytes:
-        """Return what comes before `end`; of more than `most` octets only the last."""
-        start = 0
-        while (found := self._buffer.find(end, start)) < 0:
-            start = max(0, len(self._buffer) - len(end))
-            if start > most:
-                del self._buffer[: start - most]
-                start = most
-            octets = await self._reader.read(65536)
-            if not octets or self._writer.is_closing():
-                raise EOFError
-            self._stirs()
-            self._buffer += octets
-        taken = bytes(self._buffer[:found])
-        del self._buffer[: found + len(end)]
-        return taken
+    def end(self, line: str) -> None:
+        """Say a last line and close."""
+        self._say(line)
+        self._writer.close()
 
     async def _command(self, line: str) -> list[str]:
         verb, _, words = line.partition(" ")
@@ -134,15 +107,14 @@ class Session:
         lines = [config.name]
         if hello != "HELO":
             lines += ["PIPELINING", "8BITMIME", f"SIZE {self._most}", "ENHANCEDSTATUSCODES", "DSN"]
-            if self._may_shadow:
-                lines.append("XSHADOWREQUEST")
-            if self._door == "transport" and any(peer["secret"] for peer in config.peers.values()):
-                lines.append("AUTH PLAIN")
+            lines += ["XSHADOWREQUEST"] if self._may_shadow else []
+            secrets = self._door == "transport" and any(peer["secret"] for peer in config.peers.values())
+            lines += ["AUTH PLAIN"] if secrets else []
         return [*(f"250-{line}" for line in lines[:-1]), f"250 {lines[-1]}"]
 
     @property
     def _most(self) -> int:
-        return int(self._node.config["MaxMessageSize"]) + (0 if self._door == "frontend" else _ROOM)
+        return self._node.config["MaxMessageSize"] + (0 if self._door == "frontend" else _ROOM)
 
     def _authenticated(self, words: str) -> str:
         mechanism, _, response = words.partition(" ")
@@ -164,8 +136,8 @@ class Session:
 
     @property
     def _may_shadow(self) -> bool:
-        enabled = self._node.config["ShadowRedundancyEnabled"]
-        return bool(enabled and self._node.config.shadows(self._peer) and self._peer["accept_xshadow"])
+        config = self._node.config
+        return config["ShadowRedundancyEnabled"] and config.shadows(self._peer) and self._peer["accept_xshadow"]
 
     def _shadow_verb(self, verb: str, words: list[str]) -> list[str]:
         node = self._node
@@ -192,12 +164,11 @@ class Session:
         return path[2], found
 
     def _begin(self, sender: str, found: dict[str, str]) -> str:
-        size, shadow_id = found.pop("SIZE", "0"), found.pop("XSHADOW", None)
+        size, shadow_id, _ = (found.pop(key, None) for key in ("SIZE", "XSHADOW", "BODY"))
         refuse_if(self._mail is not None, "503 5.5.1 one transaction at a time")
-        refuse_if(not re.fullmatch(r"[0-9]{1,18}", size), "501 5.5.4 SIZE=number")
-        refuse_if(int(size) > self._most, "552 5.3.4 too large")
-        found.pop("BODY", None)
-        mail = Message(sender, found, {}, b"")
+        refuse_if(not re.fullmatch(r"[0-9]{1,18}", size or "0"), "501 5.5.4 SIZE=number")
+        refuse_if(int(size or 0) > self._most, "552 5.3.4 too large")
+        mail = Message(sender, found, {})
         if shadow_id is not None:
             refuse_if(not self._may_shadow, "555 5.5.4 XSHADOW is not offered")
             refuse_if(self._named is None, "503 5.5.1 XSHADOWREQUEST first")
@@ -218,40 +189,35 @@ class Session:
         return "250 2.1.5 ok"
 
     async def _data(self) -> list[str]:
-        mail = self._mail
+        mail, content = self._mail, bytearray()
         refuse_if(mail is None or not mail.recipients, "503 5.5.1 MAIL and RCPT first")
         self._say("354 go on")
-        self._buffer[:0] = b"\r\n"  # only CRLF dot CRLF ends a message, also one that is empty
-        content = (await self._until(b"\r\n.\r\n", 2 * self._most) + b"\r\n").replace(b"\r\n.", b"\r\n")[2:]
-        self._mail = None
-        self._stirs(busy=True)
+        while (line := await self._line()) != b".":  # only CRLF dot CRLF ends a message
+            if len(content) <= self._most:
+                content += line.removeprefix(b".") + b"\r\n"
+        self._mail, self.busy, mail.content = None, True, bytes(content)
         try:
-            with self._node.at_work():
-                lines = await self._decide(mail, content)
-        except sqlite3.Error as error:
-            self._node.log(f"the database: {error}")
-            lines = ["452 4.3.1 this cannot be kept now"]
+            return await asyncio.shield(self._node.start(self._decide(mail), in_hand=True))
+        except (Refusal, sqlite3.Error) as error:
+            logging.info(f"{mail.shadow_id}: {error}")
+            reply = str(error) if isinstance(error, Refusal) else "452 4.3.1 this cannot be kept now"
+            return [reply] * (len(mail.recipients) if self._door == "delivery" else 1)
         finally:
-            self._stirs()
-        return lines if len(lines) > 1 or self._door != "delivery" else lines * len(mail.recipients)
+            self.busy = False
 
-    async def _decide(self, mail: Message, content: bytes) -> list[str]:
-        """Return the reply to a final dot; on the delivery listener one for each recipient, or one for all."""
-        node, name = self._node, header(content, "Message-ID")
-        if len(content) > self._most:
-            return ["552 5.3.4 too large"]
-        if content.lower().count(b"\r\nreceived:") > 50:
-            return ["554 5.4.6 too many hops"]
-        mail.content, mail.arrived = content, time.time()
-        mail.internet_id = name.removeprefix("<").removesuffix(">") if name else None
+    async def _decide(self, mail: Message) -> list[str]:
+        """Return the reply to a final dot; on the delivery listener one for each recipient."""
+        node, name = self._node, mail.header("Message-ID")
+        refuse_if(len(mail.content) > self._most, "552 5.3.4 too large")
+        refuse_if(mail.content.lower().count(b"\r\nreceived:") > 50, "554 5.4.6 too many hops")
+        mail.internet_id, mail.arrived = name.removeprefix("<").removesuffix(">") if name else None, time.time()
         if self._door == "delivery":
-            return [reply.text for reply in (await node.delivery.into_mailboxes(mail, list(mail.recipients))).values()]
+            return [str(reply) for reply in (await node.delivery.into_mailboxes(mail, list(mail.recipients))).values()]
         if mail.primary_name:
             node.shadow.keep(mail)
             return [f"250 2.6.0 {mail.shadow_id} Queued mail for redundancy"]
         by = f"Received: from {self._hello} by {node.config.name} with ESMTP;\r\n\t{formatdate()}\r\n"
-        mail.content = by.encode() + content
-        deadline = self._began + 0.95 * node.config.listeners[self._door]["connection_timeout"]
-        if not await node.primary.accept(mail, deadline):
-            return ["451 4.4.0 Message failed to be made redundant"]
+        mail.content = by.encode() + mail.content
+        deadline = self._ends - 0.05 * self._limits["connection_timeout"]
+        refuse_if(not await node.primary.accept(mail, deadline), "451 4.4.0 Message failed to be made redundant")
         return [f"250 2.6.0 <{mail.internet_id or mail.shadow_id}> Queued mail for delivery"]

@@ -1,19 +1,21 @@
 """The shadow server's side: copies are kept for primaries, asked about, and taken over."""
 
+import asyncio
+import logging
 import time
+from typing import Any
 
 from client import Client, Lost
-from common import Node
 from store import Message
 
 
 class Shadow:
     """What this node does with copies of other servers' messages."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Any) -> None:
         self._node, self._store = node, node.store
         self._asked: dict[str, float] = {}  # when each primary was last asked
-        self._watched: set[str] = set()
+        self._watches: dict[str, asyncio.Task[None]] = {}
 
     def copies_for(self, primary: str) -> list[Message]:
         """Return the copies held for a server, oldest first."""
@@ -33,7 +35,7 @@ class Shadow:
 
     def _take_over(self, copies: list[Message]) -> None:
         for copy in copies:
-            self._node.log(f"{copy.shadow_id} of {copy.primary_name}: taken over")
+            logging.info(f"{copy.shadow_id} of {copy.primary_name}: taken over")
             copy.shadow_id, copy.primary_name, copy.arrived = self._store.new_id(), "", time.time()
             copy.copied = not self._node.config["ShadowRedundancyEnabled"]
             self._store.save(copy)
@@ -41,29 +43,25 @@ class Shadow:
 
     def watch(self, primary: str) -> None:
         """Ask a primary from now on, as long as copies are held for it."""
-        if primary not in self._watched:
-            self._watched.add(primary)
-            self._node.start(self._watching(primary))
+        if primary not in self._watches or self._watches[primary].done():
+            self._watches[primary] = self._node.start(self._watching(primary))
 
     async def _watching(self, primary: str) -> None:
         """Ask in time, and take the copies over when the primary was silent for too long."""
-        try:
-            self._asked[primary] = self._store.last_met(primary)
-            while copies := self.copies_for(primary):
-                now, config = time.time(), self._node.config
-                ask = self._asked[primary] + config["ShadowHeartbeatFrequency"]
-                silent = self._store.last_met(primary) + config["ShadowResubmitTimeSpan"]
-                gone = copies[0].arrived + config["SafetyNetHoldTime"] + config["MessageExpirationTimeout"]
-                if not config["ShadowRedundancyEnabled"]:
-                    await self._node.pause(now + 86400)
-                elif now < (due := min(ask, silent, gone)):
-                    await self._node.pause(due)
-                elif now >= gone:
-                    self._store.delete(copies[0])
-                elif not await self._heartbeat(primary) and time.time() >= silent:
-                    self._take_over(self.copies_for(primary))
-        finally:
-            self._watched.discard(primary)
+        self._asked[primary] = self._store.last_met(primary)
+        while copies := self.copies_for(primary):
+            now, config = time.time(), self._node.config
+            ask = self._asked[primary] + config["ShadowHeartbeatFrequency"]
+            silent = self._store.last_met(primary) + config["ShadowResubmitTimeSpan"]
+            gone = copies[0].arrived + config["SafetyNetHoldTime"] + config["MessageExpirationTimeout"]
+            if not config["ShadowRedundancyEnabled"]:
+                await self._node.pause(now + 86400)
+            elif now < (due := min(ask, silent, gone)):
+                await self._node.pause(due)
+            elif now >= gone:
+                self._store.delete(copies[0])
+            elif not await self._heartbeat(primary) and time.time() >= silent:
+                self._take_over(self.copies_for(primary))
 
     async def _heartbeat(self, primary: str) -> bool:
         """Open a session to ask; return whether there was an answer."""
@@ -71,19 +69,29 @@ class Shadow:
         peer, config = self._node.config.peers.get(primary.lower()), self._node.config
         if peer is None:
             return False
-        client = self._node.client("smtp", config["ShadowHeartbeatFrequency"])
+        client = Client(config, most=config["ShadowHeartbeatFrequency"])
         try:
             await client.open(*peer["dial"]["transport"], peer["secret"])
-            await self.ask(client, primary)
         except Lost as lost:
-            self._node.log(f"{primary}: {lost}")
+            logging.info(f"{primary}: {lost}")
+            client.close()
+            return False
+        return await self.leave(client, primary)
+
+    async def leave(self, client: Client, server: str) -> bool:
+        """End a session, and return whether it succeeded; where copies are held for the server, ask in it about them."""
+        try:
+            if self.copies_for(server):
+                await self._ask(client, server)
+        except Lost as lost:
+            logging.info(f"{server}: {lost}")
             client.close()
             return False
         await client.quit()
-        self._store.met(primary)
+        self._store.met(server)
         return True
 
-    async def ask(self, client: Client, primary: str) -> None:
+    async def _ask(self, client: Client, primary: str) -> None:
         """Ask for notifications until none is left. Raises Lost."""
         left = 1
         while left:
@@ -92,9 +100,8 @@ class Shadow:
             try:
                 (_, _, database), *discards, (_, _, number) = [line.split() for line in reply.lines]
             except ValueError as error:
-                raise Lost(f"not a reply to XQDISCARD: {reply.text}") from error
+                raise Lost(f"not a reply to XQDISCARD: {reply}") from error
             self._let_go(primary, database, {shadow_id for _, _, shadow_id in discards})
-            self._store.met(primary)
             self.saw_database(primary, database)
             left = int(number)
 

@@ -1,21 +1,26 @@
 """The queue database: SQLite, every commit synced. What is in here was acknowledged; what was not is not in here."""
 
 import json
+import re
 import sqlite3
 import time
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 SCHEMA = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT);
 CREATE TABLE IF NOT EXISTS message (id INTEGER PRIMARY KEY, primary_name TEXT, parent INTEGER, row TEXT, content BLOB);
 CREATE TABLE IF NOT EXISTS discard (id INTEGER PRIMARY KEY, server TEXT, shadow_id TEXT, since REAL);
 CREATE TABLE IF NOT EXISTS delivered (mailbox TEXT, internet_id TEXT, submitted REAL, at REAL);
 CREATE INDEX IF NOT EXISTS by_internet_id ON delivered (internet_id);
-CREATE TABLE IF NOT EXISTS contact (primary_name TEXT PRIMARY KEY, at REAL)
+CREATE TABLE IF NOT EXISTS contact (primary_name TEXT PRIMARY KEY, at REAL);
+INSERT OR IGNORE INTO meta VALUES ('database', lower(hex(randomblob(8)))), ('made', '0');
+COMMIT
 """
 
 
@@ -26,7 +31,7 @@ class Message:
     sender: str
     parameters: dict[str, str]  # RET and ENVID, as they came
     recipients: dict[str, dict[str, str]]  # those that are not done, each with its NOTIFY and ORCPT
-    content: bytes
+    content: bytes = b""
     internet_id: str | None = None
     shadow_id: str = ""
     primary_name: str = ""
@@ -42,6 +47,13 @@ class Message:
         """Everything but the content, which never changes."""
         return json.dumps({key: value for key, value in vars(self).items() if key not in ("id", "content")})
 
+    def header(self, name: str) -> str | None:
+        """Return the value of a header field, unfolded, or None."""
+        head = b"\r\n" + self.content.partition(b"\r\n\r\n")[0] + b"\r\n"
+        field = rb"\r\n" + name.encode() + rb"[ \t]*:([^\r\n]*(?:\r\n[ \t][^\r\n]*)*)"
+        found = re.search(field, head, re.IGNORECASE)
+        return found[1].replace(b"\r\n", b"").decode("latin-1").strip() if found else None
+
 
 class Store:
     """The database. Every method that changes it has committed when it returns."""
@@ -49,12 +61,7 @@ class Store:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(directory / "queue.db", isolation_level=None)
-        self.run("PRAGMA journal_mode = WAL")
-        self.run("PRAGMA synchronous = FULL")
-        with self._db:
-            for statement in ("BEGIN IMMEDIATE", *SCHEMA.split(";")):
-                self.run(statement)
-            self.run("INSERT OR IGNORE INTO meta VALUES ('database', ?), ('made', '0')", uuid.uuid4().hex[:16])
+        self._db.executescript(SCHEMA)
         ((self.database,),) = self.run("SELECT value FROM meta WHERE key = 'database'")
 
     def run(self, statement: str, *values: Any) -> sqlite3.Cursor:
@@ -84,7 +91,7 @@ class Store:
 
     def done(self, message: Message, addresses: Iterable[str], report: Message | None = None) -> None:
         """Note recipients as delivered or failed, with the report on them; the message may be processed by that."""
-        for address in list(addresses):
+        for address in addresses:
             del message.recipients[address]
         with self._db:
             self.run("BEGIN IMMEDIATE")
@@ -107,14 +114,12 @@ class Store:
 
     def notify(self, message: Message) -> None:
         """Queue the notification for each server that may hold a copy."""
-        for server in message.holders:
-            insert = "INSERT INTO discard (server, shadow_id, since) VALUES (?, ?, ?)"
-            self.run(insert, server, message.shadow_id, time.time())
+        rows = [(server, message.shadow_id, time.time()) for server in message.holders]
+        self._db.executemany("INSERT INTO discard (server, shadow_id, since) VALUES (?, ?, ?)", rows)
 
     def met(self, primary: str) -> None:
-        """Note that there was contact with a server, where copies are held for it."""
-        held = "SELECT DISTINCT primary_name, ? FROM message WHERE primary_name = ?"
-        self.run(f"INSERT OR REPLACE INTO contact {held}", time.time(), primary)
+        """Note that there was contact with a server for which copies are held."""
+        self.run("INSERT OR REPLACE INTO contact VALUES (?, ?)", primary, time.time())
 
     def last_met(self, primary: str) -> float:
         """Return when there last was contact with a server."""

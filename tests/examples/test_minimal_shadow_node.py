@@ -1,11 +1,13 @@
 """examples/minimal-shadow-node: it shares nothing with the harness, and the harness finds what is wrong with it."""
 
 import ast
+import io
 import json
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
 import pytest
@@ -22,10 +24,10 @@ MODULES = sorted(EXAMPLE.glob("*.py"))
 
 SWITCHED = """
 import json, sys
-import client, delivery, primary, session, shadow, store
+import client, config, delivery, primary, session, shadow, store
 from defects import DEFECTS, switch_on
 
-places = [client.Client, delivery, primary.Primary, session.Session, shadow.Shadow, store.Store]
+places = [client.Client, config.Config, delivery, primary.Primary, session.Session, shadow.Shadow, store.Store]
 pieces = [dict(vars(place)) for place in places]
 changed = {}
 for name in DEFECTS:
@@ -55,6 +57,29 @@ def test_its_modules_are_short_and_know_nothing_of_its_mistakes(path: Path):
     text = path.read_text("utf-8")
     assert text.count("\n") <= 300
     assert ("from defects" in text) is (path.stem == "node"), "a mistake replaces a piece from outside"
+
+
+def code_lines(text: str) -> set[int]:
+    """Return the numbers of the lines that have code: neither blank, nor a comment, nor part of a docstring."""
+    skipped = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    tokens = [one for one in tokenize.generate_tokens(io.StringIO(text).readline) if one.type not in skipped]
+    lines = {line for one in tokens for line in range(one.start[0], one.end[0] + 1)}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            lines -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    return lines
+
+
+def test_lines_of_code_are_counted_without_blank_ones_comments_and_docstrings():
+    text = '"""Module."""\n\nA = """one\ntwo"""  # said\n# alone\ndef f():\n    """Doc\n    string."""\n    return A\n'
+    assert code_lines(text) == {3, 4, 6, 9}
+
+
+def test_it_has_at_most_900_lines_of_code_as_the_tutorial_says():
+    (most,) = re.findall(r"at most (\d+) lines of code", (ROOT / "docs/build-a-shadow-node.md").read_text("utf-8"))
+    counted = {path.stem: len(code_lines(path.read_text("utf-8"))) for path in MODULES if path.stem != "defects"}
+    assert min(counted.values()) > 20
+    assert sum(counted.values()) <= int(most) == 900, counted
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLE.glob("*.yaml")), ids=lambda path: path.stem)
