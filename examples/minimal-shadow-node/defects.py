@@ -184,7 +184,7 @@ def answers_anybody() -> None:
         except Refusal as refusal:
             if verb != "XQDISCARD" or "550" not in str(refusal):
                 raise
-            lines, self._telling = self._node.primary.notifications(words[0], int(words[1]))
+            lines, self._in_flight = self._node.primary.notifications(words[0], int(words[1]))
             return lines
 
     _wrap(Session, "_shadow_verb", shadow_verb)
@@ -212,7 +212,7 @@ def ignores_max() -> None:
 def forgets_at_once() -> None:
     def notifications(former: Any, self: Primary, server: str, most: int) -> Any:
         lines, numbers = former(self, server, most)
-        self.heard(numbers)
+        self.forget(numbers)
         return lines, numbers
 
     _wrap(Primary, "notifications", notifications)
@@ -265,7 +265,7 @@ def notifications_in_memory() -> None:
 
 @_mistake("SR-MNT-09", "never takes over what a silent primary had")
 def never_takes_over() -> None:
-    Store.last_met = lambda self, primary: time.time()
+    Store.last_contact = lambda self, primary: time.time()
 
 
 @_mistake("SR-MNT-10", "takes copies over at the first heartbeat that fails")

@@ -17,7 +17,7 @@ class Primary:
 
     def __init__(self, node: Any) -> None:
         self._node, self._store = node, node.store
-        self.telling: set[int] = set()  # notifications in replies that no further command has followed yet
+        self.in_flight: set[int] = set()  # notifications in replies that no further command has followed yet
         self._random = random.Random(f"{node.config.seed} {node.config.name}")  # noqa: S311  # spreads load
 
     async def accept(self, mail: Message, deadline: float) -> bool:
@@ -92,9 +92,9 @@ class Primary:
         """Return the reply to XQDISCARD, and the notifications in it."""
         self._expire()
         query = "SELECT id, shadow_id FROM discard WHERE server = ? COLLATE NOCASE ORDER BY id"
-        rows = [row for row in self._store.run(query, server) if row[0] not in self.telling]
+        rows = [row for row in self._store.run(query, server) if row[0] not in self.in_flight]
         numbers = [number for number, _ in rows[:most]]
-        self.telling.update(numbers)
+        self.in_flight.update(numbers)
         discards = [f"250-2.0.0 discard {shadow_id}" for _, shadow_id in rows[:most]]
         left = len(rows) - len(discards)
         return [f"250-2.0.0 database {self._store.database}", *discards, f"250 2.0.0 end {left}"], numbers
@@ -103,8 +103,8 @@ class Primary:
         oldest = time.time() - self._node.config["ShadowMessageAutoDiscardInterval"]
         self._store.run("DELETE FROM discard WHERE since <= ?", oldest)
 
-    def heard(self, numbers: list[int]) -> None:
+    def forget(self, numbers: list[int]) -> None:
         """Forget notifications: the server that asked has read them."""
         for number in numbers:
             self._store.run("DELETE FROM discard WHERE id = ?", number)
-        self.telling.difference_update(numbers)
+        self.in_flight.difference_update(numbers)

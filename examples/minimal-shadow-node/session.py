@@ -38,7 +38,7 @@ class Session:
         self._hello = self._user = ""
         self._named: str | None = None  # the queue database that the client has named
         self._mail: Message | None = None
-        self._telling: list[int] = []  # the notifications in the last reply
+        self._in_flight: list[int] = []  # the notifications in the last reply
 
     async def run(self) -> None:
         """Serve the client until it leaves."""
@@ -48,8 +48,8 @@ class Session:
                 self._say(f"220 {self._node.config.name} ESMTP")
                 while not self._writer.is_closing():
                     line = (await self._line()).decode("utf-8", "replace")
-                    self._node.primary.heard(self._telling)  # any further command: the client has read the reply
-                    self._telling = []
+                    self._node.primary.forget(self._in_flight)  # any further command: the client has read the reply
+                    self._in_flight = []
                     try:
                         self._say(*await self._command(line))
                     except Refusal as refusal:
@@ -60,7 +60,7 @@ class Session:
             pass  # the client has left, and what it did not finish is gone with it
         finally:
             self._node.sessions.discard(self)
-            self._node.primary.telling.difference_update(self._telling)
+            self._node.primary.in_flight.difference_update(self._in_flight)
             self._writer.close()
 
     async def _line(self) -> bytes:
@@ -148,7 +148,7 @@ class Session:
         refuse_if(self._mail is not None or (verb == "XSHADOWREQUEST" and self._named is not None), "503 5.5.1 not now")
         refuse_if(words[0].lower() != self._peer["name"].lower(), "550 5.7.1 this is not your name")
         if verb == "XQDISCARD":
-            lines, self._telling = node.primary.notifications(words[0], int(words[1]))
+            lines, self._in_flight = node.primary.notifications(words[0], int(words[1]))
             return lines
         self._named = words[1]
         node.shadow.saw_database(self._peer["name"], words[1])

@@ -26,7 +26,7 @@ class Shadow:
         held = {(one.primary_db, one.shadow_id) for one in self.copies_for(copy.primary_name)}
         if (copy.primary_db, copy.shadow_id) not in held:
             self._store.add(copy)
-        self._store.met(copy.primary_name)
+        self._store.note_contact(copy.primary_name)
         self.watch(copy.primary_name)
 
     def saw_database(self, primary: str, database: str) -> None:
@@ -48,11 +48,11 @@ class Shadow:
 
     async def _watching(self, primary: str) -> None:
         """Ask in time, and take the copies over when the primary was silent for too long."""
-        self._asked[primary] = self._store.last_met(primary)
+        self._asked[primary] = self._store.last_contact(primary)
         while copies := self.copies_for(primary):
             now, config = time.time(), self._node.config
             ask = self._asked[primary] + config["ShadowHeartbeatFrequency"]
-            silent = self._store.last_met(primary) + config["ShadowResubmitTimeSpan"]
+            silent = self._store.last_contact(primary) + config["ShadowResubmitTimeSpan"]
             gone = copies[0].arrived + config["SafetyNetHoldTime"] + config["MessageExpirationTimeout"]
             if not config["ShadowRedundancyEnabled"]:
                 await self._node.pause(now + 86400)
@@ -88,7 +88,7 @@ class Shadow:
             client.close()
             return False
         await client.quit()
-        self._store.met(server)
+        self._store.note_contact(server)
         return True
 
     async def _ask(self, client: Client, primary: str) -> None:

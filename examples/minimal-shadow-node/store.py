@@ -117,11 +117,11 @@ class Store:
         rows = [(server, message.shadow_id, time.time()) for server in message.holders]
         self._db.executemany("INSERT INTO discard (server, shadow_id, since) VALUES (?, ?, ?)", rows)
 
-    def met(self, primary: str) -> None:
+    def note_contact(self, primary: str) -> None:
         """Note that there was contact with a server for which copies are held."""
         self.run("INSERT OR REPLACE INTO contact VALUES (?, ?)", primary, time.time())
 
-    def last_met(self, primary: str) -> float:
+    def last_contact(self, primary: str) -> float:
         """Return when there last was contact with a server."""
         row = self.run("SELECT at FROM contact WHERE primary_name = ?", primary).fetchone()
         return float(row[0]) if row else time.time()

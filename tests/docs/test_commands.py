@@ -38,12 +38,6 @@ def test_commands_stand_in_console_blocks(page: Path):
     assert outside_of_blocks(page) == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page: Path):
-    targets = re.findall(r"\]\((?!https?:|#)([^)#]+)[^)]*\)", page.read_text("utf-8"))
-    assert [target for target in targets if not (page.parent / target).exists()] == []
-
-
 @pytest.fixture(scope="module")
 def spark() -> Iterator[None]:
     """Keep one session for all pages: a JVM takes longer to get warm than to aggregate what a page has."""
