@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from conformance.breakdown import breakdown
+from conformance.clocks import CLOCKS
 from conformance.report import allure_content
 from conformance.results.layout import RUN_FILE
 from conformance.results.writer import finish_run
-from conformance.run.together import SHARED_CLOCKS
 from conformance.shortage import shortage_of
 from conformance.suite.choice import UNFILTERED, is_filtered, keep_wanted, narrow, take_ids
 from conformance.suite.collect import OPTIONS, ScenarioFile, collect_file
@@ -126,7 +126,7 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each worker of xdist as many cells at a time as it may have in flight."""
     options = config.stash[OPTIONS]
-    if options.cells == 1 or options.settings.clock not in SHARED_CLOCKS:
+    if options.cells == 1 or CLOCKS[options.settings.clock].jumps:
         return None
     from conformance.suite.chunks import ChunkScheduling  # xdist need not be installed
 

@@ -52,14 +52,9 @@ class Cast:
         looked = {player.identity: look_for(player).missing for player in self.players(servers)}
         return tuple(f"{name}: {missing}" for name, missing in looked.items() if missing)
 
-    def of_programs(self) -> "Cast":
-        """Return the cast with everything as a program that the command line did not name: the default of a mixed cast."""
-        return replace(self, default=self.default.model_copy(update={"kind": "exec"})) if self.servers else self
-
-    @property
-    def in_process(self) -> bool:
-        """Whether all of it can live in virtual time."""
-        return all(candidate.kind == "python" for candidate in self.candidates)
+    def with_means(self, needed: str) -> "Cast":
+        """Return the cast with what the command line did not name, the default of a mixed cast, of a kind that has this."""
+        return replace(self, default=self.default.with_means(needed)) if self.servers else self
 
 
 def read_cast(word: str, shipped: Path) -> Cast:

@@ -47,6 +47,9 @@ SERVER_COMMANDS = ("start", "stop", "kill", "wipe", "pause", "resume", "reload",
 """What the life of a server may need a command of its own for, where a signal does not do."""
 
 
+_MEANS = {"python": frozenset({"in-process"}), "exec": frozenset({"moved-clock", "disk"})}
+
+
 class CandidateError(ValueError):
     """A candidate's description cannot be used; the text says what is wrong and where."""
 
@@ -258,6 +261,16 @@ class Candidate(_Closed):
     def doors(self) -> tuple[Door, ...]:
         """The doors that it opens: of a server that runs already, those with an address."""
         return tuple(self.addresses) if self.kind == "remote" else self.listeners
+
+    @property
+    def means(self) -> frozenset[str]:
+        """What its kind has, beside what every kind has."""
+        return _MEANS.get(self.kind, frozenset())
+
+    def with_means(self, needed: str) -> "Candidate":
+        """Return it of the first kind that has this, where its own has not."""
+        kinds = [] if needed in self.means else [kind for kind, has in _MEANS.items() if needed in has]
+        return self.model_copy(update={"kind": kinds[0]}) if kinds else self
 
     @property
     def is_told(self) -> bool:

@@ -20,6 +20,7 @@ from conformance.candidates.grammar import find, installable_candidates
 from conformance.candidates.hosts import check_hosts
 from conformance.candidates.placeholders import unknown_placeholders
 from conformance.candidates.presence import look_for
+from conformance.clocks import default_clock, default_scale
 from conformance.execute import headline, judge
 from conformance.judge.waiting import Waiting
 from conformance.nodes.contract import NodeError
@@ -136,9 +137,9 @@ class _Trial:
     """One claim of a candidate, and the cell that tries it."""
 
     def __init__(self, candidate: Candidate, claim: str, cell: Cell) -> None:
-        in_process = candidate.kind == "python"
         self.claim = claim
-        self._settings = Settings(clock="virtual") if in_process else Settings(clock="scaled", scale=60.0)
+        clock = default_clock([candidate.means])
+        self._settings = Settings(clock=clock, scale=default_scale(clock))
         self._cast = Cast(candidate)
         self._cell = probed(cell, candidate, claim)
 

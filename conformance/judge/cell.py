@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 
+from conformance.clocks import CLOCKS
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge import shortage
 from conformance.judge.blame import EXPLAINS, about
@@ -10,7 +11,7 @@ from conformance.judge.expectations.table import CHECKS
 from conformance.judge.finding import Case, Finding, View, moment, named
 from conformance.judge.harness import obstacles
 from conformance.judge.invariants.table import INVARIANTS
-from conformance.judge.lag import REAL_TIME, excused, excused_bound
+from conformance.judge.lag import excused, excused_bound
 from conformance.judge.remarks import Should, remarked
 from conformance.judge.rows import binding, unless_nothing_was_acknowledged
 from conformance.judge.telling import inconclusive, plain, verdict_of
@@ -134,7 +135,7 @@ def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> tupl
     verdict = unless_nothing_was_acknowledged(verdict_of(check, requirements, finding, step), trace)
     explains = bool(finding.wrong) and (verb, kind) in EXPLAINS
     early = any(wrong.kind == "early" for wrong in finding.wrong)
-    if expectation.within is None or early or setting.clock not in REAL_TIME:
+    if expectation.within is None or early or CLOCKS[setting.clock].jumps:
         return verdict, explains
     return excused_bound(verdict, trace.events, view.since, expectation.within, setting.tolerance), explains
 

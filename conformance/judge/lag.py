@@ -25,9 +25,6 @@ not be started again is no question of time either."""
 ROOM = 0.02
 """Share of a bound by which delays that add up over it may be late, where that is more than one delay may be."""
 
-REAL_TIME = frozenset({"scaled", "real"})
-"""Clocks that go on while a program waits for a processor; the others wait for it."""
-
 SAID = frozenset({"expect.reply", "expect.conversation"})
 """Checks of what was said: of these no lateness excuses a permanent reply (5yz), which is about what was asked."""
 

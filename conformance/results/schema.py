@@ -8,13 +8,12 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from conformance.clocks import CLOCKS, ClockName
 from conformance.results.identity import dependency_versions, harness_version, platform_facts
 from conformance.verdicts import Outcome
 
 SCHEMA = 2
 """The number that this version writes, and the highest that it reads. Up to schema 1 no cell was compressed."""
-
-ClockName = Literal["virtual", "scaled", "shifted", "real"]
 
 
 class _Record(BaseModel):
@@ -50,6 +49,11 @@ class RunHeader(_Record):
     command: tuple[str, ...] = ()
     filtered: bool = Field(False, description="only a part of the suite was asked for (-k, -m, some paths)")
     cells_planned: int = Field(ge=0)
+
+    @property
+    def scale_in_words(self) -> str:
+        """What the scale says beside the clock's name: nothing, where the clock has none."""
+        return f", scale {self.scale:g}" if CLOCKS[self.clock].scaled else ""
 
 
 class CellHeader(_Record):

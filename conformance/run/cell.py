@@ -11,7 +11,8 @@ from conformance.history.recorder import Recorder
 from conformance.nodes.contract import NodeError, OutOfPlace
 from conformance.nodes.disks.layer import Unseen
 from conformance.nodes.python_node import load_factory
-from conformance.run.clock import Clock, Leftovers, run_with_clock
+from conformance.run.clock import Leftovers, run_with_clock
+from conformance.run.clocks.interface import Clock
 from conformance.run.deadline import CellTimeout, awaited, cell_timeout, real_deadline
 from conformance.run.drain import drain
 from conformance.run.redaction import redact_files

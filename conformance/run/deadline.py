@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
+from conformance.clocks import CLOCKS
 from conformance.history.events import AnyEvent, Drained, StepEvent
 from conformance.run.settings import Settings
 from conformance.run.watch import Watch
@@ -28,7 +29,7 @@ def cell_timeout(cell: Cell, settings: Settings) -> float:
     steps and its drain take on the clock. Where time jumps they take none."""
     if settings.cell_timeout is not None:
         return settings.cell_timeout
-    if settings.clock not in ("scaled", "real"):
+    if CLOCKS[settings.clock].jumps:
         return _ALLOWANCE_S
     return _ALLOWANCE_S + (_duration(cell.steps) + cell.drain) / settings.scale
 

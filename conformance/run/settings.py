@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from conformance.clocks import CLOCKS, ClockName
 from conformance.judge.remarks import Should
 from conformance.nodes.disks.choice import Kind
 from conformance.scenarios.grid import Size
-
-ClockName = Literal["virtual", "scaled", "shifted", "real"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +30,6 @@ class Settings:
     def tolerance(self) -> float:
         """How late, in documented seconds, something may come before a timing check says so.
 
-        Nothing is late in virtual time. Elsewhere a machine's hiccup of a quarter second counts as `scale` times as
-        much.
+        A machine's hiccup counts as `scale` times as much.
         """
-        match self.clock:
-            case "virtual":
-                return 0.0
-            case "shifted":  # as fast as real time, but for what passes while programs are found to be quiet
-                return 1.0
-            case _:
-                return 0.25 * self.scale
+        return CLOCKS[self.clock].tolerance * self.scale

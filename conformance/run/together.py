@@ -10,14 +10,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
-from conformance.run.clock import Clock, Leftovers, RealClock, ScaledClock
+from conformance.run.clock import Leftovers
+from conformance.run.clocks.interface import Clock
+from conformance.run.clocks.registry import keepers
 from conformance.run.settings import Settings
 from conformance.run.virtual.errors import waiting
 
 T = TypeVar("T")
-
-SHARED_CLOCKS = ("scaled", "real")
-"""The clocks that many cells may have at once: where time jumps, it jumps for one."""
 
 _FAREWELL = 2.0
 """Real seconds that the tasks of a cell get to notice that it is over."""
@@ -63,7 +62,7 @@ async def with_own_clock(main: Callable[[Clock], Awaitable[T]], settings: Settin
     Raises Leftovers when it returned and left tasks behind; they have been cancelled.
     """
     loop = asyncio.get_running_loop()
-    clock = RealClock(loop) if settings.clock == "real" else ScaledClock(loop, settings.scale)
+    clock = keepers()[settings.clock](loop, settings.scale)
     try:
         result = await main(clock)
     except BaseException as error:

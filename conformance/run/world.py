@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.candidates.cast import Cast
+from conformance.clocks import CLOCKS
 from conformance.history.events import Lag, NodeEvent
 from conformance.history.recorder import Recorder
 from conformance.nodes.configuration import TRANSPORT_DEFAULTS, Address, Contract2, Wiring, render
@@ -23,7 +24,7 @@ from conformance.nodes.private_root import NODE
 from conformance.nodes.python_node import PythonNode
 from conformance.nodes.remote_node import RemoteNode
 from conformance.nodes.workshop import status_file_in
-from conformance.run.clock import Clock
+from conformance.run.clocks.interface import Clock
 from conformance.run.disk_troubles import troubles_of
 from conformance.run.keeper import Keeper
 from conformance.run.memory import make_directory
@@ -156,7 +157,7 @@ class World:
 
     def _watch_lateness(self) -> None:
         """Record lateness regularly, and for nodes' programs too, where real time goes on while they wait."""
-        if self.clock.name not in ("scaled", "real"):
+        if CLOCKS[self.clock.name].jumps:
             return
         self._run_delay = RunDelay(
             lambda: {name: kept.node.guard for name, kept in self.keepers.items() if kept.node.guard is not None}

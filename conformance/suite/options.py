@@ -14,12 +14,11 @@ from conformance import paths
 from conformance.candidates.cast import Cast, read_cast
 from conformance.candidates.description import CandidateError
 from conformance.candidates.hosts import check_hosts
-from conformance.run.settings import ClockName, Settings
+from conformance.clocks import CLOCKS, SCALED_BY_DEFAULT, ClockName, default_clock, default_scale
+from conformance.run.settings import Settings
 from conformance.suite.selection import SelectionError, check_requirements
 
-SCALED_BY_DEFAULT = 60.0
-"""Two minutes of the documents are two seconds."""
-
+_SCALED = " or ".join(name for name, kind in CLOCKS.items() if kind.scaled)
 
 _ENDLESS = 1e9
 """Seconds, and times: no run takes so many, and not-a-number is not below it."""
@@ -57,15 +56,15 @@ def declare_options(group: _Group) -> None:
     )
     group.addoption(
         "--clock",
-        choices=("virtual", "scaled", "shifted", "real"),
-        help="which time: virtual (default for candidates in this process), scaled (default for others), shifted "
-        "(programs at their own timers, their clocks moved), real",
+        choices=tuple(CLOCKS),
+        help="which time: "
+        + ", ".join(f"{name} ({kind.about})" if kind.about else name for name, kind in CLOCKS.items()),
     )
     group.addoption(
         "--scale",
         type=float,
         metavar="N",
-        help=f"scaled clock: divide the documents' times by N (default {SCALED_BY_DEFAULT:g})",
+        help=f"{_SCALED} clock: divide the documents' times by N (default {SCALED_BY_DEFAULT:g})",
     )
     group.addoption("--grid", choices=("smoke", "pairwise", "full"), default="smoke", help="size of fault grids")
     group.addoption(
@@ -98,7 +97,8 @@ def declare_options(group: _Group) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="cells in flight in one process (default 1); no effect with --clock virtual and shifted",
+        help="cells in flight in one process (default 1); no effect with --clock "
+        + " and ".join(name for name, kind in CLOCKS.items() if kind.jumps),
     )
     group.addoption(
         "--run-dir", type=Path, metavar="DIR", help="where this run is written (default: a new folder under reports/)"
@@ -171,23 +171,19 @@ def read_options(config: pytest.Config) -> Options:
         raise pytest.UsageError(str(error)) from error
     if len({cast.identity for cast in casts}) != len(casts):
         raise pytest.UsageError("--candidate: two of them have the same name")
-    clock: ClockName = config.getoption("--clock") or (
-        "virtual" if all(cast.in_process for cast in casts) else "scaled"
+    clock: ClockName = config.getoption("--clock") or default_clock(
+        one.means for cast in casts for one in cast.candidates
     )
-    if clock == "virtual" and (outside := [c.identity for c in casts if not c.in_process]):
-        raise pytest.UsageError(f"--clock virtual: {outside[0]} is a process of its own; use --clock scaled")
-    if clock == "shifted":
-        casts = tuple(cast.of_programs() for cast in casts)
-    if clock == "shifted" and (
-        inside := [one.identity for cast in casts for one in cast.candidates if one.kind != "exec"]
-    ):
-        raise pytest.UsageError(f"--clock shifted: {inside[0]} is no program on this machine; use exec:...")
+    if needed := CLOCKS[clock].needs:
+        casts = tuple(cast.with_means(needed) for cast in casts)
+        if without := [one.identity for cast in casts for one in cast.candidates if needed not in one.means]:
+            raise pytest.UsageError(f"--clock {clock}: {without[0]} {CLOCKS[clock].refused}")
     scale = config.getoption("--scale")
-    if scale is not None and (clock != "scaled" or not 0 < scale < _ENDLESS):
-        raise pytest.UsageError("--scale: a number above 0, with --clock scaled")
+    if scale is not None and (not CLOCKS[clock].scaled or not 0 < scale < _ENDLESS):
+        raise pytest.UsageError(f"--scale: a number above 0, with --clock {_SCALED}")
     settings = Settings(
         clock=clock,
-        scale=(scale or SCALED_BY_DEFAULT) if clock == "scaled" else 1.0,
+        scale=scale or default_scale(clock),
         seed=config.getoption("--seed"),
         grid=config.getoption("--grid"),
         keep=config.getoption("--keep"),

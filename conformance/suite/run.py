@@ -13,6 +13,7 @@ import pytest
 from conformance import paths
 from conformance.breakdown import breakdown
 from conformance.candidates.cast import Cast
+from conformance.clocks import CLOCKS
 from conformance.execute import CellResult, Known, execute, execute_here, stamp
 from conformance.records import candidate_record, cell_header
 from conformance.report import allure_content
@@ -25,7 +26,6 @@ from conformance.results.errors import RunDirectoryError
 from conformance.results.identity import environment_sha256, suite_sha256
 from conformance.results.schema import CellHeader, RunHeader
 from conformance.results.writer import begin_run, finish_run, set_aside
-from conformance.run.together import SHARED_CLOCKS
 from conformance.scenarios.document import Cell
 from conformance.suite.baseline import NEW, WRITE, Baseline, BaselineError, Reading, hold_against, read_baselines
 from conformance.suite.directory import DIRECTORY, allure_results, is_worker
@@ -121,7 +121,7 @@ class Run:
     def plan(self, cells: Sequence[Collected]) -> None:
         """Let several cells be in flight at once, where the options say so; time that jumps has one at a time."""
         most = self._options.cells
-        if most > 1 and self._options.settings.clock in SHARED_CLOCKS:
+        if most > 1 and not CLOCKS[self._options.settings.clock].jumps:
             jobs = [(one.nodeid, self._job(one)) for one in cells]
             self._flight = Flight(jobs, most, chunks=self._worker, again=self._again)
 
@@ -203,7 +203,7 @@ class Run:
         place = os.path.relpath(file) + "::" + nodeid.partition("::")[2]
         word = self._options.words[self._options.casts.index(cast)]
         words = ["conformance", "run", place, "--candidate", word, "--clock", settings.clock]
-        if settings.clock == "scaled":
+        if CLOCKS[settings.clock].scaled:
             words += ["--scale", f"{settings.scale:g}"]
         if settings.disk is not None:
             words += ["--disk", settings.disk]

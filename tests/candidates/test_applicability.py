@@ -163,6 +163,6 @@ def test_the_probe_starts_a_server_as_the_first_generation_that_it_names():
 
 def test_the_default_of_a_mixed_cast_is_a_program_where_programs_are_asked_for():
     cast = Cast(REFERENCE, {"hub1": HUB})
-    assert {one.kind for one in cast.of_programs().candidates} == {"exec"}
-    assert cast.of_programs().identity == cast.identity
-    assert Cast(REFERENCE).of_programs() == Cast(REFERENCE)
+    assert {one.kind for one in cast.with_means("moved-clock").candidates} == {"exec"}
+    assert cast.with_means("moved-clock").identity == cast.identity
+    assert Cast(REFERENCE).with_means("moved-clock") == Cast(REFERENCE)

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
+from conformance.clocks import ClockName
 from conformance.results.reader import read_run
 from conformance.run import watch
 from conformance.run.clock import Clock, run_with_clock
 from conformance.run.deadline import CellTimeout, cell_timeout, real_deadline
-from conformance.run.settings import ClockName, Settings
+from conformance.run.settings import Settings
 from conformance.run.watch import LoopBlocked
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import SUFFIX, read

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from conformance.run.clock import Clock, Leftovers
+from conformance.run.clock import Leftovers
+from conformance.run.clocks.interface import Clock
 from conformance.run.settings import Settings
 from conformance.run.together import with_own_clock
 from conformance.suite.chunks import ChunkScheduling

@@ -10,8 +10,10 @@ from typing import get_args
 
 import pytest
 
-from conformance.run.clock import EPOCH, Clock, Leftovers, ScaledClock, run_with_clock
-from conformance.run.settings import ClockName
+from conformance.clocks import ClockName
+from conformance.run.clock import Clock, Leftovers, run_with_clock
+from conformance.run.clocks.scaled import ScaledClock
+from conformance.run.clocks.virtual import EPOCH
 
 EVERY = pytest.mark.parametrize("name", get_args(ClockName))
 

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from conformance.run.clock import EPOCH, Clock, run_with_clock
+from conformance.run.clock import Clock, run_with_clock
+from conformance.run.clocks.virtual import EPOCH
 from conformance.run.virtual.loop import VirtualClockEventLoop
 from tests.virtual.heartbeats import beat
 

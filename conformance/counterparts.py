@@ -1,0 +1,35 @@
+"""How the two halves of a concept find each other: what is declared in one package, and what does it in another."""
+
+import importlib
+import pkgutil
+from collections.abc import Iterable
+from types import ModuleType
+
+
+class Unmatched(ImportError):
+    """Something is declared that nothing does, or is done that nothing declares."""
+
+
+def modules_of(package: ModuleType) -> tuple[str, ...]:
+    """Return the names of a package's modules, without its own, in their order."""
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__)))
+
+
+def load(package: ModuleType) -> None:
+    """Import every module of a package, so that what they register is known."""
+    for name in modules_of(package):
+        importlib.import_module(f"{package.__name__}.{name}")
+
+
+def match(what: str, declared: Iterable[str], where: str, done: Iterable[str], there: str) -> None:
+    """Hold the names that are declared in one place against those that another has something for.
+
+    Raises Unmatched, with each name that stands in one of them only.
+    """
+    first, second = set(declared), set(done)
+    alone = [
+        f"the {what} {name!r} is declared in {where}, and nothing in {there} does it" for name in sorted(first - second)
+    ]
+    alone += [f"{there} does the {what} {name!r}, which {where} does not declare" for name in sorted(second - first)]
+    if alone:
+        raise Unmatched("; ".join(alone))

@@ -1,0 +1,1 @@
+"""What keeps the time of each clock that `conformance.clocks` declares."""

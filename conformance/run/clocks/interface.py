@@ -1,0 +1,79 @@
+"""One interface to time, whichever clock is behind it."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from conformance.run.shifted.program import ShiftedProgram
+
+
+class Clock(Protocol):
+    """Time in a cell. *Documented* seconds are those of the documents: a 2-minute heartbeat is 120 of them."""
+
+    @property
+    def name(self) -> str:
+        """Which clock."""
+        ...
+
+    @property
+    def scale(self) -> float:
+        """What documented durations are divided by; 1 on the virtual and the real clock."""
+        ...
+
+    def now(self) -> float:
+        """Return the moment for stamps, POSIX seconds."""
+        ...
+
+    def elapsed(self) -> float:
+        """Return the documented seconds since the cell began."""
+        ...
+
+    def duration(self, seconds: float) -> float:
+        """Return what a documented duration is for a node's configuration and for the loop, seconds."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Let documented seconds pass."""
+        ...
+
+    def lag(self) -> float:
+        """Return by how much the harness itself ran late since this was last asked, in all, documented seconds."""
+        ...
+
+    def why_late(self) -> str:
+        """Return who kept the harness from being in time since this was last asked, where that is known; '' else."""
+        ...
+
+    def progress(self) -> None:
+        """Say that something happened: a virtual clock that runs on without any says Runaway."""
+        ...
+
+    def keep(self, flush: Callable[[], None]) -> None:
+        """Have `flush` called after each `progress`: at once, or before virtual time jumps and the loop really waits."""
+        ...
+
+    def program(self, directory: Path) -> ShiftedProgram | None:
+        """Return what moves the clock of a node that is a program, None where nothing has to. Raises CannotShift."""
+        ...
+
+    def stop(self) -> None:
+        """Measure no more."""
+        ...
+
+    def guarded(self) -> AbstractAsyncContextManager[None]:
+        """Cancel the body and raise ClockError from the context when time cannot go on; the innermost first."""
+        ...
+
+
+class Keeper(Clock, Protocol):
+    """A clock as it is opened, on the loop that is made for it, or on one of several cells where time does not jump."""
+
+    make_loop: ClassVar[Callable[[], asyncio.AbstractEventLoop]]
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, scale: float) -> None: ...
+
+
+def nothing() -> None:
+    """Keep nothing."""
