@@ -19,6 +19,7 @@ from conformance.scenarios.errors import Mark, Problem, Report, did_you_mean, li
 from conformance.scenarios.expectations import Copies
 from conformance.scenarios.own_timers import OwnTimers
 from conformance.scenarios.validation import validate
+from conformance.scenarios.values import Duration
 from conformance.scenarios.yaml_full import read_full
 from conformance.scenarios.yaml_nodes import Node
 
@@ -99,10 +100,10 @@ class Candidate(_Closed):
     options: dict[str, str] = Field({}, description="what templates read as `options`: in what a variant differs")
     kind: Kind
     claims: tuple[Claim, ...] = Field(description="capabilities; what is claimed and missing is a failure")
-    lacks: tuple[Literal["queue", "routes"], ...] = Field(
+    lacks: tuple[Literal["queue", "routes", "alternatives"], ...] = Field(
         (),
         description="what its claims do not cover: queue (it does not keep mail and try again), routes (everything goes to "
-        "one next hop)",
+        "one next hop), alternatives (a domain has one next hop)",
     )
     version: str = Field("unknown", description="where no command tells it")
     version_pattern: str = Field(
@@ -144,6 +145,12 @@ class Candidate(_Closed):
         False,
         alias="flush-to-retry",
         description="run `flush` every MessageRetryInterval, for a server whose own interval cannot be set",
+    )
+    waits_for_silence: Duration | None = Field(
+        None,
+        alias="waits-for-silence",
+        description="how long it waits for a next hop that says nothing, where no setting changes that: a scaled clock does "
+        "not shorten it, and cells in which a next hop falls silent are not applicable there",
     )
     own_timers: OwnTimers | None = Field(
         None,

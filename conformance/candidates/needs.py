@@ -60,6 +60,7 @@ _WORDS = {
     "shadow": "shadow-2013 or shadow-2010",
     "queue": "queue (its description says that it lacks it)",
     "routes": "routes (its description says that it lacks them)",
+    "alternatives": "alternatives (its description says that it lacks them)",
 }
 """How needs are said that are no capabilities."""
 

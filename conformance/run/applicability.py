@@ -14,8 +14,10 @@ from conformance.candidates.needs import unclaimed
 from conformance.history.dialects import PROFILE_1
 from conformance.run.disk_troubles import lacking
 from conformance.run.settings import Settings
+from conformance.scenarios import values
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.blocks import flattened
+from conformance.scenarios.steps.breaking import Fault
 from conformance.scenarios.steps.talking import Talk
 
 _SHADOW_VERB = re.compile(r"\bX(SHADOW|Q(UERY)?DISCARD)", re.IGNORECASE)
@@ -83,3 +85,23 @@ def _times(cell: Cell, cast: Cast, settings: Settings) -> Iterator[str]:
         yield "the server's own timers cannot be scaled"
     elif cell.unscaled and settings.scale != 1:
         yield f"a scaled clock cannot show it: {cell.unscaled}"
+    elif settings.scale != 1:
+        yield from _silences(cell, cast)
+
+
+def _silences(cell: Cell, cast: Cast) -> Iterator[str]:
+    """Yield which server waits for a silent next hop for a time that no clock divides.
+
+    A next hop that falls silent once it has the message is none of these: it has it.
+    """
+    for step in flattened(cell.steps):
+        match step.action:
+            case Fault(does="stall" | "mute", at=at, when=when, sender=sender) if at != "dot" or when == "before":
+                for server in cell.topology.servers:
+                    candidate = cast.plays(server.name)
+                    if sender in (server.name, "*") and candidate.waits_for_silence is not None:
+                        yield (
+                            f"a scaled clock cannot show it: {server.name} ({candidate.identity}) waits "
+                            f"{values.told(candidate.waits_for_silence)} of real time for a silent next hop"
+                        )
+                        return

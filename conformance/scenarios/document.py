@@ -17,7 +17,7 @@ CAPABILITIES = (
 
 SHADOWING = frozenset({"shadow-2013", "shadow-2010"})
 
-LACKS = ("queue", "routes")
+LACKS = ("queue", "routes", "alternatives")
 """What a claim covers unless a description says in `lacks` that it does not (docs/node-contract.md)."""
 
 NEEDS = (*CAPABILITIES, "shadow", *LACKS)

@@ -14,7 +14,7 @@ from conformance.records import candidate_record
 from conformance.run.applicability import inapplicable
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
-from conformance.scenarios.loader import read_corpus
+from conformance.scenarios.loader import read, read_corpus
 
 SETTINGS = Settings(clock="shifted")
 
@@ -76,6 +76,7 @@ def test_parameters_of_exchange_are_for_servers_that_shadow(claim: str):
         ("given-up-at-its-own-time", "queue"),
         ("each-message-once", "routes"),
         ("an-alternative-next-hop-is-used", "routes"),
+        ("an-alternative-next-hop-is-used", "alternatives"),
         ("replies-keep-their-order", "routes"),
     ],
 )
@@ -84,6 +85,34 @@ def test_what_a_description_lacks_makes_its_cells_not_applicable(scenario: str, 
     assert unclaimed(cell, Cast(candidate("relay", "dsn"))) == ()
     (reason,) = (one for one in unclaimed(cell, Cast(candidate("relay", "dsn", lacks=(lacks,)))) if lacks in one)
     assert reason.startswith(f"mine: {lacks} (its description says")
+
+
+@pytest.mark.parametrize(
+    ("fault", "scale", "applies"),
+    [
+        ("greeting-after-stall", 60, False),
+        ("connect-before-mute", 60, False),
+        ("dot-before-stall", 60, False),
+        ("greeting-after-stall", 1, True),
+        ("dot-after-stall", 60, True),
+        ("mail-after-replace", 60, True),
+        ("none", 60, True),
+    ],
+)
+def test_no_clock_divides_how_long_a_server_waits_for_a_silent_next_hop(fault: str, scale: float, applies: bool):
+    patient = Cast(candidate("relay", waits_for_silence=300.0))
+    settings = Settings(clock="scaled" if scale != 1 else "real", seed=1, scale=scale)
+    scenario = next(
+        one
+        for one in read(paths.corpus() / "relay" / "relay.scenario.yaml", paths.fixtures())
+        if one.id == "whatever-breaks-on-the-way-out"
+    )
+    (cell,) = (one for one in scenario.cells("full") if one.axes == {"fault": fault})
+    reason = "" if applies else (
+        "a scaled clock cannot show it: mta1 (mine) waits 5m of real time for a silent next hop"
+    )  # fmt: skip
+    assert inapplicable(cell, patient, settings) == reason
+    assert inapplicable(cell, Cast(candidate("relay")), settings) == ""
 
 
 def test_a_relay_without_queue_and_routes_is_asked_for_the_rest():
