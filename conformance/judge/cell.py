@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from conformance.clocks import CLOCKS
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge import shortage
-from conformance.judge.blame import EXPLAINS, about
-from conformance.judge.expectations.table import CHECKS
+from conformance.judge.expectations import CHECKS
 from conformance.judge.finding import Case, Finding, View, moment, named
 from conformance.judge.harness import obstacles
 from conformance.judge.invariants.table import INVARIANTS
@@ -39,7 +38,7 @@ def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: Setting) -> tupl
     """Return the verdict of every check: the expectations in their order, the harness's own, the invariants.
 
     Violations that may follow from that of a row which theirs presupposes are behind all others; in front are those
-    that explain others (`blame.EXPLAINS`).
+    that explain others (`blame.Blame.explains`).
     """
     steps = list(flattened(cell.steps))
     whole = Trace()
@@ -88,7 +87,7 @@ def find(
     view = View(cell, trace, tolerance, claims, since=since.t, since_n=since.n if label is not None else 0)
     if (reason := _not_offered(action.expectation, view)) is not None:
         return Finding(f"what {action.expectation.where} promises", inapplicable=reason), view
-    return CHECKS[action.verb](action.expectation, view), view
+    return CHECKS[action.verb].judged(action.expectation, view), view
 
 
 def _not_offered(expectation: Expectation, view: View) -> str | None:
@@ -123,17 +122,17 @@ def _expectations(
 
 
 def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> tuple[Verdict, bool]:
-    check, requirements, expectation = _parts(cell, step, setting)
+    name, requirements, expectation = _parts(cell, step, setting)
     found = find(cell, step, trace, setting.tolerance, setting.claims)
     if found is None:
-        return plain(check, Outcome.ERROR, requirements, f"{check} is not judged yet", step), False
+        return plain(name, Outcome.ERROR, requirements, f"{name} is not judged yet", step), False
     finding, view = found
     _bounds(finding, view, expectation)
-    verb, kind = check.removeprefix("expect."), finding.wrong[0].kind if finding.wrong else ""
+    blame, kind = CHECKS[type(expectation).NAME].blame, finding.wrong[0].kind if finding.wrong else ""
     if finding.wrong and not expectation.requirements:
-        requirements = binding(about(verb, kind, cell.requirements, of_2010=_of_2010(cell)), setting.claims)
-    verdict = unless_nothing_was_acknowledged(verdict_of(check, requirements, finding, step), trace)
-    explains = bool(finding.wrong) and (verb, kind) in EXPLAINS
+        requirements = binding(blame.ordered(kind, cell.requirements, of_2010=_of_2010(cell)), setting.claims)
+    verdict = unless_nothing_was_acknowledged(verdict_of(name, requirements, finding, step), trace)
+    explains = bool(finding.wrong) and kind in blame.explains
     early = any(wrong.kind == "early" for wrong in finding.wrong)
     if expectation.within is None or early or CLOCKS[setting.clock].jumps:
         return verdict, explains

@@ -19,7 +19,7 @@ from conformance.run.redaction import redact_files
 from conformance.run.script import Script, Settled
 from conformance.run.settings import Settings
 from conformance.run.shifted.errors import CannotShift, Unmoved
-from conformance.run.steps.table import HANDLERS
+from conformance.run.steps import HANDLERS
 from conformance.run.together import with_own_clock
 from conformance.run.virtual.errors import ClockError
 from conformance.run.watch import LoopBlocked

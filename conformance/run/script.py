@@ -1,17 +1,16 @@
 """Plays the steps of a cell, one after another, and writes down when each began and ended."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from conformance.history.events import AnyEvent, StepEvent
+from conformance.run.steps.doing import Handler
 from conformance.run.world import World
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.action import Action
 from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
 from conformance.scenarios.steps.nodes import Start
-
-Handler = Callable[[World, Action], Awaitable[str]]
-"""Does what a step says; returns what is worth noting about it."""
 
 Settled = Callable[[Cell, Step, Sequence[AnyEvent]], bool]
 """Whether waiting on can do an expectation no more good (the judge's to say, not the runner's)."""
@@ -24,7 +23,7 @@ _BOUND_ITSELF = 0.001
 class Script:
     """The steps of one cell, played on one world."""
 
-    def __init__(self, world: World, handlers: Mapping[type[Action], Handler], settled: Settled) -> None:
+    def __init__(self, world: World, handlers: Mapping[str, Handler[Any]], settled: Settled) -> None:
         self._world = world
         self._handlers = handlers
         self._settled = settled
@@ -62,7 +61,7 @@ class Script:
             for _ in range(action.times):
                 await self.play(action.steps)
             return ""
-        return await self._handlers[type(action)](self._world, action)
+        return await self._handlers[type(action).NAME](self._world, action)
 
     async def _expect(self, step: Step, action: Expect) -> None:
         """Note that the expectation was reached; with `within`, go on until it holds or its bound has passed, and with it

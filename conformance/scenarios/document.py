@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from conformance.scenarios.named import Party, PartyOrAny, Place
 from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
 from conformance.scenarios.values import Duration, Label, Parameter
 from conformance.topology import Topology
@@ -29,10 +30,10 @@ class Grid(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    sender: str = Field(alias="from", description="who dials; `*` is anyone")
-    to: str = Field(description="who is dialled")
+    sender: PartyOrAny = Field(alias="from", description="who dials; `*` is anyone")
+    to: Party = Field(description="who is dialled")
     listener: Literal["frontend", "transport", "delivery", "smtp", "lmtp"] | None = None
-    places: tuple[str, ...] = Field(
+    places: tuple[Place, ...] = Field(
         (), description="where faults strike; default: every place of a mail transaction, from connect to dot"
     )
 

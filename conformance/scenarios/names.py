@@ -5,9 +5,12 @@ from dataclasses import dataclass, field
 from typing import get_args
 
 from conformance.history.events import OperationName
+from conformance.scenarios.document import Grid
 from conformance.scenarios.errors import Mark, Report, shown, unknown
+from conformance.scenarios.expectations import VERBS
+from conformance.scenarios.named import name_given, names_held
 from conformance.scenarios.script import ReadStep
-from conformance.scenarios.steps.table import ACTIONS
+from conformance.scenarios.steps import ACTIONS
 from conformance.scenarios.yaml_nodes import Node
 from conformance.topology import Topology
 
@@ -31,71 +34,6 @@ INVARIANTS = (
     "shadow-verbs-only-where-offered", "replies-well-formed",
 )  # fmt: skip
 """What is judged in every cell that does not waive it."""
-
-FIELDS: Mapping[str, Mapping[str, str]] = {
-    "send": {"via": "server", "party": "sender", "message": "message fixture"},
-    "submit": {"via": "server", "party": "sender", "message": "message fixture"},
-    "resend": {"of": "message", "via": "server"},
-    "await": {"of": "message or conversation"},
-    "talk": {"to": "server", "party": "sender", "lines.message": "message fixture"},
-    "fault": {"from": "party or *", "to": "party or *", "at": "place"},
-    "partition": {"between": "party"},
-    "heal": {"what": "fault"},
-    "answer": {"sink": "sink"},
-    **{
-        verb: {"node": "server or all", "at.from": "party or *", "at.to": "party or *", "at.after": "place or content"}
-        for verb in ("kill", "power-cut", "stop", "start", "wipe", "pause", "resume")
-    },
-    "disk": {"node": "server"},
-    "configure": {"node": "server or all"},
-    "activate": {"database": "database", "on": "server"},
-    "redirect": {"from": "server", "to": "server"},
-    "resubmit": {"database": "database", "on": "server"},
-    "inspect": {"node": "server or all"},
-}
-"""Which fields of a step (as written, a dot for what is nested) hold a name of what kind."""
-
-_OF_ALL = {"since": "label", "requirements": "requirement"}
-
-EXPECTED_FIELDS: Mapping[str, Mapping[str, str]] = {
-    verb: _OF_ALL | fields
-    for verb, fields in {
-        "reply": {"of": "message"},
-        "shadow": {"of": "message", "on": "server", "by": "server", "sites": "site"},
-        "no-shadow": {"of": "message", "on": "server"},
-        "shadow-attempts": {"of": "message", "by": "server", "on": "server", "sites": "site"},
-        "same-content": {"of": "message"},
-        "discarded": {"of": "message", "on": "party"},
-        "not-discarded": {"of": "message", "on": "party"},
-        "queried": {"by": "party", "at": "party"},
-        "promoted": {"of": "message", "by": "server"},
-        "not-promoted": {"of": "message", "by": "server", "to": "party"},
-        "mailbox": {"of": "message", "who": "mailbox"},
-        "delivered": {"of": "message", "at": "sink", "by": "server"},
-        "transmitted": {"of": "message", "from": "party", "to": "party"},
-        "route": {"of": "message", "through": "server"},
-        "advertised": {"by": "server", "to": "party"},
-        "issued": {"by": "party", "to": "party"},
-        "closed": {"conversation": "conversation", "of": "message", "from": "party", "to": "party"},
-        "conversation": {"conversation": "conversation"},
-        "report": {"of": "message"},
-        "journaled": {"of": "message"},
-        "queue": {"on": "server", "of": "message", "next-hop": "hop"},
-        "refused": {"node": "server"},
-        "withheld": {"of": "message"},
-        "left": {"node": "server"},
-    }.items()
-}
-"""The same for expectations."""
-
-_NAMED_BY: Mapping[str, str] = {
-    "send": "message",
-    "submit": "message",
-    "talk": "conversation",
-    "fault": "fault",
-    "partition": "fault",
-    "disk": "fault",
-}
 
 
 @dataclass(slots=True)
@@ -153,7 +91,7 @@ def check_grid(faults: Node | None, names: Names, report: Report) -> None:
     """Report every name in `faults:` that nobody has; its fault is known to the steps as `grid`."""
     if faults is None:
         return
-    for key, kind in (("from", "party or *"), ("to", "party"), ("places", "place")):
+    for key, kind in names_held(Grid).items():
         for node in _pick(faults, [key]):
             if isinstance(node.value, str) and (problem := _problem(node.value, kind, names)):
                 report.add(node.mark, problem)
@@ -161,8 +99,10 @@ def check_grid(faults: Node | None, names: Names, report: Report) -> None:
 
 
 def _check_step(read: ReadStep, names: Names, report: Report) -> None:
-    fields = EXPECTED_FIELDS[read.expectation] if read.expectation else FIELDS.get(read.verb, {})
-    for key, kind in fields.items():
+    model = VERBS[read.expectation] if read.expectation else ACTIONS.get(read.verb)
+    if model is None:
+        return
+    for key, kind in names_held(model).items():
         for node in _at(read, key):
             if not isinstance(node.value, str):
                 continue
@@ -200,11 +140,12 @@ def _message_problem(name: str, given: Mapping[str, int]) -> str | None:
 def _give_names(read: ReadStep, names: Names, report: Report) -> None:
     if read.label is not None and isinstance(read.label.value, str):
         _give(names, "label", read.label.value, read.label.mark, report)
-    kind = _NAMED_BY.get(read.verb)
-    if kind is None:
+    given = name_given(ACTIONS[read.verb]) if read.verb in ACTIONS else None
+    if given is None:
         return
-    node = read.node.get("as")
-    name = node.value if node else read.verb if read.verb in ("partition", "disk") else None
+    key, kind, default = given
+    node = read.node.get(key)
+    name = node.value if node else default
     if isinstance(name, str):
         count = read.node.get("count")
         number = count.value if count and isinstance(count.value, int) else 1

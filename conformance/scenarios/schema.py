@@ -12,7 +12,7 @@ from conformance.scenarios.document import NEEDS, Document
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.names import INVARIANTS
 from conformance.scenarios.script import BLOCKS
-from conformance.scenarios.steps.table import ACTIONS
+from conformance.scenarios.steps import ACTIONS
 from conformance.topology import Topology
 
 Schema = dict[str, Any]

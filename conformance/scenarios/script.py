@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from conformance.scenarios.errors import Report, did_you_mean, shown
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.matrix import Point, holds
+from conformance.scenarios.steps import ACTIONS
 from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
-from conformance.scenarios.steps.table import ACTIONS
 from conformance.scenarios.validation import validate
 from conformance.scenarios.values import LABEL_PATTERN
 from conformance.scenarios.yaml_nodes import Entry, Node

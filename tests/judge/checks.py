@@ -1,9 +1,11 @@
 """All checks that there must be, by name, and how to blind one."""
 
+from dataclasses import replace
+
 import pytest
 
 from conformance.judge import cell
-from conformance.judge.expectations.table import CHECKS
+from conformance.judge.expectations import CHECKS
 from conformance.judge.finding import Finding
 from conformance.judge.invariants.table import INVARIANTS
 from conformance.scenarios import names
@@ -16,7 +18,8 @@ def blind(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a check find nothing, whatever it is shown."""
     kind, _, name = check.partition(".")
     if kind == "expect":
-        monkeypatch.setattr(cell, "CHECKS", {**CHECKS, name: lambda expectation, view: Finding("nothing", 1)})
+        seeing = replace(CHECKS[name], judged=lambda expectation, view: Finding("nothing", 1))
+        monkeypatch.setattr(cell, "CHECKS", {**CHECKS, name: seeing})
     else:
         seen = (INVARIANTS[name][0], lambda case: Finding("nothing", 1))
         monkeypatch.setattr(cell, "INVARIANTS", {**INVARIANTS, name: seen})

@@ -3,9 +3,9 @@
 import pytest
 
 from conformance import paths
-from conformance.judge.blame import ABOUT, EXPLAINS, TAKEN_FOR_GRANTED, Kind, about
+from conformance.judge.blame import Kind
 from conformance.judge.cell import Setting, judge_cell
-from conformance.judge.expectations.table import CHECKS
+from conformance.judge.expectations import CHECKS
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import VERBS
@@ -37,24 +37,26 @@ from tests.judge.lines import tell
 def test_the_kind_of_violation_says_which_of_the_rows_it_is_about(
     verb: str, kind: Kind, rows: tuple[str, ...], first: str
 ):
-    found = about(verb, kind, rows, of_2010=False)
+    found = CHECKS[verb].blame.ordered(kind, rows, of_2010=False)
     assert found[0] == first
     assert sorted(found) == sorted(rows)
 
 
 def test_without_a_row_that_it_is_about_the_scenario_s_order_stays():
-    assert about("left", "", ("SR-CFG-03", "SR-CFG-01"), of_2010=False) == ("SR-CFG-03", "SR-CFG-01")
+    assert CHECKS["left"].blame.ordered("", ("SR-CFG-03", "SR-CFG-01"), of_2010=False) == ("SR-CFG-03", "SR-CFG-01")
 
 
 @pytest.mark.parametrize(("of_2010", "row"), [(False, "SR-CRE-01"), (True, "SR-E10-03")])
 def test_a_shadow_that_a_scenario_takes_for_granted_has_a_row_of_its_own(of_2010: bool, row: str):
-    assert about("shadow", "missing", ("SR-OUT-03",), of_2010=of_2010) == (row, "SR-OUT-03")
+    found = CHECKS["shadow"].blame.ordered("missing", ("SR-OUT-03",), of_2010=of_2010)
+    assert found == (row, "SR-OUT-03")
 
 
-def test_the_table_names_verbs_and_rows_that_there_are():
-    assert {verb for verb, _ in (*ABOUT, *EXPLAINS, *TAKEN_FOR_GRANTED)} <= set(CHECKS)
-    named = {row for rows in ABOUT.values() for row in rows}
-    assert named | {row for both in TAKEN_FOR_GRANTED.values() for row in both.values()} <= catalogue().ids
+@pytest.mark.parametrize("verb", CHECKS)
+def test_checks_name_rows_that_there_are(verb: str):
+    blame = CHECKS[verb].blame
+    named = {row for rows in blame.about.values() for row in rows}
+    assert named | {row for both in blame.granted.values() for row in both.values()} <= catalogue().ids
 
 
 CROSS_SITE = load_topology(paths.fixtures() / "topologies" / "cross-site-dag.yaml")

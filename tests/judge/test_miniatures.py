@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from conformance.judge import cell
-from conformance.judge.expectations.table import CHECKS
+from conformance.judge.expectations import CHECKS
 from conformance.judge.invariants.table import INVARIANTS
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.names import INVARIANTS as NAMES

@@ -14,8 +14,8 @@ from conformance.judge.waiting import Waiting
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.fixtures import load_topology
+from conformance.scenarios.steps import ACTIONS
 from conformance.scenarios.steps.blocks import Expect, Step
-from conformance.scenarios.steps.table import ACTIONS
 from conformance.verdicts import Outcome, Verdict
 from tests.judge.history import History, Mail
 from tests.judge.lines import tell

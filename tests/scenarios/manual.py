@@ -12,10 +12,11 @@ from conformance.scenarios.document import NEEDS, Document, Grid
 from conformance.scenarios.expectations import VERBS, Copies, Expectation
 from conformance.scenarios.fixtures import load_topology, names_in
 from conformance.scenarios.messages import template
-from conformance.scenarios.names import EXPECTED_FIELDS, FIELDS, INVARIANTS, PLACES
+from conformance.scenarios.named import names_held
+from conformance.scenarios.names import INVARIANTS, PLACES
+from conformance.scenarios.steps import ACTIONS
 from conformance.scenarios.steps.nodes import Moment
 from conformance.scenarios.steps.sending import Retry
-from conformance.scenarios.steps.table import ACTIONS
 from conformance.scenarios.steps.talking import Line
 from conformance.scenarios.values import told as duration
 from conformance.topology import Topology
@@ -55,15 +56,15 @@ def reference() -> Iterator[str]:
     """Yield the reference, piece by piece."""
     yield "### A scenario\n\n" + table(Document)
     yield "### Steps\n\n"
-    for verb, model in ACTIONS.items():
+    for verb, model in sorted(ACTIONS.items()):
         short = f" Short: `{verb}: {model.short.upper()}` for `{model.short}`." if model.short else ""
-        yield f"#### `{verb}`\n\n{told(model)}{short}\n\n{table(model, FIELDS.get(verb))}"
+        yield f"#### `{verb}`\n\n{told(model)}{short}\n\n{table(model, names_held(model))}"
     yield "#### `parallel` and `repeat`\n\n"
     yield "`parallel: [STEP, ...]` does steps at the same time and ends when all have ended. "
     yield "`repeat: {times: N, steps: [STEP, ...]}` does steps one after another, N times.\n\n"
     yield "### Expectations\n\nEvery expectation can have, beside its own fields:\n\n" + table(Expectation)
     for verb, expectation in VERBS.items():
-        yield f"#### `{verb}`\n\n{told(expectation)}\n\n{table(expectation, EXPECTED_FIELDS[verb], Expectation)}"
+        yield f"#### `{verb}`\n\n{told(expectation)}\n\n{table(expectation, names_held(expectation), Expectation)}"
     yield "### Parts\n\n"
     parts: dict[str, type[BaseModel]] = {
         "a line of `talk`": Line,

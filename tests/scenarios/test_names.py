@@ -1,68 +1,57 @@
-"""The tables that say which fields hold names: complete, and each of them checked."""
+"""Every text of a step or an expectation says what kind of name it is, or that it is free: one that does not is refused."""
 
-from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Annotated
 
 import pytest
-from pydantic import BaseModel
 
-from conformance.scenarios.expectations import VERBS
-from conformance.scenarios.names import EXPECTED_FIELDS, FIELDS
-from conformance.scenarios.steps.table import ACTIONS
-
-FREE = {
-    "send": {"as", "from", "to", "headers", "notify", "envid"},
-    "submit": {"as", "from", "to", "headers", "notify", "envid"},
-    "talk": {"as", "lines.say", "lines.octets", "lines.enhanced", "lines.has", "lines.lacks", "lines.where"},
-    "fault": {"as", "reply"},
-    "partition": {"as"},
-    "disk": {"as"},
-    "answer": {"reply", "recipient"},
-    "configure": {"transport", "listeners", "unknown"},
-    "reply": {"enhanced", "text"},
-    "delivered": {"to"},
-    "route": {"to"},
-    "advertised": {"keyword"},
-    "issued": {"verb"},
-    "closed": {"enhanced"},
-    "report": {"to"},
-    "journaled": {"to"},
-    "refused": {"names"},
-}
-"""Fields that hold text of the scenario's own: addresses, replies, names that the step itself gives."""
+from conformance import paths
+from conformance.scenarios.expectations import VERBS, Expectation, expectation
+from conformance.scenarios.fixtures import load_topology
+from conformance.scenarios.named import Gives, Message, Servers, Text, name_given, names_held
+from conformance.scenarios.names import world_of
+from conformance.scenarios.steps import ACTIONS
+from conformance.scenarios.steps.action import Action, step
+from conformance.scenarios.values import Label, Names
 
 
-OF_EXPECTATIONS = {"where"}
-"""The same, of every expectation."""
+def test_a_text_that_says_nothing_of_itself_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Bare: `to` is a text; give it a type of conformance\.scenarios\.named"):
+
+        @expectation("bare")
+        class Bare(Expectation):
+            of: Message
+            to: Names | None = None
+
+    with pytest.raises(TypeError, match="Told: `said` is a text"):
+
+        @step("told")
+        class Told(Action):
+            said: str
+
+    assert "bare" not in VERBS
+    assert "told" not in ACTIONS
 
 
-def texts(model: type[BaseModel], prefix: str = "") -> set[str]:
-    """Return the fields of a model that take any text, as files write them."""
-    found: set[str] = set()
-    for name, field in model.model_fields.items():
-        key = prefix + (field.alias or name)
-        inner = [one for one in _inside(field.annotation) if isinstance(one, type)]
-        if str in inner:
-            found.add(key)
-        for one in inner:
-            if issubclass(one, BaseModel):
-                found |= texts(one, key + ".")
-    return found
+class Inner(Expectation):
+    at: Text
+    on: Servers = ()
 
 
-def _inside(annotation: Any) -> list[Any]:
-    arguments = get_args(annotation)
-    return [inner for argument in arguments for inner in _inside(argument)] if arguments else [annotation]
+class Outer(Expectation):
+    name: Annotated[Label, Gives("message")] = "m"
+    of: tuple[Message, ...] | None = None
+    inner: tuple[Inner, ...] = ()
 
 
-@pytest.mark.parametrize(
-    ("models", "tables"), [(ACTIONS, FIELDS), (VERBS, EXPECTED_FIELDS)], ids=["steps", "expectations"]
-)
-def test_every_text_is_a_name_of_a_kind_or_free(
-    models: Mapping[str, type[BaseModel]], tables: Mapping[str, Mapping[str, str]]
-) -> None:
-    for verb, model in models.items():
-        named, free = set(tables.get(verb, {})), FREE.get(verb, set()) | OF_EXPECTATIONS & set(model.model_fields)
-        assert texts(model) == named | free, verb
-        assert not named & free, verb
-    assert set(tables) <= set(models)
+def test_names_are_found_wherever_they_are_in_a_model() -> None:
+    own = {key: kind for key, kind in names_held(Outer).items() if key in ("of", "inner.on", "inner.at", "name")}
+    assert own == {"of": "message", "inner.on": "server"}
+    assert name_given(Outer) == ("name", "message", "m")
+    assert name_given(Inner) is None
+
+
+def test_every_kind_of_name_is_known() -> None:
+    topology = load_topology(paths.fixtures() / "topologies" / "two-servers-one-dag.yaml")
+    kinds = {kind for model in (*VERBS.values(), *ACTIONS.values()) for kind in names_held(model).values()}
+    given = {"message", "message or conversation", "conversation", "fault", "label"}
+    assert kinds <= set(world_of(topology, (), ())) | given

@@ -1,6 +1,7 @@
 """Where messages arrived, how often, over which way, and what was reported about them."""
 
 from conformance.history.events import Delivered, MessageMade, NodeEvent
+from conformance.judge.expectations.check import check
 from conformance.judge.expectations.numbers import asked, within
 from conformance.judge.finding import Finding, View, named
 from conformance.judge.sessions import Transaction
@@ -30,6 +31,10 @@ def _copies(
         )
 
 
+@check(
+    MailboxExpected,
+    about={"surplus": frozenset({"SR-ENA-04", "SR-DUP-01", "SR-DUP-03", "SR-DUP-04", "SR-OUT-03", "SR-OUT-06"})},
+)
 def mailbox(e: MailboxExpected, view: View) -> Finding:
     """So many copies in each mailbox. That there is none is worth something once it was transmitted."""
     finding = Finding(f"{asked(e.copies)} of each message of {e.of} for {', '.join(e.who)}")
@@ -39,6 +44,7 @@ def mailbox(e: MailboxExpected, view: View) -> Finding:
     return finding
 
 
+@check(DeliveredExpected)
 def delivered(e: DeliveredExpected, view: View) -> Finding:
     """So many copies at recipients outside."""
     bound = "" if e.repeats is None else ", and no more of them again than were in flight when a server was killed"
@@ -82,6 +88,7 @@ def _under_way(t: Transaction, kill: NodeEvent) -> bool:
     return t.server == kill.node and t.dot < kill.n and not any(reply.n < kill.n for reply in t.replies)
 
 
+@check(TransmittedExpected)
 def transmitted(e: TransmittedExpected, view: View) -> Finding:
     """How often the content went from one party to another."""
     finding = Finding(f"{asked(e.copies)} transmissions of {e.of} from {e.sender} to {e.to}")
@@ -100,6 +107,7 @@ def transmitted(e: TransmittedExpected, view: View) -> Finding:
     return finding
 
 
+@check(RouteExpected)
 def route(e: RouteExpected, view: View) -> Finding:
     """The servers that each message went through, in order, from the one that the sender gave it to until its sink."""
     finding = Finding(f"{e.of} for {e.to} through {', '.join(e.through)}")
@@ -132,6 +140,7 @@ def _way(view: View, message: str, event: Delivered) -> tuple[str, ...]:
         before = into[-1].n
 
 
+@check(ReportExpected, about={"missing": frozenset({"RL-DSN-01"}), "surplus": frozenset({"RL-DSN-01", "RL-DSN-02"})})
 def report(e: ReportExpected, view: View) -> Finding:
     """Delivery status notifications about each message, with a null reverse-path."""
     finding = Finding(f"{asked(e.copies)} reports ({e.action}) about each message of {e.of} for {e.to}")
@@ -148,6 +157,7 @@ def report(e: ReportExpected, view: View) -> Finding:
     return finding
 
 
+@check(JournaledExpected)
 def journaled(e: JournaledExpected, view: View) -> Finding:
     """Journal reports about each message."""
     finding = Finding(f"{asked(e.copies)} journal reports about each message of {e.of} for {e.to}")

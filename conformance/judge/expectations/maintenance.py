@@ -4,6 +4,7 @@ import itertools
 
 from conformance.history.events import MessageMade
 from conformance.judge.blame import Kind
+from conformance.judge.expectations.check import check
 from conformance.judge.expectations.numbers import asked, times, within
 from conformance.judge.finding import Finding, View, moment, named
 from conformance.judge.sessions import Session
@@ -18,7 +19,33 @@ from conformance.scenarios.expectations import (
     QueriedExpected,
 )
 
+_RELEASED = frozenset(
+    {
+        "SR-CRE-08", "SR-MNT-01", "SR-MNT-02", "SR-MNT-03", "SR-MNT-04", "SR-MNT-05", "SR-MNT-12", "SR-MNT-14", "SR-TMO-05",
+        "SR-E10-04", "SR-E10-05", "SR-E10-07", "SR-E10-23",
+    }
+)  # fmt: skip
+_NOT_RELEASED = frozenset(
+    {
+        "SR-CRE-08", "SR-MNT-01", "SR-MNT-04", "SR-MNT-07", "SR-MNT-08", "SR-MNT-12", "SR-MNT-14", "SR-BND-05",
+        "SR-E10-01", "SR-E10-04", "SR-E10-13",
+    }
+)  # fmt: skip
+_NOT_BEFORE = frozenset(
+    {
+        "SR-CRE-11", "SR-MNT-10", "SR-MNT-13", "SR-MNT-15", "SR-OUT-06", "SR-BND-04", "SR-BND-05", "SR-E10-09", "SR-E10-11",
+        "SR-E10-23",
+    }
+)  # fmt: skip
+_TAKEN_OVER = frozenset(
+    {
+        "SR-MNT-09", "SR-MNT-11", "SR-OUT-01", "SR-OUT-02", "SR-OUT-05", "SR-OUT-07", "SR-OUT-08", "SR-CRE-04",
+        "SR-E10-08", "SR-E10-20", "SR-E10-21", "SR-E10-22",
+    }
+)  # fmt: skip
 
+
+@check(DiscardedExpected, about={"missing": _RELEASED})
 def discarded(e: DiscardedExpected, view: View) -> Finding:
     """The shadow server was told to discard each shadow; with `times: 0`, it had one and was told nothing."""
     finding = Finding(f"discard notifications for {e.of}" + (f" to {e.on}" if e.on else ""))
@@ -45,6 +72,7 @@ def discarded(e: DiscardedExpected, view: View) -> Finding:
     return finding
 
 
+@check(NotDiscardedExpected, about={"": _NOT_RELEASED, "early": frozenset({"SR-MNT-01", "SR-E10-04"})})
 def not_discarded(e: NotDiscardedExpected, view: View) -> Finding:
     """No discard notification was given up to now, though there was a shadow.
 
@@ -85,6 +113,7 @@ def _own_part_done(view: View, made: MessageMade, discard: Discard) -> bool:
     return any(part < wanted and part <= has for part in parts)
 
 
+@check(QueriedExpected, about={"missing": frozenset({"SR-MNT-02", "SR-MNT-03", "SR-E10-05", "SR-E10-06"})})
 def queried(e: QueriedExpected, view: View) -> Finding:
     """One server asked another for its discard status. That it did not is worth something where it had a reason to."""
     finding = Finding(f"queries of {e.by} at {e.at}")
@@ -130,6 +159,10 @@ def _before_quit(finding: Finding, sessions: list[Session], found: list[Query]) 
             finding.violated(f"session {session.name} ended without a query after its mail", dots[-1])
 
 
+@check(
+    PromotedExpected,
+    about={"early": _NOT_BEFORE, "late": _TAKEN_OVER, "missing": _TAKEN_OVER, "partly": frozenset({"SR-OUT-08"})},
+)
 def promoted(e: PromotedExpected, view: View) -> Finding:
     """Holders took the shadows of each message over and transmitted it as their own."""
     finding = Finding(f"{' or '.join(e.by)} takes the shadows of {e.of} over")
@@ -144,6 +177,7 @@ def promoted(e: PromotedExpected, view: View) -> Finding:
     return finding
 
 
+@check(NotPromotedExpected, about={"": _NOT_BEFORE, "elsewhere": frozenset({"SR-E10-10"})}, explains=("elsewhere",))
 def not_promoted(e: NotPromotedExpected, view: View) -> Finding:
     """No holder of a shadow transmitted it, or not to some servers: of that there is occasion where it was taken over."""
     finding = Finding(f"no holder of a shadow of {e.of} transmits it" + (f" to {' or '.join(e.to)}" if e.to else ""))

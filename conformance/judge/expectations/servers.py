@@ -3,6 +3,7 @@
 import re
 
 from conformance.history.events import Configured, Inspected, NodeEvent, Reply
+from conformance.judge.expectations.check import check
 from conformance.judge.expectations.numbers import asked, times, within
 from conformance.judge.finding import Finding, View
 from conformance.scenarios.expectations import (
@@ -14,6 +15,7 @@ from conformance.scenarios.expectations import (
 )
 
 
+@check(AdvertisedExpected)
 def advertised(e: AdvertisedExpected, view: View) -> Finding:
     """Whether a keyword was offered."""
     finding = Finding(f"{e.by} offers {'' if e.offered else 'no '}{e.keyword} to {e.to}")
@@ -30,6 +32,7 @@ def advertised(e: AdvertisedExpected, view: View) -> Finding:
     return finding
 
 
+@check(IssuedExpected)
 def issued(e: IssuedExpected, view: View) -> Finding:
     """How often a verb was used. That it never was is worth something once there was a session, or mail to be sent."""
     finding = Finding(f"{e.by} uses {e.verb} towards {e.to}: {asked(e.times)}")
@@ -50,6 +53,7 @@ def issued(e: IssuedExpected, view: View) -> Finding:
     return finding
 
 
+@check(LeftExpected)
 def left(e: LeftExpected, view: View) -> Finding:
     """A node left with an exit code."""
     finding = Finding(f"{e.node} leaves with exit code {e.code}")
@@ -62,6 +66,7 @@ def left(e: LeftExpected, view: View) -> Finding:
     return finding
 
 
+@check(RefusedExpected)
 def refused(e: RefusedExpected, view: View) -> Finding:
     """The last configuration offered to a node was refused, or taken."""
     finding = Finding(
@@ -79,6 +84,7 @@ def refused(e: RefusedExpected, view: View) -> Finding:
     return finding
 
 
+@check(QueueExpected)
 def queue(e: QueueExpected, view: View) -> Finding:
     """What the last inspection of a node showed."""
     finding = Finding(f"{asked(e.items)} items in the {e.kind} queues of {e.on}")

@@ -4,12 +4,40 @@ from collections.abc import Sequence
 
 from conformance.history.events import Attempt, MessageMade, Reply
 from conformance.judge.blame import Kind
+from conformance.judge.expectations.check import check
 from conformance.judge.expectations.numbers import asked, times, within
 from conformance.judge.finding import Finding, View, at, moment, named
 from conformance.judge.trace import Copy, ShadowAttempt
 from conformance.scenarios.expectations import ContentSame, NoShadowExpected, ShadowAttemptsExpected, ShadowExpected
 
+_MADE = frozenset(
+    {
+        "SR-CRE-01", "SR-CRE-03", "SR-CRE-07", "SR-CRE-10", "SR-ENA-01", "SR-BND-03", "SR-BND-05", "SR-TMO-03",
+        "SR-E10-02", "SR-E10-03", "SR-IOP-02",
+    }
+)  # fmt: skip
+_PLACED = frozenset(
+    {
+        "SR-BND-01", "SR-BND-02", "SR-BND-05", "SR-PRF-01", "SR-PRF-02", "SR-PRF-03", "SR-PRF-04", "SR-PRF-05",
+        "SR-PRF-06", "SR-E10-10",
+    }
+)  # fmt: skip
+_SHADOW_IN = {False: "SR-CRE-01", True: "SR-E10-03"}
+"""The row of a shadow that a scenario takes for granted."""
 
+
+@check(
+    ShadowExpected,
+    about={
+        "missing": _MADE,
+        "late": _MADE,
+        "elsewhere": _PLACED,
+        "surplus": frozenset({"SR-CRE-09", "SR-E10-03"}),
+        "early": frozenset({"SR-CRE-02"}),
+    },
+    explains=("elsewhere", "early"),
+    granted={"missing": _SHADOW_IN, "late": _SHADOW_IN},
+)
 def shadow(e: ShadowExpected, view: View) -> Finding:
     """A shadow copy of each message was stored where and when it had to be."""
     where = f" on {' or '.join(e.on)}" if e.on else ""
@@ -102,6 +130,7 @@ def _final_reply(view: View, attempt: Attempt) -> Reply | None:
     return sent[-1].replies[-1] if sent and sent[-1].replies else None
 
 
+@check(NoShadowExpected, explains=("surplus",))
 def no_shadow(e: NoShadowExpected, view: View) -> Finding:
     """No shadow copy was stored. There was occasion for one where a server had the whole message."""
     finding = Finding(f"no shadow copy of {e.of}" + (f" on {' or '.join(e.on)}" if e.on else ""))
@@ -118,6 +147,11 @@ def no_shadow(e: NoShadowExpected, view: View) -> Finding:
     return finding
 
 
+@check(
+    ShadowAttemptsExpected,
+    about={"elsewhere": _PLACED, "near": frozenset({"SR-PRF-05"}), "far": frozenset({"SR-PRF-04"})},
+    explains=("elsewhere", "near", "far"),
+)
 def shadow_attempts(e: ShadowAttemptsExpected, view: View) -> Finding:
     """The attempts to make a shadow, in order."""
     expected = ", ".join(e.sites) if e.sites else asked(e.count) if e.count else "as said"
@@ -201,6 +235,7 @@ def _distinct(finding: Finding, view: View, by: str, found: Sequence[ShadowAttem
         seen.add(attempt.server)
 
 
+@check(ContentSame, about={"": frozenset({"SR-CRE-06", "RL-CNT-01"})})
 def same_content(e: ContentSame, view: View) -> Finding:
     """Envelope and content of each shadow equal the message's."""
     finding = Finding(f"shadows of {e.of} with the same envelope and content")

@@ -2,13 +2,28 @@
 
 from conformance.history.events import Attempt, MessageMade, Talked
 from conformance.judge.blame import Kind
+from conformance.judge.expectations.check import check
 from conformance.judge.finding import Finding, View, moment, named
 from conformance.judge.sessions import Session
 from conformance.scenarios.expectations import ClosedExpected, ConversationExpected, ReplyExpected, WithheldExpected
 from conformance.scenarios.steps.blocks import flattened
 from conformance.scenarios.steps.talking import Talk
 
+_REFUSED = frozenset({"SR-ENA-04", "SR-TMO-02", "SR-PRF-07", "SR-BND-08", "RL-CNT-02"})
+_ACCEPTED = frozenset(
+    {
+        "SR-ENA-03", "SR-ENA-05", "SR-ENA-06", "SR-TMO-01", "SR-TMO-04", "SR-CRE-05", "SR-BND-08", "SR-PRF-07",
+        "SR-E10-15", "SR-E10-16", "RL-ACK-04",
+    }
+)  # fmt: skip
 
+
+# A message that had to be refused and was not (`missing`: the refusal), or was and need not have been (`surplus`).
+@check(
+    ReplyExpected,
+    about={"other": frozenset({"SR-ENA-04", "SR-BND-08"}), "missing": _REFUSED, "surplus": _ACCEPTED},
+    explains=("missing",),
+)
 def reply(e: ReplyExpected, view: View) -> Finding:
     """The final reply to each message."""
     classes = " or ".join(f"{digit}yz" for digit in e.classes or ())
@@ -64,6 +79,7 @@ def _wrong(finding: Finding, e: ReplyExpected, made: MessageMade, attempt: Attem
     )
 
 
+@check(WithheldExpected)
 def withheld(e: WithheldExpected, view: View) -> Finding:
     """How long the final reply was withheld after the final dot."""
     finding = Finding(
@@ -85,6 +101,7 @@ def withheld(e: WithheldExpected, view: View) -> Finding:
     return finding
 
 
+@check(ConversationExpected)
 def conversation(e: ConversationExpected, view: View) -> Finding:
     """A talk went as it says."""
     finding = Finding(f"the conversation {e.conversation} goes as written")
@@ -118,6 +135,7 @@ def _late_replies(finding: Finding, view: View, event: Talked) -> None:
         )
 
 
+@check(ClosedExpected)
 def closed(e: ClosedExpected, view: View) -> Finding:
     """The sessions meant were ended by whom it says, and the last reply in them was the one it says.
 

@@ -4,6 +4,7 @@ from contextlib import suppress
 
 from conformance.history.events import FaultArmed, FaultFired
 from conformance.nodes.contract import CannotRestart
+from conformance.run.steps.doing import does
 from conformance.run.world import World
 from conformance.scenarios.steps.breaking import Disk
 from conformance.scenarios.steps.nodes import Keeps
@@ -20,6 +21,7 @@ async def cut_power(world: World, server: str, keeps: Keeps) -> None:
     await world.disks[server].cut_power(keeps)
 
 
+@does(Disk)
 async def disk(world: World, action: Disk) -> str:
     """Have a server's disk in trouble; full and read-only are proved by a write of the harness's own."""
     if action.name in world.disk_troubles:

@@ -3,6 +3,7 @@
 from conformance.history.events import CommandRun, Configured
 from conformance.nodes.contract import ConfigurationRefused, NodeError, Unsupported
 from conformance.run.steps.breaking_disks import cut_power
+from conformance.run.steps.doing import does
 from conformance.run.world import World
 from conformance.scenarios.steps.nodes import (
     Activate,
@@ -21,6 +22,7 @@ from conformance.scenarios.steps.nodes import (
 )
 
 
+@does(Kill, PowerCut, Stop, Start, Wipe, Pause, Resume)
 async def node_action(world: World, action: NodeAction) -> str:
     """Do it to each node now, or (with `at`) when the moment comes."""
     if action.at is not None:
@@ -54,6 +56,7 @@ async def do_to_nodes(world: World, action: NodeAction) -> None:
                     raise TypeError(f"{type(action).__name__} is no action on nodes")
 
 
+@does(Configure)
 async def configure(world: World, action: Configure) -> str:
     """Offer changed parameters; a refusal is recorded, and is for the scenario to expect or not."""
     for name in world.named_servers(action.node):
@@ -70,6 +73,7 @@ async def configure(world: World, action: Configure) -> str:
     return ""
 
 
+@does(Activate)
 async def activate(world: World, action: Activate) -> str:
     """Make a mailbox database active elsewhere; every server that runs reads its file again."""
     world.active_databases[action.database] = action.on
@@ -79,18 +83,21 @@ async def activate(world: World, action: Activate) -> str:
     return f"{action.database} is active on {action.on}"
 
 
+@does(Redirect)
 async def redirect(world: World, action: Redirect) -> str:
     """Redirect-Message: drain the active queues of a server to another."""
     await _command(world, action.sender, "redirect-messages", action.to)
     return ""
 
 
+@does(Resubmit)
 async def resubmit(world: World, action: Resubmit) -> str:
     """Ask Safety Net to send again what it holds for a mailbox database."""
     await _command(world, action.on, "resubmit", action.database)
     return ""
 
 
+@does(Inspect)
 async def inspect(world: World, action: Inspect) -> str:
     """Have the nodes print their queues into the history."""
     for name in world.named_servers(action.node):

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from conformance.history.events import Attempt, MessageMade
 from conformance.run.outbox import OutMessage
+from conformance.run.steps.doing import does
 from conformance.run.world import World
 from conformance.scenarios.messages import make, template
 from conformance.scenarios.steps.sending import Resend, Send, Submit
@@ -13,6 +14,7 @@ from conformance.wire.content import digest, unstuffed
 from conformance.wire.sender import Outcome, Recipient, Sender, Transmission
 
 
+@does(Send, Submit)
 async def send(world: World, action: Send) -> str:
     """Make the messages of the step and send them; in the background when it says so."""
     messages = [_make(world, action, number) for number in range(1, action.count + 1)]
@@ -20,6 +22,7 @@ async def send(world: World, action: Send) -> str:
     return f"{len(messages)} messages"
 
 
+@does(Resend)
 async def resend(world: World, action: Resend) -> str:
     """Transmit earlier messages once more, octet for octet, the way they were sent first."""
     messages = world.outbox.named(action.of)

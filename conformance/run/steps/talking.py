@@ -3,6 +3,7 @@
 import asyncio
 
 from conformance.history.events import Exchange, Lag, Talked
+from conformance.run.steps.doing import does
 from conformance.run.world import World
 from conformance.scenarios.messages import make, template
 from conformance.scenarios.steps.talking import Talk
@@ -10,6 +11,7 @@ from conformance.wire.content import stuffed
 from conformance.wire.talk import talk as hold
 
 
+@does(Talk)
 async def talk(world: World, action: Talk) -> str:
     """Say each line and read the replies that are to be read; what came of it is recorded for the judge."""
     if action.background:

@@ -1,4 +1,11 @@
-"""What a scenario can do: one closed model for each step verb, in the room of its kind; `table` has them all.
+"""What a scenario can do: one closed model for each step verb, in the module of its kind; `ACTIONS` has them all.
 
-`conformance.run.steps` does them, in rooms of like names.
+`conformance.run.steps` does them, in modules of like names.
 """
+
+from conformance.registry import import_all
+from conformance.scenarios.steps.action import ACTIONS
+
+__all__ = ["ACTIONS"]
+
+import_all(__name__)

@@ -1,26 +1,28 @@
 """What goes wrong, and what makes it right: faults and partitions of links, answers of sinks, troubles of disks."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from conformance.scenarios.steps.action import Action
-from conformance.scenarios.values import Duration, Label, Names
+from conformance.scenarios.named import FaultInForce, Gives, Parties, PartyOrAny, Place, Server, Sink, Text
+from conformance.scenarios.steps.action import Action, step
+from conformance.scenarios.values import Duration, Label
 
 
+@step("fault")
 class Fault(Action):
     """Arm a fault on the link `from` -> `to` (a server's listener, or a sink); it stays until it fired `times` or
     is healed."""
 
-    name: Label = Field(alias="as")
-    sender: str = Field(alias="from", description="who dials; `*` is anyone")
-    to: str = Field(description="who is dialled")
+    name: Annotated[Label, Gives("fault")] = Field(alias="as")
+    sender: PartyOrAny = Field(alias="from", description="who dials; `*` is anyone")
+    to: PartyOrAny = Field(description="who is dialled")
     listener: Literal["frontend", "transport", "delivery", "smtp", "lmtp"] | None = None
     does: Literal[
         "drop", "reset", "half-close", "stall", "delay", "throttle", "garble", "cut", "replace", "answer", "refuse",
         "mute", "split", "merge",
     ]  # fmt: skip
-    at: str = Field("connect", description="connect, greeting, a verb, MAIL..., dot, body")
+    at: Place = Field("connect", description="connect, greeting, a verb, MAIL..., dot, body")
     when: Literal["before", "heard", "after", "answered"] = Field(
         "before",
         description="before the command passes / once it has passed / after its reply arrived, before it passes / "
@@ -31,44 +33,48 @@ class Fault(Action):
     times: int | None = Field(1, ge=1, description="how often it fires; null: as long as it is armed")
     lasting: Duration | None = Field(None, description="delay and stall: how long")
     rate: int | None = Field(None, ge=1, description="throttle: octets a second")
-    reply: str | None = Field(None, description="replace, answer: the reply, without CRLF")
+    reply: Text | None = Field(None, description="replace, answer: the reply, without CRLF")
     may_not_fire: bool = Field(
         False, alias="may-not-fire", description="a cell in which it never fired is judged all the same"
     )
 
 
+@step("partition")
 class Partition(Action):
     """Cut every link between two groups of parties; `one-way` cuts only what the first dials."""
 
-    name: Label = Field("partition", alias="as")
-    between: tuple[Names, Names]
+    name: Annotated[Label, Gives("fault")] = Field("partition", alias="as")
+    between: tuple[Parties, Parties]
     one_way: bool = Field(False, alias="one-way")
     how: Literal["refuse", "blackhole"] = "refuse"
 
 
+@step("heal")
 class Heal(Action):
     """Take faults and partitions away: one by name, or `all`."""
 
     short = "what"
-    what: str = "all"
+    what: FaultInForce = "all"
 
 
+@step("answer")
 class Answer(Action):
     """Tell a sink how to answer: a reply at a verb, for one recipient or all, so many times or for good."""
 
-    sink: str
+    sink: Sink
     at: Literal["connect", "MAIL", "RCPT", "DATA", "dot"] = "dot"
-    reply: str | Literal["accept"] = Field(description="e.g. `451 4.3.0 try later`; `accept` ends an earlier one")
-    recipient: str | None = None
+    reply: Text | Literal["accept"] = Field(description="e.g. `451 4.3.0 try later`; `accept` ends an earlier one")
+    recipient: Text | None = None
     times: int | None = Field(None, ge=1)
 
 
+@step("disk")
 class Disk(Action):
     """Have the disk under a server's data full, read-only, slow or failing, until it is healed by its name, or with
     `all`."""
 
-    name: Label = Field("disk", alias="as")
-    node: str
+    name: Annotated[Label, Gives("fault")] = Field("disk", alias="as")
+    node: Server
     trouble: Literal["full", "read-only", "slow", "failing-syncs"] = Field(
         alias="is", description="what is wrong with it; failing-syncs: each sync fails with an I/O error"
     )

@@ -4,8 +4,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from conformance.scenarios.steps.action import Action
-from conformance.scenarios.values import Names, Parameter
+from conformance.scenarios.named import Database, PartyOrAny, PlaceOrContent, Server, ServersOrAll
+from conformance.scenarios.steps.action import Action, step
+from conformance.scenarios.values import Parameter
 
 
 class Moment(BaseModel):
@@ -13,9 +14,9 @@ class Moment(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    sender: str = Field("*", alias="from")
-    to: str = "*"
-    after: str = Field(
+    sender: PartyOrAny = Field("*", alias="from")
+    to: PartyOrAny = "*"
+    after: PlaceOrContent = Field(
         description="a verb whose reply passed; `dot`: the reply to the content; `content`: the final dot itself"
     )
     nth: int = Field(1, ge=1)
@@ -27,7 +28,7 @@ class NodeAction(Action):
     """What is done to nodes. With `at` it happens there, while later steps go on."""
 
     short = "node"
-    node: Names
+    node: ServersOrAll
     at: Moment | None = None
 
     @property
@@ -37,6 +38,7 @@ class NodeAction(Action):
         return f"{type(self).__name__.lower()} {'+'.join(self.node)} at {at.sender}>{at.to} {at.after} {at.nth}"
 
 
+@step("kill")
 class Kill(NodeAction):
     """Kill the whole process tree (SIGKILL); the database stays."""
 
@@ -46,64 +48,75 @@ Keeps = Literal["what-file-systems-keep", "what-posix-promises"]
 those alone whose directory was synced."""
 
 
+@step("power-cut")
 class PowerCut(NodeAction):
     """Cut the power: it dies as if killed, and what it had written and not synced to its disk is gone."""
 
     keeps: Keeps = "what-file-systems-keep"
 
 
+@step("stop")
 class Stop(NodeAction):
     """Stop in an orderly way (SIGTERM) and wait for the end."""
 
 
+@step("start")
 class Start(NodeAction):
     """Start again on the data that is there, and wait until every listener answers."""
 
 
+@step("wipe")
 class Wipe(NodeAction):
     """Destroy the queue database of a node that is down: it comes back with a new one."""
 
 
+@step("pause")
 class Pause(NodeAction):
     """Freeze (SIGSTOP)."""
 
 
+@step("resume")
 class Resume(NodeAction):
     """Thaw (SIGCONT)."""
 
 
+@step("configure")
 class Configure(Action):
     """Offer changed parameters to nodes and have them read their files again."""
 
-    node: Names
+    node: ServersOrAll
     transport: dict[str, Parameter] = Field({})
     listeners: dict[Literal["frontend", "transport", "delivery"], dict[str, Parameter]] = Field({})
     unknown: dict[str, Parameter] = Field({}, description="top-level keys, for what must be refused")
 
 
+@step("activate")
 class Activate(Action):
     """Make a mailbox database active on another server; all nodes are told."""
 
-    database: str
-    on: str
+    database: Database
+    on: Server
 
 
+@step("redirect")
 class Redirect(Action):
     """Redirect-Message: drain the queues of one server to another."""
 
-    sender: str = Field(alias="from")
-    to: str
+    sender: Server = Field(alias="from")
+    to: Server
 
 
+@step("resubmit")
 class Resubmit(Action):
     """Ask a node's Safety Net to send again what it holds for a mailbox database."""
 
-    database: str
-    on: str
+    database: Database
+    on: Server
 
 
+@step("inspect")
 class Inspect(Action):
     """Have nodes say what is in their queues."""
 
     short = "node"
-    node: Names
+    node: ServersOrAll

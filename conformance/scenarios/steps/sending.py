@@ -1,11 +1,12 @@
 """Messages: sent from outside, submitted inside, and transmitted once more."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from conformance.scenarios.steps.action import Action
-from conformance.scenarios.values import LARGEST, Duration, Label, Names, Size
+from conformance.scenarios.named import Gives, Message, MessageFixture, Sender, Servers, Text, Texts
+from conformance.scenarios.steps.action import Action, step
+from conformance.scenarios.values import LARGEST, Duration, Label, Size
 
 
 class Retry(BaseModel):
@@ -18,20 +19,21 @@ class Retry(BaseModel):
     times: int = Field(ge=1, le=10_000)
 
 
+@step("send")
 class Send(Action):
     """Send messages to a server as a sender outside (`submit`: as the Mailbox Transport Submission service).
 
     With `background` the step ends at once and the replies come when they come.
     """
 
-    name: Label = Field(alias="as")
+    name: Annotated[Label, Gives("message")] = Field(alias="as")
     count: int = Field(1, ge=1, le=10_000, description="how many messages")
-    sender: str = Field("alice@outside.test", alias="from", description="reverse-path; '' is the null one")
-    to: Names
-    via: Names = Field(description="servers, tried in turn by attempt")
+    sender: Text = Field("alice@outside.test", alias="from", description="reverse-path; '' is the null one")
+    to: Texts
+    via: Servers = Field(description="servers, tried in turn by attempt")
     listener: Literal["frontend", "transport"] = "frontend"
-    party: str = Field("outside", description="who connects: `outside`, or another sender of the topology")
-    message: str = Field("plain", description="name of a message of fixtures/messages")
+    party: Sender = Field("outside", description="who connects: `outside`, or another sender of the topology")
+    message: MessageFixture = Field("plain", description="name of a message of fixtures/messages")
     size: Size | None = Field(None, description="pad the body to this size")
     whole: Size | None = Field(
         None, description="pad the body so that the whole message, its header included, has this size (RFC 1870)"
@@ -46,9 +48,9 @@ class Send(Action):
     background: bool = Field(False, description="go on with the next step at once")
     retry: Retry | None = Field(None, description="try again while the answer is 4yz or the session was lost")
     abandon: Literal["before-dot", "at-dot", "after-reply"] | None = Field(None, description="drop the session there")
-    notify: str | None = Field(None, description="NOTIFY= of RFC 3461 for every recipient")
+    notify: Text | None = Field(None, description="NOTIFY= of RFC 3461 for every recipient")
     ret: Literal["FULL", "HDRS"] | None = Field(None, description="RET= of RFC 3461")
-    envid: str | None = Field(None, description="ENVID= of RFC 3461")
+    envid: Text | None = Field(None, description="ENVID= of RFC 3461")
 
     @model_validator(mode="after")
     def _in_bounds(self) -> "Send":
@@ -57,17 +59,19 @@ class Send(Action):
         return self
 
 
+@step("submit")
 class Submit(Send):
     """Submit messages from a mailbox inside the boundary, over the `transport` listener (docs/node-contract.md)."""
 
-    sender: str = Field("carol@corp.test", alias="from")
+    sender: Text = Field("carol@corp.test", alias="from")
     listener: Literal["frontend", "transport"] = "transport"
-    party: str = "submission"
+    party: Sender = "submission"
 
 
+@step("resend")
 class Resend(Action):
     """Transmit messages of an earlier `send` once more, octet for octet."""
 
-    of: str
-    via: Names | None = None
+    of: Message
+    via: Servers | None = None
     background: bool = False

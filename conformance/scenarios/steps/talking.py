@@ -1,10 +1,11 @@
 """One SMTP session, line by line, with the replies that must come."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from conformance.scenarios.steps.action import Action
+from conformance.scenarios.named import Gives, MessageFixture, Sender, Server, Text
+from conformance.scenarios.steps.action import Action, step
 from conformance.scenarios.values import Duration, Label
 
 
@@ -13,9 +14,9 @@ class Line(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    say: str | None = Field(None, description="a command line (CRLF is added)")
-    octets: str | None = Field(None, description="exactly these octets, with \\r \\n \\0 \\xhh escapes")
-    message: str | None = Field(
+    say: Text | None = Field(None, description="a command line (CRLF is added)")
+    octets: Text | None = Field(None, description="exactly these octets, with \\r \\n \\0 \\xhh escapes")
+    message: MessageFixture | None = Field(
         None, description="content of a message of fixtures/messages, dot-stuffed, and the final dot"
     )
     wait: Duration | None = Field(None, description="say nothing for so long before")
@@ -25,14 +26,14 @@ class Line(BaseModel):
     within: Duration | None = Field(
         None, description="the reply comes at most so long after the line was said, or after its `wait`"
     )
-    enhanced: str | tuple[str, ...] | None = Field(
+    enhanced: Text | tuple[Text, ...] | None = Field(
         None,
         description="the reply's enhanced status code, or several of which any is right; held only against a server that "
         "offers ENHANCEDSTATUSCODES, once it said so",
     )
-    has: str | None = Field(None, description="the reply contains this text")
-    lacks: str | None = Field(None, description="the reply does not contain this text")
-    where: str | None = Field(
+    has: Text | None = Field(None, description="the reply contains this text")
+    lacks: Text | None = Field(None, description="the reply does not contain this text")
+    where: Text | None = Field(
         None,
         description="a keyword of EHLO: the line is said only where the last reply to EHLO offers it; of an EHLO line, what "
         "its reply has or lacks counts only then",
@@ -40,12 +41,13 @@ class Line(BaseModel):
     secure: bool = Field(False, description="begin TLS when the reply has come (RFC 3207); no certificate is asked for")
 
 
+@step("talk")
 class Talk(Action):
     """Hold one SMTP session, line by line."""
 
-    name: Label = Field(alias="as")
-    to: str
+    name: Annotated[Label, Gives("conversation")] = Field(alias="as")
+    to: Server
     listener: Literal["frontend", "transport", "delivery"] = "frontend"
-    party: str = "outside"
+    party: Sender = "outside"
     lines: tuple[Line, ...] = Field(min_length=1)
     background: bool = False

@@ -1,16 +1,19 @@
 """Time that passes, and what is waited for."""
 
-from conformance.scenarios.steps.action import Action
+from conformance.scenarios.named import MessageOrConversation
+from conformance.scenarios.steps.action import Action, step
 from conformance.scenarios.values import Duration
 
 
+@step("await")
 class Await(Action):
     """Wait until the background sends of these messages have ended."""
 
     short = "of"
-    of: str
+    of: MessageOrConversation
 
 
+@step("advance")
 class Advance(Action):
     """Let time pass."""
 

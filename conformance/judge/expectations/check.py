@@ -1,0 +1,41 @@
+"""The register of checks: a function for each expectation verb, found by the model of what stands under the verb."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from conformance.judge.blame import Blame, Kind
+from conformance.judge.finding import Finding, View
+from conformance.registry import Register
+from conformance.scenarios.expectations import Expectation
+
+E = TypeVar("E", bound=Expectation)
+Judged = Callable[[E, View], Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The check of one verb, and what its violations are about."""
+
+    judged: Judged[Any]
+    blame: Blame
+
+
+CHECKS: Register[Check] = Register("check of an expectation")
+"""Verb -> check; `conformance.judge.expectations` fills it."""
+
+
+def check(
+    model: type[E],
+    *,
+    about: Mapping[Kind, frozenset[str]] | None = None,
+    explains: Iterable[Kind] = (),
+    granted: Mapping[Kind, Mapping[bool, str]] | None = None,
+) -> Callable[[Judged[E]], Judged[E]]:
+    """Declare a function as the check of an expectation, and what its violations are about (see `Blame`)."""
+
+    def declare(judged: Judged[E]) -> Judged[E]:
+        CHECKS.add(model.NAME, Check(judged, Blame(about or {}, frozenset(explains), granted or {})))
+        return judged
+
+    return declare

@@ -1,0 +1,26 @@
+"""The register of what does steps: a function for each step verb, found by the model of what stands under the verb."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from conformance.registry import Register
+from conformance.run.world import World
+from conformance.scenarios.steps.action import Action
+
+A = TypeVar("A", bound=Action)
+Handler = Callable[[World, A], Awaitable[str]]
+"""Does what a step says; returns what is worth noting about it."""
+
+HANDLERS: Register[Handler[Any]] = Register("function that does a step")
+"""Verb -> handler; `conformance.run.steps` fills it."""
+
+
+def does(*models: type[A]) -> Callable[[Handler[A]], Handler[A]]:
+    """Declare a function as what does the steps of these models."""
+
+    def declare(handler: Handler[A]) -> Handler[A]:
+        for model in models:
+            HANDLERS.add(model.NAME, handler)
+        return handler
+
+    return declare
