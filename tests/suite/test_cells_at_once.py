@@ -2,6 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,8 @@ from conformance.run.settings import Settings
 from conformance.run.together import with_own_clock
 from conformance.suite.chunks import ChunkScheduling
 from conformance.suite.flight import Flight
+from conformance.suite.run import Run
+from tests.suite.helpers import ROOT, conformance_command
 
 NAMES = ["a", "b", "c", "d", "e"]
 
@@ -50,6 +55,26 @@ def test_as_many_fly_at_once_as_may_and_results_come_as_asked(most: int):
     flight.close()
     assert tower.most == min(most, len(NAMES))
     assert tower.begun == NAMES
+
+
+@pytest.mark.parametrize(
+    ("clock", "together"), [("scaled", True), ("real", True), ("virtual", False), ("shifted", False)]
+)
+def test_cells_are_in_flight_together_only_by_clocks_that_nobody_moves(tmp_path: Path, clock: str, together: bool):
+    settings = SimpleNamespace(clock=clock)
+    options: Any = SimpleNamespace(cells=8, settings=settings, baselines=(), casts=())
+    run = Run(tmp_path, options, SimpleNamespace(), worker=False)  # type: ignore[arg-type]
+    run.plan([])
+    assert (run._flight is not None) is together
+    if run._flight is not None:
+        run._flight.close()
+
+
+def test_users_are_told_where_cells_has_no_effect():
+    page = (ROOT / "docs" / "which-clock.md").read_text("utf-8").replace("\n", " ")
+    assert "It has no effect with `virtual` and `shifted`" in page
+    said = " ".join(conformance_command("run", "--help", cwd=ROOT).stdout.split())
+    assert "no effect with --clock virtual and shifted" in said
 
 
 def test_a_worker_begins_only_the_chunk_of_what_it_was_given():

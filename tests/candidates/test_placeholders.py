@@ -1,0 +1,91 @@
+"""Every placeholder of the table stands, in a command and in a file, for what the table says."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from conformance.candidates.description import read_description
+from conformance.candidates.placeholders import PLACEHOLDERS, unknown_placeholders
+from conformance.candidates.presence import Presence
+from conformance.nodes.workshop import Workshop
+
+DESCRIBED = """name: mine
+kind: exec
+claims: [relay]
+listeners: [frontend, transport]
+installed: thing
+options: {mode: slow}
+argv: [WORD]
+files: {probe.txt: "TEMPLATE"}
+commands: {redirect-messages: [WORD]}
+"""
+CONFIGURATION = {
+    "listeners": {"frontend": {"host": "127.0.0.9", "port": 2501}, "transport": {"host": "127.0.0.8", "port": 2502}},
+    "routes": [
+        {"domain": "a.test", "next_hops": [{"dial": ["127.0.0.7", 2503]}]},
+        {"domain": "*", "next_hops": [{"dial": ["127.0.0.6", 2504]}]},
+    ],
+}
+HOP = '{{ (node.routes | selectattr("domain", "equalto", "*") | first).next_hops[0].dial[NUMBER] }}'
+IN_FILES = {
+    "listen.X": "{{ node.listeners.transport.port }}",
+    "listen.X.host": "{{ node.listeners.transport.host }}",
+    "next_hop.host": HOP.replace("NUMBER", "0"),
+    "next_hop.port": HOP.replace("NUMBER", "1"),
+    "options.X": "{{ options.mode }}",
+}
+"""How a template says what its column names in general; the others stand in it as they are."""
+
+
+def meant(directory: Path) -> dict[str, str]:
+    """Return what each placeholder must stand for, independently of the code that fills them in."""
+    return {
+        "config": f"{directory}/node/node.json",
+        "directory": f"{directory}/node",
+        "data": f"{directory}/node/data",
+        "here": str(directory),
+        "installed": "/opt/thing",
+        "name": "mbx1",
+        "python": "/usr/bin/some-python",
+        "listen.X": "2502",
+        "listen.X.host": "127.0.0.8",
+        "next_hop.host": "127.0.0.6",
+        "next_hop.port": "2504",
+        "options.X": "slow",
+        "1": "mbx2",
+    }
+
+
+def workshop(tmp_path: Path, word: str, template: str = "") -> Workshop:
+    path = tmp_path / "mine.yaml"
+    text = DESCRIBED.replace("WORD", json.dumps(word)).replace('"TEMPLATE"', json.dumps(template))
+    path.write_text(text, "utf-8")
+    candidate = read_description(path)
+    assert [one for one in unknown_placeholders(candidate) if not one.startswith("argv[0]: '{1}'")] == []
+    presence = Presence(installed=Path("/opt/thing"))
+    (tmp_path / "node").mkdir()
+    made = Workshop("mbx1", candidate, tmp_path / "node", presence, python="/usr/bin/some-python")
+    made.write(CONFIGURATION)
+    return made
+
+
+def test_the_table_has_those_that_are_tried_here(tmp_path: Path):
+    assert {one.name for one in PLACEHOLDERS} == set(meant(tmp_path))
+
+
+@pytest.mark.parametrize("one", PLACEHOLDERS, ids=lambda one: one.name)
+def test_a_placeholder_of_a_command_is_filled_in(tmp_path: Path, one):
+    word = "{" + one.name.replace("options.X", "options.mode").replace("X", "transport") + "}"
+    shop = workshop(tmp_path, word)
+    assert shop.filled([f"--x={word}"], ["mbx2"]) == [f"--x={meant(tmp_path)[one.name]}"]
+    shop.close()
+
+
+@pytest.mark.parametrize("one", [one for one in PLACEHOLDERS if one.in_files], ids=lambda one: one.name)
+def test_what_a_file_has_for_it_is_filled_in(tmp_path: Path, one):
+    template = IN_FILES.get(one.name, f"{{{{ {one.in_files} }}}}")
+    assert one.in_files.partition(".X")[0] in template
+    shop = workshop(tmp_path, "x", template)
+    assert (tmp_path / "node" / "probe.txt").read_text("utf-8") == meant(tmp_path)[one.name]
+    shop.close()

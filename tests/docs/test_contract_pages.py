@@ -1,0 +1,85 @@
+"""What the pages of the contracts name is there: schemas as printed, rulings that are cited, quotations of the example."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.docs.conversing import PROGRAMS, running
+from tests.docs.pages import ROOT
+from tests.suite.helpers import conformance_command
+
+EXAMPLE = ROOT / "examples" / "minimal-shadow-node"
+TUTORIAL = (ROOT / "docs" / "build-a-shadow-node.md").read_text("utf-8")
+CITED = re.compile(r"\brulings? ((?:\d+)(?:(?:, | and )\d+)*)", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("name", ["node", "inspect"])
+def test_the_command_prints_and_writes_the_published_schema(tmp_path: Path, name: str):
+    published = (ROOT / "docs" / "schema" / f"{name}.json").read_bytes()
+    printed = conformance_command("schema", name, cwd=tmp_path)
+    assert printed.returncode == 0, printed.stderr
+    assert json.loads(printed.stdout) == json.loads(published)
+    written = conformance_command("schema", name, "--out", "out.json", cwd=tmp_path)
+    assert written.returncode == 0, written.stderr
+    assert (tmp_path / "out.json").read_bytes() == published
+
+
+def test_the_rulings_are_numbered_without_a_gap_and_those_that_are_cited_are_there():
+    page = (ROOT / "docs" / "rulings.md").read_text("utf-8")
+    numbers = [int(number) for number in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)]
+    assert numbers == list(range(1, 37))
+    places = [
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "scenarios").rglob("*.yaml"),
+        *(ROOT / "conformance").rglob("*.py"),
+    ]
+    cited = {
+        int(number)
+        for path in places
+        for found in CITED.findall(path.read_text("utf-8"))
+        for number in re.findall(r"\d+", found)
+    }
+    assert len(cited) > 10
+    assert cited <= set(numbers)
+
+
+def test_the_tutorial_quotes_the_descriptions_as_they_are():
+    quoted = [yaml.safe_load(text) for text in re.findall(r"^```yaml\n(.*?)^```$", TUTORIAL, re.MULTILINE | re.DOTALL)]
+    for part, name in zip(quoted, ("minimal", "acknowledges-first"), strict=True):
+        whole = yaml.safe_load((EXAMPLE / f"{name}.yaml").read_text("utf-8"))
+        assert part == {key: value for key, value in whole.items() if key != "title"}
+
+
+def test_the_tutorial_names_each_module_and_only_names_that_there_are():
+    modules = {path.name: path.read_text("utf-8") for path in EXAMPLE.glob("*.py")}
+    table = TUTORIAL.partition("| file | has |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`(\w+\.py)`", table)) == set(modules)
+    code = "\n".join(modules.values())
+    names = re.findall(r"`(?:([A-Z]\w+)\.)?(\w+)`", TUTORIAL)
+    named = [(owner, name) for owner, name in names if owner or name.startswith("_")]
+    assert len(named) >= 8
+    assert [one for one in named if not re.search(rf"def {one[1]}\(", code)] == []
+    assert [one for one in named if one[0] and not re.search(rf"^class {one[0]}\b", code, re.MULTILINE)] == []
+
+
+def test_the_example_claims_what_the_tutorial_builds_and_ci_runs_it():
+    described = yaml.safe_load((EXAMPLE / "minimal.yaml").read_text("utf-8"))
+    assert set(described["claims"]) == set(
+        "relay dsn lmtp-delivery duplicate-detection shadow-2013 inspect".split()  # noqa: SIM905  # as it was asked for
+    )
+    assert described["contract"] == 2
+    stages = re.findall(r"tox run -e (\S+)", (ROOT / ".ci" / "run").read_text("utf-8"))
+    assert {"example", "example-defects"} <= set(stages)
+
+
+@pytest.mark.integration
+def test_messages_are_not_redirected_out_of_the_boundary(tmp_path: Path):
+    with running("reference", tmp_path, peers=[], routes=[], mailboxes=[]) as node:
+        words = [*PROGRAMS["reference"], "--config", str(node.path), "redirect-messages", "stranger"]
+        ran = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT, timeout=60)
+        assert (ran.returncode, ran.stderr.count("\n")) == (1, 1), ran.stderr
+        assert "stranger" in ran.stderr
