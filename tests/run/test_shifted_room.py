@@ -1,0 +1,44 @@
+"""An expiry of two days on the shifted clock: lateness adds up over 49 hours, and excuses nothing within the room of the check."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from conformance import paths
+from conformance.candidates.cast import Cast
+from conformance.candidates.grammar import find
+from conformance.execute import judge
+from conformance.history.events import Lag
+from conformance.judge.waiting import Waiting
+from conformance.run.cell import run_cell
+from conformance.run.settings import Settings
+from conformance.scenarios.loader import read
+from conformance.verdicts import Outcome, worst
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(shutil.which("cc") is None, reason="--clock shifted needs a C compiler"),
+]
+
+CELL = "a-shadow-that-never-finds-a-route-expires"
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [("exec:reference", Outcome.PASS), ("exec:reference+hub-keeps-shadows-for-ever", Outcome.FAIL)],
+)
+def test_a_shadow_that_never_expires_is_found_and_one_that_does_is_right(
+    name: str, outcome: Outcome, tmp_path: Path
+) -> None:
+    scenarios = read(paths.corpus() / "exchange-2010" / "heartbeat.scenario.yaml", paths.fixtures())
+    (cell,) = (cell for scenario in scenarios for cell in scenario.cells("smoke") if cell.id == CELL)
+    cast, settings = Cast(find(name, Path())), Settings(clock="shifted", should="fail")
+    ran = run_cell(cell, cast, settings, tmp_path, lambda event: None, Waiting())
+    last = ran.events[-1].n + 1
+    for late in (0.0, 900.0):  # as it ran, and as late as a busy machine may make it
+        events = (*ran.events, Lag(n=last, t=ran.events[-1].t, kind="lag", seconds=late))
+        verdicts = judge(cell, cast, settings, events, complete=not ran.problem)
+        found = [one for one in verdicts if one.check == "expect.queue"]
+        assert worst(one.outcome for one in found) is outcome, [one.sentence for one in verdicts]
+        assert {one.requirements[0] for one in found if one.outcome is Outcome.FAIL} <= {"SR-E10-12"}
