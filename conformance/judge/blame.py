@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["", "missing", "partly", "surplus", "elsewhere", "near", "far", "early", "late", "other"]
+Kind = Literal["", "missing", "partly", "surplus", "elsewhere", "near", "far", "early", "late", "other", "size"]
 """What was wrong: not there at all, there for some messages only, more of it than asked for, in another place, too few or
-too many in the server's own site or in others, before or after its time, another one of the same class."""
+too many in the server's own site or in others, before or after its time, another one of the same class, called too large
+(552, RFC 1870) though it was not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from tests.judge.lines import tell
         ("not-discarded", "early", ("SR-MNT-07", "SR-E10-04"), "SR-E10-04"),
         ("promoted", "partly", ("SR-OUT-01", "SR-OUT-08"), "SR-OUT-08"),
         ("report", "missing", ("RL-RTY-01", "RL-DSN-01"), "RL-DSN-01"),
+        ("reply", "size", ("RL-ACK-04", "RL-CNT-02"), "RL-CNT-02"),
     ],
 )
 def test_the_kind_of_violation_says_which_of_the_rows_it_is_about(

@@ -1,5 +1,7 @@
 """What was said: the replies that senders got, how long they were withheld, conversations, and how sessions ended."""
 
+from collections.abc import Sequence
+
 from conformance.history.events import Attempt, MessageMade, Talked
 from conformance.judge.blame import Kind
 from conformance.judge.expectations.check import check
@@ -21,7 +23,12 @@ _ACCEPTED = frozenset(
 # A message that had to be refused and was not (`missing`: the refusal), or was and need not have been (`surplus`).
 @check(
     ReplyExpected,
-    about={"other": frozenset({"SR-ENA-04", "SR-BND-08"}), "missing": _REFUSED, "surplus": _ACCEPTED},
+    about={
+        "other": frozenset({"SR-ENA-04", "SR-BND-08"}),
+        "missing": _REFUSED,
+        "surplus": _ACCEPTED,
+        "size": frozenset({"RL-CNT-02"}),
+    },
     explains=("missing",),
 )
 def reply(e: ReplyExpected, view: View) -> Finding:
@@ -37,7 +44,7 @@ def reply(e: ReplyExpected, view: View) -> Finding:
         for attempt in chosen:
             finding.met(attempt.n, attempt.t, made)
             if not _is(e, attempt, enhanced=_promises_enhanced(view, attempt)):
-                _wrong(finding, e, made, attempt)
+                _wrong(finding, e, made, attempt, view.cell.requirements)
     return finding
 
 
@@ -64,12 +71,16 @@ def _is(e: ReplyExpected, attempt: Attempt, *, enhanced: bool) -> bool:
     )
 
 
-def _wrong(finding: Finding, e: ReplyExpected, made: MessageMade, attempt: Attempt) -> None:
+def _wrong(
+    finding: Finding, e: ReplyExpected, made: MessageMade, attempt: Attempt, requirements: Sequence[str]
+) -> None:
     accepted = attempt.code is not None and attempt.code // 100 == 2
     welcome = isinstance(e.code, int) and e.code // 100 == 2
     kind: Kind = "" if accepted is welcome else "missing" if accepted else "surplus"
     if not accepted and isinstance(e.code, int) and attempt.code is not None and attempt.code // 100 == e.code // 100:
         kind = "other"
+    if kind == "surplus" and attempt.code == 552 and "RL-CNT-02" in requirements:
+        kind = "size"
     seen = f"{attempt.code} {attempt.enhanced or ''} {attempt.text}" if attempt.code else f"none: {attempt.text}"
     finding.violated(
         f"{named(made)}: {attempt.server} said {seen} by {moment(attempt.t)}",
