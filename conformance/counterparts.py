@@ -4,10 +4,29 @@ import importlib
 import pkgutil
 from collections.abc import Iterable
 from types import ModuleType
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Unmatched(ImportError):
     """Something is declared that nothing does, or is done that nothing declares."""
+
+
+class Register(dict[str, T]):
+    """What was declared under which name, in the order of declaration; `what` is one of them in words: `expectation`."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self._what = what
+
+    def add(self, name: str, thing: T) -> None:
+        """Take a declaration. Raises Unmatched when it has no name, or that of another."""
+        if not name:
+            raise Unmatched(f"{thing!r} is declared as {self._what} and has no name")
+        if name in self:
+            raise Unmatched(f"the {self._what} {name!r} is declared twice: {self[name]!r} and {thing!r}")
+        self[name] = thing
 
 
 def modules_of(package: ModuleType) -> tuple[str, ...]:

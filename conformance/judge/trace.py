@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from conformance.faults import ALTERING, HOLDING
 from conformance.history.events import (
     AnyEvent,
     Attempt,
@@ -33,10 +34,6 @@ E = TypeVar("E", bound=Event)
 
 _EMPTY = hashlib.sha256(b"").hexdigest()
 """The hash of a body that is empty: it tells no message from another."""
-
-
-TAMPERS = frozenset({"garble", "cut", "replace", "answer", "mute"})
-"""Faults by which a session has shown what none of its parties said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +155,11 @@ class Trace:
                     self.spoken.add(event.session)
             case Talked(session=str(session)):
                 self.spoken.add(session)
-            case FaultFired(session=str(session), action=action) if action in TAMPERS:
-                self.tampered.add(session)
-            case FaultFired(session=str(session), action="stall"):
-                self.held.add(session)
+            case FaultFired(session=str(session)):
+                if event.action in ALTERING:
+                    self.tampered.add(session)
+                if event.action in HOLDING:
+                    self.held.add(session)
             case StepEvent():
                 self._steps[event.path, event.phase] = event
                 # A node that starts is there when it is ready: how long a program takes to start is not its protocol.

@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from conformance.registry import Register
+from conformance.counterparts import Register
 from conformance.scenarios.named import (
     Conversation,
     Hop,

@@ -11,6 +11,7 @@ from heapq import heapify, heappop, heappush
 from itertools import combinations
 from typing import Literal
 
+from conformance.faults import FAULTS, WHENS, place_of
 from conformance.scenarios.document import Grid
 from conformance.scenarios.matrix import Point, text_of
 from conformance.scenarios.steps.blocks import Step
@@ -29,17 +30,8 @@ OFFSET = 20
 """Octet of the body at which a fault in the body strikes."""
 LASTING = 30
 """Seconds that a delay lasts: shorter than every timeout of RFC 5321 and of the documents."""
-
-_BEFORE = ("drop", "reset", "stall", "delay")
-_AFTER = (*_BEFORE, "replace")
-_PASSED = ("drop", "reset")
-_KINDS: dict[str, dict[str, tuple[str, ...]]] = {
-    "connect": {"before": ("refuse", "reset", "mute")},
-    "greeting": {"after": ("drop", "reset", "stall", "replace"), "answered": _PASSED},
-    "body": {"before": ("drop", "reset", "stall", "cut")},
-    "dot": {"before": (*_BEFORE, "half-close"), "heard": _PASSED, "after": _AFTER, "answered": _PASSED},
-}
-_KINDS_AT_A_VERB = {"before": _BEFORE, "heard": _PASSED, "after": _AFTER, "answered": _PASSED}
+RATE = 1000
+"""Octets a second, of a fault that needs a rate."""
 
 _SMOKE = frozenset(
     {
@@ -70,6 +62,7 @@ class GridFault:
 
     def step(self, grid: Grid, line: int) -> Step:
         """Return the step that arms it before the first step of the scenario; `line` is that of `faults:`."""
+        needs = FAULTS[self.kind].needs
         fault = Fault.model_validate(
             {
                 "as": "grid",
@@ -80,8 +73,9 @@ class GridFault:
                 "at": self.place,
                 "when": self.position,
                 "offset": OFFSET if self.place == "body" else None,
-                "lasting": LASTING if self.kind == "delay" else None,
-                "reply": self._reply() if self.kind == "replace" else None,
+                "lasting": LASTING if needs == "lasting" else None,
+                "rate": RATE if needs == "rate" else None,
+                "reply": self._reply() if needs == "reply" else None,
             }
         )
         return Step(path="0", line=line, verb="fault", action=fault)
@@ -95,8 +89,9 @@ def faults_of(grid: Grid) -> tuple[GridFault, ...]:
     return tuple(
         GridFault(place, position, kind)
         for place in places_of(grid)
-        for position, kinds in _KINDS.get(place, _KINDS_AT_A_VERB).items()
-        for kind in kinds
+        for position in WHENS
+        for kind, declared in FAULTS.items()
+        if position in declared.grid.get(place_of(place), ())
     )
 
 

@@ -7,6 +7,8 @@ the recorded verdicts, but what they decide must agree. Hints say which rows are
 
 from dataclasses import dataclass
 
+from conformance.spark.messages import TAMPERED
+
 CONDITIONS = """
 SELECT c.cell_id, nullif(c.waive, '{}') AS waive, w.place, coalesce(d.quiet, false) AS quiet, d.still_t, d.waited,
        c.outcome IS NOT NULL AS whole, coalesce(d.disturbed, false) AS disturbed,
@@ -264,7 +266,7 @@ GROUP BY d.cell_id, d.key, d.recipient
 """
 """RL-ACK-04: where nothing at all went wrong, so many copies as were acknowledged, and no more."""
 
-_CONTENT = """
+_CONTENT = f"""
 WITH known AS (
   SELECT cell_id, key, collect_set(stable_sha256) AS contents, collect_set(sender) AS senders,
          flatten(collect_list(recipients)) AS recipients
@@ -279,7 +281,7 @@ WITH known AS (
   SELECT d.cell_id, d.key, d.giver, d.n, d.n, false, d.stable_sha256, d.sender, array(d.recipient)
   FROM deliveries d LEFT JOIN (
     SELECT DISTINCT cell_id, session FROM happenings
-    WHERE mode = 'fault-fired' AND action IN ('garble', 'cut', 'replace', 'answer', 'mute')) x
+    WHERE {TAMPERED}) x
     ON x.cell_id = d.cell_id AND x.session = d.session
   WHERE d.report IS NULL AND x.session IS NULL
 ), compared AS (
@@ -299,11 +301,11 @@ SELECT cell_id, n,
        NOT same OR NOT from_him OR NOT to_them
          OR shadow AND coalesce(size(array_except(waiting, recipients)) > 0, false) AS bad
 FROM compared
-"""
+"""  # noqa: S608  # made of constants
 """SR-CRE-06, RL-CNT-01: what a server passes on, and what a sink takes, has the content that the server was given, trace
 fields aside, the reverse-path, and no other recipients; a shadow copy has all of those that its sender waits for."""
 
-_FINAL_REPLY = """
+_FINAL_REPLY = f"""
 SELECT cell_id, reply_n AS n,
        replies > if(listener IN ('lmtp', 'delivery'), greatest(named, 1), 1) AS bad
 FROM mails WHERE reply_n IS NOT NULL AND to_server AND NOT tampered
@@ -313,10 +315,10 @@ FROM happenings r JOIN happenings s ON s.cell_id = r.cell_id AND s.session = r.s
 JOIN conditions c ON c.cell_id = r.cell_id JOIN topologies w ON w.place = c.place
 LEFT JOIN (
   SELECT DISTINCT cell_id, session FROM happenings
-  WHERE mode = 'fault-fired' AND action IN ('garble', 'cut', 'replace', 'answer', 'mute')) x
+  WHERE {TAMPERED}) x
   ON x.cell_id = r.cell_id AND x.session = r.session
 WHERE r.mode = 'stray-reply' AND x.session IS NULL AND element_at(w.servers, s.server) IS NOT NULL
-"""
+"""  # noqa: S608  # made of constants
 """RL-RPL-01 (RFC 5321 4.1.1.4, RFC 2033): one final reply to a message, or one for each recipient by LMTP, and no reply
 to nothing; 421 may come at any time. A goodbye that answers no QUIT may stand in the place of a reply that is missing."""
 

@@ -4,6 +4,8 @@ Each is a query over `exchanges`, `happenings` and `cells`, joined within a cell
 one there: a mailbox of the topology is found in any letter case, of an address outside only the domain is (RFC 5321 2.4).
 """
 
+from conformance.faults import ALTERING
+
 PARAMETERS = {
     "enabled": ("ShadowRedundancyEnabled", "true"),
     "mandatory": ("RejectMessageOnShadowFailure", "false"),
@@ -65,15 +67,17 @@ FROM happenings WHERE kind = 'incident' AND mode = 'configured' AND detail IS NO
 """  # noqa: S608  # made of constants
 """A row for each configuration that a server took, with the parameters that it changed."""
 
-_ALTERED = """
+TAMPERED = f"mode = 'fault-fired' AND action IN ({', '.join(repr(kind) for kind in sorted(ALTERING))})"
+"""Whether a happening is a fault by which a session shows what none of its parties said."""
+
+_ALTERED = f"""
 SELECT cell_id, session, bool_or(kind = 'attempt' OR mode = 'talked') AS spoken,
        bool_or(mode = 'fault-fired') AS tampered
 FROM happenings
 WHERE session IS NOT NULL
-  AND (kind = 'attempt' OR mode = 'talked'
-    OR mode = 'fault-fired' AND action IN ('garble', 'cut', 'replace', 'answer', 'mute'))
+  AND (kind = 'attempt' OR mode = 'talked' OR {TAMPERED})
 GROUP BY cell_id, session
-"""
+"""  # noqa: S608  # made of constants
 """Sessions in which the harness spoke for the client, or a fault put words into a party's mouth."""
 
 MAILS = f"""

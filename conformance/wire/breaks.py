@@ -128,7 +128,7 @@ class Breaks:
                 relay.barred.add(f"frozen {party}")
         for armed in self._faults.values():
             if armed.fault.at == "connect" and link.pair in armed.pairs and armed.occurs():
-                strike_connection(link, self._blow(armed, relay, relay.up), lambda reason: self._let_go(reason))
+                strike_connection(self._blow(armed, relay, relay.up), link, self._let_go)
                 return
 
     def examine(self, relay: Relay, lane: Lane, unit: Unit, skip: int) -> Unit | None:

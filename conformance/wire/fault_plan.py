@@ -3,47 +3,29 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
 
+from conformance.faults import FAULTS, When, place_of
 from conformance.history.dialects import verb_of
 from conformance.history.events import Operation
 from conformance.scenarios.steps.breaking import Fault
 from conformance.wire.roles import Pair
 from conformance.wire.units import CommandLine, ContentEnd, Unit, WholeReply
 
-When = Literal["before", "heard", "after", "answered"]
-"""A command arrived, and has passed; its reply arrived, and has passed."""
-
-_ANYWHERE = frozenset({"drop", "reset", "stall", "delay", "throttle", "mute"})
-_ON_UNITS = _ANYWHERE | {"half-close", "cut", "split", "merge"}
-_MEANINGFUL = {
-    "connect": _ANYWHERE | {"refuse", "answer"},
-    "greeting": _ON_UNITS | {"garble", "replace", "answer"},
-    "body": _ON_UNITS | {"garble"},
-    "dot": _ON_UNITS | {"garble", "replace", "answer"},
-    "verb": _ON_UNITS | {"garble", "replace", "answer"},
-}
-_ONCE_PASSED = frozenset({"drop", "reset", "half-close", "stall", "mute"})
-"""What can be done about a unit that has passed: to what comes behind it."""
-
 
 def check(fault: Fault) -> None:
     """Raise ValueError when a fault makes no sense: this kind at this place, or without what it needs."""
-    place = fault.at if fault.at in _MEANINGFUL else "verb"
-    if fault.does not in _MEANINGFUL[place]:
+    kind, place = FAULTS[fault.does], place_of(fault.at)
+    if place not in kind.at:
         raise ValueError(f"fault {fault.name}: {fault.does} makes no sense at {fault.at}")
     if fault.when in ("heard", "answered"):
-        if fault.at in ("connect", "body") or (fault.at, fault.when) == ("greeting", "heard"):
+        if place in ("connect", "body") or (place, fault.when) == ("greeting", "heard"):
             raise ValueError(f"fault {fault.name}: nothing is {fault.when} at {fault.at}")
-        if fault.does not in _ONCE_PASSED:
+        if not kind.once_passed:
             raise ValueError(f"fault {fault.name}: {fault.does} comes too late when {fault.at} was {fault.when}")
-    if fault.does == "garble" and fault.at == "dot" and fault.when == "before":
-        raise ValueError(
-            f"fault {fault.name}: a garbled dot ends nothing; garble the body, or the reply (`when: after`)"
-        )
-    needs = {"delay": "lasting", "throttle": "rate", "replace": "reply", "answer": "reply"}
-    if (needed := needs.get(fault.does)) and getattr(fault, needed) is None:
-        raise ValueError(f"fault {fault.name}: {fault.does} needs `{needed}`")
+    if why := kind.senseless.get((place, fault.when)):
+        raise ValueError(f"fault {fault.name}: {why}")
+    if kind.needs is not None and getattr(fault, kind.needs) is None:
+        raise ValueError(f"fault {fault.name}: {fault.does} needs `{kind.needs}`")
 
 
 def points(unit: Unit) -> frozenset[tuple[str, When]]:
@@ -105,7 +87,7 @@ class Armed:
     @property
     def point(self) -> tuple[str, When]:
         """Where it strikes; a reply can only be replaced when it is there."""
-        early = self.fault.when == "before" and (self.fault.at == "greeting" or self.fault.does == "replace")
+        early = self.fault.when == "before" and (self.fault.at == "greeting" or FAULTS[self.fault.does].of_replies)
         return self.fault.at, "after" if early else self.fault.when
 
     def occurs(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from conformance import paths
+from conformance.faults import FAULTS
 from conformance.scenarios.document import NEEDS, Document, Grid
 from conformance.scenarios.expectations import VERBS, Copies, Expectation
 from conformance.scenarios.fixtures import load_topology, names_in
@@ -59,6 +60,10 @@ def reference() -> Iterator[str]:
     for verb, model in sorted(ACTIONS.items()):
         short = f" Short: `{verb}: {model.short.upper()}` for `{model.short}`." if model.short else ""
         yield f"#### `{verb}`\n\n{told(model)}{short}\n\n{table(model, names_held(model))}"
+        if verb == "fault":
+            yield "What it `does`:\n\n" + rows(
+                ("kind", "what it does", "where", "also once it has passed"), kinds_of_faults()
+            )
     yield "#### `parallel` and `repeat`\n\n"
     yield "`parallel: [STEP, ...]` does steps at the same time and ends when all have ended. "
     yield "`repeat: {times: N, steps: [STEP, ...]}` does steps one after another, N times.\n\n"
@@ -81,6 +86,13 @@ def reference() -> Iterator[str]:
     yield f"Places (`at` of a fault): {listed(sorted(PLACES))}.\n\n"
     yield "### Topologies\n\n" + rows(("name", "what it is"), topologies())
     yield "### Messages\n\n" + rows(("name", "what it is"), messages())
+
+
+def kinds_of_faults() -> Iterator[tuple[str, ...]]:
+    """Yield each kind of fault: its name, what it does, where it can strike, and whether with `heard` and `answered`."""
+    for name, fault in FAULTS.items():
+        places = ", ".join("a verb" if place == "verb" else place for place in fault.at)
+        yield f"`{name}`", fault.about, places, "yes" if fault.once_passed else "no"
 
 
 def topologies() -> Iterator[tuple[str, str]]:

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from conformance.counterparts import Register
 from conformance.judge.blame import Blame, Kind
 from conformance.judge.finding import Finding, View
-from conformance.registry import Register
 from conformance.scenarios.expectations import Expectation
 
 E = TypeVar("E", bound=Expectation)

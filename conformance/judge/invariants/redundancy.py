@@ -1,5 +1,6 @@
 """Two copies at the moment of each acknowledgement (SR-CRE-01, SR-BND-03)."""
 
+from conformance.faults import ENDING
 from conformance.history.events import Command, FaultFired, Reply
 from conformance.judge.finding import Case, Finding, at, named
 from conformance.judge.parameters import parameter, seconds
@@ -145,9 +146,6 @@ def _went_on(case: Case, session: Session, told: Reply) -> bool:
     owed = not greeted or any(x.reply is None or x.reply.n > told.n for x in before)
     return not owed or later.t - (before[-1].command.t if before else session.t) < AT_ONCE
 
-
-ENDING = frozenset({"drop", "reset"})
-"""Faults that end a session at once, and hold nothing before."""
 
 AT_ONCE = 1.0
 """Documented seconds within which an answer comes from a server that is not silent."""

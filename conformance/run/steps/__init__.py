@@ -1,9 +1,12 @@
 """What each step verb does: a function for each verb, in a module for each family; `HANDLERS` has them all."""
 
-from conformance.registry import complete
+import sys
+
+from conformance import counterparts
 from conformance.run.steps.doing import HANDLERS
 from conformance.scenarios.steps import ACTIONS
 
 __all__ = ["HANDLERS"]
 
-complete(HANDLERS, __name__, ACTIONS)
+counterparts.load(sys.modules[__name__])
+counterparts.match("step", ACTIONS, "conformance/scenarios/steps/", HANDLERS, "conformance/run/steps/")

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from conformance.registry import Register
+from conformance.counterparts import Register
 from conformance.run.world import World
 from conformance.scenarios.steps.action import Action
 

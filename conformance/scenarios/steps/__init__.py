@@ -3,9 +3,11 @@
 `conformance.run.steps` does them, in modules of like names.
 """
 
-from conformance.registry import import_all
+import sys
+
+from conformance import counterparts
 from conformance.scenarios.steps.action import ACTIONS
 
 __all__ = ["ACTIONS"]
 
-import_all(__name__)
+counterparts.load(sys.modules[__name__])

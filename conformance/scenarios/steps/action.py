@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from conformance.registry import Register
+from conformance.counterparts import Register
 from conformance.scenarios.named import check_marks
 
 

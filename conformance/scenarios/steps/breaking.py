@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from conformance.faults import FaultName, When, meaning
 from conformance.scenarios.named import FaultInForce, Gives, Parties, PartyOrAny, Place, Server, Sink, Text
 from conformance.scenarios.steps.action import Action, step
 from conformance.scenarios.values import Duration, Label
@@ -18,22 +19,19 @@ class Fault(Action):
     sender: PartyOrAny = Field(alias="from", description="who dials; `*` is anyone")
     to: PartyOrAny = Field(description="who is dialled")
     listener: Literal["frontend", "transport", "delivery", "smtp", "lmtp"] | None = None
-    does: Literal[
-        "drop", "reset", "half-close", "stall", "delay", "throttle", "garble", "cut", "replace", "answer", "refuse",
-        "mute", "split", "merge",
-    ]  # fmt: skip
+    does: FaultName
     at: Place = Field("connect", description="connect, greeting, a verb, MAIL..., dot, body")
-    when: Literal["before", "heard", "after", "answered"] = Field(
+    when: When = Field(
         "before",
         description="before the command passes / once it has passed / after its reply arrived, before it passes / "
         "once the reply has passed",
     )
-    offset: int | None = Field(None, ge=0, description="octet of the body")
+    offset: int | None = Field(None, ge=0, description=f"octet of the body; {meaning('offset')}")
     nth: int = Field(1, ge=1, description="the n-th occurrence")
     times: int | None = Field(1, ge=1, description="how often it fires; null: as long as it is armed")
-    lasting: Duration | None = Field(None, description="delay and stall: how long")
-    rate: int | None = Field(None, ge=1, description="throttle: octets a second")
-    reply: Text | None = Field(None, description="replace, answer: the reply, without CRLF")
+    lasting: Duration | None = Field(None, description=meaning("lasting"))
+    rate: int | None = Field(None, ge=1, description=meaning("rate"))
+    reply: Text | None = Field(None, description=meaning("reply"))
     may_not_fire: bool = Field(
         False, alias="may-not-fire", description="a cell in which it never fired is judged all the same"
     )
