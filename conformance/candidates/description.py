@@ -9,11 +9,14 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from conformance import __version__
+from conformance import __version__, counterparts
+from conformance.candidates import kinds
+from conformance.candidates.kind import KINDS, NODE_COMMANDS, SERVER_COMMANDS, Kind, kinds_with
+from conformance.candidates.parts import Door, OwnFields
 from conformance.history.dialects import PROFILE_1, Dialect
 from conformance.scenarios.errors import Mark, Problem, Report, did_you_mean, listed, shown
 from conformance.scenarios.expectations import Copies
@@ -23,15 +26,18 @@ from conformance.scenarios.values import Duration
 from conformance.scenarios.yaml_full import read_full
 from conformance.scenarios.yaml_nodes import Node
 
-Kind = Literal["python", "exec", "docker", "remote"]
+counterparts.load(kinds)
+
+if TYPE_CHECKING:
+    KindName = str
+else:
+    KindName = Literal[tuple(KINDS)]
 
 Claim = Literal[
     "relay", "dsn", "lmtp-delivery", "duplicate-detection", "shadow-2013", "shadow-2010", "delayed-acknowledgement",
     "safety-net", "journal", "inspect", "redirect", "resubmit",
 ]  # fmt: skip
 """A capability (node contract). A test holds the words against the scenario language's."""
-
-Door = Literal["frontend", "transport", "delivery"]
 
 Generation = Literal["ex2010", "ex2013", "ex2016"]
 
@@ -41,52 +47,20 @@ MOST_OCTETS = 2**20
 
 Argv = Annotated[tuple[str, ...], Field(min_length=1)]
 
-NODE_COMMANDS = ("inspect", "redirect-messages", "resubmit")
-"""What a node of the contract may be asked; each prints one JSON object."""
-
-SERVER_COMMANDS = ("start", "stop", "kill", "wipe", "pause", "resume", "reload", "flush", "list-queue", "version")
-"""What the life of a server may need a command of its own for, where a signal does not do."""
-
-
-_MEANS = {"python": frozenset({"in-process"}), "exec": frozenset({"moved-clock", "disk"})}
-
 
 class CandidateError(ValueError):
     """A candidate's description cannot be used; the text says what is wrong and where."""
 
 
-class _Closed(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
+if TYPE_CHECKING:
+    _OfKinds = OwnFields
+else:
+
+    class _OfKinds(*(kind.fields for kind in KINDS.values() if kind.fields is not OwnFields)):
+        """The fields that one kind has alone."""
 
 
-class Address(_Closed):
-    """Where a server answers or dials."""
-
-    host: str = "127.0.0.1"
-    port: int = Field(ge=1, le=65535)
-
-    @property
-    def at(self) -> tuple[str, int]:
-        """Host and port."""
-        return self.host, self.port
-
-
-class Container(_Closed):
-    """What the `docker` kind needs beside the image."""
-
-    image: str = Field(description="an image that the engine has already; nothing is pulled")
-    memory: str = Field("512m", description="memory limit, as Docker writes it")
-    pids: int = Field(256, ge=8, description="most processes and threads")
-    ports: dict[Door, Annotated[int, Field(ge=1, le=65535)]] = Field(
-        {"frontend": 2525, "transport": 2526, "delivery": 2527},
-        description="where its doors are in there, for a server that has ports of its own",
-    )
-    writable: tuple[str, ...] = Field(
-        (), description="directories of the image that need a tmpfs: the root is read-only"
-    )
-
-
-class Candidate(_Closed):
+class Candidate(_OfKinds):
     """How to run one node, and what it claims to support."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+:-]*$", max_length=80)
@@ -98,7 +72,7 @@ class Candidate(_Closed):
         description="another description in the same folder: all that is not said here is as it is there",
     )
     options: dict[str, str] = Field({}, description="what templates read as `options`: in what a variant differs")
-    kind: Kind
+    kind: KindName
     claims: tuple[Claim, ...] = Field(description="capabilities; what is claimed and missing is a failure")
     lacks: tuple[Literal["queue", "routes", "alternatives"], ...] = Field(
         (),
@@ -114,7 +88,6 @@ class Candidate(_Closed):
         "profile-1",
         description="how it spells the operations of shadow redundancy, where that is not as the wire profile",
     )
-    factory: str | None = Field(None, description="python: `package.module:factory`")
     argv: tuple[str, ...] = Field((), description="exec, docker: the command, with {config}, {data}, {listen.frontend}")
     files: dict[str, str] = Field(
         {}, description="files to write into the node's directory first: name -> Jinja template over the node's JSON"
@@ -159,20 +132,6 @@ class Candidate(_Closed):
         "the timers to the server are not applicable",
     )
     exit_codes: tuple[int, ...] = Field((0,), alias="exit-codes", description="what it may leave with after SIGTERM")
-    container: Container | None = Field(None, description="docker: the image, and what it needs")
-    addresses: dict[Door, Address] = Field({}, description="remote: where its doors are")
-    next_hops: dict[str, Address] = Field(
-        {},
-        alias="next-hops",
-        description="remote: where it was set up to dial each party of the topology, its links: a sink, a server, "
-        "`SERVER.delivery`, `SERVER-store` -> address",
-    )
-    scale: float | None = Field(
-        None,
-        gt=0,
-        description="remote: by what the documents' times were divided when it was set up; unsaid, what depends on its "
-        "times is not applicable",
-    )
     ready_within: float = Field(20.0, alias="ready-within", gt=0, description="seconds, real")
     stop_within: float = Field(20.0, alias="stop-within", gt=0, description="seconds, real")
     command_within: float = Field(20.0, alias="command-within", gt=0, description="seconds, real, for each command")
@@ -187,18 +146,6 @@ class Candidate(_Closed):
         alias="directory-limit",
         ge=2**20,
         description="exec, docker: octets on disk beyond which it is killed",
-    )
-    process_limit: int = Field(
-        4096,
-        alias="process-limit",
-        ge=8,
-        description="exec: processes and threads beyond which it is killed (docker: container.pids)",
-    )
-    memory_limit: int = Field(
-        4 * 2**30,
-        alias="memory-limit",
-        ge=2**24,
-        description="exec: octets of memory of all its processes beyond which it is killed (docker: container.memory)",
     )
     defect: str | None = Field(None, description="a defect of the reference to run with")
     generations: tuple[Generation, ...] = Field(
@@ -232,15 +179,8 @@ class Candidate(_Closed):
 
     @model_validator(mode="after")
     def _whole(self) -> "Candidate":
-        needed = {
-            "python": ("factory", self.factory),
-            "exec": ("argv", self.argv),
-            "docker": ("container", self.container),
-            "remote": ("addresses", self.addresses),
-        }
-        key, value = needed[self.kind]
-        if not value:
-            raise ValueError(f"kind: the kind {self.kind} needs {key!r}")
+        if not getattr(self, self.its_kind.needs):
+            raise ValueError(f"kind: the kind {self.kind} needs {self.its_kind.needs!r}")
         if unknown := sorted(set(self.commands) - {*NODE_COMMANDS, *SERVER_COMMANDS}):
             known = ", ".join((*NODE_COMMANDS, *SERVER_COMMANDS))
             hint = did_you_mean(unknown[0], (*NODE_COMMANDS, *SERVER_COMMANDS)) or f"; there are {known}"
@@ -249,40 +189,35 @@ class Candidate(_Closed):
             raise ValueError("listeners: every server has a frontend")
         if self.flush_to_retry and "flush" not in self.commands:
             raise ValueError("flush-to-retry: it needs the command 'flush'")
-        if self.kind == "remote":
-            self._set_up()
+        self.its_kind.check(self)
         if self.private_root and not self.installed:
             raise ValueError("private-root: it needs 'installed', the directory to lay over the root")
         return self
 
-    def _set_up(self) -> None:
-        if "frontend" not in self.addresses:
-            raise ValueError("addresses: every server has a frontend")
-        if "start" in self.commands and not {"stop", "kill"} & set(self.commands):
-            raise ValueError("commands: whoever is started must be ended, by 'stop' or 'kill'")
-        places = [(address.host, address.port) for address in self.next_hops.values()]
-        if len(set(places)) != len(places):
-            raise ValueError("next-hops: two parties have one address")
+    @property
+    def its_kind(self) -> Kind:
+        """What is true of its kind."""
+        return KINDS[self.kind]
 
     @property
     def doors(self) -> tuple[Door, ...]:
         """The doors that it opens: of a server that runs already, those with an address."""
-        return tuple(self.addresses) if self.kind == "remote" else self.listeners
+        return self.its_kind.doors(self)
 
     @property
     def means(self) -> frozenset[str]:
-        """What its kind has, beside what every kind has."""
-        return _MEANS.get(self.kind, frozenset())
+        """What its kind has that not every kind has."""
+        return self.its_kind.means
 
     def with_means(self, needed: str) -> "Candidate":
-        """Return it of the first kind that has this, where its own has not."""
-        kinds = [] if needed in self.means else [kind for kind, has in _MEANS.items() if needed in has]
-        return self.model_copy(update={"kind": kinds[0]}) if kinds else self
+        """Return it of a kind that has this, where its own has not, and the description has what that kind needs."""
+        able = [] if needed in self.means else [one for one in kinds_with(needed) if getattr(self, KINDS[one].needs)]
+        return self.model_copy(update={"kind": able[0]}) if able else self
 
     @property
     def is_told(self) -> bool:
         """Whether it gets the harness's configuration: one that runs already was set up by somebody else."""
-        return self.kind != "remote" or "start" in self.commands
+        return self.its_kind.is_told(self)
 
     @property
     def reads_its_document(self) -> bool:
@@ -305,7 +240,7 @@ class Candidate(_Closed):
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
 
 
-REFERENCE = Candidate(
+REFERENCE = Candidate(  # type: ignore[call-arg]  # the factory is a field of its kind
     name="reference",
     kind="python",
     claims=(

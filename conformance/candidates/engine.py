@@ -5,7 +5,7 @@ import os
 import socket
 from urllib.parse import urlsplit
 
-from conformance.candidates.hosts import is_loopback
+from conformance.candidates.parts import is_loopback
 
 USUAL = "unix:///var/run/docker.sock"
 _PATIENCE = 5

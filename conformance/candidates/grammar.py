@@ -10,16 +10,12 @@ from typing import Any
 
 from conformance.candidates.description import (
     REFERENCE,
-    Address,
     Candidate,
     CandidateError,
-    Container,
     read_description,
 )
+from conformance.candidates.kind import KINDS, Kind
 from conformance.scenarios.errors import did_you_mean, unknown
-
-FIRST_NEXT_HOP = 12525
-"""`tcp:HOST:PORT` must have been set up to relay to this port of 127.0.0.1: there the harness's sink answers."""
 
 _NO_WORD = re.compile(r"[^A-Za-z0-9_.+-]+")
 
@@ -29,8 +25,9 @@ def find(word: str, shipped: Path) -> Candidate:
 
     Raises CandidateError when there is none, or its description is not right.
     """
-    if word.startswith(("docker:", "tcp:")):
-        return _of_kind(word)
+    for kind in KINDS.values():
+        if kind.word and word.startswith(kind.word.partition(":")[0] + ":"):
+            return _of_kind(kind, word)
     if word.endswith((".yaml", ".yml")):
         return _of_file(word, Path(word), shipped)
     name, plus, defect = word.partition("+")
@@ -65,36 +62,21 @@ def reference_readings() -> tuple[str, ...]:
     return (*sorted(catalogue.READINGS), catalogue.EVERY)
 
 
-def _of_kind(word: str) -> Candidate:
-    kind, _, what = word.partition(":")
-    name = _NO_WORD.sub("-", what).strip("-")
-    if kind == "docker":
-        if not name:
-            raise CandidateError(f"--candidate {word}: write docker:IMAGE")
-        return Candidate(
-            name=name,
-            kind="docker",
-            claims=("relay",),
-            argv=("--config", "{config}"),
-            container=Container(image=what),
-        )
-    host, _, port = what.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise CandidateError(f"--candidate {word}: write tcp:HOST:PORT")
-    return Candidate(
-        name=f"tcp-{name}",
-        kind="remote",
-        claims=("relay",),
-        addresses={"frontend": Address(host=host.strip("[]"), port=int(port))},
-        next_hops={"outside": Address(port=FIRST_NEXT_HOP)},
-    )
+def _of_kind(kind: Kind, word: str) -> Candidate:
+    what = word.partition(":")[2]
+    try:
+        described = kind.described(what, _NO_WORD.sub("-", what).strip("-"))
+    except ValueError as error:
+        raise CandidateError(f"--candidate {word}: write {kind.word}") from error
+    return Candidate.model_validate({"kind": kind.name, "claims": ("relay",), **described})
 
 
 def _named(name: str, shipped: Path) -> Candidate:
     if name == REFERENCE.name:
         return REFERENCE
-    if name == f"exec:{REFERENCE.name}":
-        return REFERENCE.model_copy(update={"kind": "exec"})
+    kind, _, of_kind = name.partition(":")
+    if of_kind == REFERENCE.name and kind in KINDS:
+        return REFERENCE.model_copy(update={"kind": kind})
     return _of_file(name, shipped / f"{name}.yaml", shipped)
 
 

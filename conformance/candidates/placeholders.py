@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from conformance.candidates.description import NODE_COMMANDS, Candidate
+from conformance.candidates.description import Candidate
+from conformance.candidates.kind import NODE_COMMANDS
 from conformance.scenarios.errors import did_you_mean
 
 PLACEHOLDER = re.compile(r"\{([a-z0-9_]+(?:\.[A-Za-z0-9_.-]+)?)\}")
@@ -66,7 +67,7 @@ def _commands(candidate: Candidate) -> Iterator[tuple[str, Sequence[str], tuple[
 
 def _known(candidate: Candidate) -> set[str]:
     plain = {one.name for one in PLACEHOLDERS} - {"1", "listen.X", "listen.X.host", "options.X"}
-    if candidate.folder is None or candidate.kind == "docker":
+    if candidate.folder is None or not candidate.its_kind.sees_files:
         plain.discard("here")
     doors = {f"listen.{door}{end}" for door in candidate.doors for end in ("", ".host")}
     return plain | doors | {f"options.{name}" for name in candidate.options}

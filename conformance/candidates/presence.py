@@ -4,9 +4,10 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from conformance.candidates.description import Candidate
-from conformance.candidates.engine import engine_missing
+if TYPE_CHECKING:
+    from conformance.candidates.description import Candidate
 
 INSTALLED_VARIABLE = "CONFORMANCE_CANDIDATES"
 """Names the directory that `conformance candidate install` made, where that is not the usual one."""
@@ -28,10 +29,13 @@ def installed_candidates() -> Path:
     return Path(told) if told else Path(cache) / "smtp-conformance" / "candidates"
 
 
-def look_for(candidate: Candidate) -> Presence:
-    """Look for the candidate's programs: in its private root, else on the system; or for an engine to run its image."""
-    if candidate.kind == "docker":
-        return Presence(missing=engine_missing())
+def look_for(candidate: "Candidate") -> Presence:
+    """Look for what a candidate needs to be run, in the way of its kind."""
+    return candidate.its_kind.look_for(candidate)
+
+
+def installed_presence(candidate: "Candidate") -> Presence:
+    """Look for the candidate's programs: in its private root, else on the system."""
     place = installed_candidates() / candidate.installed if candidate.installed else None
     if place is not None and place.is_dir():
         if not candidate.private_root:
@@ -46,7 +50,7 @@ def look_for(candidate: Candidate) -> Presence:
     return found
 
 
-def _with_programs(candidate: Candidate, found: Presence) -> Presence:
+def _with_programs(candidate: "Candidate", found: Presence) -> Presence:
     """Return what was found, or what is missing of the programs where it was looked for."""
     for program in candidate.programs:
         path = program.replace("{installed}", str(found.installed or ""))

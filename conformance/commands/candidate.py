@@ -24,7 +24,7 @@ from conformance.clocks import default_clock, default_scale
 from conformance.execute import headline, judge
 from conformance.judge.waiting import Waiting
 from conformance.nodes.contract import NodeError
-from conformance.nodes.version import detect_version
+from conformance.nodes.kinds import node_of
 from conformance.run.applicability import inapplicable
 from conformance.run.cell import Ran, run_cell, run_cell_here
 from conformance.run.clock import Leftovers
@@ -43,11 +43,6 @@ State = Literal["ok", "missing", "not judged", "told"]
 """`not judged`: it was tried, and nothing can be said of it; `told`: it is no question, or nobody asked."""
 
 _MARKS: dict[State, str] = {"ok": "ok", "missing": "MISSING", "not judged": "NOT JUDGED", "told": "-"}
-
-
-_AT_ONCE: dict[str, int] = {"exec": 6, "docker": 6}
-"""How many claims of a kind are tried at a time: its programs mostly wait. Time that jumps has one cell, and so has a
-server that runs already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +106,7 @@ def check(candidate: Candidate) -> Iterator[Answer]:
         yield Answer("is there", "missing", missing)
         return
     try:
-        yield Answer("version", "told", asyncio.run(detect_version(candidate)))
+        yield Answer("version", "told", asyncio.run(node_of(candidate.kind).version(candidate)))
     except NodeError as error:
         yield Answer("version", "missing", f"the command 'version' failed: {error.reason}")
     probes = _probes()
@@ -121,7 +116,7 @@ def check(candidate: Candidate) -> Iterator[Answer]:
         yield answer
         if answer.state == "missing":
             return
-    yield from _answers(trials, _AT_ONCE.get(candidate.kind, 1))
+    yield from _answers(trials, candidate.its_kind.at_once)
     for claim in probes:
         if claim not in candidate.claims:
             yield Answer(f"claim {claim}", "told", "not claimed: what needs it is not applicable")

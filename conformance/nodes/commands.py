@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from conformance.candidates.description import NODE_COMMANDS, Candidate
+from conformance.candidates.description import Candidate
+from conformance.candidates.kind import NODE_COMMANDS
 from conformance.history.inspected import unreadable
 from conformance.nodes.contract import CommandFailed, NodeError, Unsupported
 

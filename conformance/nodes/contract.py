@@ -98,6 +98,10 @@ class Node(Protocol):
         """
         ...
 
+    async def close(self) -> None:
+        """End it however it is, and leave nothing behind."""
+        ...
+
     @property
     def failure(self) -> str | None:
         """Why the node ended on its own, or None while it lives or was asked to end."""

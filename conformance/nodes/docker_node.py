@@ -8,26 +8,38 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import docker
 import requests
 from docker.types import Mount
 
 from conformance.candidates.description import Candidate
-from conformance.candidates.presence import Presence
+from conformance.candidates.kinds.docker import DockerFields
+from conformance.candidates.presence import Presence, look_for
 from conformance.nodes.commands import MOST, answer_of, template_of
+from conformance.nodes.configuration import listeners_of
 from conformance.nodes.contract import REFUSED, CommandFailed, ConfigurationRefused, NodeConfiguration, NodeError
-from conformance.nodes.engine import Engine, explained, kill
+from conformance.nodes.engine import Engine, explained, gateway, kill
+from conformance.nodes.kinds import NodeOfKind, Surroundings
+from conformance.nodes.places import Place, all_doors
+from conformance.nodes.ports import PortLeases
 from conformance.nodes.private_root import NODE
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.reload import reload
 from conformance.nodes.streams import Stream, follow, run_inside
 from conformance.nodes.workshop import Workshop
 from conformance.shortage import KILLED, killed_by_others
+from conformance.topology import Server
 from conformance.untrusted import size_of
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104  # in a container, whose network leads to this machine only
+
+_VERSION_LABEL = "org.opencontainers.image.version"
+"""What an image is labelled with by those who keep to the OCI's names."""
 
 _LOOK = 0.5
 """Seconds between two looks at how large the directory has become."""
@@ -39,8 +51,10 @@ Moved = Callable[[str | None], None]
 """Called with the address of a container that has one, and with None once it is gone."""
 
 
-class DockerNode:
+class DockerNode(NodeOfKind, kind="docker"):
     """One node as a container in `network`; `directory` holds its data, its files and its log."""
+
+    seen_at = NODE
 
     def __init__(
         self, name: str, candidate: Candidate, directory: Path, engine: Engine, network: Any, moved: Moved
@@ -60,6 +74,41 @@ class DockerNode:
         self._failure: str | None = None
         self._watching: asyncio.Task[None] | None = None
 
+    @classmethod
+    async def version(cls, candidate: Candidate) -> str:
+        """See NodeOfKind; of an image it is the one that its label tells, else the description's, else the image's id."""
+        container = DockerFields.of(candidate).container
+        if look_for(candidate).missing or container is None:
+            return candidate.version
+        engine = Engine(candidate.name, Path())
+        try:
+            image = await engine.image(container.image)
+        finally:
+            engine.close()
+        label = (image.labels or {}).get(_VERSION_LABEL)
+        return str(label or (candidate.version if candidate.version != "unknown" else image.short_id))
+
+    @classmethod
+    async def find_place(
+        cls, server: Server, candidate: Candidate, directory: Path, leases: PortLeases, leaving: AsyncExitStack
+    ) -> Place:
+        """See NodeOfKind; on a network of its own."""
+        engine = Engine(server.name, directory)
+        leaving.callback(engine.close)
+        network = await engine.make_network()
+        leaving.push_async_callback(engine.ask, "network", network.remove)
+        container, roles = DockerFields.of(candidate).container, listeners_of(server.role)
+        ports = {} if container is None else container.ports
+        doors = all_doors(server.role, {d: (EVERYWHERE, ports[d]) for d in candidate.listeners if d in roles})
+        here = (gateway(network), 0)
+        return Place(doors, dict.fromkeys(doors), lambda party, listener: here, (engine, network))
+
+    @classmethod
+    def in_its_place(cls, around: Surroundings) -> Self:
+        """See NodeOfKind."""
+        engine, network = around.place.held
+        return cls(around.name, around.candidate, around.directory, engine, network, around.moved)
+
     @property
     def log(self) -> Path:
         """What the container's processes wrote to stdout and stderr."""
@@ -76,7 +125,7 @@ class DockerNode:
 
     async def start(self, configuration: NodeConfiguration) -> None:
         """Write the files, make a container and start it, wait for the greetings."""
-        needs = self._candidate.container
+        needs = DockerFields.of(self._candidate).container
         assert needs is not None
         image = await self._engine.image(needs.image)
         user, self._let_in = self._user(str(image.attrs["Config"].get("User") or ""))

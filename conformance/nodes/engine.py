@@ -14,8 +14,9 @@ import docker
 import requests
 from docker.types import LogConfig, Mount, Ulimit
 
-from conformance.candidates.description import Candidate, Container
+from conformance.candidates.description import Candidate
 from conformance.candidates.engine import engine_address
+from conformance.candidates.kinds.docker import Container, DockerFields
 from conformance.nodes import reaper
 from conformance.nodes.contract import NodeError
 
@@ -109,7 +110,7 @@ class Engine:
 
     def create(self, candidate: Candidate, command: list[str], mounts: list[Mount], network: Any, user: str) -> Any:
         """Create a container that may do nothing but what a server of ours must; it is not started."""
-        needs = candidate.container
+        needs = DockerFields.of(candidate).container
         assert needs is not None
         return self._client.containers.create(
             needs.image,

@@ -6,34 +6,25 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Self
 
 from conformance.candidates.description import Candidate
+from conformance.candidates.kinds.exec import ExecFields
 from conformance.candidates.presence import look_for
 from conformance.nodes import cgroups, guard, private_root
 from conformance.nodes.commands import answer_of, run_command, template_of
 from conformance.nodes.contract import REFUSED, ConfigurationRefused, NodeConfiguration, NodeError
 from conformance.nodes.disks.choice import NodeDisk
+from conformance.nodes.exec_clock import MovedClock
 from conformance.nodes.flushing import flush_every, interval
+from conformance.nodes.kinds import NodeOfKind, Surroundings
 from conformance.nodes.processes import KILLING, descendants
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.reload import reload
 from conformance.nodes.workshop import Workshop
 from conformance.shortage import KILLED, killed_by_others
-
-
-class MovedClock(Protocol):
-    """What moves the clock of a node's processes (conformance.run.shifted.program)."""
-
-    def prefix(self, program: str, environment: Mapping[str, str]) -> list[str]: ...
-    def began(self, guard: int) -> None: ...
-    def told(self) -> None: ...
-    def ready(self) -> None: ...
-    def ending(self) -> None: ...
-    def ended(self) -> None: ...
-
 
 _SLOW_START = "PYTHONDONTWRITEBYTECODE"
 """With it, a server in Python would compile its whole source at every start."""
@@ -47,7 +38,7 @@ _FORCING = 2
 _PYTHON = (sys.executable, "-S", "-E")
 
 
-class ExecNode:
+class ExecNode(NodeOfKind, kind="exec"):
     """One node as a process; `directory` holds its data, its files and its log, `disk` is one that may fail.
 
     `clock` moves the clock of its processes; what it raises passes through `start`, and so does Unseen of the disk.
@@ -66,8 +57,9 @@ class ExecNode:
         self.name = name
         self._disk = disk
         self._candidate = candidate
+        self._own = ExecFields.of(candidate)
         self._presence = look_for(candidate)
-        self._shop = Workshop(name, candidate, directory, self._presence)
+        self._shop = Workshop(name, candidate, directory, self._presence, user=candidate.user)
         self._process: Process | None = None
         self._group: cgroups.Cgroup | None = None
         self._ended = asyncio.Event()
@@ -75,6 +67,12 @@ class ExecNode:
         self._flushing: asyncio.Task[None] | None = None
         self._asked_to_end = False
         self._failure: str | None = None
+
+    @classmethod
+    def in_its_place(cls, around: Surroundings) -> Self:
+        """See NodeOfKind."""
+        clock = around.clock.program(around.directory / "clock")
+        return cls(around.name, around.candidate, around.directory, clock=clock, disk=around.disk)
 
     @property
     def log(self) -> Path:
@@ -104,7 +102,7 @@ class ExecNode:
         self._asked_to_end = False
         self._failure = None
         self._shop.log.begin()
-        limits = cgroups.Limits(self._candidate.process_limit, self._candidate.memory_limit)
+        limits = cgroups.Limits(self._own.process_limit, self._own.memory_limit)
         self._group = await asyncio.to_thread(cgroups.make, limits)
         log = self._shop.log.handle
         self._process = await asyncio.create_subprocess_exec(
@@ -210,7 +208,7 @@ class ExecNode:
         defect = ("--defect", candidate.defect) if candidate.defect else ()
         words = [*self._on_disk, *_PYTHON, guard.__file__, "--log-limit", str(candidate.log_limit)]
         words += ["--directory", str(directory), "--directory-limit", str(candidate.directory_limit)]
-        words += ["--processes", str(candidate.process_limit), "--memory", str(candidate.memory_limit)]
+        words += ["--processes", str(self._own.process_limit), "--memory", str(self._own.memory_limit)]
         if self._group is not None:
             words += [word for group in self._group.all for word in ("--cgroup", group)]
         elif self._clock is None and self._presence.private_root is None:

@@ -6,11 +6,14 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from pydantic_core import to_json
 
+from conformance.candidates.description import Candidate
+from conformance.candidates.kinds.python import PythonFields
 from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError, Unsupported
+from conformance.nodes.kinds import NodeOfKind, Surroundings
 from conformance.shortage import shortage_of
 
 
@@ -46,7 +49,7 @@ def load_factory(name: str) -> Factory:
         raise NodeError(name, "import", str(error)) from error
 
 
-class PythonNode:
+class PythonNode(NodeOfKind, kind="python"):
     """A node made by a factory; it gets its file and a clock, and nothing else of the harness.
 
     `data` is the data directory that its configuration names; below `directory` when it is not given.
@@ -76,6 +79,24 @@ class PythonNode:
         self._node: InProcess | None = None
         self._handler: logging.Handler | None = None
         directory.mkdir(parents=True, exist_ok=True)
+
+    @classmethod
+    def prepare(cls, candidate: Candidate) -> None:
+        """See NodeOfKind; importing a factory takes a second."""
+        load_factory(PythonFields.of(candidate).factory or "")
+
+    @classmethod
+    async def version(cls, candidate: Candidate) -> str:
+        """See NodeOfKind; it has no command."""
+        return candidate.version
+
+    @classmethod
+    def in_its_place(cls, around: Surroundings) -> Self:
+        """See NodeOfKind."""
+        factory, defect = PythonFields.of(around.candidate).factory or "", around.candidate.defect
+        return cls(
+            around.name, factory, around.directory, around.clock, data=around.data, defect=defect, freeze=around.freeze
+        )
 
     @property
     def log(self) -> Path:

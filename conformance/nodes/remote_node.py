@@ -8,19 +8,27 @@ import os
 import signal
 from asyncio.subprocess import DEVNULL
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from conformance.candidates.description import Candidate
+from conformance.candidates.kinds.remote import RemoteFields
 from conformance.candidates.presence import Presence
 from conformance.nodes.commands import answer_of, run_command, template_of
+from conformance.nodes.configuration import Address
 from conformance.nodes.contract import CommandFailed, NodeConfiguration, NodeError, Unsupported
+from conformance.nodes.kinds import NodeOfKind, Surroundings
+from conformance.nodes.places import LOOPBACK, Place, all_doors
+from conformance.nodes.ports import PortLeases
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.reload import by_command
 from conformance.nodes.workshop import Workshop
+from conformance.topology import Server
 
 
-class RemoteNode:
+class RemoteNode(NodeOfKind, kind="remote"):
     """One node at addresses of its own; `directory` takes the files of its description and the log of its commands."""
 
     failure: str | None = None
@@ -35,6 +43,20 @@ class RemoteNode:
         self._shop = Workshop(name, candidate, directory, Presence())
         self._up = False
         self._fresh = True
+
+    @classmethod
+    async def find_place(
+        cls, server: Server, candidate: Candidate, directory: Path, leases: PortLeases, leaving: AsyncExitStack
+    ) -> Place:
+        """See NodeOfKind; where it is."""
+        addresses = RemoteFields.of(candidate).addresses
+        doors = all_doors(server.role, {door: address.at for door, address in addresses.items()})
+        return Place(doors, dict(doors), partial(_set_up, candidate))
+
+    @classmethod
+    def in_its_place(cls, around: Surroundings) -> Self:
+        """See NodeOfKind."""
+        return cls(around.name, around.candidate, around.directory)
 
     @property
     def log(self) -> Path:
@@ -127,3 +149,10 @@ class RemoteNode:
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self._candidate.environment}
+
+
+def _set_up(candidate: Candidate, party: str, listener: str) -> Address:
+    """Return where a server was set up to dial a door of a party; one that it does not know may be anywhere."""
+    next_hops = RemoteFields.of(candidate).next_hops
+    known = next_hops.get(f"{party}.{listener}" if listener == "delivery" else party)
+    return LOOPBACK if known is None else known.at

@@ -17,21 +17,16 @@ _OWN_NAMESPACES = ("unshare", "-m", "-p", "-f", sys.executable, "-S", "-E")
 
 _LONGEST = 200
 """Characters of a version that are kept."""
-_VERSION_LABEL = "org.opencontainers.image.version"
-"""What an image is labelled with by those who keep to the OCI's names."""
 
 
-async def detect_version(candidate: Candidate) -> str:
+async def version_by_command(candidate: Candidate) -> str:
     """Return the version that the description's `version` command tells, or the one that the description says.
 
-    Of an image it is the one that its label tells, else the description's, else the image's id.
-    Raises NodeError when the command fails, or the image is not there.
+    Raises NodeError when the command fails.
     """
-    if candidate.kind == "docker":
-        return await _version_of_image(candidate)
     template = candidate.commands.get("version")
     presence = look_for(candidate)
-    if template is None or candidate.kind == "python" or presence.missing:
+    if template is None or presence.missing:
         return candidate.version
     with tempfile.TemporaryDirectory(prefix="conformance-version-") as directory:
         shop = Workshop(candidate.name, candidate, Path(directory), presence)
@@ -54,17 +49,3 @@ async def detect_version(candidate: Candidate) -> str:
     found = re.search(candidate.version_pattern, said)
     told = next(filter(None, (*found.groups()[:1], found[0])), "") if found else ""
     return told[:_LONGEST] or candidate.version
-
-
-async def _version_of_image(candidate: Candidate) -> str:
-    if look_for(candidate).missing or candidate.container is None:
-        return candidate.version
-    from conformance.nodes.engine import Engine  # the SDK takes a third of a second
-
-    engine = Engine(candidate.name, Path())
-    try:
-        image = await engine.image(candidate.container.image)
-    finally:
-        engine.close()
-    label = (image.labels or {}).get(_VERSION_LABEL)
-    return str(label or (candidate.version if candidate.version != "unknown" else image.short_id))

@@ -28,7 +28,8 @@ def status_file_in(directory: Path) -> Path:
 class Workshop:
     """Writes what a node is told, and fills in the words of its commands.
 
-    `seen_as` is what the node itself sees its directory as, where that is another path; `python` is its interpreter.
+    `seen_as` is what the node itself sees its directory as, where that is another path; `python` is its interpreter;
+    `user` is whom all of it is given to, where the harness is root.
     """
 
     def __init__(
@@ -40,7 +41,9 @@ class Workshop:
         *,
         seen_as: Path | None = None,
         python: str = sys.executable,
+        user: str | None = None,
     ) -> None:
+        self._user = user
         self._python = python
         self._seen_as = NODE if presence.private_root is not None else seen_as
         self.name = name
@@ -99,7 +102,7 @@ class Workshop:
 
     def _owner(self) -> Owner | None:
         """Return who gets what is made; None is whoever we are. Raises NodeError."""
-        name = self._candidate.user if self._candidate.kind == "exec" else None
+        name = self._user
         if name is None or os.geteuid() != 0:
             return None
         try:

@@ -10,7 +10,7 @@ from conformance.history.events import AnyEvent
 from conformance.history.recorder import Recorder
 from conformance.nodes.contract import NodeError, OutOfPlace
 from conformance.nodes.disks.layer import Unseen
-from conformance.nodes.python_node import load_factory
+from conformance.nodes.kinds import node_of
 from conformance.run.clock import Leftovers, run_with_clock
 from conformance.run.clocks.interface import Clock
 from conformance.run.deadline import CellTimeout, awaited, cell_timeout, real_deadline
@@ -77,8 +77,7 @@ def run_cell(
     limit = cell_timeout(cell, settings)
     try:
         for candidate in cast.candidates:
-            if candidate.kind == "python":
-                load_factory(candidate.factory or "")  # it takes a second, and no clock runs yet
+            node_of(candidate.kind).prepare(candidate)
         return run_with_clock(
             lambda clock: _run(cell, cast, settings, directory, seen, settled, flush, Recorder(clock, events), clock),
             settings.clock,

@@ -12,24 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from conformance.candidates.cast import Cast
+from conformance.candidates.kind import IN_PROCESS
 from conformance.clocks import CLOCKS
 from conformance.history.events import Lag, NodeEvent
 from conformance.history.recorder import Recorder
 from conformance.nodes.configuration import TRANSPORT_DEFAULTS, Address, Contract2, Wiring, render
 from conformance.nodes.contract import Node
 from conformance.nodes.disks.choice import NodeDisk
-from conformance.nodes.exec_node import ExecNode
+from conformance.nodes.kinds import Surroundings, node_of
+from conformance.nodes.places import Place, take_turns
 from conformance.nodes.ports import PortLeases
-from conformance.nodes.private_root import NODE
-from conformance.nodes.python_node import PythonNode
-from conformance.nodes.remote_node import RemoteNode
 from conformance.nodes.workshop import status_file_in
 from conformance.run.clocks.interface import Clock
 from conformance.run.disk_troubles import troubles_of
 from conformance.run.keeper import Keeper
 from conformance.run.memory import make_directory
 from conformance.run.outbox import Outbox
-from conformance.run.places import Place, find_place, take_turns
 from conformance.run.run_delay import RunDelay
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
@@ -98,8 +96,7 @@ class World:
             self._exit.callback(self._leases.release)
             await take_turns(self.topology.servers, self._cast, self._leases)
             for server in self.topology.servers:
-                own = self._directory / server.name
-                self._places[server.name] = await find_place(server, self._cast, own, self._leases, self._exit)
+                self._places[server.name] = await self._find_place(server)
             self._exit.push_async_callback(self.links.close)
             await self._open_sinks()
             await self._open_links()
@@ -213,6 +210,10 @@ class World:
         """Return where the link to a party has to listen, for a client to find it."""
         return self._places[client].hears(party, listener) if client in self._places else LOOPBACK
 
+    async def _find_place(self, server: Server) -> Place:
+        candidate, own = self._cast.plays(server.name), self._directory / server.name
+        return await node_of(candidate.kind).find_place(server, candidate, own, self._leases, self._exit)
+
     def _moved(self, server: str, host: str | None) -> None:
         """Have the links of a server dial it where it is now; None is nowhere."""
         doors = self._places[server].doors
@@ -254,7 +255,7 @@ class World:
 
     def _data(self, server: str) -> Path:
         """Return where a server has its data, as it sees it itself: in memory, when it lives in this process."""
-        if self._cast.plays(server).kind != "python":
+        if IN_PROCESS not in self._cast.plays(server).means:
             return self._seen_directory(server) / "data"
         if self._memory is None:
             self._memory = make_directory(f"{self.cell.scenario[:40]}-", self._directory)
@@ -270,42 +271,26 @@ class World:
 
     def _seen_directory(self, server: str) -> Path:
         """Return a server's own directory, as it sees it itself."""
-        return NODE if self._cast.plays(server).kind == "docker" else self._directory / server
+        return node_of(self._cast.plays(server).kind).seen_at or self._directory / server
 
     def _make_node(self, server: Server) -> Node:
         candidate = self._cast.plays(server.name)
         directory = self._directory / server.name
-        match candidate.kind:
-            case "python":
-                python = PythonNode(
-                    server.name,
-                    candidate.factory or "",
-                    directory,
-                    self.clock,
-                    data=self._data(server.name),
-                    defect=candidate.defect,
-                    freeze=lambda frozen: self.links.freeze(server.name, frozen),
-                )
-                self._exit.push_async_callback(python.close)
-                return python
-            case "exec":
-                if troubles := troubles_of(self.cell.steps, server.name):
-                    self.disks[server.name] = NodeDisk(
-                        server.name, directory, troubles, candidate.name, self.settings.disk
-                    )
-                own_clock = self.clock.program(directory / "clock")
-                program = ExecNode(server.name, candidate, directory, clock=own_clock, disk=self.disks.get(server.name))
-                self._exit.push_async_callback(program.close)
-                return program
-            case "docker":
-                from conformance.nodes.docker_node import DockerNode  # the SDK takes a third of a second
-
-                place = self._places[server.name]
-                moved = partial(self._moved, server.name)
-                container = DockerNode(server.name, candidate, directory, place.engine, place.network, moved)
-                self._exit.push_async_callback(container.close)
-                return container
-            case "remote":
-                remote = RemoteNode(server.name, candidate, directory)
-                self._exit.push_async_callback(remote.close)
-                return remote
+        if troubles := troubles_of(self.cell.steps, server.name):
+            disk = NodeDisk(server.name, directory, troubles, candidate.name, self.settings.disk)
+            self.disks[server.name] = disk
+        node = node_of(candidate.kind).in_its_place(
+            Surroundings(
+                server.name,
+                candidate,
+                directory,
+                data=self._data(server.name),
+                place=self._places[server.name],
+                clock=self.clock,
+                disk=self.disks.get(server.name),
+                freeze=lambda frozen: self.links.freeze(server.name, frozen),
+                moved=partial(self._moved, server.name),
+            )
+        )
+        self._exit.push_async_callback(node.close)
+        return node

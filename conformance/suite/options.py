@@ -14,6 +14,7 @@ from conformance import paths
 from conformance.candidates.cast import Cast, read_cast
 from conformance.candidates.description import CandidateError
 from conformance.candidates.hosts import check_hosts
+from conformance.candidates.kind import KINDS
 from conformance.clocks import CLOCKS, SCALED_BY_DEFAULT, ClockName, default_clock, default_scale
 from conformance.run.settings import Settings
 from conformance.suite.selection import SelectionError, check_requirements
@@ -51,8 +52,9 @@ def declare_options(group: _Group) -> None:
         "--candidate",
         action="append",
         metavar="NAME|FILE|KIND:...",
-        help="what is judged: a name, a description, exec:reference, docker:IMAGE, tcp:HOST:PORT, or "
-        "SERVER=CANDIDATE,...; repeatable; default: reference",
+        help="what is judged: a name, a description, exec:reference, "
+        + ", ".join(kind.word for kind in KINDS.values() if kind.word)
+        + ", or SERVER=CANDIDATE,...; repeatable; default: reference",
     )
     group.addoption(
         "--clock",

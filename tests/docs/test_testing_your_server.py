@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from conformance.candidates.description import Candidate, read_description
-from conformance.candidates.grammar import FIRST_NEXT_HOP
+from conformance.candidates.kinds.remote import FIRST_NEXT_HOP
 from conformance.nodes.ports import PortLeases
 from tests.docs.pages import ROOT, commands
 from tests.nodes.test_remote_node import PROXY

@@ -9,7 +9,7 @@ import pytest
 from conformance.candidates.description import Candidate
 from conformance.nodes.commands import answer_of
 from conformance.nodes.contract import NodeError
-from conformance.nodes.version import detect_version
+from conformance.nodes.kinds import node_of
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_a_version_is_short_and_never_nothing(printed: str, pattern: str, versio
             "commands": {"version": [sys.executable, "-c", f"print({printed!r})"]},
         }
     )
-    assert asyncio.run(detect_version(candidate)) == version
+    assert asyncio.run(node_of(candidate.kind).version(candidate)) == version

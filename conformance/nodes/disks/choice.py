@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from conformance.candidates.description import Candidate
+from conformance.candidates.kind import DISK, kinds_with
 from conformance.nodes.contract import NodeError
 from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.layer import Layer
@@ -34,8 +35,9 @@ def missing(candidate: Candidate, troubles: Iterable[Trouble], kind: Kind | None
     wanted = frozenset(troubles)
     if not wanted:
         return ""
-    if candidate.kind != "exec":
-        return "a disk of its own is for servers in processes of their own (kind exec)"
+    if DISK not in candidate.means:
+        kinds = " or ".join(kinds_with(DISK))
+        return f"a disk of its own is for servers in processes of their own (kind {kinds})"
     if "power-cut-by-posix" in wanted and wanted & _ON_LOOP:
         return "a file system of its own keeps more than POSIX promises"
     needs = [layer.missing()] if wanted & _IN_LAYER else []

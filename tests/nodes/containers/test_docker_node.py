@@ -9,7 +9,6 @@ import pytest
 
 from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.nodes.docker_node import DockerNode
-from conformance.nodes.version import detect_version
 from tests.nodes import programs
 from tests.nodes.containers.node import CONFIGURATION, candidate, failure, node_of, run
 
@@ -165,5 +164,5 @@ def test_a_command_is_run_in_the_container_and_bounded(tmp_path: Path, base: str
 
 
 def test_the_version_is_the_image_s_own(base: str):
-    assert asyncio.run(detect_version(candidate(base))).startswith("sha256:")
-    assert asyncio.run(detect_version(candidate(base, version="7.1"))) == "7.1"
+    assert asyncio.run(DockerNode.version(candidate(base))).startswith("sha256:")
+    assert asyncio.run(DockerNode.version(candidate(base, version="7.1"))) == "7.1"

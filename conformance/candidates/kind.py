@@ -1,0 +1,85 @@
+"""A kind of candidate: each is one class in `conformance/candidates/kinds/`; its node is in `conformance/nodes/KIND_node.py`."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from conformance.candidates.means import commands_needed
+from conformance.candidates.parts import Address, Door, OwnFields
+from conformance.candidates.presence import Presence, installed_presence
+from conformance.scenarios.document import Cell
+from conformance.scenarios.steps.blocks import flattened
+
+if TYPE_CHECKING:
+    from conformance.candidates.cast import Cast
+    from conformance.candidates.description import Candidate
+
+IN_PROCESS, MOVED_CLOCK, DISK = "in-process", "moved-clock", "disk"
+"""What only some kinds have: a life on this process's loop, a clock that can be moved, a disk of its own that may fail."""
+
+NODE_COMMANDS = ("inspect", "redirect-messages", "resubmit")
+"""What a node of the contract may be asked; each prints one JSON object."""
+
+SERVER_COMMANDS = ("start", "stop", "kill", "wipe", "pause", "resume", "reload", "flush", "list-queue", "version")
+"""What the life of a server may need a command of its own for, where a signal does not do."""
+
+
+class Kind:
+    """What is true of every candidate of a kind. A class below declares one by its `name`."""
+
+    name: ClassVar[str]
+    needs: ClassVar[str]
+    """The field of the description that it cannot do without."""
+    fields: ClassVar[type[OwnFields]] = OwnFields
+    """The fields that no other kind has."""
+    means: ClassVar[frozenset[str]] = frozenset()
+    does: ClassVar[frozenset[str]] = frozenset((*NODE_COMMANDS, *SERVER_COMMANDS))
+    """What the harness can do to a node without a command of the description; a step that needs more is not applicable."""
+    word: ClassVar[str] = ""
+    """How a candidate without a description is said on the command line: `docker:IMAGE`; `described` reads it."""
+    sees_files: ClassVar[bool] = True
+    """Whether its commands see the files of this machine."""
+    at_once: ClassVar[int] = 1
+    """How many of its claims are tried at a time: programs mostly wait; time that jumps has one cell, a server one part."""
+
+    def __init_subclass__(cls) -> None:
+        KINDS[cls.name] = cls()
+
+    def described(self, what: str, name: str) -> dict[str, Any]:
+        """Return the description that a word names, of `what` stands behind the colon. Raises ValueError for none."""
+        raise ValueError(what)
+
+    def check(self, candidate: "Candidate") -> None:
+        """Hold the fields against each other. Raises ValueError, beginning with a field."""
+
+    def doors(self, candidate: "Candidate") -> tuple[Door, ...]:
+        """Return the doors that it opens."""
+        return candidate.listeners
+
+    def is_told(self, candidate: "Candidate") -> bool:
+        """Whether it gets the harness's configuration."""
+        return True
+
+    def elsewhere(self, candidate: "Candidate") -> Mapping[str, Address]:
+        """Return every address that is none of the harness's choosing, by the field that names it."""
+        return {}
+
+    def look_for(self, candidate: "Candidate") -> Presence:
+        """Return where its programs are, or what is missing to run it."""
+        return installed_presence(candidate)
+
+    def lacking(self, cell: Cell, server: str, cast: "Cast", scale: float) -> Iterator[str]:
+        """Yield why it cannot play the part of a server in a cell; `scale` divides the run's times."""
+        has = self.does.union(cast.plays(server).commands)
+        for step in flattened(cell.steps):
+            for command in commands_needed(step, server):
+                if command not in has:
+                    yield f"its description has no command {command!r}, which the step {step.verb!r} needs"
+
+
+KINDS: dict[str, Kind] = {}
+"""All kinds by name; `conformance.candidates.description` loads them."""
+
+
+def kinds_with(means: str) -> list[str]:
+    """Return the kinds that have this."""
+    return [name for name, kind in KINDS.items() if means in kind.means]

@@ -1,0 +1,102 @@
+"""The node of each kind of candidate: `conformance/nodes/KIND_node.py` has a class that says of which kind it is."""
+
+import importlib
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from conformance import counterparts, nodes
+from conformance.candidates.description import Candidate
+from conformance.candidates.kind import KINDS
+from conformance.nodes.contract import Node
+from conformance.nodes.disks.choice import NodeDisk
+from conformance.nodes.exec_clock import MovedClock
+from conformance.nodes.places import Place, leased_place
+from conformance.nodes.ports import PortLeases
+from conformance.nodes.version import version_by_command
+from conformance.topology import Server
+
+_NODE = "_node"
+
+counterparts.match(
+    "kind of candidate",
+    KINDS,
+    "conformance/candidates/kinds/",
+    (name.removesuffix(_NODE) for name in counterparts.modules_of(nodes) if name.endswith(_NODE)),
+    "conformance/nodes/*_node.py",
+)
+
+
+class NodeClock(Protocol):
+    """What a node may ask of the cell's clock."""
+
+    def now(self) -> float:
+        """Return the moment for stamps, POSIX seconds."""
+        ...
+
+    def program(self, directory: Path) -> MovedClock | None:
+        """Return what moves the clock of a program, None where nothing has to."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """All that a node of any kind may need of the cell that it is in."""
+
+    name: str
+    candidate: Candidate
+    directory: Path
+    """Its own, for its files and its log."""
+    data: Path
+    place: Place
+    clock: NodeClock
+    disk: NodeDisk | None
+    """One that may fail."""
+    freeze: Callable[[bool], None]
+    """Lets nothing in or out over its links, or again."""
+    moved: Callable[[str | None], None]
+    """Has its links dial it at another host; None is nowhere."""
+
+
+class NodeOfKind:
+    """What a node's class says of its kind, and how a cell gets one; the rest is as in conformance.nodes.contract."""
+
+    seen_at: ClassVar[Path | None] = None
+    """Where it sees its own directory, where that is another path than here."""
+
+    def __init_subclass__(cls, *, kind: str) -> None:
+        _CLASSES[kind] = cls
+
+    @classmethod
+    def prepare(cls, candidate: Candidate) -> None:
+        """Do what takes its time before any clock runs. Raises NodeError."""
+
+    @classmethod
+    async def version(cls, candidate: Candidate) -> str:
+        """Return which version it is, as it says itself, else as the description does. Raises NodeError."""
+        return await version_by_command(candidate)
+
+    @classmethod
+    async def find_place(
+        cls, server: Server, candidate: Candidate, directory: Path, leases: PortLeases, leaving: AsyncExitStack
+    ) -> Place:
+        """Find a place for a server, and leave it with `leaving`. Raises NodeError, and OSError where no port is left."""
+        return leased_place(server.role, candidate, leases)
+
+    @classmethod
+    def in_its_place(cls, around: Surroundings) -> Node:
+        """Return a node that is down."""
+        raise NotImplementedError
+
+
+_CLASSES: dict[str, type[NodeOfKind]] = {}
+
+
+def node_of(kind: str) -> type[NodeOfKind]:
+    """Return the class of a kind's nodes; its module is imported now, since some take their time."""
+    importlib.import_module(f"{nodes.__name__}.{kind}{_NODE}")
+    if kind not in _CLASSES:
+        raise counterparts.Unmatched(f"conformance/nodes/{kind}{_NODE}.py has no class NodeOfKind, kind={kind!r}")
+    return _CLASSES[kind]
