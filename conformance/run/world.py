@@ -179,7 +179,7 @@ class World:
 
     async def _open_sinks(self) -> None:
         for name, protocol in self._sink_protocols().items():
-            sink = await open_sink(name, protocol, self.recorder, self.links, duration=self.clock.duration)
+            sink = await open_sink(name, protocol, self.recorder, self.links)
             self._exit.push_async_callback(sink.close)
             self.sinks[name] = sink
 

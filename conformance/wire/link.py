@@ -4,7 +4,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
-from conformance.eager import begin
 from conformance.history.dialects import Dialect
 from conformance.history.events import ConnectFailed, NodeEvent
 from conformance.history.recorder import Recorder
@@ -172,10 +171,9 @@ class Link:
         )
 
     def _dial(self, relay: Relay) -> None:
-        task = begin(self._connect(relay), name=f"dial {self.pair}")
-        if task is not None:
-            self._dialling.add(task)
-            task.add_done_callback(self._dialling.discard)
+        task = asyncio.get_running_loop().create_task(self._connect(relay), name=f"dial {self.pair}")
+        self._dialling.add(task)
+        task.add_done_callback(self._dialling.discard)
 
     async def _connect(self, relay: Relay) -> None:
         if relay.over:

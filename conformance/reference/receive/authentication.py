@@ -6,10 +6,10 @@ import ssl
 from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword, Session
 from aiosmtpd.smtp import Envelope as Transaction
 
-from conformance.lean_smtp import LeanSMTP
 from conformance.reference.config import Listener, Peer
 from conformance.reference.host import Host
 from conformance.reference.receive.certificate import server_context
+from conformance.reference.receive.lean import LeanSMTP
 from conformance.reference.receive.verbs import NOT_OFFERED, Conversation
 
 

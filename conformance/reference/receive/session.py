@@ -6,12 +6,12 @@ from aiosmtpd.lmtp import LMTP
 from aiosmtpd.smtp import SMTP, Session, syntax
 from aiosmtpd.smtp import Envelope as Transaction
 
-from conformance.lean_names import Lean
 from conformance.reference.config import Listener
 from conformance.reference.host import Host
 from conformance.reference.message import Recipient
 from conformance.reference.receive.acceptance import Origin, envelope_of
 from conformance.reference.receive.authentication import PeerAuthentication
+from conformance.reference.receive.lean import Lean
 from conformance.reference.receive.verbs import Conversation, Door
 from conformance.reference.replies import Reply, with_enhanced
 

@@ -14,7 +14,6 @@ from typing import Any
 from aiosmtplib import SMTPException, SMTPResponse
 from aiosmtplib.protocol import SMTPProtocol
 
-from conformance.eager import within
 from conformance.reference.config import Address
 from conformance.reference.replies import Reply, parsed
 from conformance.reference.send.dialogue import Dialogue, SessionLost
@@ -95,8 +94,8 @@ class SmtpDialogue(Dialogue):
         """Connect, and return the greeting. Raises SessionLost."""
         self._loop = loop = asyncio.get_running_loop()
         try:
-            connecting = loop.create_connection(lambda: _Lean(loop), *self.address)
-            self._transport, self._protocol = await within(connecting, self.idle)
+            async with asyncio.timeout(self.idle):
+                self._transport, self._protocol = await loop.create_connection(lambda: _Lean(loop), *self.address)
         except (OSError, TimeoutError) as error:
             raise SessionLost(f"no connection: {error}") from error
         return await self._reply("the connection")

@@ -9,8 +9,7 @@ import pytest
 from aiosmtpd.lmtp import LMTP
 from aiosmtpd.smtp import SMTP
 
-from conformance.lean_names import Lean
-from conformance.lean_smtp import LeanSMTP
+from conformance.reference.receive.lean import Lean, LeanSMTP
 from conformance.run.clock import Clock, run_with_clock
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from conformance.eager import begin, within
+from conformance.reference.receive.lean import begin
 from conformance.run.virtual.errors import waiting
 
 
@@ -87,29 +87,6 @@ def test_what_fails_at_once_is_raised_at_once_and_what_fails_later_by_the_task()
     asyncio.run(main())
 
 
-def test_what_comes_of_work_is_returned_unless_it_waits_too_long() -> None:
-    async def main() -> None:
-        async def work(turns: int) -> int:
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            return turns
-
-        assert [await within(work(turns), 5.0) for turns in range(3)] == [0, 1, 2]
-        ended = []
-
-        async def endless() -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.append(True)
-
-        with pytest.raises(TimeoutError):
-            await within(endless(), 0.0)
-        assert ended == [True]
-
-    asyncio.run(main())
-
-
 def test_one_is_told_where_the_rest_waits() -> None:
     async def main() -> None:
         event = asyncio.Event()
@@ -120,7 +97,7 @@ def test_one_is_told_where_the_rest_waits() -> None:
         task = begin(waiter(), name="rest")
         assert task is not None
         assert "rest in" in waiting([task])
-        assert "waiter (test_eager.py:" in waiting([task])
+        assert "waiter (test_lean_begin.py:" in waiting([task])
         event.set()
         await task
 
