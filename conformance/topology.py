@@ -10,8 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-Generation = Literal["ex2010", "ex2013", "ex2016"]
-Role = Literal["mailbox", "hub", "edge", "submission"]
+from conformance.generations import USUAL, Generation, Role
 
 
 class _Closed(BaseModel):
@@ -22,7 +21,7 @@ class Server(_Closed):
     """A transport server under test (or another one of the reference beside it)."""
 
     name: str
-    generation: Generation = "ex2016"
+    generation: Generation = USUAL
     role: Role = "mailbox"
     site: str
     dag: str | None = None

@@ -9,7 +9,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
@@ -17,7 +17,9 @@ from conformance import __version__, counterparts
 from conformance.candidates import kinds
 from conformance.candidates.kind import KINDS, NODE_COMMANDS, SERVER_COMMANDS, Kind, kinds_with
 from conformance.candidates.parts import Door, OwnFields
+from conformance.generations import GENERATIONS, Generation
 from conformance.history.dialects import PROFILE_1, Dialect
+from conformance.scenarios.document import CAPABILITIES
 from conformance.scenarios.errors import Mark, Problem, Report, did_you_mean, listed, shown
 from conformance.scenarios.expectations import Copies
 from conformance.scenarios.own_timers import OwnTimers
@@ -30,16 +32,10 @@ counterparts.load(kinds)
 
 if TYPE_CHECKING:
     KindName = str
+    Claim = str
 else:
     KindName = Literal[tuple(KINDS)]
-
-Claim = Literal[
-    "relay", "dsn", "lmtp-delivery", "duplicate-detection", "shadow-2013", "shadow-2010", "delayed-acknowledgement",
-    "safety-net", "journal", "inspect", "redirect", "resubmit",
-]  # fmt: skip
-"""A capability (node contract). A test holds the words against the scenario language's."""
-
-Generation = Literal["ex2010", "ex2013", "ex2016"]
+    Claim = Literal[CAPABILITIES]
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}$"
 MOST_OCTETS = 2**20
@@ -149,7 +145,7 @@ class Candidate(_OfKinds):
     )
     defect: str | None = Field(None, description="a defect of the reference to run with")
     generations: tuple[Generation, ...] = Field(
-        get_args(Generation),
+        tuple(GENERATIONS),
         min_length=1,
         description="the generations that it can be; where they are said, it is started as no other, and the start-up "
         "probe uses the first",
@@ -243,20 +239,7 @@ class Candidate(_OfKinds):
 REFERENCE = Candidate(  # type: ignore[call-arg]  # the factory is a field of its kind
     name="reference",
     kind="python",
-    claims=(
-        "relay",
-        "dsn",
-        "lmtp-delivery",
-        "duplicate-detection",
-        "shadow-2013",
-        "shadow-2010",
-        "delayed-acknowledgement",
-        "safety-net",
-        "journal",
-        "inspect",
-        "redirect",
-        "resubmit",
-    ),
+    claims=CAPABILITIES,
     version=__version__,
     contract=2,
     factory="conformance.reference.node:create",

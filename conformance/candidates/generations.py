@@ -2,10 +2,9 @@
 
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
-from conformance.candidates.needs import GENERATIONS
+from conformance.generations import OF_SOME, Generation, generations_of
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import Cell
-from conformance.topology import Generation
 
 
 def placed(cell: Cell, cast: Cast) -> Cell:
@@ -16,9 +15,7 @@ def placed(cell: Cell, cast: Cast) -> Cell:
     names there.
     """
     rows = catalogue()
-    if not GENERATIONS.keys().isdisjoint(cell.needs) or any(
-        "any" not in rows[r].generations for r in cell.requirements
-    ):
+    if not OF_SOME.isdisjoint(cell.needs) or any("any" not in rows[r].generations for r in cell.requirements):
         return cell
     taken: dict[str, Generation] = {}
     for server in cell.topology.servers:
@@ -35,7 +32,7 @@ def probed(cell: Cell, candidate: Candidate, claim: str) -> Cell:
     """
     if "generations" not in candidate.model_fields_set:
         return cell
-    of_claim = GENERATIONS.get(claim, candidate.generations)
+    of_claim = generations_of(claim)
     first = next((generation for generation in candidate.generations if generation in of_claim), None)
     return cell if first is None else with_generations(cell, {server.name: first for server in cell.topology.servers})
 

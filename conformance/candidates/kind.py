@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from conformance.candidates.means import commands_needed
 from conformance.candidates.parts import Address, Door, OwnFields
 from conformance.candidates.presence import Presence, installed_presence
+from conformance.counterparts import Register
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.blocks import flattened
 
@@ -42,7 +43,7 @@ class Kind:
     """How many of its claims are tried at a time: programs mostly wait; time that jumps has one cell, a server one part."""
 
     def __init_subclass__(cls) -> None:
-        KINDS[cls.name] = cls()
+        KINDS.add(cls.name, cls())
 
     def described(self, what: str, name: str) -> dict[str, Any]:
         """Return the description that a word names, of `what` stands behind the colon. Raises ValueError for none."""
@@ -76,7 +77,7 @@ class Kind:
                     yield f"its description has no command {command!r}, which the step {step.verb!r} needs"
 
 
-KINDS: dict[str, Kind] = {}
+KINDS: Register[Kind] = Register("kind of candidate")
 """All kinds by name; `conformance.candidates.description` loads them."""
 
 

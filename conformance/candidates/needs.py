@@ -9,18 +9,11 @@ from collections.abc import Iterable
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.candidates.means import commands_needed, recipients
-from conformance.scenarios.document import CAPABILITIES, LACKS, SHADOWING, Cell
+from conformance.generations import GENERATIONS, OF_SOME, SHADOWING
+from conformance.scenarios.document import CAPABILITIES, LACKS, Cell
 from conformance.scenarios.steps.blocks import flattened
 from conformance.scenarios.steps.nodes import Activate
-from conformance.topology import Generation, Server
-
-GENERATIONS: dict[str, tuple[Generation, ...]] = {
-    "shadow-2013": ("ex2013", "ex2016"),
-    "safety-net": ("ex2013", "ex2016"),
-    "shadow-2010": ("ex2010",),
-    "delayed-acknowledgement": ("ex2010",),
-}
-"""The generations whose documents describe a capability, of those that are not of every generation."""
+from conformance.topology import Server
 
 _OF_MAILBOXES = frozenset({"lmtp-delivery", "duplicate-detection"})
 """What is asked of servers that host mailboxes."""
@@ -33,8 +26,8 @@ def asked(need: str, cell: Cell) -> tuple[Server, ...]:
     """Return the servers of a cell that a capability is asked of."""
     servers = cell.topology.servers
     found: Iterable[Server] = servers
-    if need in GENERATIONS:
-        found = (server for server in servers if server.generation in GENERATIONS[need])
+    if need in OF_SOME:
+        found = (server for server in servers if need in GENERATIONS[server.generation])
     elif need in _OF_MAILBOXES:
         hosts = _hosts(cell)
         found = (server for server in servers if server.role == "mailbox" or server.name in hosts)

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from conformance import paths
 from conformance.candidates.generations import with_generations
+from conformance.generations import Generation
 from conformance.history.sound import sound
 from conformance.judge.cell import Setting, judge_cell
 from conformance.report.safe import visible
@@ -20,7 +21,7 @@ from conformance.scenarios.errors import Problems
 from conformance.scenarios.grid import SIZES, Size
 from conformance.scenarios.loader import Scenario, read_corpus
 from conformance.scenarios.own_timers import OwnTimers
-from conformance.topology import Generation, Topology
+from conformance.topology import Topology
 from conformance.verdicts import Outcome, Verdict, worst
 
 _CUT = ("harness.run", "harness.cell-timeout")

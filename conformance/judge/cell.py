@@ -7,7 +7,7 @@ from conformance.clocks import CLOCKS
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge import shortage
 from conformance.judge.expectations import CHECKS
-from conformance.judge.finding import Case, Finding, View, moment, named
+from conformance.judge.finding import Case, Finding, View, moment, named, of_2010
 from conformance.judge.harness import obstacles
 from conformance.judge.invariants.table import INVARIANTS
 from conformance.judge.lag import excused, excused_bound
@@ -140,7 +140,7 @@ def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> tupl
 
 
 def _of_2010(cell: Cell) -> bool:
-    return all(server.generation == "ex2010" for server in cell.topology.servers)
+    return all(of_2010(server) for server in cell.topology.servers)
 
 
 def _never_reached(cell: Cell, step: Step, setting: Setting) -> Verdict:

@@ -2,11 +2,18 @@
 
 from dataclasses import dataclass, field
 
+from conformance.generations import GENERATIONS
 from conformance.history.events import AnyEvent, Attempt, Delivered, MessageMade
 from conformance.judge.blame import Kind
 from conformance.judge.trace import Trace
 from conformance.scenarios import values
 from conformance.scenarios.document import Cell
+from conformance.topology import Server
+
+
+def of_2010(server: Server) -> bool:
+    """Whether a server is one of the 2010 generation, whose documents do not describe the shadow copies of 2013."""
+    return "shadow-2013" not in GENERATIONS[server.generation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +116,7 @@ class Case:
 
     def of_2010(self, server: str) -> bool:
         """Whether a server is one of the 2010 generation, to which the rules of shadow copies do not apply."""
-        return self.cell.topology.by_name[server].generation == "ex2010"
+        return of_2010(self.cell.topology.by_name[server])
 
     def site(self, server: str) -> str:
         """Return a server's site."""

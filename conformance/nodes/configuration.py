@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from conformance.generations import ROLES, Role
 from conformance.nodes.document import times, transport_defaults
-from conformance.topology import Right, Role, Server, Topology
+from conformance.topology import Right, Server, Topology
 
 Address = tuple[str, int]
 
@@ -28,7 +29,7 @@ LISTENER_LIMITS: dict[str, dict[str, float]] = {
 
 def listeners_of(role: Role) -> tuple[str, ...]:
     """Return the listeners that a server of this role must open."""
-    return ("frontend", "transport", "delivery") if role == "mailbox" else ("frontend", "transport")
+    return ROLES[role]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from conformance.topology import Generation
+from conformance.generations import Generation, Role
 
 Listener = Literal["frontend", "transport", "delivery"]
 
@@ -49,7 +49,7 @@ class Peer(_Closed):
 
     name: str
     generation: Generation
-    role: Literal["mailbox", "hub", "edge", "submission"]
+    role: Role
     site: str
     dag: str | None = None
     dial: Dial = Dial()

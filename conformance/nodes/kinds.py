@@ -67,7 +67,7 @@ class NodeOfKind:
     """Where it sees its own directory, where that is another path than here."""
 
     def __init_subclass__(cls, *, kind: str) -> None:
-        _CLASSES[kind] = cls
+        _CLASSES.add(kind, cls)
 
     @classmethod
     def prepare(cls, candidate: Candidate) -> None:
@@ -91,7 +91,7 @@ class NodeOfKind:
         raise NotImplementedError
 
 
-_CLASSES: dict[str, type[NodeOfKind]] = {}
+_CLASSES: counterparts.Register[type[NodeOfKind]] = counterparts.Register("node of a kind")
 
 
 def node_of(kind: str) -> type[NodeOfKind]:

@@ -7,9 +7,10 @@ from typing import Any
 
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
+from conformance.generations import Role
 from conformance.nodes.configuration import Address, listeners_of
 from conformance.nodes.ports import PortLeases
-from conformance.topology import Role, Server
+from conformance.topology import Server
 
 _PAUSE = 0.05
 """Seconds between two looks whether a server is free."""

@@ -3,10 +3,12 @@
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ruamel.yaml import YAML
+
+from conformance.generations import GENERATIONS
 
 _FILE = Path(__file__).with_name("catalogue.yaml")
 
@@ -15,12 +17,18 @@ class _Closed(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+if TYPE_CHECKING:
+    _Generations = str
+else:
+    _Generations = Literal[(*GENERATIONS, "any")]
+
+
 class Requirement(_Closed):
     """One row: a testable statement."""
 
     id: str = Field(pattern=r"^(SR|RL)-[A-Z0-9]{3}-[0-9]{2}$")
     level: Literal["must", "should", "may"]
-    generations: tuple[Literal["ex2010", "ex2013", "ex2016", "any"], ...] = Field(min_length=1)
+    generations: tuple[_Generations, ...] = Field(min_length=1)
     seen_on: Literal["wire", "admin", "config"]
     source: tuple[str, ...] = Field(min_length=1)
     text: str

@@ -16,13 +16,11 @@ CAPABILITIES = (
 )  # fmt: skip
 """What a candidate can claim (docs/node-contract.md)."""
 
-SHADOWING = frozenset({"shadow-2013", "shadow-2010"})
-
 LACKS = ("queue", "routes", "alternatives")
 """What a claim covers unless a description says in `lacks` that it does not (docs/node-contract.md)."""
 
 NEEDS = (*CAPABILITIES, "shadow", *LACKS)
-"""What a scenario can need; `shadow` is one of SHADOWING, for the parameters of Exchange."""
+"""What a scenario can need; `shadow` is one of those of the generations, for the parameters of Exchange."""
 
 
 class Grid(BaseModel):

@@ -1,7 +1,6 @@
 """Descriptions: a closed schema, every mistake named, and the words of the command line that name candidates."""
 
 from pathlib import Path
-from typing import get_args
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -9,13 +8,12 @@ from jsonschema import Draft202012Validator
 import conformance
 from conformance import paths
 from conformance.candidates.cast import read_cast
-from conformance.candidates.description import Candidate, CandidateError, Claim, read_description
+from conformance.candidates.description import Candidate, CandidateError, read_description
 from conformance.candidates.grammar import find
 from conformance.candidates.placeholders import table, unknown_placeholders
 from conformance.candidates.presence import Presence
 from conformance.candidates.templates import fill_argv, render_file, seconds
 from conformance.nodes.workshop import Workshop
-from conformance.scenarios.document import CAPABILITIES
 
 SHIPPED = paths.fixtures() / "candidates"
 
@@ -31,10 +29,6 @@ def written(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "mine.yaml"
     path.write_text(text, encoding="utf-8")
     return path
-
-
-def test_claims_are_the_capabilities_of_the_scenario_language():
-    assert get_args(Claim) == CAPABILITIES
 
 
 def test_the_published_schema_is_closed_and_takes_what_is_shipped():

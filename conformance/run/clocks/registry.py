@@ -11,14 +11,14 @@ from conformance.run.clocks.interface import Keeper
 
 _Class = TypeVar("_Class", bound=Keeper)
 
-_KEEPERS: dict[ClockName, type[Keeper]] = {}
+_KEEPERS: counterparts.Register[type[Keeper]] = counterparts.Register("keeper of a clock")
 
 
 def keeps(name: ClockName) -> Callable[[type[_Class]], type[_Class]]:
     """Say that a class keeps the time of a clock."""
 
     def register(keeper: type[_Class]) -> type[_Class]:
-        _KEEPERS[name] = keeper
+        _KEEPERS.add(name, keeper)
         return keeper
 
     return register
