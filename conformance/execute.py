@@ -3,7 +3,6 @@
 This is what the pytest plugin calls for each item, and a cluster's executor for each row: it knows nothing of either.
 """
 
-import asyncio
 import os
 import time
 import traceback
@@ -18,13 +17,14 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.needs import claims
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge.cell import Setting, judge_cell
+from conformance.judge.during import JudgeDuring
 from conformance.judge.lag import excused
-from conformance.judge.waiting import Waiting
 from conformance.results.kept import keep_nodes, remove_data
 from conformance.results.schema import CellHeader
 from conformance.results.writer import CellWriter
 from conformance.run.applicability import inapplicable
-from conformance.run.cell import Ran, run_cell, run_cell_here
+from conformance.run.bridge import ALONE, Place
+from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.verdicts import Outcome, Reason, Verdict, worst
@@ -46,53 +46,36 @@ class CellResult:
     problem: str = ""
 
 
-def execute(
+async def execute(
     cell: Cell,
     cast: Cast,
     settings: Settings,
     header: CellHeader,
     run_dir: Path,
     *,
+    place: Place = ALONE,
     known: Known = lambda outcome, verdicts: "",
 ) -> CellResult:
     """Run and judge one cell; everything is written to its file of the run directory as it happens.
 
-    `known` says why a cell that ended so is known to fail, '' when it is not; its footer tells it.
+    Where `place` is ALONE this waits for nothing (see `conformance.run.bridge.at_once`). `known` is called once, with
+    the outcome and the verdicts of the cell; what it returns is written into the footer.
 
     A cell that needs what the candidate does not claim is not started. Never raises for what a node, a scenario or
     the harness itself does wrong: that is a verdict. KeyboardInterrupt passes through, after everything was cleaned
     up.
     """
     with _Execution(cell, cast, header, run_dir, known, settings) as execution:
-        if (refused := execution.refuse()) is not None:
-            return refused
-        ran = run_cell(cell, cast, settings, execution.attachments, execution.seen, Waiting(), execution.flush)
-        if ran.inapplicable:
-            return execution.not_applicable(ran.inapplicable)
-        return execution.finish(ran, _judged(cell, cast, settings, ran))
-
-
-async def execute_here(
-    cell: Cell,
-    cast: Cast,
-    settings: Settings,
-    header: CellHeader,
-    run_dir: Path,
-    *,
-    known: Known,
-) -> CellResult:
-    """Run and judge one cell beside others on this loop, in real time; see `execute`. It is judged, and its
-    history compressed, in a thread."""
-    with _Execution(cell, cast, header, run_dir, known, settings) as execution:
-        if (refused := execution.refuse()) is not None:
-            return refused
-        ran = await run_cell_here(
-            cell, cast, settings, execution.attachments, execution.seen, Waiting(), execution.flush
+        if reason := inapplicable(cell, cast, settings):
+            return execution.not_applicable(reason)
+        run = CellRun(
+            cell, cast, settings, execution.attachments, JudgeDuring(), seen=execution.seen, flush=execution.flush
         )
+        ran = await run.run(place)
         if ran.inapplicable:
             return execution.not_applicable(ran.inapplicable)
-        verdicts = await asyncio.to_thread(_judged, cell, cast, settings, ran)
-        return await asyncio.to_thread(execution.finish, ran, verdicts)  # it compresses the history
+        verdicts = await place.call(_judged, cell, cast, settings, ran)
+        return await place.call(execution.finish, ran, verdicts)  # it compresses the history
 
 
 class _Execution:
@@ -134,11 +117,6 @@ class _Execution:
         """Hand what was written to the operating system."""
         self._writer.flush()
 
-    def refuse(self) -> CellResult | None:
-        """Write why the cell is not applicable, or return None when it is."""
-        reason = inapplicable(self._cell, self._cast, self._settings)
-        return self.not_applicable(reason) if reason else None
-
     def not_applicable(self, why: str) -> CellResult:
         """Write that the cell is not applicable, and why."""
         verdict = Verdict(
@@ -148,7 +126,10 @@ class _Execution:
             sentence=why,
         )
         self._writer.verdict(verdict)
-        self._writer.finish(Outcome.NOT_APPLICABLE, why, wall_seconds=0, cpu_seconds=0, simulated_seconds=0)
+        known = self._known(Outcome.NOT_APPLICABLE, (verdict,))
+        self._writer.finish(
+            Outcome.NOT_APPLICABLE, why, wall_seconds=0, cpu_seconds=0, simulated_seconds=0, known=known
+        )
         return CellResult(Outcome.NOT_APPLICABLE, (verdict,), (), self._writer.path, {})
 
     def finish(self, ran: Ran, verdicts: tuple[Verdict, ...]) -> CellResult:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -22,12 +23,12 @@ from conformance.candidates.placeholders import unknown_placeholders
 from conformance.candidates.presence import look_for
 from conformance.clocks import default_clock, default_scale
 from conformance.execute import headline, judge
-from conformance.judge.waiting import Waiting
+from conformance.judge.during import JudgeDuring
 from conformance.nodes.contract import NodeError
 from conformance.nodes.kinds import node_of
 from conformance.run.applicability import inapplicable
-from conformance.run.cell import Ran, run_cell, run_cell_here
-from conformance.run.clock import Leftovers
+from conformance.run.bridge import ALONE, BESIDE, Place, at_once
+from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import unknown
@@ -112,7 +113,7 @@ def check(candidate: Candidate) -> Iterator[Answer]:
     probes = _probes()
     trials = [_Trial(candidate, claim, cell) for claim, cell in probes.items() if claim in candidate.claims]
     if trials and trials[0].claim == "relay":  # who does not even relay is asked nothing more
-        answer = trials.pop(0).answer()
+        answer = at_once(trials.pop(0).answer(ALONE))
         yield answer
         if answer.state == "missing":
             return
@@ -138,26 +139,14 @@ class _Trial:
         self._cast = Cast(candidate)
         self._cell = probed(cell, candidate, claim)
 
-    def answer(self) -> Answer:
-        """Try it now, on a loop of its own."""
+    async def answer(self, place: Place) -> Answer:
+        """Try it, alone or beside others."""
         if (refused := self._refused()) is not None:
             return refused
         with tempfile.TemporaryDirectory(prefix="conformance-check-") as directory:
-            ran = run_cell(self._cell, self._cast, self._settings, Path(directory), lambda event: None, Waiting())
-            return self._judged(ran)
-
-    async def answer_here(self) -> Answer:
-        """Try it beside others on this loop, in real time."""
-        if (refused := self._refused()) is not None:
-            return refused
-        with tempfile.TemporaryDirectory(prefix="conformance-check-") as directory:
-            try:
-                ran = await run_cell_here(
-                    self._cell, self._cast, self._settings, Path(directory), lambda event: None, Waiting()
-                )
-            except Leftovers as error:
-                return Answer(f"claim {self.claim}", "missing", f"a node did not end: {error}")
-            return await asyncio.to_thread(self._judged, ran)
+            run = CellRun(self._cell, self._cast, self._settings, Path(directory), JudgeDuring())
+            ran = await run.run(place)
+            return await place.call(self._judged, ran)
 
     def _refused(self) -> Answer | None:
         """Return why it cannot be tried, or None when it can."""
@@ -175,7 +164,9 @@ class _Trial:
 def _answers(trials: Sequence[_Trial], most: int) -> Iterator[Answer]:
     """Try claims in their order, up to `most` at a time."""
     if most == 1:
-        yield from (trial.answer() for trial in trials)
+        yield from (at_once(trial.answer(ALONE)) for trial in trials)
         return
-    with closing(Flight([(trial.claim, trial.answer_here) for trial in trials], most, chunks=False)) as flight:
+    with closing(
+        Flight([(trial.claim, partial(trial.answer, BESIDE)) for trial in trials], most, chunks=False)
+    ) as flight:
         yield from (flight.result(trial.claim) for trial in trials)

@@ -17,9 +17,10 @@ from conformance.candidates.cast import Cast
 from conformance.defects.keep import KeptTrials, broken_reference
 from conformance.defects.plan import Planned
 from conformance.execute import execute, headline, judge
-from conformance.judge.waiting import Waiting
+from conformance.judge.during import JudgeDuring
 from conformance.run.applicability import inapplicable
-from conformance.run.cell import Ran, run_cell
+from conformance.run.bridge import ALONE, at_once
+from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
 from conformance.verdicts import Outcome, Verdict, worst
 
@@ -74,7 +75,7 @@ def _attempt_and_keep(planned: Planned, seed: int, kept: KeptTrials) -> Trial:
     header = kept.header(planned.cell, cast, settings)
     try:
         with _bounded():
-            result = execute(planned.cell, cast, settings, header, kept.directory)
+            result = at_once(execute(planned.cell, cast, settings, header, kept.directory))
     except Exhausted:
         return _exhausted(planned)
     return _trial(planned, result.outcome, result.verdicts, headline(result.verdicts))
@@ -89,7 +90,7 @@ def perform(planned: Planned, seed: int) -> Performed | Trial:
     with tempfile.TemporaryDirectory(prefix="conformance-trial-") as folder:
         try:
             with _bounded():
-                ran = run_cell(cell, cast, settings, Path(folder), lambda event: None, Waiting())
+                ran = at_once(CellRun(cell, cast, settings, Path(folder), JudgeDuring()).run(ALONE))
         except Exhausted:
             return _exhausted(planned)
     if ran.inapplicable:

@@ -11,16 +11,16 @@ from conformance.history.recorder import Recorder
 from conformance.nodes.contract import NodeError, OutOfPlace
 from conformance.nodes.disks.layer import Unseen
 from conformance.nodes.kinds import node_of
-from conformance.run.clock import Leftovers, run_with_clock
+from conformance.run.bridge import Place
+from conformance.run.clock import Leftovers
 from conformance.run.clocks.interface import Clock
 from conformance.run.deadline import CellTimeout, awaited, cell_timeout, real_deadline
 from conformance.run.drain import drain
 from conformance.run.redaction import redact_files
-from conformance.run.script import Script, Settled
+from conformance.run.script import Holds, Script
 from conformance.run.settings import Settings
 from conformance.run.shifted.errors import CannotShift, Unmoved
 from conformance.run.steps import HANDLERS
-from conformance.run.together import with_own_clock
 from conformance.run.virtual.errors import ClockError
 from conformance.run.watch import LoopBlocked
 from conformance.run.world import World
@@ -58,105 +58,86 @@ class Ran:
         return not self.problem and not self.timed_out
 
 
-def run_cell(
-    cell: Cell,
-    cast: Cast,
-    settings: Settings,
-    directory: Path,
-    seen: Callable[[AnyEvent], None],
-    settled: Settled,
-    flush: Callable[[], None] = lambda: None,
-) -> Ran:
-    """Run one cell on a clock of its own and return its history.
+def _no_one(event: AnyEvent) -> None:
+    pass
 
-    `directory` takes the nodes' data and logs; `seen` is called with each event as it happens, and `flush` before any time
-    passes after it. What a node or the scenario does wrong is told in `problem`; only KeyboardInterrupt and the like pass
-    through.
+
+@dataclass(frozen=True, slots=True)
+class CellRun:
+    """One cell that is to be run: the cell, who plays it, on which clock, and where what it makes is left.
+
+    `directory` takes the nodes' data and logs. `holds` is the judge, asked while the cell waits, whether an expectation
+    holds by now. `seen` is called with each event as it happens, and `flush` before any time passes after it.
     """
-    events: list[AnyEvent] = []
-    limit = cell_timeout(cell, settings)
-    try:
-        for candidate in cast.candidates:
-            node_of(candidate.kind).prepare(candidate)
-        return run_with_clock(
-            lambda clock: _run(cell, cast, settings, directory, seen, settled, flush, Recorder(clock, events), clock),
-            settings.clock,
-            settings.scale,
-        )
-    except NodeError as error:
-        return Ran((), str(error), 0.0, {})
-    except (CannotShift, Unmoved) as error:
-        return Ran(tuple(events), "", 0.0, {}, inapplicable=f"--clock {settings.clock}: {error}")
-    except ClockError as error:
-        return Ran(tuple(events), f"time cannot go on: {error}", events[-1].t if events else 0.0, logs(cell, directory))
-    except LoopBlocked as error:
-        _forget_data((server.name for server in cell.topology.servers), settings, directory)
-        blocked = f"{_stopped(limit)}: this code did not return: {error}"
-        return Ran(tuple(events), "", events[-1].t if events else 0.0, logs(cell, directory), timed_out=blocked)
-    except Leftovers as error:
-        return Ran(
-            tuple(events), f"a node did not end: {error}", events[-1].t if events else 0.0, logs(cell, directory)
-        )
+
+    cell: Cell
+    cast: Cast
+    settings: Settings
+    directory: Path
+    holds: Holds
+    seen: Callable[[AnyEvent], None] = _no_one
+    flush: Callable[[], None] = lambda: None
+
+    async def run(self, place: Place) -> Ran:
+        """Run the cell and return its history.
+
+        What a node or the scenario does wrong is told in `problem`; only KeyboardInterrupt and the like pass through.
+        """
+        events: list[AnyEvent] = []
+        try:
+            for candidate in self.cast.candidates:
+                await place.call(node_of(candidate.kind).prepare, candidate)
+            return await place.run(lambda clock: self._on(clock, Recorder(clock, events)), self.settings)
+        except NodeError as error:
+            return Ran((), str(error), 0.0, {})
+        except (CannotShift, Unmoved) as error:
+            return Ran(tuple(events), "", 0.0, {}, inapplicable=f"--clock {self.settings.clock}: {error}")
+        except ClockError as error:
+            return self._broken_off(events, f"time cannot go on: {error}")
+        except LoopBlocked as error:
+            _forget_data((server.name for server in self.cell.topology.servers), self.settings, self.directory)
+            blocked = f"{_stopped(cell_timeout(self.cell, self.settings))}: this code did not return: {error}"
+            return self._broken_off(events, "", timed_out=blocked)
+        except Leftovers as error:
+            return self._broken_off(events, f"a node did not end: {error}")
+
+    def _broken_off(self, events: list[AnyEvent], problem: str, timed_out: str = "") -> Ran:
+        elapsed = events[-1].t if events else 0.0
+        return Ran(tuple(events), problem, elapsed, logs(self.cell, self.directory), timed_out=timed_out)
+
+    async def _on(self, clock: Clock, recorder: Recorder) -> Ran:
+        """Build the world, play the steps, drain, and take everything down."""
+        clock.keep(self.flush)
+        recorder.subscribe(self.seen)
+        recorder.subscribe(lambda event: clock.progress())
+        world = World(self.cell, self.cast, self.settings, clock, recorder, self.directory)
+        problem = astray = timed_out = inapplicable = ""
+        limit = cell_timeout(self.cell, self.settings)
+        try:
+            async with real_deadline(limit), world:
+                astray = await _play(world, self.holds)
+                await drain(world)
+        except* Unseen as errors:
+            inapplicable = "cannot be run: " + "; ".join(dict.fromkeys(map(str, _leaves(errors))))
+        except* CellTimeout:
+            timed_out = f"{_stopped(limit)}: waiting for {awaited(recorder.events)}"
+        except* NodeError as errors:
+            problem = _told(errors)
+        except* _OWN_ERRORS as errors:  # whatever it is, it is told of this cell, and the others go on
+            problem = _told(errors)
+            if words := shortage_of(errors):
+                problem = f"the machine ran out of something: {words}: {problem}"
+                world.note_shortage(words)
+        await asyncio.to_thread(_forget_data, world.keepers, self.settings, self.directory)
+        await asyncio.to_thread(redact_files, self.directory, recorder.secrets)
+        problem = recorder.secrets.clean(problem)
+        return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs, astray, timed_out, inapplicable)
 
 
 def logs(cell: Cell, directory: Path) -> dict[str, Path]:
     """Return where the nodes' logs are, of those that have written one."""
     places = {server.name: directory / server.name / "node.log" for server in cell.topology.servers}
     return {name: log for name, log in places.items() if log.exists()}
-
-
-async def run_cell_here(
-    cell: Cell,
-    cast: Cast,
-    settings: Settings,
-    directory: Path,
-    seen: Callable[[AnyEvent], None],
-    settled: Settled,
-    flush: Callable[[], None] = lambda: None,
-) -> Ran:
-    """Run one cell beside others on this loop, in real time; see run_cell."""
-    return await with_own_clock(
-        lambda clock: _run(cell, cast, settings, directory, seen, settled, flush, Recorder(clock), clock),
-        settings,
-    )
-
-
-async def _run(
-    cell: Cell,
-    cast: Cast,
-    settings: Settings,
-    directory: Path,
-    seen: Callable[[AnyEvent], None],
-    settled: Settled,
-    flush: Callable[[], None],
-    recorder: Recorder,
-    clock: Clock,
-) -> Ran:
-    clock.keep(flush)
-    recorder.subscribe(seen)
-    recorder.subscribe(lambda event: clock.progress())
-    world = World(cell, cast, settings, clock, recorder, directory)
-    problem = astray = timed_out = inapplicable = ""
-    limit = cell_timeout(cell, settings)
-    try:
-        async with real_deadline(limit), world:
-            astray = await _play(world, settled)
-            await drain(world)
-    except* Unseen as errors:
-        inapplicable = "cannot be run: " + "; ".join(dict.fromkeys(map(str, _leaves(errors))))
-    except* CellTimeout:
-        timed_out = f"{_stopped(limit)}: waiting for {awaited(recorder.events)}"
-    except* NodeError as errors:
-        problem = _told(errors)
-    except* _OWN_ERRORS as errors:  # whatever it is, it is told of this cell, and the others go on
-        problem = _told(errors)
-        if words := shortage_of(errors):
-            problem = f"the machine ran out of something: {words}: {problem}"
-            world.note_shortage(words)
-    await asyncio.to_thread(_forget_data, world.keepers, settings, directory)
-    await asyncio.to_thread(redact_files, directory, recorder.secrets)
-    problem = recorder.secrets.clean(problem)
-    return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs, astray, timed_out, inapplicable)
 
 
 def _stopped(limit: float) -> str:
@@ -169,11 +150,11 @@ def _forget_data(servers: Iterable[str], settings: Settings, directory: Path) ->
         discard(directory / name / "data")
 
 
-async def _play(world: World, settled: Settled) -> str:
+async def _play(world: World, holds: Holds) -> str:
     """Play the steps; return why they could not all be taken, or nothing."""
     astray = ""
     try:
-        await Script(world, HANDLERS, settled).play(world.cell.steps)
+        await Script(world, HANDLERS, holds).play(world.cell.steps)
     except* OutOfPlace as errors:
         astray = _told(errors)
     return astray

@@ -12,8 +12,9 @@ from conformance.scenarios.steps.action import Action
 from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
 from conformance.scenarios.steps.nodes import Start
 
-Settled = Callable[[Cell, Step, Sequence[AnyEvent]], bool]
-"""Whether waiting on can do an expectation no more good (the judge's to say, not the runner's)."""
+Holds = Callable[[Cell, Step, Sequence[AnyEvent]], bool]
+"""Says whether an expectation holds on the history so far, so that a run need not wait for its bound. The judge says it
+(`conformance.judge.during.JudgeDuring`), not the runner."""
 
 
 _BOUND_ITSELF = 0.001
@@ -23,10 +24,10 @@ _BOUND_ITSELF = 0.001
 class Script:
     """The steps of one cell, played on one world."""
 
-    def __init__(self, world: World, handlers: Mapping[str, Handler[Any]], settled: Settled) -> None:
+    def __init__(self, world: World, handlers: Mapping[str, Handler[Any]], holds: Holds) -> None:
         self._world = world
         self._handlers = handlers
-        self._settled = settled
+        self._holds = holds
         self._began: dict[str, float] = {}
 
     async def play(self, steps: Sequence[Step]) -> None:
@@ -79,7 +80,7 @@ class Script:
         news = asyncio.Event()
         forget = world.recorder.subscribe(lambda event: news.set())
         try:
-            while not self._settled(world.cell, step, world.recorder.events):
+            while not self._holds(world.cell, step, world.recorder.events):
                 left = until - world.clock.elapsed()
                 if left <= 0:
                     return

@@ -4,8 +4,9 @@ import os
 import shlex
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from conformance import paths
 from conformance.breakdown import breakdown
 from conformance.candidates.cast import Cast
 from conformance.clocks import CLOCKS
-from conformance.execute import CellResult, Known, execute, execute_here, stamp
+from conformance.execute import CellResult, execute, stamp
 from conformance.records import candidate_record, cell_header
 from conformance.report import allure_content
 from conformance.report.book import Book, read_book
@@ -26,6 +27,7 @@ from conformance.results.errors import RunDirectoryError
 from conformance.results.identity import environment_sha256, suite_sha256
 from conformance.results.schema import CellHeader, RunHeader
 from conformance.results.writer import begin_run, finish_run, set_aside
+from conformance.run.bridge import ALONE, BESIDE, Place, at_once
 from conformance.scenarios.document import Cell
 from conformance.suite.baseline import NEW, WRITE, Baseline, BaselineError, Reading, hold_against, read_baselines
 from conformance.suite.directory import DIRECTORY, allure_results, is_worker
@@ -122,7 +124,7 @@ class Run:
         """Let several cells be in flight at once, where the options say so; time that jumps has one at a time."""
         most = self._options.cells
         if most > 1 and not CLOCKS[self._options.settings.clock].jumps:
-            jobs = [(one.nodeid, self._job(one)) for one in cells]
+            jobs = [(one.nodeid, partial(self._run, one, BESIDE)) for one in cells]
             self._flight = Flight(jobs, most, chunks=self._worker, again=self._again)
 
     @property
@@ -132,7 +134,7 @@ class Run:
 
     def execute(self, one: Collected) -> Told:
         """Run and judge one cell, or wait for it where it is in flight, and hold it against the baseline."""
-        done = self._flight.result(one.nodeid) if self._flight is not None else self._alone(one)
+        done = self._flight.result(one.nodeid) if self._flight is not None else at_once(self._run(one, ALONE))
         result, reading = done.result, done.reading
         material = Material(
             header=done.header,
@@ -145,23 +147,18 @@ class Run:
         )
         return Told(result, reading, material)
 
-    def _alone(self, one: Collected) -> _Done:
+    async def _run(self, one: Collected, place: Place) -> _Done:
+        readings: list[Reading] = []
+
+        def known(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> str:
+            readings.append(self._read(one, outcome, verdicts))
+            return readings[-1].text if readings[-1].known else ""
+
         header = self._cell_header(one)
-        result = execute(one.cell, one.cast, self._options.settings, header, self.directory, known=self._known(one))
-        return self._done(one, header, result)
-
-    def _job(self, one: Collected) -> Callable[[], Awaitable[_Done]]:
-        async def job() -> _Done:
-            header = self._cell_header(one)
-            result = await execute_here(
-                one.cell, one.cast, self._options.settings, header, self.directory, known=self._known(one)
-            )
-            return self._done(one, header, result)
-
-        return job
-
-    def _done(self, one: Collected, header: CellHeader, result: CellResult) -> _Done:
-        return _Done(header, result, self._read(one, result.outcome, result.verdicts))
+        result = await execute(
+            one.cell, one.cast, self._options.settings, header, self.directory, place=place, known=known
+        )
+        return _Done(header, result, readings[-1])
 
     def _again(self, done: _Done) -> bool:
         """Whether a cell has to be run once more, without others beside it: it could not be judged, or not be held against
@@ -179,12 +176,6 @@ class Run:
     def _hold(self, baseline: Baseline, one: Collected, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
         fail = self._options.new_cells == "fail"
         return hold_against(baseline, one.cell, outcome, verdicts, new_cells_fail=fail)
-
-    def _known(self, one: Collected) -> Known:
-        def known(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> str:
-            return reading.text if (reading := self._read(one, outcome, verdicts)).known else ""
-
-        return known
 
     def _cell_header(self, one: Collected) -> CellHeader:
         return cell_header(

@@ -45,7 +45,7 @@ def test_the_same_trials_end_the_same(cells: list[Cell]):
 def test_a_trial_that_never_ends_is_broken_off_whatever_its_cleaning_up_says(
     ends: str, cells: list[Cell], monkeypatch: pytest.MonkeyPatch
 ):
-    def busy(*_: object) -> None:
+    async def busy(*_: object) -> None:
         try:
             while True:
                 pass
@@ -56,7 +56,7 @@ def test_a_trial_that_never_ends_is_broken_off_whatever_its_cleaning_up_says(
                 raise
 
     monkeypatch.setattr(trial, "PATIENCE", 0.1)
-    monkeypatch.setattr(trial, "run_cell", busy)
+    monkeypatch.setattr(trial.CellRun, "run", busy)
     ended = trial.attempt(plan(known_defects()[:1], cells[:1])[0], seed=1)
     assert ended.outcome is Outcome.ERROR
     assert ended.sentence.startswith("broken off after 0.1 s")

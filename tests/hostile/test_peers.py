@@ -11,9 +11,10 @@ from conformance import paths
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
-from conformance.judge.waiting import Waiting
+from conformance.judge.during import JudgeDuring
 from conformance.results.writer import line_of_event
-from conformance.run.cell import run_cell
+from conformance.run.bridge import ALONE, at_once
+from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_corpus
 from conformance.verdicts import Outcome, worst
@@ -46,7 +47,7 @@ def test_a_hostile_peer_is_judged_in_time_and_leaves_nothing(peer: str, tmp_path
     cast, settings = Cast(hostile), Settings(clock="virtual")
     listened, files, threads = listening(), psutil.Process().num_fds(), threading.active_count()
     began = time.monotonic()
-    ran = run_cell(cell, cast, settings, tmp_path / "cell", lambda event: None, Waiting())
+    ran = at_once(CellRun(cell, cast, settings, tmp_path / "cell", JudgeDuring()).run(ALONE))
     verdicts = judge(cell, cast, settings, ran.events, complete=ran.complete)
     assert time.monotonic() - began < 60
     outcome = Outcome.ERROR if ran.problem else worst(verdict.outcome for verdict in verdicts)

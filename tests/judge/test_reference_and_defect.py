@@ -9,8 +9,9 @@ from conformance import paths
 from conformance.candidates.cast import read_cast
 from conformance.history.events import AnyEvent
 from conformance.judge.cell import Setting, judge_cell
-from conformance.judge.waiting import Waiting
-from conformance.run.cell import run_cell
+from conformance.judge.during import JudgeDuring
+from conformance.run.bridge import ALONE, at_once
+from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read
@@ -26,7 +27,7 @@ def cell(name: str) -> Cell:
 
 def history(name: str, candidate: str, directory: Path) -> tuple[AnyEvent, ...]:
     cast = read_cast(candidate, paths.fixtures() / "candidates")
-    ran = run_cell(cell(name), cast, Settings(), directory, lambda event: None, Waiting())
+    ran = at_once(CellRun(cell(name), cast, Settings(), directory, JudgeDuring()).run(ALONE))
     assert ran.problem == ""
     return ran.events
 

@@ -8,9 +8,9 @@ from conformance import paths
 from conformance.history.events import AnyEvent, Delivered, FaultFired, Reply
 from conformance.judge import cell as judging
 from conformance.judge.cell import Setting, judge_cell
+from conformance.judge.during import JudgeDuring
 from conformance.judge.invariants.table import INVARIANTS
 from conformance.judge.trace import Trace
-from conformance.judge.waiting import Waiting
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.fixtures import load_topology
@@ -114,7 +114,7 @@ def test_while_waiting_each_event_is_taken_once(monkeypatch: pytest.MonkeyPatch)
     taken: list[int] = []
     add = Trace.add
     monkeypatch.setattr(Trace, "add", lambda self, event: (taken.append(event.n), add(self, event))[1])
-    waiting, wanted = Waiting(), expect("delivered", of="m", copies=1)
+    waiting, wanted = JudgeDuring(), expect("delivered", of="m", copies=1)
     asked = [waiting(cell(wanted), wanted, made.events[: n + 1]) for n in range(len(made.events))]
     assert taken == list(range(len(made.events)))
     assert asked[-1]

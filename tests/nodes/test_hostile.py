@@ -13,11 +13,12 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.history.events import Attempt, Closed
-from conformance.judge.waiting import Waiting
+from conformance.judge.during import JudgeDuring
 from conformance.results.layout import CELLS
 from conformance.results.reader import read_run
 from conformance.results.writer import line_of_event
-from conformance.run.cell import Ran, run_cell
+from conformance.run.bridge import ALONE, at_once
+from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus
@@ -65,7 +66,7 @@ def judged(cell: Cell, misdeed: str, directory: Path) -> tuple[Ran, dict[str, Ve
         listeners=("frontend",),
     )  # fmt: skip
     cast, settings = Cast(hostile), Settings(clock="virtual")
-    ran = run_cell(cell, cast, settings, directory, lambda event: None, Waiting())
+    ran = at_once(CellRun(cell, cast, settings, directory, JudgeDuring()).run(ALONE))
     verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
     return ran, {verdict.check: verdict for verdict in verdicts}
 

@@ -13,12 +13,13 @@ from conformance.candidates.description import CandidateError
 from conformance.candidates.grammar import find
 from conformance.execute import judge
 from conformance.history.events import AnyEvent, Attempt, Connected, Delivered
-from conformance.judge.waiting import Waiting
+from conformance.judge.during import JudgeDuring
 from conformance.reference.defects.catalogue import DEFECTS, spoiled
 from conformance.reference.parts import Parts
 from conformance.reference.readings.reading import EVERY, READINGS, reading
 from conformance.reference.receive.verbs import ShadowVerbs
-from conformance.run.cell import run_cell
+from conformance.run.bridge import ALONE, at_once
+from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read
 from conformance.verdicts import Outcome, worst
@@ -86,7 +87,7 @@ def test_each_alone_shadows_and_delivers(name: str, tmp_path: Path):
     (scenario, *_) = read(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
     cell = scenario.cells("smoke")[0]
     cast, settings = Cast(find(f"reference+{name}", tmp_path)), Settings(clock="virtual", seed=1)
-    ran = run_cell(cell, cast, settings, tmp_path, lambda event: None, Waiting())
+    ran = at_once(CellRun(cell, cast, settings, tmp_path, JudgeDuring()).run(ALONE))
     verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
     assert worst(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]
 
@@ -116,7 +117,7 @@ def passed_events(file: Path, id_: str, names: str, folder: Path) -> tuple[AnyEv
     scenarios = read(file, paths.fixtures())
     (cell,) = (cell for scenario in scenarios for cell in scenario.cells("full") if cell.id == id_)
     cast, settings = Cast(find(f"reference{names and '+' + names}", folder)), Settings(clock="virtual", seed=1)
-    ran = run_cell(cell, cast, settings, folder, lambda event: None, Waiting())
+    ran = at_once(CellRun(cell, cast, settings, folder, JudgeDuring()).run(ALONE))
     verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
     assert worst(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]
     return ran.events

@@ -9,9 +9,10 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.grammar import find
 from conformance.execute import judge
 from conformance.history.events import Attempt, NodeEvent
-from conformance.judge.waiting import Waiting
+from conformance.judge.during import JudgeDuring
 from conformance.nodes.disks import loop
-from conformance.run.cell import run_cell
+from conformance.run.bridge import ALONE, at_once
+from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read
 from conformance.verdicts import Outcome, worst
@@ -23,7 +24,7 @@ def test_without_room_nothing_is_acknowledged_and_nobody_dies(tmp_path: Path) ->
     corpus = read(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id == "no-room-is-no-loss")
     cast, settings = Cast(find("exec:reference", Path())), Settings(clock="shifted")
-    ran = run_cell(cell, cast, settings, tmp_path, lambda event: None, Waiting())
+    ran = at_once(CellRun(cell, cast, settings, tmp_path, JudgeDuring()).run(ALONE))
     assert ran.problem == ""
     attempts = [event for event in ran.events if isinstance(event, Attempt)]
     refused = [(event.code, event.enhanced) for event in attempts if event.message.startswith("m#")]

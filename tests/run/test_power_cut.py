@@ -9,9 +9,10 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.grammar import find
 from conformance.execute import judge
 from conformance.history.events import NodeEvent
-from conformance.judge.waiting import Waiting
+from conformance.judge.during import JudgeDuring
 from conformance.nodes.disks import layer, loop
-from conformance.run.cell import run_cell
+from conformance.run.bridge import ALONE, at_once
+from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read
 from conformance.verdicts import Outcome
@@ -53,7 +54,7 @@ def test_only_who_syncs_keeps_what_it_acknowledged(tmp_path: Path, syncs: bool) 
         program.write_text(UNSYNCED)
         candidate = candidate.model_copy(update={"argv": ("{python}", str(program), "--config", "{config}")})
     cast, settings = Cast(candidate), Settings(clock="shifted")
-    ran = run_cell(cell, cast, settings, tmp_path, lambda event: None, Waiting())
+    ran = at_once(CellRun(cell, cast, settings, tmp_path, JudgeDuring()).run(ALONE))
     assert ran.problem == ""
     assert any(isinstance(e, NodeEvent) and e.detail.startswith("power cut") for e in ran.events)
     failed = {v.check for v in judge(cell, cast, settings, ran.events, complete=True) if v.outcome is Outcome.FAIL}

@@ -8,11 +8,12 @@ from conformance import paths
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
+from conformance.judge.during import JudgeDuring
 from conformance.judge.remarks import Should
-from conformance.judge.waiting import Waiting
 from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.choice import Kind
-from conformance.run.cell import run_cell
+from conformance.run.bridge import ALONE, at_once
+from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read
@@ -41,7 +42,7 @@ def verdicts(directory: Path, text: str, cell: Cell, disk: Kind, should: Should 
     argv = ("{python}", str(program), "{data}", "{listen.frontend}", "{next_hop.host}", "{next_hop.port}")
     cast = Cast(Candidate(name="spooling", kind="exec", claims=("relay",), argv=argv, listeners=("frontend",)))
     settings = Settings(clock="shifted", disk=disk, should=should)
-    ran = run_cell(cell, cast, settings, directory, lambda event: None, Waiting())
+    ran = at_once(CellRun(cell, cast, settings, directory, JudgeDuring()).run(ALONE))
     assert (ran.problem, ran.inapplicable, ran.astray) == ("", "", "")
     return judge(cell, cast, settings, ran.events, complete=True)
 

@@ -9,8 +9,9 @@ import pytest
 from conformance import paths
 from conformance.candidates.cast import read_cast
 from conformance.judge.cell import Setting, judge_cell
-from conformance.judge.waiting import Waiting
-from conformance.run.cell import run_cell
+from conformance.judge.during import JudgeDuring
+from conformance.run.bridge import ALONE, at_once
+from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
 from conformance.run.steps import sending
 from conformance.scenarios.loader import read
@@ -25,7 +26,7 @@ def verdicts(message: str, directory: Path) -> tuple[Verdict, ...]:
     wanted = f"no-smuggling[message={message}]"
     cell = next(cell for scenario in scenarios for cell in scenario.cells() if cell.id == wanted)
     cast = read_cast("reference", paths.fixtures() / "candidates")
-    ran = run_cell(cell, cast, Settings(), directory, lambda event: None, Waiting())
+    ran = at_once(CellRun(cell, cast, Settings(), directory, JudgeDuring()).run(ALONE))
     return judge_cell(cell, ran.events, Setting("virtual", 0.0, frozenset({"relay"}), complete=True))
 
 

@@ -13,8 +13,9 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.history.events import NodeEvent
-from conformance.judge.waiting import Waiting
-from conformance.run.cell import Ran, run_cell
+from conformance.judge.during import JudgeDuring
+from conformance.run.bridge import ALONE, at_once
+from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_corpus
 from conformance.verdicts import Outcome, Verdict, worst
@@ -66,7 +67,7 @@ def ran(
         argv=("{python}", "-c", server, "{listen.frontend}", "{data}"),
     )  # fmt: skip
     cast, settings = Cast(toy), Settings(clock="scaled", scale=60.0)
-    done = run_cell(cell, cast, settings, tmp_path / "cell", lambda event: None, Waiting())
+    done = at_once(CellRun(cell, cast, settings, tmp_path / "cell", JudgeDuring()).run(ALONE))
     verdicts = judge(cell, cast, settings, done.events, complete=done.problem == "")
     return done, {verdict.check: verdict for verdict in verdicts}
 

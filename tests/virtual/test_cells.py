@@ -8,9 +8,10 @@ import pytest
 from conformance import paths
 from conformance.candidates.cast import read_cast
 from conformance.history.events import Drained
-from conformance.judge.waiting import Waiting
+from conformance.judge.during import JudgeDuring
 from conformance.run import memory
-from conformance.run.cell import Ran, run_cell
+from conformance.run.bridge import ALONE, at_once
+from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read
@@ -41,7 +42,7 @@ def history(cell: Cell, directory: Path, seed: int = 7) -> Ran:
     """Run a cell with the reference in a directory that is empty again afterwards."""
     cast = read_cast("reference", paths.fixtures() / "candidates")
     try:
-        return run_cell(cell, cast, Settings(seed=seed), directory, lambda event: None, Waiting())
+        return at_once(CellRun(cell, cast, Settings(seed=seed), directory, JudgeDuring()).run(ALONE))
     finally:
         shutil.rmtree(directory)
 

@@ -1,4 +1,4 @@
-"""Whether waiting on can still do an expectation any good: what the run asks while it waits."""
+"""The judge as a run asks it, while the cell is still going on: does an expectation hold by now?"""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,8 @@ COMPLETES_NOTHING = (Command, Connected, Content, FaultFired, Lag)
 """Kinds of events by which no expectation comes true; what they lead to is an event of its own."""
 
 
-class Waiting:
-    """Follows the history of one cell as it grows; each event is taken once, however often it is asked."""
+class JudgeDuring:
+    """Judges the history of one cell as it grows; each event is taken once, however often it is asked."""
 
     def __init__(self) -> None:
         self._trace = Trace()

@@ -1,0 +1,46 @@
+"""The bridge between callers without a loop and cells."""
+
+import asyncio
+import threading
+
+import pytest
+
+from conformance.run.bridge import ALONE, BESIDE, at_once
+from conformance.run.clocks.interface import Clock
+from conformance.run.settings import Settings
+from conformance.run.together import in_family, make_task
+
+
+async def main(clock: Clock) -> float:
+    await asyncio.sleep(0)
+    return clock.elapsed()
+
+
+def test_alone_gives_a_result_without_a_loop_and_on_the_thread_of_the_caller() -> None:
+    assert at_once(ALONE.run(main, Settings())) == 0.0
+    assert at_once(ALONE.call(threading.current_thread)) is threading.current_thread()
+
+
+def test_what_waits_for_the_callers_loop_is_refused_and_closed() -> None:
+    closed = []
+
+    async def waits() -> None:
+        try:
+            await asyncio.sleep(0)
+        finally:
+            closed.append(True)
+
+    with pytest.raises(RuntimeError, match="waited for the caller's loop"):
+        at_once(waits())
+    assert closed == [True]
+
+
+def test_beside_keeps_the_loop_of_the_caller_and_lets_others_go_on() -> None:
+    async def both() -> tuple[float, bool]:
+        asyncio.get_running_loop().set_task_factory(make_task)
+        elapsed = await in_family(BESIDE.run(main, Settings(clock="real")))
+        return elapsed, await BESIDE.call(threading.current_thread) is not threading.current_thread()
+
+    elapsed, elsewhere = asyncio.run(both())
+    assert elapsed >= 0.0
+    assert elsewhere
