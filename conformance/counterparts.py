@@ -2,11 +2,12 @@
 
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Unmatched(ImportError):
@@ -14,11 +15,12 @@ class Unmatched(ImportError):
 
 
 class Register(dict[str, T]):
-    """What was declared under which name, in the order of declaration; `what` is one of them in words: `expectation`."""
+    """What was declared under which name, in the order of declaration; `check` raises what is wrong with one."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, check: Callable[[T], None] = lambda thing: None) -> None:
         super().__init__()
         self._what = what
+        self._check = check
 
     def add(self, name: str, thing: T) -> None:
         """Take a declaration. Raises Unmatched when it has no name, or that of another."""
@@ -26,7 +28,25 @@ class Register(dict[str, T]):
             raise Unmatched(f"{thing!r} is declared as {self._what} and has no name")
         if name in self:
             raise Unmatched(f"the {self._what} {name!r} is declared twice: {self[name]!r} and {thing!r}")
+        self._check(thing)
         self[name] = thing
+
+    def declare(self, *names: str) -> Callable[[U], U]:
+        """Return a decorator that takes a function or class under these names."""
+
+        def declared(thing: Any) -> Any:
+            for name in names:
+                self.add(name, thing)
+            return thing
+
+        return declared
+
+    def name_of(self, thing: T) -> str:
+        """Return the name of a thing. Raises Unmatched when it was not declared."""
+        for name, one in self.items():
+            if one is thing:
+                return name
+        raise Unmatched(f"{thing!r} is not declared as {self._what}")
 
 
 def modules_of(package: ModuleType) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The kinds of faults that a scenario can arm on a link (`does`): each is declared here, in the order in which grids try them.
 
-What one does on the wire is the class that `conformance.wire.faults` knows by the same name.
+What one does on the wire, `conformance.wire.faults` knows by the same name.
 """
 
 from collections.abc import Mapping
@@ -49,95 +49,64 @@ class FaultKind:
 
 
 _BOTH_WAYS: tuple[When, ...] = ("before", "after")
+_ENDS: Mapping[Place, tuple[When, ...]] = {
+    "greeting": ("after", "answered"), "verb": WHENS, "body": ("before",), "dot": WHENS
+}  # fmt: skip
 
 FAULTS = {
     "drop": FaultKind(
         about="ends the connection both ways (FIN); the unit does not pass",
-        at=("connect", *_UNITS),
-        once_passed=True,
-        only_ends=True,
-        grid={"greeting": ("after", "answered"), "verb": WHENS, "body": ("before",), "dot": WHENS},
+        at=("connect", *_UNITS), once_passed=True, only_ends=True, grid=_ENDS,
     ),
     "refuse": FaultKind(about="refuses the connection (RST)", at=("connect",), grid={"connect": ("before",)}),
     "reset": FaultKind(
         about="resets the connection both ways (RST); the unit does not pass",
-        at=("connect", *_UNITS),
-        once_passed=True,
-        only_ends=True,
-        grid={
-            "connect": ("before",), "greeting": ("after", "answered"), "verb": WHENS, "body": ("before",), "dot": WHENS,
-        },
+        at=("connect", *_UNITS), once_passed=True, only_ends=True, grid={"connect": ("before",), **_ENDS},
     ),
     "stall": FaultKind(
         about="holds the unit, and what comes behind it in its direction",
-        at=("connect", *_UNITS),
-        once_passed=True,
-        takes={"lasting": "how long (else until it is healed)"},
-        holds=True,
+        at=("connect", *_UNITS), once_passed=True, takes={"lasting": "how long (else until it is healed)"}, holds=True,
         grid={"greeting": ("after",), "verb": _BOTH_WAYS, "body": ("before",), "dot": _BOTH_WAYS},
     ),
     "delay": FaultKind(
         about="holds the unit, and what comes behind it in its direction, for a while",
-        at=("connect", *_UNITS),
-        takes={"lasting": "how long"},
-        needs="lasting",
+        at=("connect", *_UNITS), takes={"lasting": "how long"}, needs="lasting",
         grid={"verb": _BOTH_WAYS, "dot": _BOTH_WAYS},
     ),
     "replace": FaultKind(
         about="gives another reply in the place of the server's, which has done what it was told",
-        at=_REPLIED,
-        of_replies=True,
-        takes={"reply": "the reply, without CRLF"},
-        needs="reply",
-        alters=True,
+        at=_REPLIED, of_replies=True, takes={"reply": "the reply, without CRLF"}, needs="reply", alters=True,
         grid={"greeting": ("after",), "verb": ("after",), "dot": ("after",)},
     ),
     "half-close": FaultKind(
         about="ends the unit's direction (FIN); the other still passes",
-        at=_UNITS,
-        once_passed=True,
-        grid={"dot": ("before",)},
+        at=_UNITS, once_passed=True, grid={"dot": ("before",)},
     ),
     "cut": FaultKind(
         about="passes a part of the unit, and ends the connection (FIN)",
-        at=_UNITS,
-        takes={"offset": "elsewhere, how many octets pass (else half)"},
-        alters=True,
-        grid={"body": ("before",)},
+        at=_UNITS, takes={"offset": "elsewhere, how many octets pass (else half)"}, alters=True, grid={"body": ("before",)},
     ),
     "mute": FaultKind(
         about="lets nothing pass any more, either way; resets the connection when it is healed",
-        at=("connect", *_UNITS),
-        once_passed=True,
-        alters=True,
-        grid={"connect": ("before",)},
+        at=("connect", *_UNITS), once_passed=True, alters=True, grid={"connect": ("before",)},
     ),
     "throttle": FaultKind(
         about="lets the unit's direction pass slowly (at connect: both)",
-        at=("connect", *_UNITS),
-        takes={"rate": "octets a second"},
-        needs="rate",
+        at=("connect", *_UNITS), takes={"rate": "octets a second"}, needs="rate",
     ),
     "garble": FaultKind(
         about="spoils the unit beyond recognition, its line ends excepted; of the body, one octet",
-        at=_UNITS,
-        senseless={
-            ("dot", "before"): "a garbled dot ends nothing; garble the body, or the reply (`when: after`)",
-        },
-        alters=True,
+        at=_UNITS, alters=True,
+        senseless={("dot", "before"): "a garbled dot ends nothing; garble the body, or the reply (`when: after`)"},
     ),
     "answer": FaultKind(
         about="gives a reply without the server's having heard the command; to a reply, as `replace`",
-        at=("connect", *_REPLIED),
-        takes={"reply": "the reply, without CRLF"},
-        needs="reply",
-        alters=True,
+        at=("connect", *_REPLIED), takes={"reply": "the reply, without CRLF"}, needs="reply", alters=True,
     ),
     "split": FaultKind(about="passes the unit octet by octet", at=_UNITS),
     "merge": FaultKind(
         about="keeps the unit and passes it together with the next octets",
-        at=_UNITS,
-        takes={"lasting": "how long it waits for the next octets (else 1s)"},
+        at=_UNITS, takes={"lasting": "how long it waits for the next octets (else 1s)"},
     ),
 }  # fmt: skip
 

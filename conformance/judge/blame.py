@@ -6,7 +6,7 @@ scenario takes something for granted that another row asks for (a shadow that it
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["", "missing", "partly", "surplus", "elsewhere", "near", "far", "early", "late", "other", "size"]
@@ -25,9 +25,9 @@ class Blame:
     server of the 2010 generation.
     """
 
-    about: Mapping[Kind, frozenset[str]] = field(default_factory=dict)
-    explains: frozenset[Kind] = frozenset()
-    granted: Mapping[Kind, Mapping[bool, str]] = field(default_factory=dict)
+    about: Mapping[Kind, frozenset[str]]
+    explains: frozenset[Kind]
+    granted: Mapping[Kind, Mapping[bool, str]]
 
     def ordered(self, kind: Kind, rows: tuple[str, ...], *, of_2010: bool) -> tuple[str, ...]:
         """Return a scenario's rows, those first that a violation of this kind is about."""

@@ -128,7 +128,7 @@ def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> tupl
         return plain(name, Outcome.ERROR, requirements, f"{name} is not judged yet", step), False
     finding, view = found
     _bounds(finding, view, expectation)
-    blame, kind = CHECKS[type(expectation).NAME].blame, finding.wrong[0].kind if finding.wrong else ""
+    blame, kind = CHECKS[name.removeprefix("expect.")].blame, finding.wrong[0].kind if finding.wrong else ""
     if finding.wrong and not expectation.requirements:
         requirements = binding(blame.ordered(kind, cell.requirements, of_2010=_of_2010(cell)), setting.claims)
     verdict = unless_nothing_was_acknowledged(verdict_of(name, requirements, finding, step), trace)

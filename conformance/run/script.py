@@ -8,7 +8,6 @@ from conformance.history.events import AnyEvent, StepEvent
 from conformance.run.steps.doing import Handler
 from conformance.run.world import World
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.action import Action
 from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
 from conformance.scenarios.steps.nodes import Start
 
@@ -43,7 +42,7 @@ class Script:
         if step.label:
             self._began[step.label] = event.t
         try:
-            detail = await self._do(step.action)
+            detail = await self._do(step)
         except Exception as error:
             self._note("failed", step, str(error))
             raise
@@ -52,17 +51,18 @@ class Script:
             self._began[step.label] = ended.t
         self._world.note_lag()
 
-    async def _do(self, action: Action) -> str:
+    async def _do(self, step: Step) -> str:
+        action = step.action
         if isinstance(action, Parallel):
             async with asyncio.TaskGroup() as group:
-                for step in action.steps:
-                    group.create_task(self._step(step), name=f"step {step.path}")
+                for inner in action.steps:
+                    group.create_task(self._step(inner), name=f"step {inner.path}")
             return ""
         if isinstance(action, Repeat):
             for _ in range(action.times):
                 await self.play(action.steps)
             return ""
-        return await self._handlers[type(action).NAME](self._world, action)
+        return await self._handlers[step.verb](self._world, action)
 
     async def _expect(self, step: Step, action: Expect) -> None:
         """Note that the expectation was reached; with `within`, go on until it holds or its bound has passed, and with it

@@ -9,8 +9,7 @@ without, it must hold of what has happened by then. Bounds are counted from the 
 `of` names messages as `send` called them: `m` is all messages of that step, `m#3` the third.
 """
 
-from collections.abc import Callable
-from typing import ClassVar, Literal, TypeVar
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -37,10 +36,9 @@ from conformance.scenarios.values import Duration
 
 
 class Expectation(BaseModel):
-    """What all expectations share. `NAME` is the verb."""
+    """What all expectations share."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-    NAME: ClassVar[str] = ""
 
     within: Duration | None = Field(None, description="it must have come true by then, counted from `since`")
     after: Duration | None = Field(None, description="it must not have come true before then, counted from `since`")
@@ -62,22 +60,10 @@ class Expectation(BaseModel):
     )
 
 
-E = TypeVar("E", bound=Expectation)
-
-VERBS: Register[type[Expectation]] = Register("expectation")
+VERBS: Register[type[Expectation]] = Register("expectation", check_marks)
 """Every expectation verb and the model of what stands under it. Its check is in `conformance.judge.expectations`."""
 
-
-def expectation(verb: str) -> Callable[[type[E]], type[E]]:
-    """Declare a model as that of an expectation verb."""
-
-    def declare(model: type[E]) -> type[E]:
-        check_marks(model)
-        model.NAME = verb
-        VERBS.add(verb, model)
-        return model
-
-    return declare
+expectation = VERBS.declare
 
 
 _MOST_COPIES = 1_000_000

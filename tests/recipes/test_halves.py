@@ -56,6 +56,8 @@ def test_nothing_is_declared_twice_or_without_a_name() -> None:
     register.add("one", "first")
     with pytest.raises(Unmatched, match="the check of a thing 'one' is declared twice: 'first' and 'second'"):
         register.add("one", "second")
+    with pytest.raises(Unmatched, match="'first' is not declared as check of a thing"):
+        Register("check of a thing").name_of("first")
     with pytest.raises(Unmatched, match="'third' is declared as check of a thing and has no name"):
         register.add("", "third")
     assert register == {"one": "first"}

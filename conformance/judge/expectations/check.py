@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from conformance.counterparts import Register
 from conformance.judge.blame import Blame, Kind
 from conformance.judge.finding import Finding, View
-from conformance.scenarios.expectations import Expectation
+from conformance.scenarios.expectations import VERBS, Expectation
 
 E = TypeVar("E", bound=Expectation)
 Judged = Callable[[E, View], Finding]
+_NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,21 +23,20 @@ class Check:
     blame: Blame
 
 
-CHECKS: Register[Check] = Register("check of an expectation")
-"""Verb -> check; `conformance.judge.expectations` fills it."""
+CHECKS: Register[Check] = Register("check of the expectation")
 
 
 def check(
     model: type[E],
     *,
-    about: Mapping[Kind, frozenset[str]] | None = None,
+    about: Mapping[Kind, frozenset[str]] = _NONE,
     explains: Iterable[Kind] = (),
-    granted: Mapping[Kind, Mapping[bool, str]] | None = None,
+    granted: Mapping[Kind, Mapping[bool, str]] = _NONE,
 ) -> Callable[[Judged[E]], Judged[E]]:
     """Declare a function as the check of an expectation, and what its violations are about (see `Blame`)."""
 
     def declare(judged: Judged[E]) -> Judged[E]:
-        CHECKS.add(model.NAME, Check(judged, Blame(about or {}, frozenset(explains), granted or {})))
+        CHECKS.declare(VERBS.name_of(model))(Check(judged, Blame(about, frozenset(explains), granted)))
         return judged
 
     return declare

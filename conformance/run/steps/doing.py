@@ -5,22 +5,15 @@ from typing import Any, TypeVar
 
 from conformance.counterparts import Register
 from conformance.run.world import World
-from conformance.scenarios.steps.action import Action
+from conformance.scenarios.steps.action import ACTIONS, Action
 
 A = TypeVar("A", bound=Action)
 Handler = Callable[[World, A], Awaitable[str]]
 """Does what a step says; returns what is worth noting about it."""
 
-HANDLERS: Register[Handler[Any]] = Register("function that does a step")
-"""Verb -> handler; `conformance.run.steps` fills it."""
+HANDLERS: Register[Handler[Any]] = Register("function for the step")
 
 
 def does(*models: type[A]) -> Callable[[Handler[A]], Handler[A]]:
     """Declare a function as what does the steps of these models."""
-
-    def declare(handler: Handler[A]) -> Handler[A]:
-        for model in models:
-            HANDLERS.add(model.NAME, handler)
-        return handler
-
-    return declare
+    return HANDLERS.declare(*map(ACTIONS.name_of, models))

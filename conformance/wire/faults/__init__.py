@@ -1,27 +1,29 @@
-"""What each kind of fault does on the wire: a class for each, in a module for each family; `EFFECTS` has them all."""
+"""What each kind of fault does on the wire: functions for each kind, in a module for each family.
+
+There is one for each point of an exchange at which the declaration lets the kind strike (`conformance.faults`), and no other.
+"""
 
 import sys
 
 from conformance import counterparts
 from conformance.faults import FAULTS
-from conformance.wire.faults.effect import EFFECTS, Blow, Effect, strike, strike_behind, strike_connection, told
+from conformance.wire.faults.effect import (
+    BEHIND,
+    ON_CONNECTION,
+    ON_UNIT,
+    Blow,
+    strike,
+    strike_behind,
+    strike_connection,
+    told,
+)
 
-__all__ = ["EFFECTS", "Blow", "strike", "strike_behind", "strike_connection", "told"]
+__all__ = ["Blow", "strike", "strike_behind", "strike_connection", "told"]
 
 counterparts.load(sys.modules[__name__])
-counterparts.match("fault", FAULTS, "conformance/faults.py", EFFECTS, "conformance/wire/faults/")
-
-for _name, _kind in FAULTS.items():
-    _may = {
-        "on_unit": any(place != "connect" for place in _kind.at),
-        "behind": _kind.once_passed,
-        "on_connection": "connect" in _kind.at,
-    }
-    _does = type(EFFECTS[_name])
-    counterparts.match(
-        f"point of the fault {_name}",
-        [point for point, may in _may.items() if may],
-        "conformance/faults.py",
-        [point for point in _may if getattr(_does, point) is not getattr(Effect, point)],
-        f"{_does.__module__}.{_does.__qualname__}",
-    )
+for _point, _kinds, _done in (
+    ("on_unit", [name for name, kind in FAULTS.items() if any(place != "connect" for place in kind.at)], ON_UNIT),
+    ("behind", [name for name, kind in FAULTS.items() if kind.once_passed], BEHIND),
+    ("on_connection", [name for name, kind in FAULTS.items() if "connect" in kind.at], ON_CONNECTION),
+):
+    counterparts.match("fault", _kinds, "conformance/faults.py", _done, f"conformance/wire/faults/ (@{_point})")

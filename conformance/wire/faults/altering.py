@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from conformance.wire.faults.effect import Blow, Effect, effect
+from conformance.wire.faults.effect import Blow, on_connection, on_unit
 from conformance.wire.lines import TEXT
 from conformance.wire.link import Link
 from conformance.wire.units import Body, CommandLine, ContentEnd, Unit, WholeReply
@@ -12,73 +12,58 @@ _GO_ON = (354, 220)
 """After these replies to DATA and STARTTLS client and server speak otherwise: both must have heard the same."""
 
 
-@effect("garble")
-class Garble(Effect):
-    """Spoils a unit beyond recognition, its line ends excepted; of a content, one octet."""
-
-    def on_unit(self, blow: Blow, unit: Unit, skip: int) -> Unit | None:
-        """A content that has line ends and dots only passes as it is."""
-        match unit:
-            case Body():
-                first = next((n for n, octet in enumerate(unit.raw) if octet not in b"\r\n."), None)
-                if first is None:
-                    return unit
-                spoilt = unit.raw[first] ^ 0x80
-                return Body(unit.raw[:first] + bytes([spoilt]) + unit.raw[first + 1 :])
-            case CommandLine():
-                raw = _spoilt(unit.raw)
-                return replace(unit, raw=raw, verb="", line=unit.line if unit.verb == "AUTH" else _text(raw))
-            case WholeReply():
-                raw = _spoilt(unit.raw)
-                return replace(unit, raw=raw, code=0, enhanced=None, lines=(_text(raw),))
-            case _:
+@on_unit("garble")
+def _garble(blow: Blow, unit: Unit, skip: int) -> Unit:
+    """Spoil a unit beyond recognition, its line ends excepted; of a content, one octet."""
+    match unit:
+        case Body():
+            first = next((n for n, octet in enumerate(unit.raw) if octet not in b"\r\n."), None)
+            if first is None:
                 return unit
+            spoilt = unit.raw[first] ^ 0x80
+            return Body(unit.raw[:first] + bytes([spoilt]) + unit.raw[first + 1 :])
+        case CommandLine():
+            raw = _spoilt(unit.raw)
+            return replace(unit, raw=raw, verb="", line=unit.line if unit.verb == "AUTH" else _text(raw))
+        case WholeReply():
+            raw = _spoilt(unit.raw)
+            return replace(unit, raw=raw, code=0, enhanced=None, lines=(_text(raw),))
+        case _:
+            return unit
 
 
-@effect("replace")
-class Replace(Effect):
-    """Gives its reply in the place of the server's."""
-
-    def on_unit(self, blow: Blow, unit: Unit, skip: int) -> Unit | None:
-        """Where client and server would go on otherwise from here, the server is heard no more."""
-        if not isinstance(unit, WholeReply):
-            raise TypeError("only a reply can be replaced")
-        relay = blow.relay
-        instead = relay.conversation.replace(unit, _octets(blow.fault.reply))
-        if unit.to in ("DATA", "STARTTLS") and (unit.code in _GO_ON) != (instead.code in _GO_ON):
-            relay.down.pass_on(instead)
-            relay.orphan()
-            return None
-        return instead
-
-
-@effect("answer")
-class Answer(Replace):
-    """Gives its reply so that the server never hears the command; one that has come is replaced."""
-
-    def on_unit(self, blow: Blow, unit: Unit, skip: int) -> Unit | None:
-        """After the end of a content, or a reply that begins one, the server is heard no more."""
-        relay, reply = blow.relay, _octets(blow.fault.reply)
-        match unit:
-            case CommandLine():
-                relay.passing(blow.lane, unit)
-                relay.answer(unit.awaited, reply)
-                if unit.verb in ("DATA", "STARTTLS") and reply[:1] in b"23":
-                    relay.orphan()
-                return None
-            case ContentEnd():
-                relay.answer(unit.awaited, reply)
+@on_unit("replace", "answer")
+def _other_reply(blow: Blow, unit: Unit, skip: int) -> Unit | None:
+    """Give the fault's reply: in the place of the server's, or so that the server never hears the command."""
+    relay, reply = blow.relay, _octets(blow.fault.reply)
+    match unit:
+        case WholeReply():
+            instead = relay.conversation.replace(unit, reply)
+            if unit.to in ("DATA", "STARTTLS") and (unit.code in _GO_ON) != (instead.code in _GO_ON):
+                relay.down.pass_on(instead)
                 relay.orphan()
                 return None
-            case _:
-                return super().on_unit(blow, unit, skip)
+            return instead
+        case CommandLine():
+            relay.passing(blow.lane, unit)
+            relay.answer(unit.awaited, reply)
+            if unit.verb in ("DATA", "STARTTLS") and reply[:1] in b"23":
+                relay.orphan()
+            return None
+        case ContentEnd():
+            relay.answer(unit.awaited, reply)
+            relay.orphan()
+            return None
+        case _:
+            raise ValueError("only a command or a reply can be answered for")
 
-    def on_connection(self, blow: Blow, link: Link, let_go: Callable[[str], None]) -> None:
-        """The client is accepted, and nobody is dialled."""
-        link.record(blow.relay)
-        blow.fired(f"at connect: {blow.fault.reply}")
-        blow.relay.up.release("connecting")
-        blow.relay.orphan(_octets(blow.fault.reply))
+
+@on_connection("answer")
+def _answer_at_once(blow: Blow, link: Link, let_go: Callable[[str], None]) -> None:
+    link.record(blow.relay)
+    blow.fired(f"at connect: {blow.fault.reply}")
+    blow.relay.up.release("connecting")
+    blow.relay.orphan(_octets(blow.fault.reply))
 
 
 def _octets(reply: str | None) -> bytes:

@@ -1,9 +1,8 @@
-"""How a fault strikes: what it is given, and the register of what each kind does then."""
+"""How a fault strikes: what it is given, and the registers of what each kind does at the points of an exchange."""
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 from conformance.counterparts import Register
 from conformance.scenarios.steps.breaking import Fault
@@ -34,55 +33,37 @@ class Blow:
         self.armed.timers.append(asyncio.get_running_loop().call_later(self.duration(seconds), do))
 
 
-class Effect:
-    """What one kind of fault does. It has the methods for the points at which its declaration lets it strike, and no
-    others (`conformance.faults`)."""
+ON_UNIT: Register[Callable[[Blow, Unit, int], Unit | None]] = Register("strike at a unit by the fault")
+"""Strikes a unit that is about to pass, of which so many octets have passed. Returns what shall pass now; None when nothing
+does."""
 
-    def on_unit(self, blow: Blow, unit: Unit, skip: int) -> Unit | None:
-        """Strike a unit that is about to pass. Return what shall pass now; None when nothing does."""
-        raise NotImplementedError
+BEHIND: Register[Callable[[Blow], None]] = Register("strike behind a unit by the fault")
+"""Strikes behind a unit that has passed."""
 
-    def behind(self, blow: Blow) -> None:
-        """Strike behind a unit that has passed."""
-        raise NotImplementedError
+ON_CONNECTION: Register[Callable[[Blow, Link, Callable[[str], None]], None]] = Register(
+    "strike at connect by the fault"
+)
+"""Strikes a new connection before the server is dialled, and says so with `Blow.fired`."""
 
-    def on_connection(self, blow: Blow, link: Link, let_go: Callable[[str], None]) -> None:
-        """Strike a new connection before the server is dialled, and say so with `blow.fired`."""
-        raise NotImplementedError
-
-
-E = TypeVar("E", bound=type[Effect])
-
-EFFECTS: Register[Effect] = Register("effect of a fault")
-"""Kind -> what it does; `conformance.wire.faults` fills it."""
-
-
-def effect(kind: str) -> Callable[[E], E]:
-    """Declare a class as what a kind of fault does."""
-
-    def declare(does: E) -> E:
-        EFFECTS.add(kind, does())
-        return does
-
-    return declare
+on_unit, behind, on_connection = ON_UNIT.declare, BEHIND.declare, ON_CONNECTION.declare
 
 
 def strike(blow: Blow, unit: Unit, skip: int) -> Unit | None:
     """Strike a unit that is about to pass. Return what shall pass now; None when nothing does."""
     blow.fired(f"{_place(blow.fault)}: {told(unit)}")
-    return EFFECTS[blow.fault.does].on_unit(blow, unit, skip)
+    return ON_UNIT[blow.fault.does](blow, unit, skip)
 
 
 def strike_behind(blow: Blow, unit: Unit) -> None:
     """Strike behind a unit that has passed: it is on the wire whatever lane it had to take."""
     blow.fired(f"{_place(blow.fault)}: {told(unit)}")
     blow.lane.quicken()
-    EFFECTS[blow.fault.does].behind(blow)
+    BEHIND[blow.fault.does](blow)
 
 
 def strike_connection(blow: Blow, link: Link, let_go: Callable[[str], None]) -> None:
     """Strike a new connection before the server is dialled."""
-    EFFECTS[blow.fault.does].on_connection(blow, link, let_go)
+    ON_CONNECTION[blow.fault.does](blow, link, let_go)
 
 
 def told(unit: Unit) -> str:

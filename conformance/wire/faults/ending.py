@@ -2,88 +2,62 @@
 
 from collections.abc import Callable
 
-from conformance.wire.faults.effect import Blow, Effect, effect
+from conformance.wire.faults.effect import BEHIND, Blow, behind, on_connection, on_unit
 from conformance.wire.link import Link
 from conformance.wire.units import Unit
 
 
-class _AtOnce(Effect):
-    """Does the same to a unit that is about to pass as behind one that has passed."""
-
-    def on_unit(self, blow: Blow, unit: Unit, skip: int) -> Unit | None:
-        """The unit does not pass."""
-        self.behind(blow)
-        return None
+@on_unit("drop", "reset", "half-close", "mute")
+def _at_once(blow: Blow, unit: Unit, skip: int) -> None:
+    """Do what they do behind a unit: it does not pass."""
+    BEHIND[blow.fault.does](blow)
 
 
-@effect("drop")
-class Drop(_AtOnce):
-    """Ends the connection."""
-
-    def behind(self, blow: Blow) -> None:
-        """By FIN, both ways."""
-        blow.relay.drop()
-
-    def on_connection(self, blow: Blow, link: Link, let_go: Callable[[str], None]) -> None:
-        """The client is accepted, and its connection ended."""
-        blow.fired("at connect")
-        link.refuse(blow.relay, blow.armed.reason, fin=True)
+@behind("drop")
+def _drop(blow: Blow) -> None:
+    blow.relay.drop()
 
 
-@effect("refuse")
-class Refuse(Effect):
-    """Refuses the connection."""
-
-    def on_connection(self, blow: Blow, link: Link, let_go: Callable[[str], None]) -> None:
-        """By RST."""
-        blow.fired("at connect")
-        link.refuse(blow.relay, blow.armed.reason)
+@on_connection("drop")
+def _dropped(blow: Blow, link: Link, let_go: Callable[[str], None]) -> None:
+    blow.fired("at connect")
+    link.refuse(blow.relay, blow.armed.reason, fin=True)
 
 
-@effect("reset")
-class Reset(Refuse, _AtOnce):
-    """Resets the connection; a new one as if it were refused."""
-
-    def behind(self, blow: Blow) -> None:
-        """By RST, both ways."""
-        blow.relay.reset("link")
+@behind("reset")
+def _reset(blow: Blow) -> None:
+    blow.relay.reset("link")
 
 
-@effect("half-close")
-class HalfClose(_AtOnce):
-    """Ends one direction."""
-
-    def behind(self, blow: Blow) -> None:
-        """By FIN; what is said in the other still passes."""
-        blow.relay.half_close(blow.lane)
+@on_connection("refuse", "reset")
+def _refused(blow: Blow, link: Link, let_go: Callable[[str], None]) -> None:
+    blow.fired("at connect")
+    link.refuse(blow.relay, blow.armed.reason)
 
 
-@effect("cut")
-class Cut(Effect):
-    """Ends the connection amid a unit."""
-
-    def on_unit(self, blow: Blow, unit: Unit, skip: int) -> Unit | None:
-        """In the body it is between two units already."""
-        fault = blow.fault
-        if fault.at != "body":
-            blow.lane.target.write(unit.raw[skip : len(unit.raw) // 2 if fault.offset is None else fault.offset])
-        blow.relay.drop()
-        return None
+@behind("half-close")
+def _half_close(blow: Blow) -> None:
+    blow.relay.half_close(blow.lane)
 
 
-@effect("mute")
-class Mute(_AtOnce):
-    """Nothing is heard any more, either way."""
+@on_unit("cut")
+def _cut(blow: Blow, unit: Unit, skip: int) -> None:
+    fault = blow.fault
+    if fault.at != "body":
+        blow.lane.target.write(unit.raw[skip : len(unit.raw) // 2 if fault.offset is None else fault.offset])
+    blow.relay.drop()
 
-    def behind(self, blow: Blow) -> None:
-        """Until it is healed: then the connection is reset."""
-        blow.relay.mute()
-        blow.armed.on_heal.append(lambda: blow.relay.reset("link"))
 
-    def on_connection(self, blow: Blow, link: Link, let_go: Callable[[str], None]) -> None:
-        """The client is accepted, and nobody is dialled."""
-        link.record(blow.relay)
-        blow.fired("at connect")
-        blow.relay.up.release("connecting")
-        self.behind(blow)
-        blow.relay.down.finished = True
+@behind("mute")
+def _mute(blow: Blow) -> None:
+    blow.relay.mute()
+    blow.armed.on_heal.append(lambda: blow.relay.reset("link"))
+
+
+@on_connection("mute")
+def _mute_from_the_start(blow: Blow, link: Link, let_go: Callable[[str], None]) -> None:
+    link.record(blow.relay)
+    blow.fired("at connect")
+    blow.relay.up.release("connecting")
+    _mute(blow)
+    blow.relay.down.finished = True
