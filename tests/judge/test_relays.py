@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from conformance import paths
+from conformance.generations import SHADOWING
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.rows import OF_ANY_RELAY
 from conformance.requirements.catalogue import catalogue
-from conformance.scenarios.document import SHADOWING, Cell
+from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.loader import Scenario, read_corpus
