@@ -18,6 +18,7 @@ def keeps(name: ClockName) -> Callable[[type[_Class]], type[_Class]]:
     """Say that a class keeps the time of a clock."""
 
     def register(keeper: type[_Class]) -> type[_Class]:
+        setattr(keeper, "name", name)  # noqa: B010  # to read only, for everybody else
         _KEEPERS.add(name, keeper)
         return keeper
 

@@ -22,7 +22,7 @@ _IN_TIME = 0.005
 class ScaledClock:
     """Real time in which every documented duration is divided by `scale`; it measures how late the loop runs."""
 
-    name = "scaled"
+    name: str
     make_loop: ClassVar[Callable[[], asyncio.AbstractEventLoop]] = asyncio.SelectorEventLoop
 
     def __init__(self, loop: asyncio.AbstractEventLoop, scale: float) -> None:
@@ -95,8 +95,6 @@ class ScaledClock:
 @keeps("real")
 class RealClock(ScaledClock):
     """Real time at the documents' own values."""
-
-    name = "real"
 
     def __init__(self, loop: asyncio.AbstractEventLoop, scale: float = 1.0) -> None:
         super().__init__(loop, 1.0)

@@ -17,7 +17,6 @@ from conformance.run.shifted.program import ShiftedProgram
 class ShiftedClock(VirtualClock):
     """The clock of a ShiftedClockEventLoop: that of the machine, and of its programs, moved on when all is quiet."""
 
-    name = "shifted"
     make_loop: ClassVar[Callable[[], asyncio.AbstractEventLoop]] = ShiftedClockEventLoop
 
     def __init__(self, loop: asyncio.AbstractEventLoop, scale: float = 1.0) -> None:

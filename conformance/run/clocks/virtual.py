@@ -19,7 +19,7 @@ EPOCH = 1893456000.0
 class VirtualClock:
     """The clock of a VirtualClockEventLoop: as exact as its floats, and never late."""
 
-    name = "virtual"
+    name: str
     scale = 1.0
     make_loop: ClassVar[Callable[[], asyncio.AbstractEventLoop]] = VirtualClockEventLoop
 
