@@ -53,6 +53,12 @@ def shortage_of(error: BaseException) -> str:
     return shortage_of(before) if before is not None else ""
 
 
+def said_by_others(text: str) -> OSError | None:
+    """Return the error of the system that another program tells in its words (Java: `No space left on device`), or None."""
+    number = next((number for number in SHORTAGES if os.strerror(number) in text), None)
+    return OSError(number, os.strerror(number)) if number is not None else None
+
+
 def killed_by_others(code: int | None) -> bool:
     """Whether an exit code (of a guard, a container, or a process) is that of SIGKILL."""
     return code in (137, -9)

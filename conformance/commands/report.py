@@ -5,6 +5,7 @@ from pathlib import Path
 import typer
 
 from conformance import paths
+from conformance.breakdown import breakdown
 from conformance.report.allure_site import AllureMissing, install
 from conformance.report.book import read_book
 from conformance.report.compare import as_text, diff
@@ -13,6 +14,7 @@ from conformance.report.safe import visible
 from conformance.report.site import Allure, build
 from conformance.report.trend import runs_before
 from conformance.results.errors import RunDirectoryError
+from conformance.shortage import shortage_of
 from conformance.verdicts.changes import Kind, Should
 
 
@@ -26,7 +28,7 @@ def build_report(
     history: Path | None = None,
     paged: Paged | None = None,
 ) -> int:
-    """Build the pages of a run; 2 when it cannot be read.
+    """Build the pages of a run; 2 when it cannot be read, 3 when the machine ran out of something.
 
     `earlier` is the folder of the runs before, by default the one that the run lies in. The site is complete without
     Allure's. `with_allure` installs the pinned Allure where it is missing, and says in one line when that fails;
@@ -40,8 +42,8 @@ def build_report(
         before = runs_before(run_dir, earlier if earlier is not None else run_dir.absolute().parent)
         built = build(run_dir, out, corpus=paths.corpus(), allure=allure, earlier=before, paged=paged)
     except (RunDirectoryError, AllureMissing, OSError) as error:
-        typer.echo(error, err=True)
-        return 2
+        typer.echo(breakdown(error) if shortage_of(error) else error, err=True)
+        return 3 if shortage_of(error) else 2
     for note in built.notes:
         typer.echo(visible(note))
     typer.echo(f"page       {built.page}")

@@ -153,9 +153,7 @@ def build_allure(
             pack(site, resolve)
         except UnknownSite as error:
             raise AllureMissing(str(error)) from error
-        shutil.rmtree(target, ignore_errors=True)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(site, target)
+        _put(site, target)
     if len(lines) > len(points):
         own = slim(lines[-1])
         try:
@@ -166,6 +164,18 @@ def build_allure(
             kept.parent.mkdir(parents=True, exist_ok=True)
             write_whole(kept, b"".join([*points, own]))
     return target / "index.html"
+
+
+def _put(site: Path, target: Path) -> None:
+    """Move a site to its place, whole or not at all: from another disk it is copied. Raises OSError."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        shutil.move(site, scratch)
+        shutil.rmtree(target, ignore_errors=True)
+        scratch.rename(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def slim(point: bytes) -> bytes:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from conformance.report.safe import visible
 from conformance.report.words import label_alone, message_ids, moment, span
+from conformance.results.whole import write_whole
 from conformance.verdicts.outcome import WORDS
 
 _TEMPLATES = Path(__file__).with_name("templates")
@@ -48,7 +49,7 @@ def rendered(template: str, *, script: str, shared: str = "", **context: Any) ->
 def write_shared(folder: Path) -> None:
     """Write what pages share into a folder, which is made when it is not there. Another version's has another name."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / _sheet()).write_text(_style(), "utf-8")
+    write_whole(folder / _sheet(), _style().encode())
 
 
 def _style() -> str:

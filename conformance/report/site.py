@@ -20,6 +20,7 @@ from conformance.report.statement import BadgeRefused, as_html, as_json, as_mark
 from conformance.report.trend import Earlier, Past, earlier_outcomes
 from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import CELLS
+from conformance.results.whole import Staged
 
 SHARED = "assets"
 """The folder of what the pages of all cells share."""
@@ -60,16 +61,28 @@ def build(
 ) -> Built:
     """Write the site of a run into `out` (made when it is not there) and say what was built.
 
-    `corpus` is where scenarios' texts are; without `allure` there is no Allure site; `earlier` are the runs that the
+    Either all of its pages are replaced or, where that fails, none. `corpus` is where scenarios' texts are; without `allure` there is no Allure site; `earlier` are the runs that the
     trend is drawn from, the oldest first. `paged` says which cells get a page: by default those with a finding.
     Raises RunDirectoryError, SchemaTooNew; OSError when `out` cannot be written.
     """
+    with Staged() as files:
+        return _build(run_dir, out, files, corpus, allure, earlier, paged or Paged())
+
+
+def _build(
+    run_dir: Path,
+    out: Path,
+    staged: Staged,
+    corpus: Path | None,
+    allure: Allure | None,
+    earlier: Sequence[Past],
+    wanted: Paged,
+) -> Built:
     (out / CELLS).mkdir(parents=True, exist_ok=True)
     write_shared(out / SHARED)
     pasts: dict[str, tuple[Earlier, ...]] = {}
     pages: dict[str, str] = {}
     files: dict[str, Path] = {}
-    wanted = paged or Paged()
 
     def each(material: Material, slug: str) -> None:
         past = pasts[slug] = earlier_outcomes(earlier, slug, material.header)
@@ -81,11 +94,13 @@ def build(
         up = "../" * place.count("/")
         kept = "" if material.kept is None else _address(material.kept, (out / place).parent) + "/"
         page = cell_page(material, home=f"{up}index.html", kept=kept, past=past, shared=f"{up}{SHARED}")
-        (out / place).write_text(page, "utf-8")
+        staged.write_text(out / place, page)
 
     book = read_book(run_dir, corpus=corpus, each=each)
     built = Built(out / "index.html", book)
-    links = {name: _statement(book, name, out, pages, built) for name in [one.name for one in book.header.candidates]}
+    links = {
+        name: _statement(book, name, out, pages, built, staged) for name in [one.name for one in book.header.candidates]
+    }
     site = ""
     if allure is not None:
         site = _allure_site(run_dir, out, allure, earlier, _addresses(out / "allure", pages, files), built)
@@ -93,7 +108,7 @@ def build(
     page = run_page(
         book, catalogue(), pages=pages, others=others, statements=links, allure=site, earlier=earlier, pasts=pasts
     )
-    built.page.write_text(page, "utf-8")
+    staged.write_text(built.page, page)
     return built
 
 
@@ -128,18 +143,18 @@ def _addresses(site: Path, pages: Mapping[str, str], files: Mapping[str, Path]) 
     return resolve
 
 
-def _statement(book: Book, candidate: str, out: Path, pages: Mapping[str, str], built: Built) -> str:
+def _statement(book: Book, candidate: str, out: Path, pages: Mapping[str, str], built: Built, staged: Staged) -> str:
     made = statement(book, candidate, catalogue())
     folder = out / "statements"
     folder.mkdir(exist_ok=True)
     stem = file_stem(candidate)
-    (folder / f"{stem}.json").write_text(as_json(made), "utf-8")
-    (folder / f"{stem}.md").write_text(as_markdown(made), "utf-8")
-    (folder / f"{stem}.html").write_text(as_html(made, home="../index.html", pages=_from_below(pages)), "utf-8")
+    staged.write_text(folder / f"{stem}.json", as_json(made))
+    staged.write_text(folder / f"{stem}.md", as_markdown(made))
+    staged.write_text(folder / f"{stem}.html", as_html(made, home="../index.html", pages=_from_below(pages)))
     badge_file = folder / f"{stem}.svg"
-    badge_file.unlink(missing_ok=True)  # one of an earlier build must not outlive a refusal
+    staged.remove(badge_file)  # one of an earlier build must not outlive a refusal
     try:
-        badge_file.write_text(badge(made), "utf-8")
+        staged.write_text(badge_file, badge(made))
         built.badges.append(badge_file)
     except BadgeRefused as error:
         built.notes.append(f"{candidate}: {error}")

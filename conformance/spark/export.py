@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,18 @@ _FORMULA = re.compile(r"(^|[;|])(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
 where these separate fields."""
 
 
-def export(table: pa.Table, folder: Path, name: str) -> list[dict[str, Any]]:
+def export(
+    table: pa.Table, folder: Path, name: str, write: Callable[[Path, bytes], None] = write_whole
+) -> list[dict[str, Any]]:
     """Write a table as `name.parquet`, `name.csv` and `name.json` (a list of objects, one a line); return its rows."""
     folder.mkdir(parents=True, exist_ok=True)
     parquet = io.BytesIO()
     pq.write_table(table, parquet, compression="zstd")
     rows: list[dict[str, Any]] = table.to_pylist()
-    write_whole(folder / f"{name}.parquet", parquet.getvalue())
-    write_whole(folder / f"{name}.csv", _csv(table.column_names, rows).encode())
+    write(folder / f"{name}.parquet", parquet.getvalue())
+    write(folder / f"{name}.csv", _csv(table.column_names, rows).encode())
     lines = ",\n".join(map(json.dumps, rows))
-    write_whole(folder / f"{name}.json", f"[{lines}]\n".encode())
+    write(folder / f"{name}.json", f"[{lines}]\n".encode())
     return rows
 
 

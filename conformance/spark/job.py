@@ -13,6 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from conformance.results.identity import sha256_of
+from conformance.results.whole import Staged
+from conformance.shortage import shortage_of
 from conformance.spark.export import export
 from conformance.spark.ingest import Ingested, check_tables, find_runs, literal, look_at
 from conformance.spark.layers import LAYERS, STORED, define, layers, view_headers, views
@@ -95,7 +97,9 @@ def aggregate(
     with warehouse.alone(progress.note):
         try:
             return _aggregate(runs, out, warehouse, master, conf, fail_on, progress, make_jvm_cache=make_jvm_cache)
-        except (PySparkException, Py4JError, pa.ArrowException, OSError, UnicodeDecodeError):
+        except (PySparkException, Py4JError, pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            if shortage_of(error):  # what it could not write whole is no damage
+                raise
             check_tables(find_runs(runs))  # what is damaged is told by its file
             warehouse.check()
             raise
@@ -121,18 +125,18 @@ def _aggregate(
         progress.note(f"left out: {told}")
     octets = sum(run.octets for run in added.values())
     making = Making(added, warehouse.adding, parts_of(octets))
-    with ThreadPoolExecutor(1) as beside:
+    with Staged() as files, ThreadPoolExecutor(1) as beside:
         made = beside.submit(make_layers, making)  # while Java starts
         with open_session(master, conf, octets=octets, learn=make_jvm_cache, tell=progress.note) as session:
             catalog, tables = _add(session, made, catalog, warehouse, progress)
             with progress.stage("comparing runs, writing tables", session.sparkContext):
-                writing = beside.submit(_export, tables, out)  # Python writes while Spark compares
+                writing = beside.submit(_export, tables, out, files)  # Python writes while Spark compares
                 compared = _compared(session, warehouse)
                 rows = writing.result()
-    with progress.stage("writing the page"):
-        rows |= _export(compared, out)
-        tables |= compared
-        page = write_site(out, TABLES, rows)
+        with progress.stage("writing the page"):
+            rows |= _export(compared, out, files)
+            tables |= compared
+            page = write_site(out, TABLES, rows, files.write)
     for run in added:
         _tell_damage(catalog.runs[run], progress)
     return Summary(
@@ -215,10 +219,10 @@ def _compared(session: SparkSession, warehouse: Warehouse) -> dict[str, pa.Table
     return {table.name: table.shaped(rows[table.name]) for table in ACROSS}
 
 
-def _export(tables: Mapping[str, pa.Table], out: Path) -> dict[str, list[dict[str, Any]]]:
+def _export(tables: Mapping[str, pa.Table], out: Path, files: Staged) -> dict[str, list[dict[str, Any]]]:
     """Write tables for whoever has no Spark, and return their rows; what is internal stays in the warehouse."""
     names = [table.name for table in TABLES if table.name in tables]
-    return {name: export(tables[name], out / "tables", name) for name in names}
+    return {name: export(tables[name], out / "tables", name, files.write) for name in names}
 
 
 def _made(session: SparkSession, tables: Sequence[Table]) -> dict[str, pa.Table]:

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from conformance import paths
+from conformance.shortage import said_by_others
 from conformance.spark import ahead
 from conformance.spark.java import java_home, options_for, version_of
 from conformance.spark.spread import SMALL, settings_for
@@ -123,7 +124,8 @@ def open_session(
             yield session
             started = ahead.started_with(session)
         except PySparkException as error:
-            raise SparkFailed(_first(str(error))) from None  # its words live in the JVM that is about to end
+            text = str(error)  # its words live in the JVM that is about to end
+            raise SparkFailed(_first(text)) from said_by_others(text)
         finally:
             _end(session)
             signal.signal(signal.SIGINT, handler)  # pyspark had put its own

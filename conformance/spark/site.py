@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,16 @@ _TEXT = 600
 """Characters of a value that the page shows."""
 
 
-def write_site(out: Path, titles: Sequence[Table], rows: Mapping[str, list[dict[str, Any]]]) -> Path:
+def write_site(
+    out: Path,
+    titles: Sequence[Table],
+    rows: Mapping[str, list[dict[str, Any]]],
+    write: Callable[[Path, bytes], None] = write_whole,
+) -> Path:
     """Write `index.html` from the tables' rows and return its path."""
     page = render(titles, rows)
     out.mkdir(parents=True, exist_ok=True)
-    write_whole(out / "index.html", page.encode())
+    write(out / "index.html", page.encode())
     return out / "index.html"
 
 

@@ -1,5 +1,7 @@
 """A disk that is full, or read-only: a sentence, exit code 3, and what has ended stays."""
 
+import hashlib
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -9,7 +11,9 @@ import pytest
 
 from conformance import paths
 from conformance.results.reader import read_run
+from conformance.results.whole import Staged
 from conformance.verdicts import Outcome
+from tests.spark.synthetic import DEFECTS, MadeCell, make_run
 from tests.suite.helpers import conformance_command
 
 pytestmark = [
@@ -74,3 +78,79 @@ def test_a_report_of_a_run_that_is_read_only_is_written_elsewhere(tmp_path: Path
     assert (tmp_path / "site" / "index.html").is_file()
     judged = conformance_command("judge", "disk/run", cwd=tmp_path)
     assert judged.returncode == 0, judged.stdout + judged.stderr
+
+
+def content(folder: Path) -> dict[str, str]:
+    """Return the hash of each file that a reader sees."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".aggregating")
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def taken(place: Path, leave: int) -> Path:
+    """Take the room of a disk but for so many octets, and return the file that has it."""
+    room = os.statvfs(place)
+    file = place / "taken"
+    file.write_bytes(b"x" * max(room.f_bavail * room.f_frsize - leave, 0))
+    return file
+
+
+def told_as_full(*words: str, cwd: Path) -> None:
+    ran = conformance_command(*words, cwd=cwd)
+    said = ran.stdout + ran.stderr
+    assert ran.returncode == 3, said[-3000:]
+    assert "no space is left on the disk" in said
+    assert "damaged" not in said.replace("0 damaged", ""), "what could not be written whole is no damage"
+    assert "Traceback" not in said
+
+
+def test_of_files_that_belong_together_none_is_replaced_where_one_cannot_be(tmp_path: Path, disk: Path):
+    mount(disk, "size=64k")
+    (disk / "first").write_bytes(b"old")
+    (disk / "gone").write_bytes(b"old")
+
+    def both() -> None:
+        with Staged() as files:
+            files.write(disk / "first", b"new")
+            files.remove(disk / "gone")
+            files.write(disk / "second", b"x" * 100_000)
+
+    with pytest.raises(OSError, match="No space left"):
+        both()
+    assert {path.name: path.read_bytes() for path in disk.iterdir()} == {"first": b"old", "gone": b"old"}
+    subprocess.run(["mount", "-o", "remount,size=1m", str(disk)], check=True)
+    both()
+    assert {path.name: path.read_bytes()[:3] for path in disk.iterdir()} == {"first": b"new", "second": b"xxx"}
+
+
+@pytest.mark.parametrize("room", [4, 60, 200])  # KiB: for a few pages of a report of some 250
+def test_a_report_on_a_disk_that_becomes_full_replaces_no_page(tmp_path: Path, disk: Path, room: int):
+    mount(disk, "size=4m")
+    for name in ("first", "second"):
+        cells = [MadeCell(f"{name}-{n}", DEFECTS[n % 2]) for n in range(4)]
+        make_run(tmp_path / name, cells)
+    assert conformance_command("report", "first", "--out", "disk/site", cwd=tmp_path).returncode == 0
+    before = content(disk / "site")
+    file = taken(disk, room * 1024)
+    told_as_full("report", "second", "--out", "disk/site", cwd=tmp_path)
+    left = content(disk / "site")
+    assert {name: left[name] for name in before} == before
+    assert set(left) == set(before), "and nothing half-written lies beside them"
+    file.unlink()
+    assert conformance_command("report", "second", "--out", "disk/site", cwd=tmp_path).returncode == 0
+    assert content(disk / "site")["index.html"] != before["index.html"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [4, 140, 300])  # KiB: the layers, the summaries, the tables or the page
+def test_an_aggregation_on_a_disk_that_becomes_full_takes_nothing_for_whole(tmp_path: Path, disk: Path, room: int):
+    mount(disk, "size=8m")
+    make_run(tmp_path / "run", [MadeCell("fine"), MadeCell("bad", DEFECTS[0])])
+    file = taken(disk, room * 1024)
+    told_as_full("aggregate", "run", "--out", "disk/out", cwd=tmp_path)
+    assert not list((disk / "out").glob("*.html")), "no page, and no table, of what is not all there"
+    assert not (disk / "out/tables").is_dir() or not list((disk / "out/tables").iterdir())
+    file.unlink()
+    ran = conformance_command("aggregate", "run", "--out", "disk/out", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads((disk / "out/tables/runs.json").read_bytes())
