@@ -95,7 +95,7 @@ def taken(place: Path, leave: int) -> Path:
 
 
 def told_as_full(*words: str, cwd: Path) -> None:
-    ran = conformance_command(*words, cwd=cwd)
+    ran = conformance_command(*words, cwd=cwd, timeout=900)
     said = ran.stdout + ran.stderr
     assert ran.returncode == 3, said[-3000:]
     assert "no space is left on the disk" in said
@@ -151,6 +151,6 @@ def test_an_aggregation_on_a_disk_that_becomes_full_takes_nothing_for_whole(tmp_
     assert not list((disk / "out").glob("*.html")), "no page, and no table, of what is not all there"
     assert not (disk / "out/tables").is_dir() or not list((disk / "out/tables").iterdir())
     file.unlink()
-    ran = conformance_command("aggregate", "run", "--out", "disk/out", cwd=tmp_path)
+    ran = conformance_command("aggregate", "run", "--out", "disk/out", cwd=tmp_path, timeout=900)
     assert ran.returncode == 0, ran.stderr
     assert json.loads((disk / "out/tables/runs.json").read_bytes())
