@@ -4,18 +4,20 @@ import os
 import resource
 import select
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from conformance import cli, paths
+from conformance import paths
 from tests.hostile.files_kinds import Kind, make
+from tests.hostile.forks import run_command
 
 SECONDS = 20
-"""Real seconds that one file may take; it is measured beside others, so what is told is an upper bound."""
+"""Seconds of CPU that one file may take, by SIGPROF. What is told as slowest is real time, beside others: an upper bound."""
+HANGING = 200
+"""Real seconds after which a file hangs, by SIGALRM."""
 MEGABYTES = 768
 """Megabytes that reading files may take, beside what the process has when it begins."""
 OF_A_COMMAND = 90, 4096
@@ -58,7 +60,7 @@ def _fork(kind: Kind, seeds: Sequence[int], folder: Path, examples: Sequence[byt
     os.close(into)
     received = b""
     while True:
-        ready, _, _ = select.select([out], [], [], SECONDS + 30)
+        ready, _, _ = select.select([out], [], [], HANGING + 30)
         octets = os.read(out, 65536) if ready else b""
         if not octets:
             break
@@ -73,7 +75,14 @@ def _fork(kind: Kind, seeds: Sequence[int], folder: Path, examples: Sequence[byt
     if len(lines) < len(seeds):
         seed = seeds[len(lines)]
         words = f"ended by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else f"exit {status}"
-        _count(tally, kind, f"DEFECT {words} (SIGALRM is {SECONDS} s)", float(SECONDS), 0.0, seed)
+        _count(
+            tally,
+            kind,
+            f"DEFECT {words} (SIGPROF is {SECONDS} s of CPU, SIGALRM {HANGING} s)",
+            float(SECONDS),
+            0.0,
+            seed,
+        )
         return len(lines) + 1
     return len(seeds)
 
@@ -91,12 +100,14 @@ def _count(tally: Tally, kind: Kind, result: str, seconds: float, megabytes: flo
 def _bounded_reading(kind: Kind, seeds: Sequence[int], folder: Path, examples: Sequence[bytes], into: int) -> None:
     """Read the files one after another and write a line for each; never returns."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     size = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
     resource.setrlimit(resource.RLIMIT_AS, (size + MEGABYTES * 2**20,) * 2)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64 * 2**20,) * 2)
     for seed in seeds:
-        signal.setitimer(signal.ITIMER_REAL, SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, HANGING)
         began = time.monotonic()
         result = one_read(kind, seed, folder, examples)
         seconds = time.monotonic() - began
@@ -117,51 +128,27 @@ def one_read(kind: Kind, seed: int, folder: Path, examples: Sequence[bytes]) -> 
 
 
 def run_one(kind: Kind, seed: int, folder: Path, examples: Sequence[bytes], tally: Tally) -> None:
-    """Give the file of a seed to the command line, and hold exit code and output to what is documented.
-
-    The command runs in a fork of this process, which has the harness loaded already: that saves its start.
-    """
+    """Give the file of a seed to the command line, and hold exit code and output to what is documented."""
     make(kind, seed, folder, examples)
     words = kind.words(folder)
     output = folder / "output.txt"
     began = time.monotonic()
-    child = os.fork()
-    if child == 0:
-        _command(kind, words, folder, output)
-    _, status, used = os.wait4(child, 0)
+    seconds, megabytes = OF_A_COMMAND
+
+    def first() -> None:
+        if kind.name == "topology":
+            paths._PACKAGE = folder / "conformance"
+
+    plain = {"NO_COLOR": "1", "COLUMNS": "200"}
+    status, used = run_command(
+        words, folder, output, seconds=seconds, environment=plain, megabytes=megabytes, first=first
+    )
     if os.WIFSIGNALED(status):
         problem = f"ended by signal {os.WTERMSIG(status)} (SIGALRM: it had not ended after {OF_A_COMMAND[0]} s)"
     else:
         problem = _judge(kind, os.WEXITSTATUS(status), output.read_bytes().decode("utf-8", "replace"))
     result = f"DEFECT {problem}" if problem else "good" if status == 0 else "told"
     _count(tally, kind, result, time.monotonic() - began, round(used.ru_maxrss / 1024), seed)
-
-
-def _command(kind: Kind, words: Sequence[str], folder: Path, output: Path) -> None:
-    """Run a command in this process; never returns."""
-    os.setsid()
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.setitimer(signal.ITIMER_REAL, OF_A_COMMAND[0])
-    resource.setrlimit(resource.RLIMIT_AS, (OF_A_COMMAND[1] * 2**20,) * 2)
-    with output.open("wb") as file, Path(os.devnull).open("rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    os.chdir(folder)
-    if kind.name == "topology":
-        paths._PACKAGE = folder / "conformance"
-    os.environ |= {"NO_COLOR": "1", "COLUMNS": "200"}
-    try:
-        cli.main(list(words))
-        code = 0
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 1
-    except BaseException:  # noqa: BLE001  # as the interpreter would
-        traceback.print_exc()
-        code = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def _judge(kind: Kind, code: int, output: str) -> str:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import conformance
 from conformance.results.reader import read_run
+from tests.hostile.forks import run_command
 
 ROOT = Path(conformance.__file__).parents[1]
 SEED = 34
@@ -34,25 +35,25 @@ SAID, LAST = "said.txt", "last.txt"
 """What the command said that was killed, and the last one that was not."""
 
 
+UNTOUCHED = "untouched"
+"""Where both runs are aggregated without a kill."""
+
+
 class Failed(Exception):
     """Something that must hold did not."""
 
 
 def command(words: Sequence[str], folder: Path) -> tuple[int, str]:
     """Run a command to its end and return its exit code and what it said."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "conformance", *words],
-        cwd=folder,
-        env=_environment(folder),
-        capture_output=True,
-        text=True,
-        timeout=OUTER,
-    )
-    said = ran.stdout + ran.stderr
-    (folder / LAST).write_text(f"{' '.join(words)}\n{said}", "utf-8")
+    last = folder / LAST
+    status, _ = run_command(words, folder, last, seconds=OUTER, environment=_environment(folder))
+    said = last.read_bytes().decode("utf-8", "replace")
+    if os.WIFSIGNALED(status):
+        raise Failed(f"{words[0]}: ended by signal {os.WTERMSIG(status)} (SIGALRM: not after {OUTER} s): {said[-600:]}")
+    code = os.WEXITSTATUS(status)
     if "Traceback (most recent call last)" in said or "INTERNALERROR" in said:
-        raise Failed(f"{words[0]}: exit {ran.returncode}: {said[-600:]}")
-    return ran.returncode, said
+        raise Failed(f"{words[0]}: exit {code}: {said[-600:]}")
+    return code, said
 
 
 def killed(words: Sequence[str], folder: Path, after: float) -> tuple[bool, str]:
@@ -159,18 +160,17 @@ def kill_aggregate(number: int, work: Path, length: float) -> bool:
     if content(work / "run") != before:
         raise Failed("the run is not as it was")
     code, said = command(["aggregate", "run", "second", "--out", "tables"], work)
-    tables = {p.name: p.read_bytes() for p in out.glob("*.json")}
-    wanted = work / "expected.json"
-    hashes = {name: hashlib.sha256(octets).hexdigest() for name, octets in sorted(tables.items())}
-    if not wanted.is_file():
-        command(["aggregate", "run", "second", "--out", "untouched"], work)
-        found = {
-            p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted((work / "untouched").glob("*.json"))
-        }
-        wanted.write_text(json.dumps(found), "utf-8")
-    if code or hashes != json.loads(wanted.read_text("utf-8")):
+    wanted = tables(work / UNTOUCHED)
+    assert wanted, "there is something to compare with"
+    if code or tables(out) != wanted:
         raise Failed(f"the aggregation after it: exit {code}, or other tables: {said[-300:]}")
     return struck
+
+
+def tables(out: Path) -> dict[str, str]:
+    """Return the hash of each table of an aggregation."""
+    files = sorted((out / "tables").glob("*.json"))
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 KINDS: dict[str, Callable[[int, Path, float], bool]] = {
@@ -201,7 +201,7 @@ def prepare(work: Path, aggregate: bool) -> dict[str, float]:
     if aggregate:
         todo |= {
             "second": [*WORDS, "--run-dir", "second", "--fresh", "--seed", "2"],
-            "aggregate": ["aggregate", "run", "--out", "untimed"],
+            "aggregate": ["aggregate", "run", "second", "--out", UNTOUCHED],
         }
     for name, words in todo.items():
         if name not in lengths:

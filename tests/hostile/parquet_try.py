@@ -74,7 +74,9 @@ def prepare(work: Path) -> dict[str, str]:
         shutil.rmtree(work / "tables", ignore_errors=True)
         code, said = _aggregate([work / "whole"], work / "tables")
         assert code == 0, said
-    return _tables(work / "tables")
+    wanted = _tables(work / "tables")
+    assert wanted, "there is something to compare with"
+    return wanted
 
 
 def try_one(seed: int, work: Path, wanted: dict[str, str]) -> tuple[int, str]:
@@ -122,7 +124,9 @@ def _aggregate(runs: list[Path], out: Path) -> tuple[int, str]:
 
 def _tables(out: Path) -> dict[str, str]:
     """Return the hash of each table that a page is made of."""
-    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(out.glob("*.json"))}
+    return {
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted((out / "tables").glob("*.json"))
+    }
 
 
 if __name__ == "__main__":
