@@ -14,9 +14,9 @@ import pytest
 
 from conformance.candidates.description import Candidate, CandidateError
 from conformance.candidates.hosts import check_hosts, is_loopback
-from conformance.judge.verdicts import Outcome
 from conformance.nodes.ports import PortLeases
 from conformance.results.reader import read_run
+from conformance.verdicts import Outcome
 from tests.hostile.peers import PEERS, Peer
 from tests.hostile.test_peers import PASSES
 from tests.nodes.test_hostile import RELAYED
