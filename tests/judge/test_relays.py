@@ -9,7 +9,7 @@ from conformance.generations import SHADOWING
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.rows import OF_ANY_RELAY
 from conformance.requirements.catalogue import catalogue
-from conformance.scenarios.document import Cell
+from conformance.scenarios.document import LACKS, Cell
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.loader import Scenario, read_corpus
@@ -24,7 +24,7 @@ CORPUS = read_corpus([paths.corpus()], paths.fixtures())
 
 def of_relays(scenario: Scenario) -> bool:
     """Whether an ordinary relay may run it."""
-    return all(set(cell.needs) <= OF_ANY_RELAY | {"queue", "routes"} for cell in scenario.cells("smoke", None))
+    return all(set(cell.needs) <= OF_ANY_RELAY | set(LACKS) for cell in scenario.cells("smoke", None))
 
 
 @pytest.mark.parametrize("scenario", [one for one in CORPUS if of_relays(one)], ids=lambda one: one.id)
