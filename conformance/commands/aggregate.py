@@ -1,10 +1,17 @@
 """`conformance aggregate`: the door to the Spark job."""
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
+from conformance.report.tables_page.page import Rows, TableShown, write_tables_page
 from conformance.results.errors import RunDirectoryError
+
+if TYPE_CHECKING:
+    from conformance.spark.tables.table import Table
 
 
 def aggregate_runs(
@@ -23,7 +30,13 @@ def aggregate_runs(
         return 2
     try:
         summary = aggregate(
-            runs, out, master=master, conf=settings, fail_on=failing_from(fail_on), make_jvm_cache=make_jvm_cache
+            runs,
+            out,
+            master=master,
+            conf=settings,
+            fail_on=failing_from(fail_on),
+            make_jvm_cache=make_jvm_cache,
+            write_page=partial(write_page, out),
         )
     except (RunDirectoryError, JavaMissing, ValueError) as error:
         typer.echo(error, err=True)
@@ -35,3 +48,16 @@ def aggregate_runs(
     typer.echo(", ".join(f"{what}: {count}" for what, count in summary.found.items()))
     typer.echo(f"page       {summary.page}")
     return summary.exit_code
+
+
+def write_page(
+    out: Path, tables: Sequence["Table"], rows: Mapping[str, Rows], write: Callable[[Path, bytes], None]
+) -> Path:
+    """Write the page over an aggregation's tables with `write` and return its path. Raises OSError."""
+    shown = [
+        TableShown(
+            table.name, table.title, tuple((column.name, column.meaning) for column in table.columns), rows[table.name]
+        )
+        for table in tables
+    ]
+    return write_tables_page(out, shown, write)

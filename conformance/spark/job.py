@@ -1,7 +1,7 @@
 """The whole of an aggregation: run directories in, tables and a page out."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,6 @@ from conformance.spark.progress import Progress
 from conformance.spark.rows import made_by
 from conformance.spark.schemas import TABLE_DDL
 from conformance.spark.session import open_session
-from conformance.spark.site import write_site
 from conformance.spark.spread import Spread, parts_of
 from conformance.spark.tables import history, verdicts
 from conformance.spark.tables import traffic as seen
@@ -43,9 +42,16 @@ AT_ONCE = 3
 """Queries in flight: while one is planned, another computes."""
 
 
+WritePage = Callable[[Sequence[Table], Mapping[str, list[dict[str, Any]]], Callable[[Path, bytes], None]], Path]
+"""(tables, their rows by name, what writes a file) -> the path of the page over them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What an aggregation found. `found` counts only what stands in the runs that were named (flaky cells: in all)."""
+    """What an aggregation found. `found` counts only what stands in the runs that were named (flaky cells: in all).
+
+    `page` is what was returned by who writes the page over the tables, None where nobody was asked to.
+    """
 
     runs: int
     added: int
@@ -54,7 +60,7 @@ class Summary:
     damaged: int
     found: Mapping[Failing, int]
     fail_on: frozenset[Failing]
-    page: Path
+    page: Path | None
 
     @property
     def failing(self) -> tuple[Failing, ...]:
@@ -85,8 +91,9 @@ def aggregate(
     fail_on: frozenset[Failing] = frozenset(),
     progress: Progress | None = None,
     make_jvm_cache: bool = False,
+    write_page: WritePage | None = None,
 ) -> Summary:
-    """Add runs to the warehouse in `out`, and make the tables and the page of everything that is in it.
+    """Add runs to the warehouse in `out`, and make the tables of everything that is in it; with `write_page` a page too.
 
     A run that is there already, with the same content, costs nothing; one that changed replaces itself. On a cluster
     `runs` and `out` must be paths that every node sees. With `make_jvm_cache` what Java loads is kept for later
@@ -96,7 +103,17 @@ def aggregate(
     warehouse = Warehouse(out.resolve() / "warehouse")
     with warehouse.alone(progress.note):
         try:
-            return _aggregate(runs, out, warehouse, master, conf, fail_on, progress, make_jvm_cache=make_jvm_cache)
+            return _aggregate(
+                runs,
+                out,
+                warehouse,
+                master,
+                conf,
+                fail_on,
+                progress,
+                make_jvm_cache=make_jvm_cache,
+                write_page=write_page,
+            )
         except (PySparkException, Py4JError, pa.ArrowException, OSError, UnicodeDecodeError) as error:
             if shortage_of(error):  # what it could not write whole is no damage
                 raise
@@ -115,6 +132,7 @@ def _aggregate(
     progress: Progress,
     *,
     make_jvm_cache: bool,
+    write_page: WritePage | None,
 ) -> Summary:
     progress.stages = 6
     with progress.stage("looking at the runs"):
@@ -136,7 +154,7 @@ def _aggregate(
         with progress.stage("writing the page"):
             rows |= _export(compared, out, files)
             tables |= compared
-            page = write_site(out, TABLES, rows, files.write)
+            page = write_page(TABLES, rows, files.write) if write_page is not None else None
     for run in added:
         _tell_damage(catalog.runs[run], progress)
     return Summary(

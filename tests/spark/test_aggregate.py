@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
 
+from conformance.commands.aggregate import write_page
 from conformance.spark import spread
 from conformance.spark.job import TABLES, Summary, aggregate
 from conformance.spark.session import open_session
@@ -66,7 +68,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def made(spark: None, runs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Summary]:
     out = tmp_path_factory.mktemp("out")
-    return out, aggregate([runs], out, fail_on=frozenset({"regression", "disagreement"}))
+    return out, aggregate(
+        [runs],
+        out,
+        fail_on=frozenset({"regression", "disagreement"}),
+        write_page=partial(write_page, out),
+    )
 
 
 def table(made: tuple[Path, Summary], name: str, **wanted: Any) -> list[dict[str, Any]]:

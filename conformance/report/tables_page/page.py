@@ -1,54 +1,54 @@
-"""One page over all runs: what each candidate's newest run says, with its failures, and every table."""
+"""The page over all runs: what each candidate's newest run says, with its failures, and every table."""
 
-import base64
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
-
+from conformance.report.html import rendered
+from conformance.report.safe import visible
+from conformance.report.tables_page.labels import label_of, unit_of
+from conformance.report.tables_page.trends import HEIGHT, WIDTH, trends
 from conformance.results.whole import write_whole
-from conformance.spark.export import printable
-from conformance.spark.tables.labels import label_of, unit_of
-from conformance.spark.tables.table import Table
-from conformance.spark.trends import HEIGHT, WIDTH, trends
-from conformance.verdicts.outcome import WORDS
 
 ROWS = 200
 """Rows of a table that the page shows; the files beside it have all."""
 FINDINGS = 20
 """Failures of one scenario that the page shows."""
-_TEXT = 600
+TEXT = 600
 """Characters of a value that the page shows."""
 
+Rows = list[dict[str, Any]]
 
-def write_site(
-    out: Path,
-    titles: Sequence[Table],
-    rows: Mapping[str, list[dict[str, Any]]],
-    write: Callable[[Path, bytes], None] = write_whole,
+
+@dataclass(frozen=True, slots=True)
+class TableShown:
+    """A table of an aggregation: its name, which its files have too, its title, its columns with their meanings, its rows."""
+
+    name: str
+    title: str
+    columns: tuple[tuple[str, str], ...]
+    rows: Rows
+
+
+def write_tables_page(
+    out: Path, tables: Sequence[TableShown], write: Callable[[Path, bytes], None] = write_whole
 ) -> Path:
-    """Write `index.html` from the tables' rows and return its path."""
-    page = render(titles, rows)
+    """Write `index.html` beside the tables' files with `write` and return its path. Raises OSError."""
     out.mkdir(parents=True, exist_ok=True)
-    write(out / "index.html", page.encode())
+    write(out / "index.html", tables_page(tables).encode())
     return out / "index.html"
 
 
-def render(titles: Sequence[Table], rows: Mapping[str, list[dict[str, Any]]]) -> str:
-    """Return the page as HTML. `rows` are those of each table, by its name."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters |= {"shown": shown, "figure": figure}
-    style, script = _resource("style.css"), _resource("script.js")
+def tables_page(tables: Sequence[TableShown]) -> str:
+    """Return the page as HTML."""
+    rows = {table.name: table.rows for table in tables}
     newest = _newest(rows["runs"], rows["matrix"])
-    return environment.from_string(_resource("page.html")).render(
-        policy=f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
-        "form-action 'none'",
-        style=style,
-        script=script,
-        glyphs={str(outcome): words.sign for outcome, words in WORDS.items()},
+    return rendered(
+        "tables.html.j2",
+        script="tables.js",
+        shown=shown,
+        figure=figure,
         runs=rows["runs"] or [{"started": ""}],
         newest=newest,
         figures=_figures(rows),
@@ -61,14 +61,11 @@ def render(titles: Sequence[Table], rows: Mapping[str, list[dict[str, Any]]]) ->
             {
                 "name": table.name,
                 "title": table.title,
-                "total": len(rows[table.name]),
-                "columns": [(label_of(column.name), column.meaning) for column in table.columns],
-                "rows": [
-                    [_in_unit(row.get(column.name), column.name) for column in table.columns]
-                    for row in rows[table.name][:ROWS]
-                ],
+                "total": len(table.rows),
+                "columns": [(label_of(name), meaning) for name, meaning in table.columns],
+                "rows": [[_in_unit(row.get(name), name) for name, _ in table.columns] for row in table.rows[:ROWS]],
             }
-            for table in titles
+            for table in tables
         ],
     )
 
@@ -83,14 +80,12 @@ def _in_unit(value: object, column: str) -> object:
 
 
 def shown(value: object) -> str:
-    """Return a value as text to be read: what is not printable made visible, and not too long. Escaping comes after."""
+    """Return a value as text to be read; what is too long is cut."""
     if value is None:
         return ""
     if isinstance(value, list | tuple):
         value = ", ".join(map(str, value))
-    text = str(value)
-    text = text if len(text) <= _TEXT else text[: _TEXT - 1] + "…"
-    return printable(text)
+    return visible(str(value), TEXT)
 
 
 def figure(value: float) -> str:
@@ -98,7 +93,7 @@ def figure(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6f}".rstrip("0").rstrip(".")
 
 
-def _newest(runs: list[dict[str, Any]], matrix: list[dict[str, Any]]) -> list[dict[str, str]]:
+def _newest(runs: Rows, matrix: Rows) -> list[dict[str, str]]:
     """Return the newest run of each candidate, whichever parts of the suite it was of."""
     order = {row["run"]: place for place, row in enumerate(runs)}
     found: dict[str, str] = {}
@@ -107,9 +102,7 @@ def _newest(runs: list[dict[str, Any]], matrix: list[dict[str, Any]]) -> list[di
     return [{"candidate": candidate, "run": run} for candidate, run in sorted(found.items())]
 
 
-def _by(
-    rows: list[dict[str, Any]], name: str, newest: list[dict[str, str]], failures: list[dict[str, Any]]
-) -> dict[str, dict[str, dict[str, Any]]]:
+def _by(rows: Rows, name: str, newest: list[dict[str, str]], failures: Rows) -> dict[str, dict[str, dict[str, Any]]]:
     wanted = {(one["candidate"], one["run"]) for one in newest}
     table: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows:
@@ -123,7 +116,7 @@ def _by(
     return dict(sorted(table.items()))
 
 
-def _figures(rows: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _figures(rows: Mapping[str, Rows]) -> list[dict[str, Any]]:
     standing = [row for row in rows["changes"] if row["standing"] and row["change"] == "regression"]
     numbers = (
         (sum(row["cells"] for row in rows["runs"]), "cells", "", ""),
@@ -135,11 +128,3 @@ def _figures(rows: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
         (sum(row["damaged"] for row in rows["runs"]), "damaged lines", "error", "pass"),
     )
     return [{"number": f"{n:,}", "what": what, "kind": some if n else none} for n, what, some, none in numbers]
-
-
-def _resource(name: str) -> str:
-    return (files("conformance.spark.page") / name).read_text("utf-8")
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,92 @@
+"""The page over the tables of an aggregation, from made-up rows."""
+
+import base64
+import hashlib
+import re
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from conformance.report.tables_page.labels import label_of
+from conformance.report.tables_page.page import TableShown, shown, tables_page
+from conformance.report.tables_page.trends import trends
+from conformance.spark.job import TABLES
+
+HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e'\""
+
+
+def page_rows() -> dict[str, list[dict[str, Any]]]:
+    rows: dict[str, list[dict[str, Any]]] = {table.name: [] for table in TABLES}
+    rows["runs"] = [{"run": "r1", "started": "2026", "cells": 2, "failed": 1, "damaged": 0}]
+    cell = {"run": "r1", "candidate": HOSTILE, "passed": 1, "failed": 1, "cells": 2, "outcome": "fail"}
+    rows["matrix"] = [{**cell, "scenario": HOSTILE}]
+    rows["requirements"] = [{**cell, "requirement": "RL-ACK-01"}]
+    failure = {"requirement": "RL-ACK-01", "check": "x", "sentence": HOSTILE, "nodeid": HOSTILE, "event": 7}
+    rows["failures"] = [{"run": "r1", "candidate": HOSTILE, "scenario": HOSTILE, "repeat": HOSTILE, **failure}]
+    return rows
+
+
+def page_of(rows: dict[str, list[dict[str, Any]]]) -> str:
+    columns = {table.name: tuple((column.name, column.meaning) for column in table.columns) for table in TABLES}
+    return tables_page([TableShown(table.name, table.title, columns[table.name], rows[table.name]) for table in TABLES])
+
+
+def test_what_came_over_the_wire_is_shown_and_does_nothing() -> None:
+    page = page_of(page_rows())
+    assert page.count("<script>") == 1
+    assert "\x1b" not in page
+    assert "\u202e" not in page
+    assert r"&lt;script&gt;alert(1)&lt;/script&gt;\x1b[2J\u202e" in page
+
+
+def test_the_page_permits_its_own_style_and_script_and_nothing_else() -> None:
+    page = page_of(page_rows())
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    assert policy is not None
+    assert "default-src 'none'" in policy[1]
+    for tag in ("style", "script"):
+        (text,) = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        expected = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{expected}'" in policy[1]
+
+
+def test_columns_have_labels_units_and_meanings() -> None:
+    rows = page_rows()
+    rows["flaky"] = [{"candidate": "c", "nodeid": "n", "rate": 0.25, "scenario_sha256": "a" * 64}]
+    page = page_of(rows)
+    assert '<th scope="col" title="how often it fails">Failure rate (%)</th>' in page
+    assert '<td class="figure">25</td>' in page
+    assert f"<td>{'a' * 12}</td>" in page
+    heads = {label_of(column.name) for table in TABLES for column in table.columns}
+    assert {"Wall time (s)", "95 % within (s)", "Cell", "Message-ID"} <= heads
+    assert not [head for head in heads if "_" in head or not (head[0].isupper() or head[0].isdigit())]
+
+
+def test_trends_go_by_run_and_are_plain_numbers() -> None:
+    runs = [{"run": name} for name in ("a", "b", "c")]
+    matrix = [
+        {"run": run, "candidate": HOSTILE, "passed": 4 - bad, "failed": bad}
+        for run, bad in (("c", 1), ("a", 0), ("b", 2))
+    ]
+    (one,) = trends({"runs": runs, "matrix": matrix, "latency": [{"run": "a", "candidate": "x", "p95": 1.0}]})
+    assert one.points == "0.0,80.0 180.0,0.0 360.0,40.0"
+    assert (one.runs, one.first, one.last, one.least, one.most) == (3, 0, 25, 0, 50)
+
+
+def test_the_page_plots_what_has_a_trend() -> None:
+    rows = page_rows()
+    assert "<polyline" not in page_of(rows)
+    rows["runs"].append({**rows["runs"][0], "run": "r2"})
+    rows["matrix"].append({**rows["matrix"][0], "run": "r2"})
+    rows["failures"] = []
+    page = page_of(rows)
+    assert '<polyline points="0.0,80.0 360.0,80.0">' in page
+    assert page.count("<script>") == 1
+
+
+def test_long_values_are_cut() -> None:
+    assert len(shown("x" * 10_000)) < 640
+    assert shown(None) == ""
+    assert shown(["a", "b"]) == "a, b"
