@@ -75,7 +75,7 @@ def _named(name: str, shipped: Path) -> Candidate:
     if name == REFERENCE.name:
         return REFERENCE
     kind, _, of_kind = name.partition(":")
-    if of_kind == REFERENCE.name and kind in KINDS:
+    if of_kind == REFERENCE.name and kind in KINDS and getattr(REFERENCE, KINDS[kind].needs):
         return REFERENCE.model_copy(update={"kind": kind})
     return _of_file(name, shipped / f"{name}.yaml", shipped)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.candidates.cast import Cast
-from conformance.candidates.kind import IN_PROCESS
+from conformance.candidates.kind import DISK, IN_PROCESS
 from conformance.clocks import CLOCKS
 from conformance.history.events import Lag, NodeEvent
 from conformance.history.recorder import Recorder
@@ -276,7 +276,7 @@ class World:
     def _make_node(self, server: Server) -> Node:
         candidate = self._cast.plays(server.name)
         directory = self._directory / server.name
-        if troubles := troubles_of(self.cell.steps, server.name):
+        if DISK in candidate.means and (troubles := troubles_of(self.cell.steps, server.name)):
             disk = NodeDisk(server.name, directory, troubles, candidate.name, self.settings.disk)
             self.disks[server.name] = disk
         node = node_of(candidate.kind).in_its_place(

@@ -92,7 +92,9 @@ def test_a_file_may_have_a_plus_in_its_name(tmp_path: Path):
     assert find(str(path), SHIPPED).name == "mine"
 
 
-@pytest.mark.parametrize("word", ["nobody", "tcp:nowhere", "tcp:host:0", "docker:", "mine+defect", "./none.yaml"])
+@pytest.mark.parametrize(
+    "word", ["nobody", "tcp:nowhere", "tcp:host:0", "docker:", "remote:reference", "mine+defect", "./none.yaml"]
+)
 def test_words_that_name_nobody_are_refused(word: str):
     with pytest.raises(CandidateError, match="--candidate"):
         find(word, SHIPPED)
