@@ -9,6 +9,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import sqlglot
 from sqlglot import exp
 
@@ -19,26 +20,20 @@ from conformance.spark.job import ACROSS, SUMMARIES
 from conformance.spark.layers import KEPT, views
 from conformance.spark.schemas import TABLE_DDL
 from conformance.spark.tables.table import Table
+from conformance.spark.worlds import described
 
 MACROS = """
 CREATE MACRO xxhash64(a, b) AS hash(a, b);
 CREATE MACRO array_union(a, b) AS list_distinct(list_concat(a, b));
 """
 
-WORLD = (
-    '{"servers": [{"name": "VARCHAR", "generation": "VARCHAR", "role": "VARCHAR", "site": "VARCHAR", "dag": "VARCHAR", '
-    '"transport": "JSON"}]'
-    ', "mailboxes": [{"address": "VARCHAR", "server": "VARCHAR"}], "transport": "JSON"}'
-)
-
 REPLACED: tuple[tuple[str, str], ...] = (
     (r"ZIP_WITH\(asked, said, LAMBDA a, s : ", "LIST_TRANSFORM(asked, LAMBDA a, i : "),
     (r"'code': s\.code", "'code': said[i].code"),
     (r"EXISTS\(finals\)", "LEN(LIST_FILTER(finals, LAMBDA one : one.recipient IS NOT NULL)) > 0"),
     (r"\bLAST\((\w+)\) OVER passed", r"LAST_VALUE(\1 IGNORE NULLS) OVER passed"),
-    (r"FROM_JSON\(topology, '[^']*'\)", f"FROM_JSON(topology, '{WORLD}')"),
     (r"\bQUANTILE\(", "QUANTILE_CONT("),
-    (r"FROM_JSON\(axes, '[^']*'\)", "CAST(CAST(axes AS JSON) AS MAP(TEXT, TEXT))"),
+    (r"FROM_JSON\(changes, '[^']*'\)", "CAST(CAST(changes AS JSON) AS MAP(TEXT, TEXT))"),
 )
 """Pattern and replacement, in DuckDB's words as they were translated."""
 
@@ -75,6 +70,11 @@ def tables_of(paths: Sequence[Path], threads: int) -> dict[str, pa.Table]:
         for table in TABLE_DDL:
             files = [f"{run.path}/{PARQUET}/{table}.parquet" for run in found.runs.values()]
             database.execute(f"CREATE VIEW raw_{table} AS FROM read_parquet({files!r})")
+        cells = pq.read_table([f"{run.path}/{PARQUET}/cells.parquet" for run in found.runs.values()])
+        database.execute("DROP VIEW raw_cells")
+        cells, worlds = described(cells)
+        database.register("raw_cells", cells)
+        database.register("topologies", worlds)
         database.register("runs", run_rows(found.runs))
         database.register("candidates", candidate_rows(found.runs))
         for name, query in {**layers(), **views()}.items():

@@ -175,7 +175,7 @@ _OTHER = {
     "action": "CASE WHEN kind = 'attempt' THEN outcome WHEN kind = 'closed' THEN how "
     "WHEN kind = 'delivered' THEN digest.action ELSE action END",
     "fault": "fault",
-    "detail": "CASE WHEN kind = 'configured' AND refused IS NULL THEN changes END",
+    "changes": "CASE WHEN kind = 'configured' AND refused IS NULL THEN from_json(changes, 'MAP<STRING, STRING>') END",
     "healed": "healed",
     "waited": "CASE WHEN kind = 'drained' THEN waited END",
     "quiet": "quiet",

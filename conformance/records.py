@@ -12,6 +12,7 @@ from conformance.execute import stamp
 from conformance.history.secrets import HIDDEN
 from conformance.nodes.contract import NodeError
 from conformance.nodes.kinds import node_of
+from conformance.parameters import in_force
 from conformance.results.identity import sha256_of
 from conformance.results.schema import CandidateRecord, CellHeader
 from conformance.run.settings import Settings
@@ -67,6 +68,7 @@ def cell_header(
         started=stamp(),
         repeat=repeat,
         topology=_without_secrets(cell.topology.model_dump(mode="json", by_alias=True)),
+        parameters={one.name: in_force(cell.topology.transport, one.transport) for one in cell.topology.servers},
         waive=cell.waive,
         own_timers=_own_timers(cell, cast),
         claims=tuple(sorted(claims(cell, cast))),

@@ -11,6 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from conformance.generations import USUAL, Generation, Role
+from conformance.parameters import for_editors
 
 
 class _Closed(BaseModel):
@@ -25,7 +26,9 @@ class Server(_Closed):
     role: Role = "mailbox"
     site: str
     dag: str | None = None
-    transport: dict[str, JsonValue] = Field({}, description="parameters that differ from the documents' defaults")
+    transport: dict[str, JsonValue] = Field(
+        {}, description="parameters that differ from the documents' defaults", json_schema_extra=for_editors()
+    )
     listeners: dict[str, dict[str, JsonValue]] = Field(
         {}, description="listener settings that differ from the defaults"
     )
@@ -90,7 +93,9 @@ class Topology(_Closed):
     )
     rights: tuple[Right, ...] = ()
     journal: str | None = None
-    transport: dict[str, JsonValue] = Field({}, description="parameters for all servers")
+    transport: dict[str, JsonValue] = Field(
+        {}, description="parameters for all servers", json_schema_extra=for_editors()
+    )
     externally_secured: bool = Field(True, alias="externally-secured")
 
     @model_validator(mode="after")

@@ -16,7 +16,6 @@ DEFAULTS: Mapping[str, JsonValue] = {
     "MaxRetriesForLocalSiteShadow": 2,
     "ShadowResubmitTimeSpan": 3 * 3600,
     "ShadowHeartbeatFrequency": 120,
-    "SendConnectionInactivityTimeout": 600,
     "DuplicateTrackingWindow": 3600,
     "MessageRetryInterval": 60,
 }

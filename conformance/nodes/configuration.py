@@ -9,22 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from conformance.generations import ROLES, Role
-from conformance.nodes.document import times, transport_defaults
+from conformance.parameters import LISTENER_LIMITS, TIMES, in_force
 from conformance.topology import Right, Server, Topology
 
 Address = tuple[str, int]
-
-TRANSPORT_DEFAULTS: dict[str, Any] = transport_defaults()
-"""Every transport parameter with its documented default (seconds, octets)."""
-
-DURATIONS = times()
-"""The parameters that are times, and so are divided by the factor of a scaled clock."""
-
-LISTENER_LIMITS: dict[str, dict[str, float]] = {
-    "edge": {"connection_timeout": 300, "connection_inactivity_timeout": 60},
-    "": {"connection_timeout": 600, "connection_inactivity_timeout": 300},
-}
-"""Default limits of a receive connector by role, seconds (SR-TMO-06, SR-TMO-07)."""
 
 
 def listeners_of(role: Role) -> tuple[str, ...]:
@@ -74,7 +62,7 @@ def render(
     `doors` are those that the candidate opens, where it does not open all of its role's; `left_out` are transport
     parameters that it is not told, so that it goes by its own default.
     """
-    told = {**TRANSPORT_DEFAULTS, **topology.transport, **server.transport, **(changes or {})}
+    told = {**in_force(topology.transport, server.transport), **(changes or {})}
     transport = {name: value for name, value in told.items() if name not in left_out}
     return {
         **_contract(contract_2),
@@ -122,7 +110,7 @@ def scaled(parameters: Mapping[str, Any], duration: Callable[[float], float]) ->
     """Return the parameters with every time converted; what is no number is left for the node to refuse."""
     return {
         name: duration(value)
-        if name in DURATIONS and isinstance(value, int | float) and not isinstance(value, bool)
+        if name in TIMES and isinstance(value, int | float) and not isinstance(value, bool)
         else value
         for name, value in parameters.items()
     }

@@ -1,24 +1,23 @@
 """The JSON document that a node reads, and the one that its `inspect` prints, as models (node contract 2).
 
 Their JSON Schemas are published: `conformance schema node` and `conformance schema inspect`. Units are seconds and
-octets. Defaults are the documented ones; `conformance.nodes.configuration` renders a node's document with them.
+octets. Defaults are the documented ones (`conformance.parameters`); `conformance.nodes.configuration` renders a node's
+document with them.
 """
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from conformance.generations import Generation, Role
+from conformance.parameters import LISTENER_LIMITS, Seconds, Transport
 
 Listener = Literal["frontend", "transport", "delivery"]
 
 Address = tuple[str, Annotated[int, Field(ge=1, le=65535)]]
 """Host and port."""
 
-_TIME = "a time"
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), _TIME]
-SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False), _TIME]
-Attempts = Annotated[int, Field(ge=0, le=255)]
+_LIMITS = LISTENER_LIMITS[""]
 
 
 class _Closed(BaseModel):
@@ -30,9 +29,12 @@ class ListenerSettings(_Closed):
 
     host: str
     port: int = Field(ge=0, le=65535)
-    connection_timeout: Seconds = Field(600, description="a session this old is closed; 300 on an edge")
+    connection_timeout: Seconds = Field(
+        _LIMITS["connection_timeout"], description="a session this old is closed; 300 on an edge"
+    )
     connection_inactivity_timeout: Seconds = Field(
-        300, description="a session idle this long is closed; less than connection_timeout; 60 on an edge"
+        _LIMITS["connection_inactivity_timeout"],
+        description="a session idle this long is closed; less than connection_timeout; 60 on an edge",
     )
     externally_secured: bool = Field(False, description="transport: a client is the peer that its EHLO names")
 
@@ -109,29 +111,6 @@ class Journal(_Closed):
     recipient: str
 
 
-class Transport(_Closed):
-    """The transport parameters, under their documented names. The default of a time is divided by `scale`."""
-
-    ShadowRedundancyEnabled: bool = True
-    RejectMessageOnShadowFailure: bool = False
-    ShadowMessagePreferenceSetting: Literal["PreferRemote", "LocalOnly", "RemoteOnly"] = "PreferRemote"
-    MaxRetriesForRemoteSiteShadow: Attempts = 4
-    MaxRetriesForLocalSiteShadow: Attempts = 2
-    ShadowHeartbeatFrequency: Seconds = 120
-    ShadowResubmitTimeSpan: Seconds = 10800
-    ShadowMessageAutoDiscardInterval: Seconds = 172800
-    SafetyNetHoldTime: Seconds = 172800
-    MessageExpirationTimeout: Seconds = 172800
-    ShadowHeartbeatTimeoutInterval: Seconds = 300
-    ShadowHeartbeatRetryCount: int = Field(3, ge=1, le=255)
-    MaxAcknowledgementDelay: SecondsOrNone = 30
-    SendConnectionInactivityTimeout: Seconds = 600
-    DuplicateTrackingWindow: Seconds = 3600
-    DuplicateCleanupInterval: Seconds = 600
-    MessageRetryInterval: Seconds = 60
-    MaxMessageSize: int = Field(36700160, ge=1024)
-
-
 class NodeDocument(_Closed):
     """What a node reads: the file that `{config}` names."""
 
@@ -189,17 +168,6 @@ class InspectDocument(_Closed):
     database: str
     queues: tuple[Queue, ...]
     delivered_to: int = Field(description="rows of the table of duplicate detection")
-
-
-def transport_defaults() -> dict[str, Any]:
-    """Return every transport parameter with its documented default."""
-    return Transport().model_dump()
-
-
-def times() -> frozenset[str]:
-    """Return the names of all parameters that are times: those that a scaled clock divides."""
-    fields = {**Transport.model_fields, **ListenerSettings.model_fields}
-    return frozenset(name for name, field in fields.items() if _TIME in field.metadata)
 
 
 LISTENERS: tuple[Listener, ...] = get_args(Listener)

@@ -82,7 +82,9 @@ class CellHeader(_Record):
     repeat: str = Field("", description="the command that runs this one cell again")
     topology: dict[str, JsonValue] = Field({}, description="conformance.topology.Topology as JSON, by alias")
     parameters: dict[str, dict[str, JsonValue]] = Field(
-        {}, description="server -> transport parameters that differ from the documents' defaults and the topology's"
+        {},
+        description="server -> every transport parameter at the cell's start, documented seconds and octets; up to 0.1.0 none "
+        "are told",
     )
     waive: dict[str, str] = Field({}, description="invariants that the scenario waives, each with its reason")
     own_timers: dict[str, JsonValue] | None = Field(

@@ -16,13 +16,14 @@ from conformance.candidates.kind import DISK, IN_PROCESS
 from conformance.clocks import CLOCKS
 from conformance.history.events import Lag, NodeEvent
 from conformance.history.recorder import Recorder
-from conformance.nodes.configuration import TRANSPORT_DEFAULTS, Address, Contract2, Wiring, render
+from conformance.nodes.configuration import Address, Contract2, Wiring, render
 from conformance.nodes.contract import Node
 from conformance.nodes.disks.choice import NodeDisk
 from conformance.nodes.kinds import Surroundings, node_of
 from conformance.nodes.places import Place, take_turns
 from conformance.nodes.ports import PortLeases
 from conformance.nodes.workshop import status_file_in
+from conformance.parameters import OWN_TIMERS, in_force
 from conformance.run.clocks.interface import Clock
 from conformance.run.disk_troubles import troubles_of
 from conformance.run.keeper import Keeper
@@ -31,7 +32,6 @@ from conformance.run.outbox import Outbox
 from conformance.run.run_delay import RunDelay
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
-from conformance.scenarios.own_timers import LEFT_OUT
 from conformance.scenarios.steps.breaking import Disk
 from conformance.scenarios.steps.nodes import Moment
 from conformance.shortage import Machine
@@ -81,8 +81,7 @@ class World:
     @property
     def heartbeat(self) -> float:
         """The longest ShadowHeartbeatFrequency of any server, documented seconds."""
-        servers = self.topology.servers
-        parameters = ({**TRANSPORT_DEFAULTS, **self.topology.transport, **server.transport} for server in servers)
+        parameters = (in_force(self.topology.transport, server.transport) for server in self.topology.servers)
         return max(float(p["ShadowHeartbeatFrequency"]) for p in parameters)
 
     @property
@@ -246,7 +245,7 @@ class World:
                 listener_changes=listeners,
                 mailbox_servers=self.active_databases,
                 unknown=unknown,
-                left_out=LEFT_OUT if self.cell.timers == "own" else (),
+                left_out=OWN_TIMERS if self.cell.timers == "own" else (),
                 doors=candidate.doors,
                 contract_2=contract_2(),
             )

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
+from conformance.parameters import for_editors
 from conformance.scenarios.named import Party, PartyOrAny, Place
 from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
 from conformance.scenarios.values import Duration, Label, Parameter
@@ -58,7 +59,9 @@ class Document(BaseModel):
         "scenario did before",
     )
     exclude: tuple[dict[Label, JsonValue], ...] = Field((), description="combinations of axis values that are no cells")
-    configure: dict[str, Parameter] = Field({}, description="transport parameters of all servers from the start")
+    configure: dict[str, Parameter] = Field(
+        {}, description="transport parameters of all servers from the start", json_schema_extra=for_editors()
+    )
     timers: Literal["told", "own"] = Field(
         "told",
         description="own: servers are not told how often to try again and when to give up; `${own-given-up-by}` and its "

@@ -18,9 +18,6 @@ PREFIX = "own-"
 NEVER_WARNED = 12 * 3600.0
 """Seconds after which a server that is said to warn nobody is believed."""
 
-LEFT_OUT = ("MessageRetryInterval", "MessageExpirationTimeout", "SendConnectionInactivityTimeout")
-"""Transport parameters that a node is not told under `timers: own`; each then goes by its own default."""
-
 
 class OwnTimers(BaseModel):
     """The retry schedule, warning and queue lifetime of a server at its maker's settings. Times count from the

@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conformance.spark.coded import Coded, Flags, Whole, at
+from conformance.spark.worlds import texts_of
 
 _INCIDENTS = (
     "fault-armed", "fault-fired", "connect-failed", "node", "node-command", "configured", "talked", "drained",
@@ -52,8 +53,12 @@ def happenings(events: pa.Table, cells: Whole) -> pa.Table:
             **{name: digest[name] for name in _DIGEST},
             "key": pc.coalesce(digest["message_id"], digest["body_sha256"]),
             "action": _if(of["delivered"], digest["action"], action),
-            "detail": _if(
-                of["configured"] & column["refused"].is_null().to_numpy(zero_copy_only=False), column["changes"], None
+            "changes": texts_of(
+                _if(
+                    of["configured"] & column["refused"].is_null().to_numpy(zero_copy_only=False),
+                    column["changes"],
+                    None,
+                )
             ),
             "waited": at(column["waited"], np.where(of["drained"], here, -1)),
         }

@@ -206,7 +206,7 @@ def _add(
         progress.stage("checking invariants, making tables", session.sparkContext),
         layers(session, folders, batch, spread),
     ):
-        view_headers(session, added, spread)
+        view_headers(session, making, spread)
         defined = define(session, spread)
         rows = _made(session, SUMMARIES)
         del defined

@@ -5,6 +5,8 @@ A message is known by its `key`: its Message-ID, or its body's hash where it has
 
 import pyarrow as pa
 
+from conformance.spark.worlds import TEXTS
+
 COLUMNS: dict[str, tuple[str, str]] = {
     "run": ("STRING", "the run's name"),
     "cell": ("STRING", "the cell's file without its suffix"),
@@ -48,7 +50,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "failed": ("ARRAY<STRING>", "delivery: of a report, the recipients whom it says that it failed for"),
     "action": ("STRING", "delivery: of a report, its Action field; incident: what was done or happened"),
     "fault": ("STRING", "incident: the fault's name"),
-    "detail": ("STRING", "incident: of `configured` what changed, as JSON; nothing where it was refused"),
+    "changes": ("MAP<STRING, STRING>", "incident: of `configured` what changed; nothing where it was refused"),
     "healed": ("BOOLEAN", "incident: of `fault-armed`, whether it was taken away"),
     "waited": ("DOUBLE", "incident: of `drained`, for how many seconds the transport was waited for"),
     "quiet": ("BOOLEAN", "incident: of `drained`, whether the transport became quiet"),
@@ -61,6 +63,7 @@ _ARROW = {
     "DOUBLE": pa.float64(),
     "BOOLEAN": pa.bool_(),
     "ARRAY<STRING>": pa.list_(pa.string()),
+    "MAP<STRING, STRING>": TEXTS,
 }
 
 DDL = ", ".join(f"`{name}` {kind}" for name, (kind, _) in COLUMNS.items())

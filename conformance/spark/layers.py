@@ -10,10 +10,12 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from conformance.spark import invariants, messages
-from conformance.spark.ingest import Ingested, candidate_rows, literal, run_rows
+from conformance.results.columns import TABLES
+from conformance.spark import invariants, messages, worlds
+from conformance.spark.ingest import candidate_rows, literal, run_rows
 from conformance.spark.layer import DDL
-from conformance.spark.schemas import TABLE_DDL
+from conformance.spark.making import Making
+from conformance.spark.schemas import ddl
 from conformance.spark.spread import Spread
 
 JUDGED = """
@@ -32,21 +34,20 @@ LAYERS = {
 """What the views are made of, over the files of a batch."""
 
 STORED = {
-    "cells": f"`cell_id` BIGINT, {TABLE_DDL['cells']}",
+    "cells": f"`cell_id` BIGINT, {ddl(tuple(column for column in TABLES['cells'] if column.name not in worlds.READ))}, {worlds.DDL}",
     "transactions": DDL,
     "recorded": "`cell_id` BIGINT, `check` STRING, `outcome` STRING, `occasions` BIGINT, `requirements` ARRAY<STRING>, "
     "`remark` BOOLEAN, `failure` STRUCT<`message`: STRING, `moment`: DOUBLE, `sentence`: STRING, `event`: BIGINT>",
 }
 """The schemas of those files, in Spark's DDL."""
 
-KEPT = ("topologies", "conditions", "made", "mails", "acknowledgements", "rechecks", "verdicts")
+KEPT = ("conditions", "made", "mails", "acknowledgements", "rechecks", "verdicts")
 """Views that more than one query builds on: each is computed once."""
 
 
 def views() -> dict[str, str]:
     """Return the query of every view over the layers, in order."""
     return {
-        "topologies": messages.TOPOLOGIES,
         "conditions": invariants.CONDITIONS,
         **messages.VIEWS,
         "rechecks": invariants.rechecks(),
@@ -80,8 +81,9 @@ def layers(session: SparkSession, folders: Mapping[str, Path], batch: str, sprea
             session.sql(f"DROP TABLE IF EXISTS {table}")
 
 
-def view_headers(session: SparkSession, runs: Mapping[str, Ingested], spread: Spread) -> None:
-    for name, rows in (("runs", run_rows(runs)), ("candidates", candidate_rows(runs))):
+def view_headers(session: SparkSession, making: Making, spread: Spread) -> None:
+    runs = making.runs
+    for name, rows in (("runs", run_rows(runs)), ("candidates", candidate_rows(runs)), ("topologies", making.worlds)):
         spread.everywhere(session.createDataFrame(rows)).createOrReplaceTempView(name)
 
 
@@ -98,7 +100,5 @@ def define(session: SparkSession, spread: Spread) -> list[DataFrame]:
             rows = spread.together(rows)
         if name in KEPT:
             rows = spread.kept(rows)
-        if name == "topologies":
-            rows = spread.everywhere(rows)
         rows.createOrReplaceTempView(name)
     return made

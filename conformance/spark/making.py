@@ -4,7 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ import pyarrow as pa
 from conformance.spark.buckets import write_buckets
 from conformance.spark.ingest import Ingested, tables_of
 from conformance.spark.rows import EVENTS, LAYERS, VERDICTS, layers_of, refuse_one_number_for_two
+from conformance.spark.worlds import WORLDS, once
 
 AT_ONCE = 32 * 1024 * 1024
 """Octets of history that one file is made of, about: what is in memory at a time, in each thread."""
@@ -25,6 +26,8 @@ class Making:
     runs: Mapping[str, Ingested]
     folder: Path
     parts: int
+    worlds: pa.Table = field(default_factory=WORLDS.empty_table)
+    """The worlds of their cells, once they are made."""
 
 
 def make_layers(making: Making) -> Making:
@@ -34,15 +37,16 @@ def make_layers(making: Making) -> Making:
     """
     shutil.rmtree(making.folder, ignore_errors=True)
     runs: dict[str, Ingested] = {}
-    cells = []
+    cells, worlds = [], []
     portions = list(enumerate(_portions(making.runs)))
     with ThreadPoolExecutor(min(len(portions), os.cpu_count() or 1) or 1) as pool:
-        for read, keys in pool.map(lambda one: _make(one[1], one[0], making), portions):
+        for read, keys, found in pool.map(lambda one: _make(one[1], one[0], making), portions):
             runs |= read
             cells.append(keys)
+            worlds += found.to_pylist()
     if cells:
         refuse_one_number_for_two(cells)
-    return replace(making, runs=runs)
+    return replace(making, runs=runs, worlds=once(worlds))
 
 
 def _portions(runs: Mapping[str, Ingested]) -> Iterator[dict[str, Ingested]]:
@@ -57,16 +61,17 @@ def _portions(runs: Mapping[str, Ingested]) -> Iterator[dict[str, Ingested]]:
         yield portion
 
 
-def _make(runs: Mapping[str, Ingested], number: int, making: Making) -> tuple[dict[str, Ingested], pa.Table]:
+def _make(runs: Mapping[str, Ingested], number: int, making: Making) -> tuple[dict[str, Ingested], pa.Table, pa.Table]:
     read: dict[str, Ingested] = {}
-    made: dict[str, list[pa.Table]] = {name: [] for name in LAYERS}
+    made: dict[str, list[pa.Table]] = {name: [] for name in (*LAYERS, "worlds")}
     for name, run in runs.items():
         read[name], tables = tables_of(run, _COLUMNS)
         for layer, rows in layers_of(name, tables).items():
             made[layer].append(rows)
     whole = {layer: pa.concat_tables(parts) for layer, parts in made.items()}
+    worlds = whole.pop("worlds")
     if len(runs) > 1:
         whole["transactions"] = whole["transactions"].sort_by("kind")
     for layer, rows in whole.items():
         write_buckets(rows, making.folder / layer, number, making.parts)
-    return read, whole["cells"].select(["cell_id", "run", "cell"]).combine_chunks()
+    return read, whole["cells"].select(["cell_id", "run", "cell"]).combine_chunks(), worlds

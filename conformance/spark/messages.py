@@ -5,28 +5,7 @@ one there: a mailbox of the topology is found in any letter case, of an address 
 """
 
 from conformance.faults import ALTERING
-
-PARAMETERS = {
-    "enabled": ("ShadowRedundancyEnabled", "true"),
-    "mandatory": ("RejectMessageOnShadowFailure", "false"),
-    "preference": ("ShadowMessagePreferenceSetting", "PreferRemote"),
-    "far_tries": ("MaxRetriesForRemoteSiteShadow", "4"),
-    "near_tries": ("MaxRetriesForLocalSiteShadow", "2"),
-    "retry": ("MessageRetryInterval", "60"),
-    "tracked": ("DuplicateTrackingWindow", "3600"),
-}
-"""Column -> the parameter of the documents, and its default there (EX2016 and EX2013: parameters; GURU: duplicates)."""
-
-
-def _stated(json: str, otherwise: str = "") -> str:
-    """Return the columns of what a JSON object says of the parameters; `otherwise` asks another, and then the defaults."""
-    found = []
-    for column, (name, default) in PARAMETERS.items():
-        said = f"get_json_object({json}, '$.{name}')"
-        if otherwise:
-            said = f"coalesce({said}, get_json_object({otherwise}, '$.{name}'), '{default}')"
-        found.append(f"{said} AS {column}")
-    return ", ".join(found)
+from conformance.spark.worlds import PARAMETERS
 
 
 def _one(address: str) -> str:
@@ -43,27 +22,10 @@ def _all(addresses: str) -> str:
 _HERE = "JOIN conditions c ON c.cell_id = {0}.cell_id JOIN topologies w ON w.place = c.place"
 """What a view needs to compare addresses."""
 
-TOPOLOGIES = rf"""
-SELECT topology, topology RLIKE '"(accept|send)-xshadow":\\s*false' AS without_rights, place,
-       map_from_entries(transform(world.servers, s -> struct(s.name AS name, struct(
-         s.generation, s.role, s.site, coalesce('DAG ' || s.dag, 'site ' || s.site) AS boundary,
-         {_stated("s.transport", "world.transport")}) AS its))) AS servers,
-       transform(world.mailboxes, m -> lower(m.address)) AS mailboxes
-FROM (SELECT topology, row_number() OVER (ORDER BY topology) AS place,
-             from_json(topology, 'servers ARRAY<STRUCT<name: STRING, generation: STRING, role: STRING, site: STRING,
-               dag: STRING, transport: STRING>>, mailboxes ARRAY<STRUCT<address: STRING, server: STRING>>,
-               transport STRING') AS world
-      FROM (SELECT DISTINCT topology FROM cells))
-"""  # noqa: S608  # made of constants
-"""Each topology once, by its number: a thousand runs of one suite share theirs.
-
-It has its servers by name, with the parameters that it sets: a server's boundary is its DAG, else its site (SR-BND-01,
-SR-BND-02).
-"""
-
+_CHANGED = ", ".join(f"element_at(changes, '{name}') AS {column}" for column, name in PARAMETERS.items())
 CHANGES = f"""
-SELECT cell_id, client AS server, n, {_stated("detail")}
-FROM happenings WHERE kind = 'incident' AND mode = 'configured' AND detail IS NOT NULL
+SELECT cell_id, client AS server, n, {_CHANGED}
+FROM happenings WHERE kind = 'incident' AND mode = 'configured' AND changes IS NOT NULL
 """  # noqa: S608  # made of constants
 """A row for each configuration that a server took, with the parameters that it changed."""
 

@@ -13,11 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from conformance import parameters
 from conformance.results.errors import RunDirectoryError
 from conformance.results.identity import sha256_of
-from conformance.spark import coded, exchanges, happenings
+from conformance.spark import coded, exchanges, happenings, worlds
 from conformance.spark.coded import Coded, Whole
 from conformance.spark.layer import schema
+from conformance.spark.worlds import described
 
 EVENTS = (
     "cell", "n", "t", "kind", "session", "client", "server", "listener", "verb", "line", "operation", "to", "code",
@@ -35,7 +37,7 @@ LAYERS = ("cells", "transactions", "recorded")
 def made_by() -> str:
     """Return the hash of the code that makes the layers: other code may make other rows."""
     here = sys.modules[__name__]
-    return sha256_of([inspect.getsource(module) for module in (coded, exchanges, happenings, here)])
+    return sha256_of([inspect.getsource(module) for module in (coded, exchanges, happenings, worlds, parameters, here)])
 
 
 def number_of(run: str, cell: str) -> int:
@@ -45,7 +47,7 @@ def number_of(run: str, cell: str) -> int:
 
 
 def layers_of(run: str, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-    """Return the layers of a run, of its tables `cells`, `verdicts` and `events` (which need but the columns named here)."""
+    """Return the layers of a run and its cells' worlds, of its tables `cells`, `verdicts` and `events` (which need but the columns named here)."""
     known: dict[str, int] = {}
     cells, verdicts, events = (tables[name].combine_chunks() for name in ("cells", "verdicts", "events"))
     numbers = _numbers(run, cells, known)
@@ -63,7 +65,9 @@ def layers_of(run: str, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     columns = [keyed.get(field.name) if field.name in keyed else _column(rows, field) for field in schema()]
     transactions = pa.table(columns, schema=schema())
     order = pc.sort_indices(transactions, [("kind", "ascending"), ("cell", "ascending"), ("n", "ascending")])
+    cells, worlds_of_cells = described(cells)
     return {
+        "worlds": worlds_of_cells,
         "cells": cells.add_column(0, "cell_id", pa.array(numbers)),
         "transactions": transactions.take(order),
         "recorded": _recorded(verdicts, _numbers(run, verdicts, known)),

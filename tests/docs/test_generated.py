@@ -1,5 +1,9 @@
 """Pages that are made from the code are those of the code."""
 
+import json
+import re
+
+from conformance.parameters import DEFAULTS, table
 from conformance.requirements.catalogue import catalogue
 from conformance.requirements.page import page
 from tests.docs.pages import ROOT
@@ -8,3 +12,10 @@ from tests.docs.pages import ROOT
 def test_the_page_of_requirements_is_that_of_the_catalogue():
     written = (ROOT / "docs" / "requirements.md").read_text("utf-8")
     assert written == page(catalogue()), "write it anew: conformance requirements --write docs/requirements.md"
+
+
+def test_the_table_of_parameters_is_that_of_their_declaration():
+    written = (ROOT / "docs" / "node-contract.md").read_text("utf-8")
+    assert table() in written, f"write it anew:\n{table()}"
+    example = re.findall(r"^```json\n(.*?)^```$", written, re.MULTILINE | re.DOTALL)[0]
+    assert json.loads(example)["transport"] == DEFAULTS

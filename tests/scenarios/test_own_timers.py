@@ -11,12 +11,11 @@ from ruamel.yaml import YAML
 from conformance import paths
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import REFERENCE
-from conformance.nodes.configuration import TRANSPORT_DEFAULTS
 from conformance.scenarios import own_timers
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Copies
 from conformance.scenarios.loader import Scenario, read
-from conformance.scenarios.own_timers import LEFT_OUT, OwnTimers
+from conformance.scenarios.own_timers import OwnTimers
 from conformance.scenarios.steps.blocks import Expect
 from tests.scenarios.documents import problems, written
 
@@ -100,7 +99,6 @@ def test_without_leave_they_are_no_axes(tmp_path: Path) -> None:
 
 
 def test_what_is_left_out_are_parameters_of_a_node() -> None:
-    assert set(LEFT_OUT) <= set(TRANSPORT_DEFAULTS)
     assert set(HASTY.words) == set(own_timers.NAMES)
 
 

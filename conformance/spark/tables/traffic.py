@@ -139,7 +139,7 @@ COVERAGE = Table(
     """
     WITH said AS (
       SELECT run, candidate, scenario, outcome IN ('pass', 'fail') AS judged,
-             map_entries(from_json(axes, 'MAP<STRING, STRING>')) AS axes
+             map_entries(axes) AS axes
       FROM cells WHERE axes IS NOT NULL
     ), paired AS (
       SELECT run, candidate, scenario, axes,

@@ -75,9 +75,9 @@ LEDGER = Table(
     ("run", "candidate", "requirement"),
     f"""
     SELECT run, candidate, requirement, count(DISTINCT cell_id) AS cells, {_COUNTED}, {first_of("outcome")} AS outcome
-    FROM (SELECT v.run, v.cell_id, v.candidate, {share("v.outcome", "named.pos", "c.outcome")} AS outcome,
-                 named.col AS requirement
-          FROM verdicts v JOIN cells c ON c.cell_id = v.cell_id LATERAL VIEW posexplode(v.requirements) named)
+    FROM (SELECT v.run, v.cell_id, v.candidate, {share("v.outcome", "pos", "c.outcome")} AS outcome,
+                 requirement
+          FROM verdicts v JOIN cells c ON c.cell_id = v.cell_id LATERAL VIEW posexplode(v.requirements) named AS pos, requirement)
     GROUP BY run, candidate, requirement
     """,  # noqa: S608
 )

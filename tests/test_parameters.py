@@ -1,0 +1,89 @@
+"""A transport parameter is declared once; what the judge and the reference state of their own agrees with it."""
+
+import ast
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import conformance.judge
+from conformance.judge.parameters import CONNECTION_TIMEOUT
+from conformance.judge.parameters import DEFAULTS as JUDGED
+from conformance.parameters import DEFAULTS, LISTENER_LIMITS, in_force
+from conformance.reference.config import LIMITS, Transport
+from tests.docs.pages import ROOT
+
+PACKAGE = ROOT / "conformance"
+
+
+def test_the_defaults_for_judging_are_the_documented_ones():
+    assert {name: DEFAULTS.get(name) for name in JUDGED} == JUDGED
+    assert {"edge": LISTENER_LIMITS["edge"]["connection_timeout"]} == CONNECTION_TIMEOUT
+
+
+def test_the_reference_has_the_documented_defaults():
+    assert Transport().model_dump() == DEFAULTS
+    assert LIMITS == (LISTENER_LIMITS[""], LISTENER_LIMITS["edge"])
+
+
+def asked_for(path: Path) -> set[str]:
+    """Return the parameters that a module of the judge asks for."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+    named = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id in ("seconds", "parameter")]
+    words = [arg.value for call in named for arg in call.args if isinstance(arg, ast.Constant)]
+    return {word for word in words if isinstance(word, str)}
+
+
+def test_judging_states_a_default_of_what_it_asks_for_and_of_nothing_else():
+    found = set[str]().union(*map(asked_for, Path(conformance.judge.__file__).parent.rglob("*.py")))
+    assert found == set(JUDGED)
+
+
+def test_no_other_module_states_a_default():
+    """A name of a parameter beside a plain value: in a mapping, or as a field."""
+    stated = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Dict):
+                pairs = [(key, value) for key, value in zip(node.keys, node.values, strict=True)]
+                names = [
+                    key.value
+                    for key, value in pairs
+                    if isinstance(key, ast.Constant) and isinstance(value, ast.Constant | ast.BinOp)
+                ]
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+                names = [node.target.id]
+            else:
+                continue
+            stated |= {path.relative_to(PACKAGE).as_posix() for name in names if name in DEFAULTS}
+    # A defect of the reference overrides the range of one parameter of the reference's table.
+    assert stated == {
+        "parameters.py",
+        "judge/parameters.py",
+        "reference/config.py",
+        "reference/defects/configuration.py",
+    }
+
+
+@pytest.mark.parametrize("stated", [False, True])
+def test_a_cells_world_has_the_parameters_of_its_header_or_else_of_its_topology(stated: bool):
+    from conformance.spark.worlds import described
+
+    topology = '{"servers": [{"name": "a", "site": "S", "transport": {"MessageRetryInterval": 5}}, {"name": "b", "dag": "D"}], "transport": {"RejectMessageOnShadowFailure": true}}'
+    parameters = '{"a": {"MessageRetryInterval": 7}}' if stated else None
+    cells = pa.table({
+        "cell": ["one", "two"], "topology": [topology, "no JSON"], "parameters": [parameters, "{}"], "waive": ['{"x": "since"}', None], "axes": ['{"k": "v"}', None],
+    })  # fmt: skip
+    rows, worlds = described(cells)
+    one, two = rows.to_pylist()
+    by_place = {world["place"]: world for world in worlds.to_pylist()}
+    servers = dict(by_place[one["world"]]["servers"])
+    assert (servers["a"]["retry"], servers["a"]["mandatory"]) == (("7", None) if stated else ("5", "true"))
+    assert (servers["b"]["retry"], servers["b"]["boundary"], servers["a"]["boundary"]) == ("60", "DAG D", "site S")
+    assert (one["waived"], one["axes"], two["waived"], two["axes"]) == (["x"], [("k", "v")], [], None)
+    assert by_place[two["world"]]["servers"] == []
+
+
+def test_the_parameters_of_a_server_go_above_those_of_all():
+    told = in_force({"MessageRetryInterval": 5, "MaxMessageSize": 2048}, {"MessageRetryInterval": 7})
+    assert {**DEFAULTS, "MessageRetryInterval": 7, "MaxMessageSize": 2048} == told
