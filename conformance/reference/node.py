@@ -10,7 +10,7 @@ from conformance.reference import inspect
 from conformance.reference.clock import Clock
 from conformance.reference.config import ConfigurationError, Listener, NodeConfiguration, load
 from conformance.reference.host import Host
-from conformance.reference.parts import Parts, furnish
+from conformance.reference.parts import Generations, Parts, furnish
 from conformance.reference.receive.session import Receiver
 from conformance.reference.receive.verbs import Door
 from conformance.reference.status import revision_in, write_status
@@ -28,7 +28,7 @@ GRACE = 5.0
 class Node:
     """One transport server. `failure` says why it broke down on its own, or is None."""
 
-    def __init__(self, path: Path, clock: Clock, parts: Parts) -> None:
+    def __init__(self, path: Path, clock: Clock, parts: Generations) -> None:
         self.failure: str | None = None
         self.when_failed: Callable[[], None] = lambda: None
         self._path = path
@@ -181,7 +181,7 @@ def _compare(before: NodeConfiguration, after: NodeConfiguration) -> None:
 
 def create(path: Path, clock: Clock, defect: str | None = None) -> Node:
     """Return a node that is configured by the file at `path`. Raises ValueError for an unknown defect."""
-    parts = Parts()
+    parts = Generations()
     if defect is not None:
         from conformance.reference.defects.catalogue import spoiled  # a dozen modules that a whole node has no use for
 

@@ -1,10 +1,12 @@
 """The parts that a node is made of: the composition root.
 
 `Parts` names the class of each part, the right ones of Exchange 2013 and later by default. Another generation is
-another set of parts; a defect puts a wrong one in the place of one. No part asks which generation or defect it is in.
+another set of parts (`Generations`); a defect puts a wrong one in the place of one. No part asks which generation or defect it is in.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from conformance.reference.config import Generation, NodeConfiguration
 from conformance.reference.duplicates import DuplicateDetection
@@ -47,8 +49,7 @@ from conformance.reference.storage.shadows import Shadows
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The classes that a node puts together, from the configuration to the way out; `hub_...` take the place of the others in a
-    server of Exchange 2010."""
+    """The classes that a node puts together, from the configuration to the way out: those of Exchange 2013 and later."""
 
     configuration: type[NodeConfiguration] = NodeConfiguration
     database: type[Database] = Database
@@ -81,34 +82,59 @@ class Parts:
     safety_net: type[SafetyNet] = SafetyNet
     redirection: type[Redirection] = Redirection
 
-    hub_verbs: type[HubVerbs] = HubVerbs
-    hub_acceptance: type[DelayedAcknowledgement] = DelayedAcknowledgement
-    hub_creation: type[NoShadowAtReceipt] = NoShadowAtReceipt
-    hub_shadow_queues: type[ShadowQueue] = ShadowQueue
-    hub_manager: type[Heartbeat] = Heartbeat
-    hub_promotion: type[HubPromotion] = HubPromotion
-    hub_routing: type[HubRouting] = HubRouting
-    hub_outbound: type[HubOutbound] = HubOutbound
-    hub_completion: type[HubCompletion] = HubCompletion
-    hub_safety_net: type[NoSafetyNet] = NoSafetyNet
 
-    def of(self, generation: Generation) -> "Parts":
-        """Return the parts of a generation of servers."""
-        if generation != "ex2010":
-            return self
-        return replace(
-            self,
-            verbs=self.hub_verbs,
-            acceptance=self.hub_acceptance,
-            creation=self.hub_creation,
-            shadow_queues=self.hub_shadow_queues,
-            manager=self.hub_manager,
-            promotion=self.hub_promotion,
-            routing=self.hub_routing,
-            outbound=self.hub_outbound,
-            completion=self.hub_completion,
-            safety_net=self.hub_safety_net,
+RIGHT = Parts()
+HUB = replace(
+    RIGHT,
+    verbs=HubVerbs,
+    acceptance=DelayedAcknowledgement,
+    creation=NoShadowAtReceipt,
+    shadow_queues=ShadowQueue,
+    manager=Heartbeat,
+    promotion=HubPromotion,
+    routing=HubRouting,
+    outbound=HubOutbound,
+    completion=HubCompletion,
+    safety_net=NoSafetyNet,
+)
+"""The parts of a server of Exchange 2010."""
+
+_OF_2010 = "ex2010."
+_ITS_OWN = frozenset(name for name in Parts.__dataclass_fields__ if getattr(HUB, name) is not getattr(RIGHT, name))
+PLACES = frozenset(Parts.__dataclass_fields__) | {_OF_2010 + name for name in _ITS_OWN}
+"""Where a part can be put: `ex2010.verbs` in a server of Exchange 2010, `verbs` in those of 2013 and later, and what both have
+in common in both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generations:
+    """A set of parts for each generation of servers."""
+
+    since_2013: Parts = RIGHT
+    ex2010: Parts = HUB
+
+    def of(self, generation: Generation) -> Parts:
+        """Return the parts of a generation."""
+        return self.ex2010 if generation == "ex2010" else self.since_2013
+
+    @property
+    def configuration(self) -> type[NodeConfiguration]:
+        """What reads the configuration, before the generation is known: the same in all."""
+        return self.since_2013.configuration
+
+    def at(self, place: str) -> type:
+        """Return the part at a place of `PLACES`."""
+        part: type = getattr(
+            self.ex2010 if place.startswith(_OF_2010) else self.since_2013, place.removeprefix(_OF_2010)
         )
+        return part
+
+    def put(self, parts: Mapping[str, type]) -> "Generations":
+        """Return these with other parts, by their places."""
+        of_2010 = {name.removeprefix(_OF_2010): part for name, part in parts.items() if name.startswith(_OF_2010)}
+        others: dict[str, Any] = {name: part for name, part in parts.items() if not name.startswith(_OF_2010)}
+        shared: dict[str, Any] = {name: part for name, part in others.items() if name not in _ITS_OWN}
+        return Generations(replace(self.since_2013, **others), replace(self.ex2010, **shared, **of_2010))
 
 
 def furnish(host: Host, parts: Parts, identity: Identity) -> None:

@@ -11,7 +11,7 @@ from conformance.nodes.configuration import Wiring, render
 from conformance.reference.config import NodeConfiguration, parse
 from conformance.reference.host import Host
 from conformance.reference.message import Envelope, Message, Recipient, drafted
-from conformance.reference.parts import Parts, furnish
+from conformance.reference.parts import Generations, Parts, furnish
 from conformance.reference.storage.database import Database
 from conformance.reference.storage.identity import Identity
 from conformance.reference.timers import Alarms, Tasks
@@ -98,7 +98,7 @@ def live(
 
 def live_as_hub(directory: Path, life: Life, **changes: object) -> None:
     """Do it with one of three hubs of Exchange 2010."""
-    live(directory, life, "hubs-one-site", parts=Parts().of("ex2010"), **changes)
+    live(directory, life, "hubs-one-site", parts=Generations().of("ex2010"), **changes)
 
 
 def stored(host: Host, *recipients: str, content: bytes = CONTENT, sender: str = "alice@outside.test") -> Message:

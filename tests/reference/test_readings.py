@@ -15,7 +15,7 @@ from conformance.execute import judge
 from conformance.history.events import AnyEvent, Attempt, Connected, Delivered
 from conformance.judge.during import JudgeDuring
 from conformance.reference.defects.catalogue import DEFECTS, spoiled
-from conformance.reference.parts import Parts
+from conformance.reference.parts import Generations
 from conformance.reference.readings.reading import EVERY, READINGS, reading
 from conformance.reference.receive.verbs import ShadowVerbs
 from conformance.run.bridge import ALONE, at_once
@@ -36,22 +36,22 @@ def test_there_are_enough_of_them_and_none_is_called_as_a_defect():
 
 
 def test_readings_of_one_part_are_put_in_front_of_each_other():
-    parts = spoiled(Parts(), "keeps-shadow-sessions+opens-shadow-sessions-early")
-    names = [one.__name__ for one in parts.creation.__mro__]
+    parts = spoiled(Generations(), "keeps-shadow-sessions+opens-shadow-sessions-early")
+    names = [one.__name__ for one in parts.at("creation").__mro__]
     assert names.index("OpensEarly") < names.index("KeepsShadowSessions") < names.index("ShadowCreation")
 
 
 def test_a_reading_goes_with_a_defect_and_hides_nothing_of_it():
-    parts = spoiled(Parts(), "heartbeats-whatever-the-mail+never-shadows")
-    assert parts.creation is spoiled(Parts(), "never-shadows").creation
-    assert parts.manager.__name__ == "HeartbeatsWhateverTheMail"
+    parts = spoiled(Generations(), "heartbeats-whatever-the-mail+never-shadows")
+    assert parts.at("creation") is spoiled(Generations(), "never-shadows").at("creation")
+    assert parts.at("manager").__name__ == "HeartbeatsWhateverTheMail"
 
 
 def test_all_at_once_is_every_one():
-    parts = spoiled(Parts(), EVERY)
+    parts = spoiled(Generations(), EVERY)
     for one in READINGS.values():
         for name, mixin in one.parts.items():
-            assert issubclass(getattr(parts, name), mixin), one.name
+            assert issubclass(parts.at(name), mixin), one.name
 
 
 def test_the_command_line_knows_them_and_tells_what_it_does_not_know(tmp_path: Path):

@@ -21,12 +21,12 @@ from conformance.reference.defects import (  # noqa: F401  # read for what they 
     session,
 )
 from conformance.reference.defects.defect import DEFECTS
-from conformance.reference.parts import Parts
+from conformance.reference.parts import Generations
 from conformance.reference.readings.catalogue import applied
 from conformance.reference.readings.reading import EVERY, READINGS
 
 
-def spoiled(parts: Parts, names: str) -> Parts:
+def spoiled(parts: Generations, names: str) -> Generations:
     """Return the parts with defects and conforming readings, `NAME` or `NAME+NAME`; readings are put on last.
 
     Raises ValueError when there is none of a name.

@@ -1,10 +1,10 @@
 """What a defect is, and how one is written: a class that takes the place of a right part."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
-from conformance.reference.parts import Parts
+from conformance.reference.parts import PLACES, Generations
 
 P = TypeVar("P", bound=type)
 
@@ -16,7 +16,7 @@ class Defect:
     name: str
     breaks: str
     says: str
-    spoil: Callable[[Parts], Parts]
+    spoil: Callable[[Generations], Generations]
     retired: str | None = None
     """Why it is right after all; it can still be switched on, and nothing has to catch it."""
     on_disks: bool = False
@@ -36,7 +36,7 @@ def defect(
     retired: str | None = None,
     on_disks: bool = False,
 ) -> Callable[[P], P]:
-    """Declare the class below a defect: it takes the place of the part of that name in `Parts`.
+    """Declare the class below a defect: it takes the place of the part at that place (`parts.PLACES`).
 
     `retired` says why it is right after all. `also` names further parts, for a mistake that more than one part must make before it shows. What the defect does
     is the class's docstring. Raises ValueError for a name that is taken or a part that there is not.
@@ -44,12 +44,12 @@ def defect(
     others = dict(also or {})
 
     def declare(wrong: P) -> P:
-        unknown = {part, *others} - Parts.__dataclass_fields__.keys()
+        unknown = {part, *others} - PLACES
         if name in DEFECTS or unknown:
             raise ValueError(f"defect {name}: the name is taken, or there is no part {', '.join(unknown)}")
         says = " ".join((wrong.__doc__ or "").split())
-        spoiled: dict[str, Any] = {part: wrong, **others}
-        DEFECTS[name] = Defect(name, breaks, says, lambda parts: replace(parts, **spoiled), retired, on_disks)
+        spoiled: dict[str, type] = {part: wrong, **others}
+        DEFECTS[name] = Defect(name, breaks, says, lambda parts: parts.put(spoiled), retired, on_disks)
         return wrong
 
     return declare

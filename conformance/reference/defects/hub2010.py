@@ -21,7 +21,7 @@ from conformance.reference.routing.router import Routing
 from conformance.reference.send.dialogue import Dialogue
 
 
-@defect("hub-forgets-after-the-first-next-hop", breaks="SR-E10-01", part="hub_completion")
+@defect("hub-forgets-after-the-first-next-hop", breaks="SR-E10-01", part="ex2010.completion")
 class ForgetsAfterTheFirst(HubCompletion):
     """Deletes a message when the first of several next hops has it."""
 
@@ -31,7 +31,7 @@ class ForgetsAfterTheFirst(HubCompletion):
         return bool(reached) or super().is_processed(message)
 
 
-@defect("hub-never-offers-xshadow", breaks="SR-E10-02", part="hub_verbs")
+@defect("hub-never-offers-xshadow", breaks="SR-E10-02", part="ex2010.verbs")
 class NeverOffers(HubVerbs):
     """Does not advertise XSHADOW."""
 
@@ -40,7 +40,7 @@ class NeverOffers(HubVerbs):
         return []
 
 
-@defect("hub-keeps-no-shadow", breaks="SR-E10-03", part="hub_outbound")
+@defect("hub-keeps-no-shadow", breaks="SR-E10-03", part="ex2010.outbound")
 class KeepsNoShadow(HubOutbound):
     """Sends with XSHADOW, and keeps no shadow of what was taken."""
 
@@ -53,7 +53,7 @@ class KeepsNoShadow(HubOutbound):
         return await dialogue.transmit(envelope, content, f" XSHADOW={self.host.identity.next()}")
 
 
-@defect("hub-withholds-from-a-shadow-keeper", breaks="SR-E10-03", part="hub_acceptance")
+@defect("hub-withholds-from-a-shadow-keeper", breaks="SR-E10-03", part="ex2010.acceptance")
 class WithholdsFromAKeeper(DelayedAcknowledgement):
     """Withholds the acknowledgement also from a sender that keeps a shadow."""
 
@@ -68,7 +68,7 @@ class WithholdsFromAKeeper(DelayedAcknowledgement):
         return reply
 
 
-@defect("hub-never-marks-delivery-complete", breaks="SR-E10-04", part="hub_completion")
+@defect("hub-never-marks-delivery-complete", breaks="SR-E10-04", part="ex2010.completion")
 class NeverMarksComplete(HubCompletion):
     """Tells nobody that a message was passed on."""
 
@@ -77,7 +77,7 @@ class NeverMarksComplete(HubCompletion):
         self.host.messages.drop(message.id)
 
 
-@defect("hub-asks-by-heartbeat-only", breaks="SR-E10-05", part="hub_outbound")
+@defect("hub-asks-by-heartbeat-only", breaks="SR-E10-05", part="ex2010.outbound")
 class AsksByHeartbeatOnly(HubOutbound):
     """Does not ask for discard status at the end of a session."""
 
@@ -85,7 +85,7 @@ class AsksByHeartbeatOnly(HubOutbound):
         """Ask nothing."""
 
 
-@defect("hub-heartbeat-too-slow", breaks="SR-E10-06", part="hub_manager")
+@defect("hub-heartbeat-too-slow", breaks="SR-E10-06", part="ex2010.manager")
 class HeartbeatTooSlow(Heartbeat):
     """Lets twice ShadowHeartbeatTimeoutInterval pass before it asks."""
 
@@ -94,7 +94,7 @@ class HeartbeatTooSlow(Heartbeat):
         return super().due(primary) + self.host.transport.ShadowHeartbeatTimeoutInterval
 
 
-@defect("hub-keeps-what-is-discarded", breaks="SR-E10-07", part="hub_manager")
+@defect("hub-keeps-what-is-discarded", breaks="SR-E10-07", part="ex2010.manager")
 class KeepsWhatIsDiscarded(Heartbeat):
     """Leaves a message in its shadow queue when the primary has passed it on."""
 
@@ -102,7 +102,7 @@ class KeepsWhatIsDiscarded(Heartbeat):
         """Do nothing."""
 
 
-@defect("hub-gives-up-after-one-interval", breaks="SR-E10-08", part="hub_manager")
+@defect("hub-gives-up-after-one-interval", breaks="SR-E10-08", part="ex2010.manager")
 class GivesUpAfterOne(Heartbeat):
     """Declares a primary failed after one interval without a session."""
 
@@ -112,7 +112,7 @@ class GivesUpAfterOne(Heartbeat):
         super().unreached(primary)
 
 
-@defect("hub-never-gives-up", breaks="SR-E10-20", part="hub_manager")
+@defect("hub-never-gives-up", breaks="SR-E10-20", part="ex2010.manager")
 class NeverGivesUp(Heartbeat):
     """Never declares a primary failed."""
 
@@ -120,7 +120,7 @@ class NeverGivesUp(Heartbeat):
         """Declare nothing, and go on asking."""
 
 
-@defect("hub-count-never-starts-again", breaks="SR-E10-09", part="hub_manager")
+@defect("hub-count-never-starts-again", breaks="SR-E10-09", part="ex2010.manager")
 class CountNeverStartsAgain(Heartbeat):
     """Does not forget failed intervals when a session succeeds."""
 
@@ -132,7 +132,7 @@ class CountNeverStartsAgain(Heartbeat):
             self.failures[primary] = failures
 
 
-@defect("hub-resubmits-to-the-failed", breaks="SR-E10-10", part="hub_routing")
+@defect("hub-resubmits-to-the-failed", breaks="SR-E10-10", part="ex2010.routing")
 class ResubmitsToTheFailed(HubRouting):
     """Sends what it took over to the primary that failed."""
 
@@ -141,7 +141,7 @@ class ResubmitsToTheFailed(HubRouting):
         return Routing.forks(self, recipients)
 
 
-@defect("hub-takes-over-without-a-route", breaks="SR-E10-11", part="hub_manager")
+@defect("hub-takes-over-without-a-route", breaks="SR-E10-11", part="ex2010.manager")
 class TakesOverWithoutARoute(Heartbeat):
     """Takes shadows over though there is no other way for them."""
 
@@ -150,7 +150,7 @@ class TakesOverWithoutARoute(Heartbeat):
         return True
 
 
-@defect("hub-waits-for-the-end-of-the-chain", breaks="SR-E10-13", part="hub_completion")
+@defect("hub-waits-for-the-end-of-the-chain", breaks="SR-E10-13", part="ex2010.completion")
 class WaitsForTheEnd(HubCompletion):
     """Tells its sender only when the next hop has passed the message on in turn."""
 
@@ -163,7 +163,7 @@ class WaitsForTheEnd(HubCompletion):
             super().release(message)
 
 
-@defect("hub-keeps-shadows-for-anybody", breaks="SR-E10-14", part="hub_outbound")
+@defect("hub-keeps-shadows-for-anybody", breaks="SR-E10-14", part="ex2010.outbound")
 class KeepsShadowsForAnybody(HubOutbound):
     """Keeps a message for a next hop that does not offer XSHADOW, and sends it again when nothing is heard of it."""
 
@@ -180,7 +180,7 @@ class KeepsShadowsForAnybody(HubOutbound):
         return replies
 
 
-@defect("hub-acknowledges-at-once", breaks="SR-E10-15", part="hub_acceptance")
+@defect("hub-acknowledges-at-once", breaks="SR-E10-15", part="ex2010.acceptance")
 class AcknowledgesAtOnce(DelayedAcknowledgement):
     """Withholds nothing from a sender without XSHADOW."""
 
@@ -188,7 +188,7 @@ class AcknowledgesAtOnce(DelayedAcknowledgement):
         """Return at once."""
 
 
-@defect("hub-withholds-too-long", breaks="SR-E10-16", part="hub_acceptance")
+@defect("hub-withholds-too-long", breaks="SR-E10-16", part="ex2010.acceptance")
 class WithholdsTooLong(DelayedAcknowledgement):
     """Withholds the acknowledgement until delivery, however long that takes."""
 
@@ -200,7 +200,7 @@ class WithholdsTooLong(DelayedAcknowledgement):
                 return
 
 
-@defect("hub-withholds-half-the-time", breaks="SR-E10-16", part="hub_acceptance")
+@defect("hub-withholds-half-the-time", breaks="SR-E10-16", part="ex2010.acceptance")
 class WithholdsHalfTheTime(DelayedAcknowledgement):
     """Withholds the acknowledgement for half of MaxAcknowledgementDelay."""
 
@@ -210,7 +210,7 @@ class WithholdsHalfTheTime(DelayedAcknowledgement):
         await super().withhold(message, min(half, deadline))
 
 
-@defect("hub-promises-what-it-has-not", breaks="SR-E10-17", part="hub_acceptance")
+@defect("hub-promises-what-it-has-not", breaks="SR-E10-17", part="ex2010.acceptance")
 class PromisesWhatItHasNot(DelayedAcknowledgement):
     """Acknowledges at once what it has in memory only: dying, it has acknowledged and lost it."""
 
@@ -223,7 +223,7 @@ class PromisesWhatItHasNot(DelayedAcknowledgement):
         """Return at once."""
 
 
-@defect("hub-offers-xshadow-to-strangers", breaks="SR-E10-18", part="hub_verbs")
+@defect("hub-offers-xshadow-to-strangers", breaks="SR-E10-18", part="ex2010.verbs")
 class OffersToStrangers(HubVerbs):
     """Advertises XSHADOW whatever the session was granted."""
 
@@ -233,7 +233,7 @@ class OffersToStrangers(HubVerbs):
         return self.conversation.door == "transport"
 
 
-@defect("hub-issues-xshadow-without-the-right", breaks="SR-E10-19", part="hub_outbound")
+@defect("hub-issues-xshadow-without-the-right", breaks="SR-E10-19", part="ex2010.outbound")
 class IssuesWithoutTheRight(HubOutbound):
     """Issues XSHADOW wherever it is advertised."""
 
@@ -242,7 +242,7 @@ class IssuesWithoutTheRight(HubOutbound):
         return "XSHADOW" in dialogue.keywords
 
 
-@defect("hub-ignores-a-new-database", breaks="SR-E10-21", part="hub_manager")
+@defect("hub-ignores-a-new-database", breaks="SR-E10-21", part="ex2010.manager")
 class IgnoresANewDatabase(Heartbeat):
     """Does not notice that a next hop came back with a new queue database."""
 
@@ -250,7 +250,7 @@ class IgnoresANewDatabase(Heartbeat):
         """Note nothing."""
 
 
-@defect("hub-takes-over-nothing", breaks="SR-E10-22", part="hub_promotion")
+@defect("hub-takes-over-nothing", breaks="SR-E10-22", part="ex2010.promotion")
 class TakesOverNothing(HubPromotion):
     """Leaves the messages of a failed primary where they are."""
 
@@ -258,7 +258,7 @@ class TakesOverNothing(HubPromotion):
         """Do nothing."""
 
 
-@defect("hub-resubmits-when-it-is-back", breaks="SR-E10-23", part="hub_manager")
+@defect("hub-resubmits-when-it-is-back", breaks="SR-E10-23", part="ex2010.manager")
 class ResubmitsWhenItIsBack(Heartbeat):
     """Takes over for a primary that comes back with the database that it had."""
 

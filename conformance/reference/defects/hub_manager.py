@@ -9,7 +9,7 @@ from conformance.reference.message import Message
 from conformance.reference.shadow.queues import QueuedShadow
 
 
-@defect("hub-asks-no-more-when-asked", breaks="SR-E10-06", part="hub_manager")
+@defect("hub-asks-no-more-when-asked", breaks="SR-E10-06", part="ex2010.manager")
 class AsksNoMoreWhenAsked(Heartbeat):
     """Takes a primary's own query for a session in which it could have asked."""
 
@@ -18,7 +18,7 @@ class AsksNoMoreWhenAsked(Heartbeat):
         self.spoke(server)
 
 
-@defect("hub-fails-a-primary-too-soon", breaks="SR-E10-08", part="hub_manager")
+@defect("hub-fails-a-primary-too-soon", breaks="SR-E10-08", part="ex2010.manager")
 class FailsAPrimaryTooSoon(Heartbeat):
     """Declares a primary failed one interval too soon."""
 
@@ -29,7 +29,7 @@ class FailsAPrimaryTooSoon(Heartbeat):
             self.declare_failed(primary)
 
 
-@defect("hub-counts-its-own-absence", breaks="SR-E10-08", part="hub_manager")
+@defect("hub-counts-its-own-absence", breaks="SR-E10-08", part="ex2010.manager")
 class CountsItsOwnAbsence(Heartbeat):
     """Counts the time in which it was down itself as intervals that its primaries have failed."""
 
@@ -40,7 +40,7 @@ class CountsItsOwnAbsence(Heartbeat):
             watch.began = self.host.shadows.contact(primary) or watch.began
 
 
-@defect("hub-drops-what-has-no-route", breaks="SR-E10-11", part="hub_manager")
+@defect("hub-drops-what-has-no-route", breaks="SR-E10-11", part="ex2010.manager")
 class DropsWhatHasNoRoute(Heartbeat):
     """Drops shadows for which there is no alternative route when their primary has failed."""
 
@@ -51,7 +51,7 @@ class DropsWhatHasNoRoute(Heartbeat):
             self.host.messages.drop(message.id)
 
 
-@defect("hub-fails-them-all", breaks="SR-MNT-13", part="hub_manager")
+@defect("hub-fails-them-all", breaks="SR-MNT-13", part="ex2010.manager")
 class FailsThemAll(Heartbeat):
     """Takes the shadows of every primary over when one of them has failed."""
 
@@ -61,7 +61,7 @@ class FailsThemAll(Heartbeat):
             self.host.promotion.take_over([message.id for message in shadow_queues_of(self.host).held_for(each)])
 
 
-@defect("hub-discards-by-count", breaks="SR-WIR-06", part="hub_manager")
+@defect("hub-discards-by-count", breaks="SR-WIR-06", part="ex2010.manager")
 class DiscardsByCount(Heartbeat):
     """Removes the oldest shadow for each discard notification, whichever it is for."""
 
@@ -71,7 +71,7 @@ class DiscardsByCount(Heartbeat):
             self.host.messages.drop(message.id)
 
 
-@defect("hub-takes-over-without-telling", breaks="SR-E10-08", part="hub_shadow_queues")
+@defect("hub-takes-over-without-telling", breaks="SR-E10-08", part="ex2010.shadow_queues")
 class TakesOverWithoutTelling(ShadowQueue):
     """Takes over from a failed primary, and queues no discard notifications for it."""
 
@@ -79,7 +79,7 @@ class TakesOverWithoutTelling(ShadowQueue):
         """Tell nothing."""
 
 
-@defect("hub-keeps-shadows-for-ever", breaks="SR-E10-12", part="hub_shadow_queues")
+@defect("hub-keeps-shadows-for-ever", breaks="SR-E10-12", part="ex2010.shadow_queues")
 class KeepsShadowsForEver(ShadowQueue):
     """Never removes a shadow that finds no route."""
 
@@ -87,7 +87,7 @@ class KeepsShadowsForEver(ShadowQueue):
         """Remove nothing."""
 
 
-@defect("hub-has-one-shadow-queue", breaks="SR-BND-07", part="hub_shadow_queues")
+@defect("hub-has-one-shadow-queue", breaks="SR-BND-07", part="ex2010.shadow_queues")
 class HasOneShadowQueue(ShadowQueue):
     """Holds the shadows for all next hops in one queue."""
 

@@ -13,7 +13,7 @@ from conformance.reference.receive.rights import Rights
 from conformance.reference.replies import Reply
 
 
-@defect("hub-accepts-without-the-right", breaks="SR-E10-18", part="hub_verbs")
+@defect("hub-accepts-without-the-right", breaks="SR-E10-18", part="ex2010.verbs")
 class AcceptsWithoutTheRight(HubVerbs):
     """Advertises XSHADOW to every server of the organisation, with the right or without."""
 
@@ -28,7 +28,7 @@ class AcceptsWithoutTheRight(HubVerbs):
         )
 
 
-@defect("hub-keeps-or-lets-keep", breaks="SR-BND-06", part="hub_verbs")
+@defect("hub-keeps-or-lets-keep", breaks="SR-BND-06", part="ex2010.verbs")
 class KeepsOrLetsKeep(HubVerbs):
     """Offers XSHADOW to nobody while it keeps shadows itself."""
 
@@ -38,7 +38,7 @@ class KeepsOrLetsKeep(HubVerbs):
         return super().may_shadow and next(iter(self.host.messages.in_place("shadow")), None) is None
 
 
-@defect("hub-answers-queries-at-the-front-door", breaks="SR-WIR-02", part="hub_verbs")
+@defect("hub-answers-queries-at-the-front-door", breaks="SR-WIR-02", part="ex2010.verbs")
 class AnswersQueriesAtTheFrontDoor(HubVerbs):
     """Tells discard status at the frontend, to whoever says that he is the server."""
 
@@ -50,7 +50,7 @@ class AnswersQueriesAtTheFrontDoor(HubVerbs):
         return lines
 
 
-@defect("hub-accepts-though-switched-off", breaks="SR-ENA-02", part="hub_verbs")
+@defect("hub-accepts-though-switched-off", breaks="SR-ENA-02", part="ex2010.verbs")
 class AcceptsThoughSwitchedOff(HubVerbs):
     """Advertises XSHADOW by the rights alone, whatever ShadowRedundancyEnabled says."""
 
@@ -70,7 +70,7 @@ class BelievesTheGreeting(Rights):
         return self.host.config.peer_named.get((authenticated or hello).casefold())
 
 
-@defect("hub-reports-at-receipt", breaks="SR-E10-04", part="hub_acceptance")
+@defect("hub-reports-at-receipt", breaks="SR-E10-04", part="ex2010.acceptance")
 class ReportsAtReceipt(DelayedAcknowledgement):
     """Offers the discard notification as soon as it has the message itself."""
 
@@ -83,7 +83,7 @@ class ReportsAtReceipt(DelayedAcknowledgement):
         return reply
 
 
-@defect("hub-reports-the-first-fork", breaks="SR-MNT-07", part="hub_completion")
+@defect("hub-reports-the-first-fork", breaks="SR-MNT-07", part="ex2010.completion")
 class ReportsTheFirstFork(HubCompletion):
     """Offers the discard notification when the first of a message's forks is delivered."""
 
@@ -95,7 +95,7 @@ class ReportsTheFirstFork(HubCompletion):
         super().check(key)
 
 
-@defect("hub-drops-shadows-at-start", breaks="SR-E10-01", part="hub_safety_net")
+@defect("hub-drops-shadows-at-start", breaks="SR-E10-01", part="ex2010.safety_net")
 class DropsShadowsAtStart(NoSafetyNet):
     """Forgets at a restart what it keeps for its next hops."""
 

@@ -42,7 +42,7 @@ class TakesTheDearer(Misroutes):
         return changed(config, site_links=links)
 
 
-@defect("takes-the-dearer-route", breaks="SR-BIF-01", part="hub_routing", also={"routing": TakesTheDearer})
+@defect("takes-the-dearer-route", breaks="SR-BIF-01", part="ex2010.routing", also={"routing": TakesTheDearer})
 class HubTakesTheDearer(TakesTheDearer, HubRouting):
     """Takes the route of highest cost."""
 
@@ -55,7 +55,7 @@ class IgnoresCost(Misroutes):
         return changed(config, site_links=tuple(link.model_copy(update={"cost": 1}) for link in config.site_links))
 
 
-@defect("ignores-the-cost-of-a-route", breaks="SR-BIF-01", part="hub_routing", also={"routing": IgnoresCost})
+@defect("ignores-the-cost-of-a-route", breaks="SR-BIF-01", part="ex2010.routing", also={"routing": IgnoresCost})
 class HubIgnoresCost(IgnoresCost, HubRouting):
     """Takes the route of fewest hops, whatever it costs."""
 
@@ -69,7 +69,7 @@ class TakesManyHops(Misroutes):
         return changed(config, site_links=links)
 
 
-@defect("takes-the-route-of-most-hops", breaks="SR-BIF-01", part="hub_routing", also={"routing": TakesManyHops})
+@defect("takes-the-route-of-most-hops", breaks="SR-BIF-01", part="ex2010.routing", also={"routing": TakesManyHops})
 class HubTakesManyHops(TakesManyHops, HubRouting):
     """Takes the route of most hops of those that cost the same."""
 
@@ -87,7 +87,7 @@ class TakesTheHigherName(Misroutes):
         return changed(config, site_links=links)
 
 
-@defect("takes-the-higher-name", breaks="SR-BIF-01", part="hub_routing", also={"routing": TakesTheHigherName})
+@defect("takes-the-higher-name", breaks="SR-BIF-01", part="ex2010.routing", also={"routing": TakesTheHigherName})
 class HubTakesTheHigherName(TakesTheHigherName, HubRouting):
     """Takes the alphanumerically higher of two routes that are equal in cost and hops."""
 
@@ -103,7 +103,7 @@ class DirectlyOrNotAtAll(Misroutes):
         }
 
 
-@defect("goes-directly-or-not-at-all", breaks="SR-BIF-02", part="hub_routing", also={"routing": DirectlyOrNotAtAll})
+@defect("goes-directly-or-not-at-all", breaks="SR-BIF-02", part="ex2010.routing", also={"routing": DirectlyOrNotAtAll})
 class HubDirectlyOrNotAtAll(DirectlyOrNotAtAll, HubRouting):
     """Tries the server that is closest to the mailbox only, and waits until that can be reached."""
 
@@ -122,7 +122,7 @@ def _backwards(hop: NextHop) -> NextHop:
     return replace(hop, servers=tuple(reversed(hop.servers)), dials=tuple(reversed(hop.dials)))
 
 
-@defect("stops-at-every-site", breaks="SR-BIF-02", part="hub_routing", also={"routing": StopsEverywhere})
+@defect("stops-at-every-site", breaks="SR-BIF-02", part="ex2010.routing", also={"routing": StopsEverywhere})
 class HubStopsEverywhere(StopsEverywhere, HubRouting):
     """Hands a message to the next site on the route, though the last one can be reached."""
 
@@ -139,7 +139,7 @@ class FansOutAtOnce(Routing):
         return found
 
 
-@defect("fans-out-at-once", breaks="SR-BIF-03", part="hub_routing", also={"routing": FansOutAtOnce})
+@defect("fans-out-at-once", breaks="SR-BIF-03", part="ex2010.routing", also={"routing": FansOutAtOnce})
 class HubFansOutAtOnce(FansOutAtOnce, HubRouting):
     """Splits a message at its source, and sends a copy for each site."""
 
@@ -156,7 +156,7 @@ class SplitsTooLate(Routing):
         return found
 
 
-@defect("splits-too-late", breaks="SR-BIF-03", part="hub_routing", also={"routing": SplitsTooLate})
+@defect("splits-too-late", breaks="SR-BIF-03", part="ex2010.routing", also={"routing": SplitsTooLate})
 class HubSplitsTooLate(SplitsTooLate, HubRouting):
     """Sends one copy for all sites along the route of the first, also where routes have no part in common."""
 
@@ -172,6 +172,6 @@ class TakesDagsForSites(Misroutes):
         return changed(config, peers=peers)
 
 
-@defect("delays-fan-out-for-dags", breaks="SR-BIF-04", part="hub_routing", also={"routing": TakesDagsForSites})
+@defect("delays-fan-out-for-dags", breaks="SR-BIF-04", part="ex2010.routing", also={"routing": TakesDagsForSites})
 class HubTakesDagsForSites(TakesDagsForSites, HubRouting):
     """Delays fan-out also towards servers whose delivery group is a DAG."""

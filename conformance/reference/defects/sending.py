@@ -128,7 +128,7 @@ class WaitsForEver(Outbound):
         await super().opened(hop, server, dialogue)
 
 
-@defect("waits-for-ever-for-a-next-hop", breaks="SR-TMO-08", part="hub_outbound", also={"outbound": WaitsForEver})
+@defect("waits-for-ever-for-a-next-hop", breaks="SR-TMO-08", part="ex2010.outbound", also={"outbound": WaitsForEver})
 class HubWaitsForEver(WaitsForEver, HubOutbound):
     """Waits for a silent next hop for a week."""
 

@@ -12,7 +12,7 @@ ANSWERED = 1.0
 """Seconds within which the loss of a session belongs to the question that was answered in it."""
 
 
-@reading("hub-tracks-in-heartbeats", allowed_by="ruling 29", parts=("hub_manager",))
+@reading("hub-tracks-in-heartbeats", allowed_by="ruling 29", parts=("ex2010.manager",))
 class TracksInHeartbeats(Heartbeat):
     """Says XSHADOW before XQDISCARD in a heartbeat too."""
 
@@ -24,7 +24,7 @@ class TracksInHeartbeats(Heartbeat):
         return await super().ask(primary, dialogue)
 
 
-@reading("hub-waits-for-the-idle-limit-in-heartbeats", allowed_by="ruling 29", parts=("hub_manager",))
+@reading("hub-waits-for-the-idle-limit-in-heartbeats", allowed_by="ruling 29", parts=("ex2010.manager",))
 class WaitsForTheIdleLimit(Heartbeat):
     """Waits for an answer in a heartbeat as long as an outbound session may be idle."""
 
@@ -34,7 +34,7 @@ class WaitsForTheIdleLimit(Heartbeat):
         return self.host.transport.SendConnectionInactivityTimeout
 
 
-@reading("hub-asks-at-once-what-is-overdue", allowed_by="ruling 28", parts=("hub_manager",))
+@reading("hub-asks-at-once-what-is-overdue", allowed_by="ruling 28", parts=("ex2010.manager",))
 class AsksAtOnceWhatIsOverdue(Heartbeat):
     """Asks at its start where a question is overdue, and counts that; an interval lies between two questions."""
 
@@ -59,7 +59,7 @@ class AsksAtOnceWhatIsOverdue(Heartbeat):
         super().unreached(primary)
 
 
-@reading("hub-counts-sessions-of-its-primary", allowed_by="ruling 30", parts=("hub_manager",))
+@reading("hub-counts-sessions-of-its-primary", allowed_by="ruling 30", parts=("ex2010.manager",))
 class CountsSessionsOfItsPrimary(Heartbeat):
     """Takes a session that the primary opened for contact: the count of failed intervals begins again."""
 
@@ -68,7 +68,7 @@ class CountsSessionsOfItsPrimary(Heartbeat):
         self.failures.pop(server, None)
 
 
-@reading("hub-expires-shadows-later", allowed_by="ruling 31", parts=("hub_manager",))
+@reading("hub-expires-shadows-later", allowed_by="ruling 31", parts=("ex2010.manager",))
 class ExpiresShadowsLater(Heartbeat):
     """Counts a shadow's expiry by the longer of MessageExpirationTimeout and ShadowMessageAutoDiscardInterval."""
 
@@ -77,7 +77,7 @@ class ExpiresShadowsLater(Heartbeat):
         return max(super().expiry(), self.host.transport.ShadowMessageAutoDiscardInterval)
 
 
-@reading("hub-expires-shadows-by-their-arrival", allowed_by="ruling 31", parts=("hub_shadow_queues",))
+@reading("hub-expires-shadows-by-their-arrival", allowed_by="ruling 31", parts=("ex2010.shadow_queues",))
 class ExpiresShadowsByTheirArrival(ShadowQueue):
     """Counts a shadow's expiry from when its message arrived, not from when it became a shadow."""
 

@@ -30,7 +30,7 @@ class _ReportsWhatWasAcknowledged(Reports):
 @reading(
     "hub-refuses-what-fails-amid-a-withheld-reply",
     allowed_by="ruling 32",
-    parts=("hub_acceptance",),
+    parts=("ex2010.acceptance",),
     also={"reports": _ReportsWhatWasAcknowledged},
 )
 class RefusesWhatFailsMeanwhile(DelayedAcknowledgement):
@@ -50,7 +50,7 @@ class RefusesWhatFailsMeanwhile(DelayedAcknowledgement):
         return refused or reply
 
 
-@reading("hub-keeps-its-count-over-a-restart", allowed_by="ruling 28", parts=("hub_manager",))
+@reading("hub-keeps-its-count-over-a-restart", allowed_by="ruling 28", parts=("ex2010.manager",))
 class KeepsItsCountOverARestart(Heartbeat):
     """Goes on with its count of failed intervals when it was restarted; the next question comes an interval after the last."""
 
@@ -91,7 +91,7 @@ class KeepsItsCountOverARestart(Heartbeat):
         self.host.db.write("DELETE FROM missed WHERE server = ?", (primary,))
 
 
-@reading("hub-asks-its-senders-after-a-restart", allowed_by="ruling 36", parts=("hub_manager",))
+@reading("hub-asks-its-senders-after-a-restart", allowed_by="ruling 36", parts=("ex2010.manager",))
 class AsksItsSendersAfterARestart(Heartbeat):
     """Asks, as it starts, each server that keeps a shadow of what is in its queue whether that was taken over meanwhile."""
 
@@ -139,7 +139,7 @@ class _DeliversWhatIsLeft(Delivery):
 @reading(
     "hub-drops-what-was-taken-over",
     allowed_by="ruling 19",
-    parts=("hub_manager",),
+    parts=("ex2010.manager",),
     also={"delivery": _DeliversWhatIsLeft},
 )
 class DropsWhatWasTakenOver(Heartbeat):

@@ -1,10 +1,10 @@
 """What a conforming reading is, and how one is written: a class that is put in front of a right part."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
-from conformance.reference.parts import Parts
+from conformance.reference.parts import PLACES, Generations
 
 P = TypeVar("P", bound=type)
 
@@ -21,10 +21,9 @@ class Reading:
     says: str
     parts: Mapping[str, type]
 
-    def apply(self, parts: Parts) -> Parts:
+    def apply(self, parts: Generations) -> Generations:
         """Return parts that follow this reading, whatever readings or defects they have already."""
-        made: dict[str, Any] = {name: _in_front(mixin, getattr(parts, name)) for name, mixin in self.parts.items()}
-        return replace(parts, **made)
+        return parts.put({place: _in_front(mixin, parts.at(place)) for place, mixin in self.parts.items()})
 
 
 READINGS: dict[str, Reading] = {}
@@ -34,7 +33,7 @@ READINGS: dict[str, Reading] = {}
 def reading(
     name: str, *, allowed_by: str, parts: tuple[str, ...], also: Mapping[str, type] | None = None
 ) -> Callable[[P], P]:
-    """Declare the class below a reading, which is put in front of the parts of these names in `Parts`.
+    """Declare the class below a reading, which is put in front of the parts at these places (`parts.PLACES`).
 
     `also` has further parts by name, for what one class cannot do. What the reading does is the class's docstring. Raises
     ValueError for a name that is taken or a part that there is not.
@@ -42,7 +41,7 @@ def reading(
     others = dict(also or {})
 
     def declare(mixin: P) -> P:
-        unknown = {*parts, *others} - Parts.__dataclass_fields__.keys()
+        unknown = {*parts, *others} - PLACES
         if name in READINGS or name == EVERY or unknown:
             raise ValueError(f"reading {name}: the name is taken, or there is no part {', '.join(sorted(unknown))}")
         says = " ".join((mixin.__doc__ or "").split())

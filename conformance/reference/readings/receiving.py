@@ -8,7 +8,7 @@ from conformance.reference.readings.reading import reading
 from conformance.reference.receive.session import Receiver
 from conformance.reference.receive.verbs import FORBIDDEN, MALFORMED, NOT_OFFERED, OUT_OF_ORDER, Door, ShadowVerbs
 
-EVERYWHERE = ("verbs", "hub_verbs")
+EVERYWHERE = ("verbs", "ex2010.verbs")
 
 
 @reading("refuses-strangers-with-550", allowed_by="ruling 33", parts=EVERYWHERE)

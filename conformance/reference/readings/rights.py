@@ -7,7 +7,7 @@ from conformance.reference.readings.reading import reading
 from conformance.reference.send.dialogue import Dialogue, SessionLost
 from conformance.reference.send.smtp import SmtpDialogue
 
-WAYS_OUT = ("outbound", "hub_outbound")
+WAYS_OUT = ("outbound", "ex2010.outbound")
 
 
 @reading("defers-mail-after-535", allowed_by="ruling 27", parts=WAYS_OUT)
