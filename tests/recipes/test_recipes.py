@@ -77,3 +77,22 @@ def test_a_half_alone_is_told_at_import(copy: Copy, heading: str, imported: str,
     said = copy.python("-c", f"import conformance.{imported}")
     assert said.returncode == 1
     assert words in said.stderr
+
+
+def test_a_transport_parameter(copy: Copy) -> None:
+    for (file, code), last in zip(code_of("A transport parameter"), LAST_PARAMETER, strict=True):
+        copy.insert(file, last, code)
+    assert copy.touched == ["conformance/parameters.py", "conformance/reference/config.py"]
+    set_to = "  - configure: {{node: mbx1, transport: {{ShadowHeartbeatJitter: {}}}}}\n"
+    done = copy.run(set_to.format("30s") + SEND)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert copy.history()[0]["parameters"]["mbx1"]["ShadowHeartbeatJitter"] == 7
+    refused = copy.run(set_to.format("2m") + "  - expect: {refused: {node: mbx1, names: [ShadowHeartbeatJitter]}}\n")
+    assert refused.returncode == 0, refused.stdout + refused.stderr
+    assert "ShadowHeartbeatJitter" in copy.python("-m", "conformance", "schema", "scenario").stdout
+
+
+LAST_PARAMETER = (
+    "    MaxMessageSize: Annotated[int, _OCTETS] = Field(36700160, ge=1024)\n",
+    "    MaxMessageSize: int = Field(36700160, ge=1024, le=2**31 - 1)\n",
+)
