@@ -1,11 +1,22 @@
-"""The columns of a run directory's tables (since schema 1), independent of who reads them: Arrow, Spark, or a person.
+"""The columns of a run directory's tables, independent of who reads them: Arrow, Spark, or a person.
 
-Names are those of the records. A field that means different things in different events (`line`, `refused`), or that
-has no fixed shape (`topology`, `state`), is kept as text: as it is when it is one, else as JSON.
+They are derived from the records themselves (`conformance.history.events`, `conformance.results.schema`,
+`conformance.verdicts.verdict`): a new field of a record is a new column. A field that means different things in
+different records (`line`, `refused`), or that has no fixed shape (`topology`, `state`), is kept as text: as it is when
+it is one, else as JSON.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+from conformance.history.events import AnyEvent
+from conformance.results.schema import CellFooter, CellHeader
+from conformance.verdicts import Verdict
 
 Scalar = Literal["text", "whole", "number", "flag", "texts", "wholes", "json"]
 """`whole` has 64 bits, `number` is a double, `texts` and `wholes` are lists."""
@@ -19,147 +30,69 @@ class Column:
     type: "Scalar | tuple[Column, ...]"
 
 
-def _columns(**types: "Scalar | tuple[Column, ...]") -> tuple[Column, ...]:
-    return tuple(Column(name, kind) for name, kind in types.items())
+_SCALARS: Mapping[object, Scalar] = {str: "text", bool: "flag", int: "whole", float: "number"}
+_LISTS: Mapping[object, Scalar] = {tuple[str, ...]: "texts", tuple[int, ...]: "wholes"}
+_KEPT_APART = frozenset({"record", "schema_number", "run"})
+"""Fields of headers and footers that are no columns: the run is in the key of every row, the others say what a line is."""
 
 
-KEY = _columns(run="text", cell="text")
+def _type_of(annotation: Any) -> "Scalar | tuple[Column, ...]":
+    """Return the type of the column for a field's annotation; None is no type of its own, since any column may lack a value."""
+    if get_origin(annotation) is Annotated:
+        return _type_of(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        kinds = {_type_of(one) for one in get_args(annotation) if one is not NoneType}
+        return kinds.pop() if len(kinds) == 1 else "json"
+    if get_origin(annotation) is Literal or (isinstance(annotation, type) and issubclass(annotation, Enum)):
+        return "text"
+    if is_dataclass(annotation):
+        return _columns([annotation])
+    return _SCALARS.get(annotation) or _LISTS.get(annotation) or "json"
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    if isinstance(record, type) and issubclass(record, BaseModel):
+        return {name: Annotated[field.annotation, None] for name, field in record.model_fields.items()}
+    hints = get_type_hints(record, include_extras=True)
+    return {field.name: hints[field.name] for field in fields(record)}
+
+
+def _columns(records: Iterable[Any]) -> tuple[Column, ...]:
+    """Return the columns for the fields of records together, in the order in which the fields first appear."""
+    found: dict[str, Scalar | tuple[Column, ...]] = {}
+    for record in records:
+        for name, annotation in _fields(record).items():
+            kind = _type_of(annotation)
+            found[name] = kind if found.get(name, kind) == kind else "json"
+    return tuple(Column(name, kind) for name, kind in found.items() if name not in _KEPT_APART)
+
+
+def _reconciled(tables: Mapping[str, tuple[Column, ...]]) -> dict[str, tuple[Column, ...]]:
+    """Return the tables with one type for each name: `json` where they differ."""
+    types: dict[str, set[Scalar | tuple[Column, ...]]] = {}
+    for column in (column for columns in tables.values() for column in columns):
+        types.setdefault(column.name, set()).add(column.type)
+    return {
+        table: tuple(column if len(types[column.name]) == 1 else Column(column.name, "json") for column in columns)
+        for table, columns in tables.items()
+    }
+
+
+KEY = (Column("run", "text"), Column("cell", "text"))
 """Whose row it is: the run's name, and the cell's file without its suffix."""
 
-OPERATION = _columns(
-    name="text",
-    server="text",
-    database="text",
-    shadow_id="text",
-    shadow_ids="texts",
-    limit="whole",
-    left="whole",
+_TABLES = _reconciled(
+    {
+        "header": _columns([CellHeader]),
+        "footer": _columns([CellFooter]),
+        "verdict": _columns([Verdict]),
+        "event": _columns(get_args(get_args(AnyEvent)[0])),
+    }
 )
+HEADER, FOOTER, VERDICT = _TABLES["header"], _TABLES["footer"], _TABLES["verdict"]
 
-DIGEST = _columns(
-    size="whole",
-    sha256="text",
-    body_sha256="text",
-    stable_sha256="text",
-    message_id="text",
-    date="text",
-    report="text",
-    about="text",
-    action="text",
-    failed="texts",
-)
-
-EVENT = _columns(
-    n="whole",
-    t="number",
-    kind="text",
-    session="text",
-    client="text",
-    server="text",
-    listener="text",
-    reason="text",
-    verb="text",
-    line="json",
-    operation=OPERATION,
-    to="text",
-    code="whole",
-    enhanced="text",
-    lines="texts",
-    recipient="text",
-    malformed="text",
-    digest=DIGEST,
-    by="text",
-    how="text",
-    fault="text",
-    action="text",
-    detail="text",
-    links="texts",
-    healed="flag",
-    phase="text",
-    path="text",
-    label="text",
-    message="text",
-    message_id="text",
-    sender="text",
-    recipients="texts",
-    protocol="text",
-    attempt="whole",
-    outcome="text",
-    text="text",
-    accepted="texts",
-    refused="json",
-    dot_sent="flag",
-    sink="text",
-    giver="text",
-    conversation="text",
-    exchanges="json",
-    problem="text",
-    node="text",
-    changes="json",
-    state="json",
-    command="text",
-    arguments="texts",
-    failed="text",
-    quiet="flag",
-    waited="number",
-    seconds="number",
-)
+EVENT = _TABLES["event"]
 """All fields of all events."""
-
-VERDICT = _columns(
-    check="text",
-    outcome="text",
-    requirements="texts",
-    sentence="text",
-    expected="text",
-    seen="text",
-    evidence="wholes",
-    occasions="whole",
-    step="text",
-    line="json",
-    message="text",
-    moment="number",
-    reason="text",
-    remark="flag",
-)
-
-HEADER = _columns(
-    nodeid="text",
-    scenario="text",
-    title="text",
-    path="text",
-    line="json",
-    axes="json",
-    candidate="text",
-    generations="texts",
-    requirements="texts",
-    scenario_sha256="text",
-    candidate_sha256="text",
-    environment_sha256="text",
-    seed="whole",
-    clock="text",
-    scale="number",
-    tolerance="number",
-    started="text",
-    repeat="text",
-    topology="json",
-    parameters="json",
-    waive="json",
-    own_timers="json",
-    claims="texts",
-    should="text",
-)
-
-FOOTER = _columns(
-    outcome="text",
-    sentence="text",
-    events="whole",
-    verdicts="whole",
-    wall_seconds="number",
-    cpu_seconds="number",
-    simulated_seconds="number",
-    known="text",
-)
 
 CELL = (*HEADER, *FOOTER)
 """A cell: its header and its footer; without an outcome it was cut short."""
