@@ -5,7 +5,7 @@
 Each mistake is tried in the first cell of every scenario that judges the requirement that it violates; where that finds
 nothing, in all cells of these scenarios. OUT gets a run directory for each. A line says whether the mistake was caught, and
 which requirement is blamed first: that of the first failed verdict of the first cell, in the order of the corpus, that fails.
-What a `should` asks for counts as well.
+What a `should` asks for counts as well. Two mistakes are tried at a time, or as many as the environment's PROCESSES says.
 Exit code 1 when fewer than 95 % are caught, or fewer than 90 % of all are blamed on the right requirement first.
 """
 
@@ -17,6 +17,7 @@ import random
 import subprocess
 import sys
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +26,8 @@ sys.path.insert(0, str(NODE))
 
 from defects import DEFECTS  # noqa: E402  # the server's own table
 
-WORDS = [
-    "--candidate",
-    "{description}",
-    "--clock",
-    "shifted",
-    "--should",
-    "fail",
-    "-n",
-    os.environ.get("PROCESSES", "2"),
-    "--fresh",
-]
+WORDS = ("--clock", "shifted", "--should", "fail", "--fresh")
+AT_A_TIME = int(os.environ.get("PROCESSES", "2"))
 
 
 def main() -> int:
@@ -55,18 +47,20 @@ def main() -> int:
     for cell in order:
         cells[cell.split("[")[0]].append(cell)
     arguments.out.mkdir(parents=True, exist_ok=True)
+
+    def blamed(name: str) -> list[str]:
+        judging = [cells[scenario] for scenario in rows[DEFECTS[name][0]]]
+        found = _tried(arguments.out / name, name, [one[0] for one in judging], order)
+        return found or _tried(arguments.out / name, name, [cell for one in judging for cell in one], order)
+
     caught = right = 0
-    for name in names:
-        row, what, _ = DEFECTS[name]
-        found = _tried(arguments.out / name, name, [cells[scenario][0] for scenario in rows[row]], order)
-        if not found:
-            found = _tried(
-                arguments.out / name, name, [cell for scenario in rows[row] for cell in cells[scenario]], order
-            )
-        caught += bool(found)
-        right += found[:1] == [row]
-        verdict = "not caught" if not found else "right" if found[0] == row else f"blamed {found[0]}"
-        print(f"{name:28} {row:10} {verdict:18} {len(found):3} cells fail: {what}", flush=True)
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        for name, found in zip(names, pool.map(blamed, names), strict=True):
+            row, what, _ = DEFECTS[name]
+            caught += bool(found)
+            right += found[:1] == [row]
+            verdict = "not caught" if not found else "right" if found[0] == row else f"blamed {found[0]}"
+            print(f"{name:28} {row:10} {verdict:18} {len(found):3} cells fail: {what}", flush=True)
     print(f"{len(names)} mistakes, {caught} caught, {right} blamed rightly first")
     return 0 if caught >= 0.95 * len(names) and right >= 0.9 * len(names) else 1
 
@@ -77,8 +71,7 @@ def _tried(run: Path, name: str, cells: list[str], order: list[str]) -> list[str
     text = (NODE / "minimal.yaml").read_text("utf-8").replace("{here}", str(NODE))
     text = text.replace('defect: ""', f"defect: {name}").replace("name: minimal", f"name: {name}+minimal")
     description.write_text(text, "utf-8")
-    words = [str(description) if word == "{description}" else word for word in WORDS]
-    _conformance("run", *words, "--run-dir", str(run), *(word for cell in cells for word in ("--only", cell)))
+    _conformance("run", *cells, "--candidate", str(description), "--run-dir", str(run), *WORDS)
     found: dict[int, str] = {}
     for path in (run / "cells").glob("*.jsonl.gz"):
         records: list[dict[str, Any]] = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
