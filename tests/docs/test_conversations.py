@@ -29,18 +29,19 @@ pytestmark = pytest.mark.integration
 
 BOTH = pytest.mark.parametrize("name", sorted(PROGRAMS))
 MESSAGE = "Message-ID: <{}@outside.test>\r\nDate: Tue, 01 Jan 2030 10:00:00 +0000\r\nSubject: {}\r\n\r\ntext"
-SHADOWING, ASKING, TRACKING, REFUSING = range(4)
+SHADOWING, ASKING, TRACKING, QUERYING, REFUSING = range(5)
 
 
 def test_every_conversation_of_the_page_is_held_here():
-    assert len(CONVERSATIONS) == 4
+    assert len(CONVERSATIONS) == 5
     verbs = [re.findall(r"^C: (\S+)", text, re.MULTILINE) for text in CONVERSATIONS]
     assert "XSHADOWREQUEST" in verbs[SHADOWING]
     assert verbs[ASKING] == ["EHLO", "XQDISCARD", "XQDISCARD", "QUIT"]
     assert "XSHADOW" in verbs[TRACKING]
+    assert verbs[QUERYING] == ["EHLO", "XQUERYDISCARD", "QUIT"]
     assert CONVERSATIONS[REFUSING].count("S: 5") == 4
     assert len(EXAMPLES) == 6
-    assert PROFILE.count("```") == 2 * 4
+    assert PROFILE.count("```") == 2 * 5
     assert CONTRACT.count("```json") == 6
 
 
@@ -96,18 +97,20 @@ def test_the_shadow_server_asks(name: str, tmp_path: Path):
             node.await_that(lambda: not node.items("discard"))
 
 
-def test_the_sender_of_a_message_keeps_the_copy(tmp_path: Path):
+@pytest.mark.parametrize("which", [TRACKING, QUERYING])
+def test_the_sender_of_a_message_keeps_the_copy(tmp_path: Path, which: int):
+    number = {TRACKING: 2, QUERYING: 4}[which]
     with parties(hub1=Party("hub1"), outside=Party("outside", later)) as made:
         hub = {"generation": "ex2010", "role": "hub", "dag": None}
         listeners = {door: one for door, one in EXAMPLES[0]["listeners"].items() if door != "delivery"}
         peers = [peer("hub1", made["hub1"], **hub)]
         changes = around(made["outside"], name="hub2", peers=peers, listeners=listeners, **hub)
         with running("reference", tmp_path, **changes) as node:
-            give(node, 2, "victor@outside.test", hello="hub1", extra="XSHADOW hub1 51aa03-1")
+            give(node, number, "victor@outside.test", hello="hub1", extra="XSHADOW hub1 51aa03-1")
             node.await_that(lambda: node.items("discard"))
             port = node.given["listeners"]["transport"]["port"]
-            bound = hold(port, CONVERSATIONS[TRACKING], [MESSAGE.format(1, "held")], whole_greeting=False)
-            assert bound["51aa03-1-2"] == "51aa03-1-2"
+            bound = hold(port, CONVERSATIONS[which], [MESSAGE.format(1, "held")], whole_greeting=False)
+            assert bound[f"51aa03-1-{number}"] == f"51aa03-1-{number}"
 
 
 @BOTH
