@@ -1,6 +1,7 @@
 """A node as a program, with what is around it, so that the conversations of the pages can be held with it.
 
-Nothing here is the harness's own: files are rendered from the page's example, and the other parties are a few lines each.
+Nothing here is the harness's own but the leases of ports: files are rendered from the page's example, and the other
+parties are a few lines each.
 """
 
 import json
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from conformance.nodes.ports import PortLeases
 from tests.docs.pages import ROOT
 
 CONTRACT = (ROOT / "docs" / "node-contract.md").read_text("utf-8")
@@ -29,6 +31,7 @@ PROGRAMS = {
 WITHIN = 20.0
 """Seconds in which anything must happen."""
 
+_LEASES = PortLeases()
 _ID = re.compile(r"[0-9a-f]{6}-1(?:-[0-9]+)?")
 _FIXED = re.compile(r"Queued mail for |Message failed to be ")
 _SHADOW_VERBS = ("XSHADOWREQUEST", "XSHADOW", "XQDISCARD", "XQUERYDISCARD")
@@ -97,10 +100,8 @@ def parties(**made: Party) -> Iterator[dict[str, Party]]:
 
 
 def free_port() -> int:
-    """Return a port on which nothing listens now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    """Return a port that nobody listens on, and that no other run on this machine takes before this process ends."""
+    return _LEASES.lease()
 
 
 def document(directory: Path, **changes: Any) -> dict[str, Any]:
