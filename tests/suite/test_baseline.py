@@ -68,6 +68,14 @@ def test_an_entry_of_the_first_version_explains_what_is_blamed_on_another_row_no
     assert not entry.explains(failed(check, "RL-ACK-01"))
 
 
+def test_an_entry_explains_a_check_that_is_about_its_row_whichever_row_is_blamed_first() -> None:
+    entry = Known(scenario="sends", check="expect.report", requirement="RL-RCP-01", comment="it is only a test")
+    rows = ("RL-DSN-01", "RL-RCP-01")
+    verdict = failed("expect.report", "RL-DSN-01").model_copy(update={"requirements": rows})
+    assert entry.explains(verdict)
+    assert not entry.explains(verdict.model_copy(update={"requirements": rows[:1]}))
+
+
 class _Cell:
     scenario = "sends"
     axes = {"at": "RCPT"}  # noqa: RUF012
