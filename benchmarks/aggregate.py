@@ -7,9 +7,9 @@ it may know an older schema only. Each round aggregates with the other checkout,
 cache that was made before the first round. Wall and CPU seconds (user and system, with all children) and the load average before
 each: beside other work only CPU seconds and their ratios mean something, and these are upper bounds too.
 
-Measured on two cores with other work on them (load 8 to 10), a run of 771 cells and 381,000 events: 44.5 s of CPU before the layers
-were gathered by Arrow; 35.9 s after (with queries of the second oracle that do more), and 29.9 s with the cache. To make the cache
-took 73 s of CPU, the aggregation included, and 209 MB. Of a quiet machine, and of the clock, there are no figures yet.
+Measured on two cores with other work on them (load 8 to 10), a run of 771 cells and 381,000 events: 38.3 s of CPU
+(user and system) without a cache, and 32.5 s with it, after the layers were gathered by Arrow. To make the cache took 73 s of CPU, the
+aggregation included, and 209 MB.
 """
 
 import argparse

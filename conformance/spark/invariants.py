@@ -344,14 +344,23 @@ INVARIANTS = (
 )
 
 
-def rechecks() -> str:
-    """Return the query of a row for each cell and invariant that had an occasion there.
+PARTS = {f"rechecks_{number}": one for number, one in enumerate(INVARIANTS, start=1)}
+"""The view of each invariant: a row for each cell that had an occasion there."""
+
+
+def rechecks() -> dict[str, str]:
+    """Return the queries of all these views, and of `rechecks`, which has the rows of all of them.
 
     What is bad where the machine ran out of something, and what is not decided, is inconclusive. Cells that are cut short, or waive an invariant, have none. Each query is summed up on its own: put
     together first, all their rows would have to be moved.
     """
-    return " UNION ALL ".join(
-        f"""
+    return {name: _summed(one) for name, one in PARTS.items()} | {
+        "rechecks": " UNION ALL ".join(f"SELECT * FROM {name}" for name in PARTS)  # noqa: S608  # made of constants
+    }
+
+
+def _summed(one: Invariant) -> str:
+    return f"""
     SELECT o.cell_id, 'invariant.{one.name}' AS check, o.occasions, o.violations, o.undecided, o.evidence,
            CASE WHEN o.violations > 0 AND NOT c.starved THEN 'fail'
                 WHEN o.violations > 0 OR o.undecided > 0 THEN 'inconclusive' ELSE 'pass' END AS outcome
@@ -361,5 +370,3 @@ def rechecks() -> str:
     JOIN conditions c ON c.cell_id = o.cell_id
     WHERE c.whole AND NOT array_contains(c.waived, '{one.name}')
     """  # noqa: S608  # made of constants
-        for one in INVARIANTS
-    )

@@ -4,26 +4,29 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from conformance.results.identity import sha256_of
 from conformance.results.whole import Staged
 from conformance.shortage import shortage_of
 from conformance.spark.export import export
 from conformance.spark.ingest import Ingested, check_tables, find_runs, literal, look_at
-from conformance.spark.layers import LAYERS, STORED, define, layers, view_headers, views
+from conformance.spark.layers import LAYERS, STORED, defining, layers, view_headers, views
 from conformance.spark.making import Making, make_layers
 from conformance.spark.progress import Progress
 from conformance.spark.rows import made_by
 from conformance.spark.schemas import TABLE_DDL
 from conformance.spark.session import open_session
 from conformance.spark.spread import Spread, parts_of
+from conformance.spark.steps import AT_ONCE, Step, done, named_in
 from conformance.spark.tables import history, verdicts
 from conformance.spark.tables import traffic as seen
 from conformance.spark.tables.table import Table
@@ -36,10 +39,10 @@ SUMMARIES: tuple[Table, ...] = (*(table for table in TABLES if not table.across)
 ACROSS: tuple[Table, ...] = tuple(table for table in TABLES if table.across)
 
 ACROSS_SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
-"""Runs are compared over all outcomes there are: however few runs are added, that is worth compiling."""
+"""Runs are compared over all outcomes there are: however few runs are added, many outcomes are worth compiling for."""
 
-AT_ONCE = 3
-"""Queries in flight: while one is planned, another computes."""
+FEW = 20_000
+"""Outcomes of so many cells are compared sooner in one part and interpreted."""
 
 
 WritePage = Callable[[Sequence[Table], Mapping[str, list[dict[str, Any]]], Callable[[Path, bytes], None]], Path]
@@ -149,7 +152,7 @@ def _aggregate(
             catalog, tables = _add(session, made, catalog, warehouse, progress)
             with progress.stage("comparing runs, writing tables", session.sparkContext):
                 writing = beside.submit(_export, tables, out, files)  # Python writes while Spark compares
-                compared = _compared(session, warehouse)
+                compared = _compared(session, warehouse, tables[verdicts.OUTCOMES.name].num_rows)
                 rows = writing.result()
         with progress.stage("writing the page"):
             rows |= _export(compared, out, files)
@@ -207,9 +210,7 @@ def _add(
         layers(session, folders, batch, spread),
     ):
         view_headers(session, making, spread)
-        defined = define(session, spread)
-        rows = _made(session, SUMMARIES)
-        del defined
+        rows = _made(session, SUMMARIES, defining(session, spread))
     session.catalog.clearCache()
     warehouse.clear()
     whole = catalog.model_copy(
@@ -226,15 +227,19 @@ def _add(
     return whole, merged
 
 
-def _compared(session: SparkSession, warehouse: Warehouse) -> dict[str, pa.Table]:
-    """Return the tables of all runs together."""
-    for name, value in ACROSS_SETTINGS.items():
-        session.conf.set(name, value)
-    parts = max(int(session.conf.get("spark.sql.shuffle.partitions") or 1), session.sparkContext.defaultParallelism)
-    session.conf.set("spark.sql.shuffle.partitions", str(parts))
-    session.read.parquet(literal(warehouse.summary(verdicts.OUTCOMES))).createOrReplaceTempView("outcomes")
-    rows = _made(session, ACROSS)
-    return {table.name: table.shaped(rows[table.name]) for table in ACROSS}
+def _compared(session: SparkSession, warehouse: Warehouse, outcomes: int) -> dict[str, pa.Table]:
+    """Return the tables of all runs together, which have so many outcomes."""
+    rows = session.read.parquet(literal(warehouse.summary(verdicts.OUTCOMES)))
+    if outcomes <= FEW:
+        rows = rows.coalesce(1)
+    else:
+        for name, value in ACROSS_SETTINGS.items():
+            session.conf.set(name, value)
+        parts = max(int(session.conf.get("spark.sql.shuffle.partitions") or 1), session.sparkContext.defaultParallelism)
+        session.conf.set("spark.sql.shuffle.partitions", str(parts))
+    rows.createOrReplaceTempView("outcomes")
+    made = _made(session, ACROSS)
+    return {table.name: table.shaped(made[table.name]) for table in ACROSS}
 
 
 def _export(tables: Mapping[str, pa.Table], out: Path, files: Staged) -> dict[str, list[dict[str, Any]]]:
@@ -243,11 +248,19 @@ def _export(tables: Mapping[str, pa.Table], out: Path, files: Staged) -> dict[st
     return {name: export(tables[name], out / "tables", name, files.write) for name in names}
 
 
-def _made(session: SparkSession, tables: Sequence[Table]) -> dict[str, pa.Table]:
-    """Return what tables' queries give."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        results = pool.map(lambda table: session.sql(table.query).toArrow(), tables)
-        return {table.name: rows for table, rows in zip(tables, results, strict=True)}
+def _made(
+    session: SparkSession, tables: Sequence[Table], before: Mapping[str, Step[DataFrame]] = MappingProxyType({})
+) -> dict[str, pa.Table]:
+    """Return what tables' queries give, once those steps are done whose views they name."""
+    asking: dict[str, Step[pa.Table]] = {
+        f"table {one.name}": Step(partial(_asked, session, one), named_in(one.query, before.keys())) for one in tables
+    }
+    made = done({**before, **asking})
+    return {one.name: made[f"table {one.name}"] for one in tables}
+
+
+def _asked(session: SparkSession, table: Table) -> pa.Table:
+    return session.sql(table.query).toArrow()
 
 
 def _found(tables: Mapping[str, pa.Table], named: frozenset[str]) -> dict[Failing, int]:

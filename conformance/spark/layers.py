@@ -6,6 +6,7 @@ wants, and no node of a cluster takes them with it.
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +18,7 @@ from conformance.spark.layer import DDL
 from conformance.spark.making import Making
 from conformance.spark.schemas import ddl
 from conformance.spark.spread import Spread
+from conformance.spark.steps import Step, named_in
 
 JUDGED = """
 SELECT v.cell_id, c.run, c.candidate, v.check, v.outcome, v.occasions, v.requirements, v.remark, v.failure
@@ -50,8 +52,8 @@ def views() -> dict[str, str]:
     return {
         "conditions": invariants.CONDITIONS,
         **messages.VIEWS,
-        "rechecks": invariants.rechecks(),
         "verdicts": JUDGED,
+        **invariants.rechecks(),
     }
 
 
@@ -87,18 +89,24 @@ def view_headers(session: SparkSession, making: Making, spread: Spread) -> None:
         spread.everywhere(session.createDataFrame(rows)).createOrReplaceTempView(name)
 
 
-def define(session: SparkSession, spread: Spread) -> list[DataFrame]:
-    """Define the views over the layers, and return what they are made of.
+def defining(session: SparkSession, spread: Spread) -> dict[str, Step[DataFrame]]:
+    """Return the steps that define the views over the layers; each gives what its view is made of.
 
     Whoever asks several things at once must hold that: what nobody holds Spark forgets, while tasks still count in it.
     """
-    made = []
+    steps: dict[str, Step[DataFrame]] = {}
     for name, query in views().items():
-        rows = session.sql(query)
-        made.append(rows)
-        if name == "rechecks":  # Spark does not see that rows of eight queries still lie where their cells do
-            rows = spread.together(rows)
-        if name in KEPT:
-            rows = spread.kept(rows)
-        rows.createOrReplaceTempView(name)
+        steps[name] = Step(partial(_define, session, spread, name, query), named_in(query, steps.keys()))
+    return steps
+
+
+def _define(session: SparkSession, spread: Spread, name: str, query: str) -> DataFrame:
+    made = rows = session.sql(query)
+    if name == "rechecks":  # Spark does not see that rows of eight queries still lie where their cells do
+        rows = spread.together(rows)
+    if name in KEPT:
+        rows = spread.kept(rows)
+    elif name in invariants.PARTS:
+        rows = spread.kept_where_small(rows)
+    rows.createOrReplaceTempView(name)
     return made

@@ -4,7 +4,7 @@ import logging
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -71,6 +71,23 @@ _LATE = (
 )
 """Java's second compiler later than it would: planning and fifty queries have much code that runs a few times only."""
 
+_BRIEF = (
+    "-XX:+UseSerialGC",
+    # In a short session the second compiler took a third of all CPU, and had hardly ended when the JVM did.
+    "-XX:TieredStopAtLevel=1",
+    # Classes and code that fill what Java begins with made it collect its whole heap eight times, to find nothing.
+    "-XX:MetaspaceSize=384m",
+    "-XX:ReservedCodeCacheSize=192m",
+)
+"""Java's options for a session of half a minute at most: what would pay off later is left out."""
+
+_UNVERIFIED = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
+"""What is loaded is what pip installed: to verify its classes takes a tenth of the start. Those of a cache are verified."""
+
+_ROOM = ("-Xms1280m", "-Xmn768m")
+"""Room for new objects that such a session fills a few times only; what it does not touch it does not take from the machine.
+Where the user says how large the heap may be, Java divides that as it likes."""
+
 
 class SparkFailed(RuntimeError):
     """Spark could not do what it was asked; the text is its own."""
@@ -115,7 +132,8 @@ def open_session(
         chosen = {**DEFAULTS, **settings_for(octets), **(conf or {})}
         java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
         cache = ahead.ahead_of(java, paths.cache(), Path(folder))
-        options = _options(java, Path(folder), cache, brief=octets < SMALL, learn=learn)
+        room = _ROOM if octets < SMALL and "spark.driver.memory" not in (conf or {}) else ()
+        options = _options(java, Path(folder), cache, room, brief=octets < SMALL, learn=learn)
         session = _build(master, chosen, Path(folder), options)
         started = None
         try:
@@ -171,16 +189,19 @@ def _environment() -> Iterator[None]:
         os.environ.update(before)
 
 
-def _options(java: Path, folder: Path, cache: ahead.Ahead, *, brief: bool, learn: bool) -> tuple[list[str], list[str]]:
+def _options(
+    java: Path, folder: Path, cache: ahead.Ahead, room: Sequence[str], *, brief: bool, learn: bool
+) -> tuple[list[str], list[str]]:
     """Return Java's options for the driver, and for executors."""
     version = version_of(java) or 0
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J, "utf-8")
-    # In a short session the second compiler took a third of all CPU, and had hardly ended when the JVM did.
-    own = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1") if brief else ("-XX:+UseParallelGC", *_LATE)
+    own = _BRIEF if brief else ("-XX:+UseParallelGC", *_LATE)
     both = [*own, *options_for(version)]
-    driver = [*both, f"-Dlog4j2.configurationFile=file:{log4j}", f"-Djava.io.tmpdir={folder}"]
-    return [*driver, *(cache.options(brief=brief, learn=learn) if version >= ahead.OLDEST else ())], both
+    kept = cache.options(brief=brief, learn=learn) if version >= ahead.OLDEST else ()
+    loading = () if kept or not brief else _UNVERIFIED
+    driver = [*both, *room, *loading, f"-Dlog4j2.configurationFile=file:{log4j}", f"-Djava.io.tmpdir={folder}"]
+    return [*driver, *kept], both
 
 
 def _build(master: str, conf: Mapping[str, str], folder: Path, options: tuple[list[str], list[str]]) -> SparkSession:

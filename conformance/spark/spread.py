@@ -1,7 +1,7 @@
 """How a history is spread over parts: nearly all that is asked of it is asked of each cell on its own.
 
 So rows of a cell are put together once, and joined where they are. A small history is one part: then
-Spark plans no exchange at all, and a query is one stage.
+Spark plans hardly an exchange, and a query is one stage.
 """
 
 from dataclasses import dataclass
@@ -45,8 +45,12 @@ class Spread:
         cluster any node may go, and its rows are then made again.
         """
         if self.parts == 1 and self.local:
-            return self.looked_up(rows.localCheckpoint(eager=False))
+            return self.looked_up(rows.localCheckpoint(eager=True))  # by whoever defines it: others plan meanwhile
         return self.looked_up(rows.persist(StorageLevel.DISK_ONLY))
+
+    def kept_where_small(self, rows: DataFrame) -> DataFrame:
+        """Return rows that one other query is made of: planned and computed by themselves where the history is small."""
+        return self.kept(rows) if self.parts == 1 and self.local else rows
 
     def looked_up(self, rows: DataFrame) -> DataFrame:
         """Return rows that a join looks up, and does not sort: a part has few of them, which Spark cannot know."""
@@ -74,10 +78,27 @@ def parts_of(octets: int) -> int:
     return 1 if octets < SMALL else min(max(octets // PART, LEAST), MOST)
 
 
+ONE_PART = {
+    # Spark leaves one part as it is only where it takes it for small, and it takes the product of two sides for the size of a join:
+    # after a few joins that is beyond any limit, and each join and sum was an exchange (110 of them in one aggregation).
+    "spark.sql.maxSinglePartitionBytes": f"{2**62}b",
+    "spark.sql.defaultSizeInBytes": "1",
+    "spark.sql.sources.fileCompressionFactor": "0.000001",
+    # Of an inner join Spark lists both sides as what the rows are parted by, and knows one part in a list of one only.
+    "spark.sql.optimizer.expressionProjectionCandidateLimit": "1",
+    # What holds of all rows of a query serves to plan it better, not to plan it sooner; and of rows that were computed
+    # before, Spark 4.3 looks for columns that it has dropped, and fails.
+    "spark.sql.constraintPropagation.enabled": "false",
+}
+"""What lets Spark see that rows which lie in one part need not be moved. No side is broadcast by these sizes: see
+`session.DEFAULTS`."""
+
+
 def settings_for(octets: int) -> dict[str, str]:
     """Return Spark's settings that suit a history of this size."""
     small = octets < SMALL
     return {
+        **(ONE_PART if small else {}),
         "spark.sql.shuffle.partitions": str(parts_of(octets)),
         "spark.serializer": f"org.apache.spark.serializer.{'Java' if small else 'Kryo'}Serializer",
         "spark.kryoserializer.buffer.max": "1g",

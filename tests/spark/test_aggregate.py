@@ -12,12 +12,15 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from conformance.commands.aggregate import write_page
-from conformance.spark import spread
-from conformance.spark.job import TABLES, Summary, aggregate
+from conformance.spark import job, spread
+from conformance.spark.invariants import PARTS
+from conformance.spark.job import ACROSS, SUMMARIES, TABLES, Summary, aggregate
+from conformance.spark.layers import KEPT
 from conformance.spark.session import open_session
+from conformance.spark.tables.table import Table
 from conformance.spark.warehouse import PARTITIONED
 from tests.results.stored import plain, rewrite
 from tests.spark.miniatures import UNSEEN, make_miniatures
@@ -119,6 +122,31 @@ def test_parquet_and_lines_give_the_same_tables(made: tuple[Path, Summary]) -> N
         planted, loose = table(made, one.name, run="planted"), table(made, one.name, run="loose")
         assert [{**row, "run": ""} for row in planted] == [{**row, "run": ""} for row in loose]
         assert planted or one.name in ("faults", "coverage", "remarks")
+
+
+def test_a_small_history_is_not_moved(spark: None, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it is one part: an exchange would be there only because Spark thinks that it is large."""
+    plans: dict[str, str] = {}
+    kept, asked = spread.Spread.kept, job._asked
+
+    def plan(rows: DataFrame) -> str:
+        return str(rows._jdf.queryExecution().executedPlan().toString())
+
+    def keep(self: spread.Spread, rows: DataFrame) -> DataFrame:
+        plans[f"view {len(plans)}"] = plan(rows)
+        return kept(self, rows)
+
+    def ask(session: SparkSession, table: Table) -> Any:
+        plans[table.name] = plan(session.sql(table.query))
+        return asked(session, table)
+
+    monkeypatch.setattr(spread.Spread, "kept", keep)
+    monkeypatch.setattr(job, "_asked", ask)
+    aggregate([runs / "planted"], tmp_path / "out", conf={"spark.sql.maxPlanStringLength": "1000000"})
+    assert len(plans) == len(KEPT) + len(PARTS) + len(SUMMARIES) + len(ACROSS)
+    moved = {name: text.count("Exchange hashpartitioning") for name, text in plans.items()}
+    # `count(DISTINCT)` of two things makes two rows of each, of which Spark does not know where they lie.
+    assert {name for name, times in moved.items() if times} == {"placement", "faults"}
 
 
 def test_a_history_of_several_parts_gives_the_same_tables(
