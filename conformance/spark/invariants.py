@@ -7,8 +7,6 @@ the recorded verdicts, but what they decide must agree. Hints say which rows are
 
 from dataclasses import dataclass
 
-from conformance.spark.messages import TAMPERED
-
 CONDITIONS = """
 SELECT c.cell_id, c.waived, w.place, coalesce(d.quiet, false) AS quiet, d.still_t, d.waited,
        c.outcome IS NOT NULL AS whole, coalesce(d.disturbed, false) AS disturbed,
@@ -50,7 +48,7 @@ WITH busy AS (
 ), destroyed AS (
   SELECT h.cell_id, h.key, count(*) = count(x.n) AS everywhere
   FROM had h LEFT JOIN (SELECT cell_id, client AS server, max(n) AS n FROM happenings
-                        WHERE mode = 'node' AND action = 'wiped' GROUP BY cell_id, client) x
+                        WHERE kind = 'incident' AND mode = 'node' AND action = 'wiped' GROUP BY cell_id, client) x
     ON x.cell_id = h.cell_id AND x.server = h.server AND x.n > h.n
   GROUP BY h.cell_id, h.key
 )
@@ -86,7 +84,7 @@ WITH asked AS (
          element_at(w.servers, m.server) AS its
   FROM mails m JOIN conditions c ON c.cell_id = m.cell_id AND array_contains(c.claims, 'shadow-2013')
   JOIN topologies w ON w.place = c.place
-  JOIN (SELECT DISTINCT cell_id, key FROM made) o ON o.cell_id = m.cell_id AND o.key = m.key
+  LEFT SEMI JOIN made o ON o.cell_id = m.cell_id AND o.key = m.key
   WHERE m.to_server AND m.mode <> 'shadow' AND m.code BETWEEN 200 AND 299 AND m.reply_n IS NOT NULL
     AND m.listener IN ('frontend', 'transport') AND NOT coalesce(m.inside, false) AND NOT m.tampered
     AND element_at(w.servers, m.server).generation <> 'ex2010' AND element_at(w.servers, m.server).role = 'mailbox'
@@ -166,7 +164,7 @@ UNION ALL
 SELECT e.cell_id, e.n,
        element_at(w.servers, e.client).boundary <> element_at(w.servers, e.server).boundary OR e.client = e.server
 FROM exchanges e JOIN conditions c ON c.cell_id = e.cell_id JOIN topologies w ON w.place = c.place
-LEFT JOIN (SELECT DISTINCT cell_id, session FROM happenings WHERE kind = 'attempt' OR mode = 'talked') x
+LEFT JOIN (SELECT cell_id, session FROM altered WHERE spoken) x
   ON x.cell_id = e.cell_id AND x.session = e.session
 WHERE e.kind = 'discard' AND x.session IS NULL AND element_at(w.servers, e.client).generation <> 'ex2010'
   AND element_at(w.servers, e.server).generation <> 'ex2010'
@@ -180,7 +178,7 @@ WITH told AS (
 ), owed AS (
   SELECT d.cell_id, d.told_n, d.primary, d.shadow_id, k.key, k.message_id, explode(k.recipients) AS recipient
   FROM told d JOIN copies k ON k.cell_id = d.cell_id AND k.primary = d.primary AND k.shadow_id = d.shadow_id
-  JOIN (SELECT DISTINCT cell_id, key FROM made) o ON o.cell_id = k.cell_id AND o.key = k.key
+  LEFT SEMI JOIN made o ON o.cell_id = k.cell_id AND o.key = k.key
 ), passed AS (
   SELECT cell_id, client AS giver, key, explode(accepted) AS recipient, reply_n AS n
   FROM mails WHERE mode <> 'shadow' AND NOT from_outside
@@ -266,7 +264,7 @@ GROUP BY d.cell_id, d.key, d.recipient
 """
 """RL-ACK-04: where nothing at all went wrong, so many copies as were acknowledged, and no more."""
 
-_CONTENT = f"""
+_CONTENT = """
 WITH known AS (
   SELECT cell_id, key, collect_set(stable_sha256) AS contents, collect_set(sender) AS senders,
          flatten(collect_list(recipients)) AS recipients
@@ -279,9 +277,7 @@ WITH known AS (
   FROM mails WHERE NOT from_outside AND NOT spoken AND NOT tampered AND dot_n IS NOT NULL AND report IS NULL
   UNION ALL
   SELECT d.cell_id, d.key, d.giver, d.n, d.n, false, d.stable_sha256, d.sender, array(d.recipient)
-  FROM deliveries d LEFT JOIN (
-    SELECT DISTINCT cell_id, session FROM happenings
-    WHERE {TAMPERED}) x
+  FROM deliveries d LEFT JOIN (SELECT cell_id, session FROM altered WHERE tampered) x
     ON x.cell_id = d.cell_id AND x.session = d.session
   WHERE d.report IS NULL AND x.session IS NULL
 ), compared AS (
@@ -301,11 +297,11 @@ SELECT cell_id, n,
        NOT same OR NOT from_him OR NOT to_them
          OR shadow AND coalesce(size(array_except(waiting, recipients)) > 0, false) AS bad
 FROM compared
-"""  # noqa: S608  # made of constants
+"""
 """SR-CRE-06, RL-CNT-01: what a server passes on, and what a sink takes, has the content that the server was given, trace
 fields aside, the reverse-path, and no other recipients; a shadow copy has all of those that its sender waits for."""
 
-_FINAL_REPLY = f"""
+_FINAL_REPLY = """
 SELECT cell_id, reply_n AS n,
        replies > if(listener IN ('lmtp', 'delivery'), greatest(named, 1), 1) AS bad
 FROM mails WHERE reply_n IS NOT NULL AND to_server AND NOT tampered
@@ -313,12 +309,10 @@ UNION ALL
 SELECT r.cell_id, r.n, CASE WHEN r.code <> 221 THEN true END
 FROM happenings r JOIN happenings s ON s.cell_id = r.cell_id AND s.session = r.session AND s.kind = 'session'
 JOIN conditions c ON c.cell_id = r.cell_id JOIN topologies w ON w.place = c.place
-LEFT JOIN (
-  SELECT DISTINCT cell_id, session FROM happenings
-  WHERE {TAMPERED}) x
+LEFT JOIN (SELECT cell_id, session FROM altered WHERE tampered) x
   ON x.cell_id = r.cell_id AND x.session = r.session
-WHERE r.mode = 'stray-reply' AND x.session IS NULL AND element_at(w.servers, s.server) IS NOT NULL
-"""  # noqa: S608  # made of constants
+WHERE r.kind = 'incident' AND r.mode = 'stray-reply' AND x.session IS NULL AND element_at(w.servers, s.server) IS NOT NULL
+"""
 """RL-RPL-01 (RFC 5321 4.1.1.4, RFC 2033): one final reply to a message, or one for each recipient by LMTP, and no reply
 to nothing; 421 may come at any time. A goodbye that answers no QUIT may stand in the place of a reply that is missing."""
 

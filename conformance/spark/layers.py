@@ -46,6 +46,9 @@ STORED = {
 KEPT = ("conditions", "made", "mails", "acknowledgements", "rechecks", "verdicts")
 """Views that more than one query builds on: each is computed once."""
 
+KEPT_WHERE_SMALL = ("changes", "altered", "copies", "deliveries", *invariants.PARTS)
+"""Of a small history planning costs more than computing: these too are planned and computed once, by themselves."""
+
 
 def views() -> dict[str, str]:
     """Return the query of every view over the layers, in order."""
@@ -76,6 +79,8 @@ def layers(session: SparkSession, folders: Mapping[str, Path], batch: str, sprea
             (rows if spread.several else spread.together(rows)).createOrReplaceTempView(f"stored_{name}")
         for name, query in LAYERS.items():
             rows = session.sql(query)
+            if name == "cells":
+                rows = spread.at_hand(rows)
             (rows if name == "recorded" else spread.looked_up(rows)).createOrReplaceTempView(name)
         yield
     finally:
@@ -106,7 +111,7 @@ def _define(session: SparkSession, spread: Spread, name: str, query: str) -> Dat
         rows = spread.together(rows)
     if name in KEPT:
         rows = spread.kept(rows)
-    elif name in invariants.PARTS:
+    elif name in KEPT_WHERE_SMALL:
         rows = spread.kept_where_small(rows)
     rows.createOrReplaceTempView(name)
     return made

@@ -12,7 +12,8 @@ def _one(address: str) -> str:
     """Return an address as it is compared, where `w` is the topology."""
     domain = f"regexp_extract({address}, '[^@]*$', 0)"
     outside = f"concat(left({address}, length({address}) - length({domain})), lower({domain}))"
-    return f"CASE WHEN array_contains(w.mailboxes, lower({address})) THEN lower({address}) ELSE {outside} END"
+    small = f"lower({address})"  # nearly every address is written so already, whosever it is
+    return f"CASE WHEN {address} = {small} OR array_contains(w.mailboxes, {small}) THEN {small} ELSE {outside} END"
 
 
 def _all(addresses: str) -> str:
@@ -32,7 +33,7 @@ FROM happenings WHERE kind = 'incident' AND mode = 'configured' AND changes IS N
 TAMPERED = f"mode = 'fault-fired' AND action IN ({', '.join(repr(kind) for kind in sorted(ALTERING))})"
 """Whether a happening is a fault by which a session shows what none of its parties said."""
 
-_ALTERED = f"""
+ALTERED = f"""
 SELECT cell_id, session, bool_or(kind = 'attempt' OR mode = 'talked') AS spoken,
        bool_or(mode = 'fault-fired') AS tampered
 FROM happenings
@@ -40,7 +41,7 @@ WHERE session IS NOT NULL
   AND (kind = 'attempt' OR mode = 'talked' OR {TAMPERED})
 GROUP BY cell_id, session
 """  # noqa: S608  # made of constants
-"""Sessions in which the harness spoke for the client, or a fault put words into a party's mouth."""
+"""Sessions in which the harness spoke for the client, or a fault put words into a party's mouth (`tampered`)."""
 
 MAILS = f"""
 SELECT /*+ SHUFFLE_HASH(x) */ m.cell_id, m.n, m.t, m.session, m.client, m.server, m.listener, m.mode,
@@ -54,7 +55,7 @@ SELECT /*+ SHUFFLE_HASH(x) */ m.cell_id, m.n, m.t, m.session, m.client, m.server
        element_at(w.servers, m.client).boundary = element_at(w.servers, m.server).boundary AS inside,
        coalesce(x.spoken, false) AS spoken, coalesce(x.tampered, false) AS tampered
 FROM exchanges m {_HERE.format("m")}
-LEFT JOIN ({_ALTERED}) x ON x.cell_id = m.cell_id AND x.session = m.session
+LEFT JOIN altered x ON x.cell_id = m.cell_id AND x.session = m.session
 WHERE m.kind = 'mail'
 """  # noqa: S608  # made of constants
 """A row for each mail transaction: whether its client is none of the topology's servers, or both parties are.
@@ -105,6 +106,7 @@ LEFT JOIN (SELECT cell_id, session, key, min(reply_n) AS reply_n, min_by(reply_t
 
 VIEWS = {
     "changes": CHANGES,
+    "altered": ALTERED,
     "made": MADE,
     "mails": MAILS,
     "copies": COPIES,

@@ -48,6 +48,10 @@ class Spread:
             return self.looked_up(rows.localCheckpoint(eager=True))  # by whoever defines it: others plan meanwhile
         return self.looked_up(rows.persist(StorageLevel.DISK_ONLY))
 
+    def at_hand(self, rows: DataFrame) -> DataFrame:
+        """Return rows that nearly every query reads: of a small history from memory, once one has read them."""
+        return rows.localCheckpoint(eager=False) if self.parts == 1 and self.local else rows
+
     def kept_where_small(self, rows: DataFrame) -> DataFrame:
         """Return rows that one other query is made of: planned and computed by themselves where the history is small."""
         return self.kept(rows) if self.parts == 1 and self.local else rows

@@ -16,9 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from conformance.commands.aggregate import write_page
 from conformance.spark import job, spread
-from conformance.spark.invariants import PARTS
 from conformance.spark.job import ACROSS, SUMMARIES, TABLES, Summary, aggregate
-from conformance.spark.layers import KEPT
+from conformance.spark.layers import KEPT, KEPT_WHERE_SMALL
 from conformance.spark.session import open_session
 from conformance.spark.tables.table import Table
 from conformance.spark.warehouse import PARTITIONED
@@ -143,7 +142,7 @@ def test_a_small_history_is_not_moved(spark: None, runs: Path, tmp_path: Path, m
     monkeypatch.setattr(spread.Spread, "kept", keep)
     monkeypatch.setattr(job, "_asked", ask)
     aggregate([runs / "planted"], tmp_path / "out", conf={"spark.sql.maxPlanStringLength": "1000000"})
-    assert len(plans) == len(KEPT) + len(PARTS) + len(SUMMARIES) + len(ACROSS)
+    assert len(plans) == len(KEPT) + len(KEPT_WHERE_SMALL) + len(SUMMARIES) + len(ACROSS)
     moved = {name: text.count("Exchange hashpartitioning") for name, text in plans.items()}
     # `count(DISTINCT)` of two things makes two rows of each, of which Spark does not know where they lie.
     assert {name for name, times in moved.items() if times} == {"placement", "faults"}
