@@ -25,6 +25,7 @@ SAMPLE: Mapping[str, Sequence[str]] = {
     "files_try": ("--files", "1500", "--commands", "30", "--seconds", "600"),
     "kills_try": ("--run", "20", "--report", "6", "--aggregate", "4", "--seconds", "400"),
     "parquet_try": ("--files", "20", "--seconds", "240"),
+    "many_try": ("--cells", "1000"),
     "pages_try": ("--runs", "8"),
 }
 """Script -> its words, those that take longest first."""

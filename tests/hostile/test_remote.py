@@ -65,7 +65,8 @@ class Says(Peer):
         self._octets = octets
 
     async def _say(self, writer: asyncio.StreamWriter, phase: str, reply: bytes) -> None:
-        writer.write(self._octets if phase == "RCPT" else reply)
+        writer.write(self._octets if phase == "RCPT" else reply + b"\r\n")
+        await writer.drain()
 
 
 def describe(directory: Path, name: str, host: str, port: int, hop: int) -> str:
