@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+IN_PROCESS, MOVED_CLOCK = "in-process", "moved-clock"
+"""What a clock may need of a candidate, and only some kinds have: a life on this process's loop, a clock that can be moved."""
+
 SCALED_BY_DEFAULT = 60.0
 """Two minutes of the documents are two seconds."""
 
@@ -19,7 +22,7 @@ class ClockKind:
     """Documented seconds by which something may be late before a check of time says so, for a scale of 1."""
     about: str = ""
     needs: str = ""
-    """What every candidate must have (`conformance.candidates.kinds`); empty: nothing."""
+    """What every candidate must have; empty: nothing."""
     refused: str = ""
     """What is said of a candidate that does not have it."""
     jumps: bool = False
@@ -33,7 +36,7 @@ CLOCKS = {
     "virtual": ClockKind(
         about="default for candidates in this process",
         tolerance=0.0,  # nothing is late
-        needs="in-process",
+        needs=IN_PROCESS,
         refused="is a process of its own; use --clock scaled",
         jumps=True,
     ),
@@ -41,7 +44,7 @@ CLOCKS = {
     "shifted": ClockKind(
         about="programs at their own timers, their clocks moved",
         tolerance=1.0,  # as fast as real time, but for what passes while programs are found to be quiet
-        needs="moved-clock",
+        needs=MOVED_CLOCK,
         refused="is no program on this machine; use exec:...",
         jumps=True,
     ),

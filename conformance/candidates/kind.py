@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from conformance.candidates.cast import Cast
     from conformance.candidates.description import Candidate
 
-IN_PROCESS, MOVED_CLOCK, DISK = "in-process", "moved-clock", "disk"
-"""What only some kinds have: a life on this process's loop, a clock that can be moved, a disk of its own that may fail."""
+DISK = "disk"
+"""What only some kinds have, beside what clocks need: a disk of its own that may fail."""
 
 NODE_COMMANDS = ("inspect", "redirect-messages", "resubmit")
 """What a node of the contract may be asked; each prints one JSON object."""

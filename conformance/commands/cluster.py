@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from conformance import paths
-from conformance.clocks import CLOCKS
+from conformance.clocks import CLOCKS, IN_PROCESS
 from conformance.report.book import read_book
 from conformance.report.terminal import summary
 from conformance.results.errors import RunDirectoryError
@@ -78,7 +78,7 @@ def read_words(words: Sequence[str], start: Path) -> Asked:
         known, rest = parser.parse_known_args(words)
     except argparse.ArgumentError as error:
         raise ValueError(str(error)) from error
-    if known.clock not in CLOCKS or CLOCKS[known.clock].needs != "in-process":
+    if known.clock not in CLOCKS or CLOCKS[known.clock].needs != IN_PROCESS:
         raise ValueError(f"--spark: cells at --clock {known.clock} wait for programs of this machine; use virtual")
     run_dir = (start / known.run_dir if known.run_dir else stamped(start)).absolute()
     return Asked(known.spark, tuple(known.conf), run_dir, known.fresh, (*rest, "--clock", known.clock))

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from conformance.candidates.cast import Cast
-from conformance.candidates.kind import DISK, IN_PROCESS
-from conformance.clocks import CLOCKS
+from conformance.candidates.kind import DISK
+from conformance.clocks import CLOCKS, IN_PROCESS
 from conformance.history.events import Lag, NodeEvent
 from conformance.history.recorder import Recorder
 from conformance.nodes.configuration import Address, Contract2, Wiring, render

@@ -2,8 +2,9 @@
 
 from pydantic import Field
 
-from conformance.candidates.kind import DISK, MOVED_CLOCK, Kind
+from conformance.candidates.kind import DISK, Kind
 from conformance.candidates.parts import OwnFields
+from conformance.clocks import MOVED_CLOCK
 
 
 class ExecFields(OwnFields):

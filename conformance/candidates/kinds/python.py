@@ -2,8 +2,9 @@
 
 from pydantic import Field
 
-from conformance.candidates.kind import IN_PROCESS, Kind
+from conformance.candidates.kind import Kind
 from conformance.candidates.parts import OwnFields
+from conformance.clocks import IN_PROCESS
 
 
 class PythonFields(OwnFields):
