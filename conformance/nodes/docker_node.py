@@ -72,6 +72,7 @@ class DockerNode(NodeOfKind, kind="docker"):
         self._exit_code: int | None = None
         self._asked_to_end = False
         self._failure: str | None = None
+        self._outgrew = ""
         self._watching: asyncio.Task[None] | None = None
 
     @classmethod
@@ -131,20 +132,22 @@ class DockerNode(NodeOfKind, kind="docker"):
         user, self._let_in = self._user(str(image.attrs["Config"].get("User") or ""))
         self._shop.write(configuration, let_in=self._let_in)
         self._ended.clear()
-        self._exit_code, self._failure, self._asked_to_end = None, None, False
+        self._exit_code, self._failure, self._asked_to_end, self._outgrew = None, None, False, ""
         self._shop.log.begin()
         try:
             self._container = await self._engine.ask("start", partial(self._create, user))
+            self._watching = asyncio.create_task(self._watch_size(), name=f"size of {self.name}")
             await self._begin(configuration)
         except NodeError as error:
-            code = self._exit_code
+            code, outgrew = self._exit_code, self._outgrew
             await self._end()
+            if outgrew:
+                raise NodeError(self.name, "start", outgrew) from error
             if code == REFUSED:
                 raise ConfigurationRefused(self.name, "start", self._shop.log.last_words()) from error
             if code is not None:
                 raise NodeError(self.name, "start", self._end_of(code, "it left")) from error
             raise
-        self._watching = asyncio.create_task(self._watch_size(), name=f"size of {self.name}")
 
     async def stop(self) -> int:
         """SIGTERM, or the `stop` command, and wait for the end; what does not leave is killed and told as an error."""
@@ -280,11 +283,13 @@ class DockerNode(NodeOfKind, kind="docker"):
         limit = self._candidate.directory_limit
         while await asyncio.to_thread(size_of, str(self._shop.directory)) <= limit:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK)  # no event comes of what another process writes
-        self._failure = f"killed: its directory outgrew {limit} octets"
+        self._failure = self._outgrew = f"killed: its directory outgrew {limit} octets"
         try:
             await self._engine.ask("size", partial(kill, self._running("size")))
         except NodeError as error:
-            self._failure = f"its directory outgrew {limit} octets, and it could not be killed: {error.reason}"
+            self._failure = self._outgrew = (
+                f"its directory outgrew {limit} octets, and it could not be killed: {error.reason}"
+            )
 
     async def _end(self) -> None:
         """Kill the container, wait until all that it said was read, and remove it."""
