@@ -17,6 +17,8 @@ from conformance.candidates.hosts import check_hosts
 from conformance.candidates.kind import KINDS
 from conformance.clocks import CLOCKS, SCALED_BY_DEFAULT, ClockName, default_clock, default_scale
 from conformance.run.settings import Settings
+from conformance.run.virtual.errors import UnsupportedPython
+from conformance.run.virtual.seams import unfamiliar
 from conformance.suite.selection import SelectionError, check_requirements
 
 _SCALED = " or ".join(name for name, kind in CLOCKS.items() if kind.scaled)
@@ -180,6 +182,8 @@ def read_options(config: pytest.Config) -> Options:
         casts = tuple(cast.with_means(needed) for cast in casts)
         if without := [one.identity for cast in casts for one in cast.candidates if needed not in one.means]:
             raise pytest.UsageError(f"--clock {clock}: {without[0]} {CLOCKS[clock].refused}")
+    if CLOCKS[clock].jumps and (unknown := unfamiliar()):
+        raise pytest.UsageError(f"--clock {clock}: {UnsupportedPython(unknown)}")
     scale = config.getoption("--scale")
     if scale is not None and (not CLOCKS[clock].scaled or not 0 < scale < _ENDLESS):
         raise pytest.UsageError(f"--scale: a number above 0, with --clock {_SCALED}")

@@ -1,7 +1,8 @@
 """Why a virtual clock cannot go on, told so that one can find what is waiting."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -36,7 +37,11 @@ class Exhausted(ClockError):
 
 
 class UnsupportedPython(RuntimeError):
-    """This Python's asyncio was never tested with the virtual clock, which stands on private names of it."""
+    """This Python's asyncio is not as the virtual and the shifted clock need it, which stand on private names of it."""
+
+    def __init__(self, unknown: Sequence[str]) -> None:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        super().__init__(f"asyncio of Python {version} has another {', '.join(unknown)}: use --clock scaled")
 
 
 def waiting(tasks: Iterable[asyncio.Task[Any]]) -> str:

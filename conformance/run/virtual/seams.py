@@ -1,7 +1,7 @@
-"""What of asyncio the virtual clock overrides, with the reason for each.
+"""What of asyncio the virtual clock stands on, with the reason for each: the one module of the harness that knows private names.
 
-asyncio has no public way to see that a socket was accepted, written to or closed, nor to know the next timer: some of the
-names are private ones (see conformance.run.virtual.familiar).
+asyncio has no public way to see that a socket was accepted, written to or closed, nor to know the next timer. `unfamiliar`
+compares what is used with the asyncio that is there; a name that has changed its meaning only, `tests/virtual` would show.
 """
 
 import asyncio
@@ -9,15 +9,15 @@ import contextlib
 import heapq
 import re
 import socket
-from asyncio import selector_events, sslproto
+from asyncio import base_events, selector_events, sslproto
 from collections.abc import Callable, Coroutine
+from contextvars import copy_context
 from functools import partial
+from inspect import signature
 from selectors import EVENT_READ, EVENT_WRITE
 from typing import Any, NamedTuple, Self
 
 from conformance.run.virtual.errors import UnsupportedPython
-from conformance.run.virtual.familiar import unfamiliar
-from conformance.run.virtual.handles import Reader, Soon, Timer
 from conformance.run.virtual.ledger import Ledger
 from conformance.run.virtual.selector import OrderedSelector, Ready
 from conformance.run.virtual.transport import AccountedTransport
@@ -31,6 +31,123 @@ of things depends on nothing else. A look costs as much as a handful of callback
 _FEW = 100
 """Timers that were cancelled and are still in the heap, above which it is cleared when they are the most of it."""
 
+_SIGNATURES: dict[str, tuple[str, ...]] = {
+    "_run_once": (),
+    "_accept_connection": (
+        "protocol_factory", "sock", "sslcontext", "server", "backlog", "ssl_handshake_timeout", "ssl_shutdown_timeout",
+    ),
+    "_timer_handle_cancelled": ("handle",),
+    "_add_reader": ("fd", "callback", "args"),
+    "_remove_reader": ("fd",),
+    "_add_writer": ("fd", "callback", "args"),
+    "_remove_writer": ("fd",),
+    "_make_socket_transport": ("sock", "protocol", "waiter", "extra", "server"),
+    "_make_ssl_transport": (
+        "rawsock", "protocol", "sslcontext", "waiter", "server_side", "server_hostname", "extra", "server",
+        "ssl_handshake_timeout", "ssl_shutdown_timeout",
+    ),
+    "_accept_connection2": (
+        "protocol_factory", "conn", "extra", "sslcontext", "server", "ssl_handshake_timeout", "ssl_shutdown_timeout",
+    ),
+    "_start_serving": (
+        "protocol_factory", "sock", "sslcontext", "server", "backlog", "ssl_handshake_timeout", "ssl_shutdown_timeout",
+    ),
+    "_make_subprocess_transport": (
+        "protocol", "args", "shell", "stdin", "stdout", "stderr", "bufsize", "extra", "kwargs",
+    ),
+    "_child_watcher_callback": ("pid", "returncode", "transp"),
+}  # fmt: skip
+"""The methods overridden here, with the parameters (after `self`) that they had when they were read."""
+
+_HANDLE = {"_callback", "_args", "_cancelled", "_loop", "_source_traceback", "_repr", "_context", "_scheduled", "_when"}
+"""What a handle and a timer hold."""
+
+_STATE: dict[type, tuple[str, ...]] = {
+    base_events.BaseEventLoop: ("_ready", "_stopping", "_closed", "_clock_resolution"),
+    selector_events.BaseSelectorEventLoop: ("_selector", "_transports"),
+    sslproto.SSLProtocol: ("_app_transport",),
+}
+"""What is set when one is made."""
+
+_COUNTED, _KEPT = (), ("transport",)
+"""The parameters of a server's `_attach` and `_detach`: up to 3.12 it counts its connections, since then it keeps them."""
+
+
+def _parameters(kind: type, name: str) -> tuple[str, ...] | None:
+    """Return the parameters of a method, after `self`; None where there is none of that name."""
+    method = getattr(kind, name, None)
+    return method and tuple(signature(method).parameters)[1:]
+
+
+_OF_ATTACHING = _parameters(base_events.Server, "_attach")
+
+
+def unfamiliar() -> list[str]:
+    """Return what of this Python's asyncio is not there, or not as it was when it was read; empty when all of it is."""
+    found = []
+    for name, parameters in _SIGNATURES.items():
+        if _parameters(asyncio.SelectorEventLoop, name) != parameters:
+            found.append(f"SelectorEventLoop.{name}")
+    attaching = ("_attach", "_detach")
+    found += [f"Server.{name}" for name in attaching if _parameters(base_events.Server, name) not in (_COUNTED, _KEPT)]
+    if {*asyncio.Handle.__slots__, *asyncio.TimerHandle.__slots__} - {"__weakref__"} != _HANDLE:
+        found.append("TimerHandle")
+    for kind, names in _STATE.items():
+        code = kind.__init__.__code__
+        found += [f"{kind.__name__}.{name}" for name in names if name not in code.co_names]
+    return found
+
+
+class Reader:
+    """What is done when a transport's socket is readable: a handle (asyncio's word) of the loop's own, which needs none of
+    the contexts that asyncio's copies and enters."""
+
+    __slots__ = ("_cancelled", "_run")
+
+    def __init__(self, run: Callable[[], None]) -> None:
+        self._run = run
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Do nothing any more, also if it is ready."""
+        self._cancelled = True
+
+
+def _begin(self: asyncio.Handle, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Any) -> None:
+    """Make a handle in one step, and without what is for debugging: there are dozens to a session."""
+    self._context = copy_context() if context is None else context
+    self._loop = loop
+    self._callback = callback
+    self._args = args
+    self._cancelled = False
+    self._repr = self._source_traceback = None
+
+
+class Soon(asyncio.Handle):
+    """asyncio's, made at less cost."""
+
+    __slots__ = ()
+    __init__ = _begin
+
+
+class Timer(asyncio.TimerHandle):
+    """Likewise, and cancelled at less."""
+
+    __slots__ = ()
+
+    def __init__(self, when: float, callback: Any, args: Any, loop: asyncio.AbstractEventLoop, context: Any) -> None:
+        _begin(self, callback, args, loop, context)
+        self._when = when
+        self._scheduled = False
+
+    def cancel(self) -> None:
+        """See asyncio.TimerHandle; without what is for debugging."""
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback = None
+            self._args = ()
+            self._loop._timer_handle_cancelled(self)
+
 
 class SeamedEventLoop(asyncio.SelectorEventLoop):
     """An asyncio loop whose sockets are all in a ledger, and whose timers keep their order."""
@@ -41,7 +158,7 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
     def __new__(cls, *args: Any, **named: Any) -> Self:
         """Refuse before there is half a loop. Raises UnsupportedPython."""
         if unknown := unfamiliar():
-            raise UnsupportedPython(f"virtual time was never tested with {', '.join(unknown)}: use --clock real")
+            raise UnsupportedPython(unknown)
         return super().__new__(cls)
 
     def __init__(self) -> None:
@@ -223,6 +340,32 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         self.sockets.unregister(fd)
         key.data[0].cancel()
         return True
+
+    def watch_reading(self, descriptor: int, readable: Callable[[], None]) -> None:
+        """Have `readable` called while a socket is, also one that a transport has."""
+        self._add_reader(descriptor, readable)
+
+    def unwatch_reading(self, descriptor: int) -> None:
+        """End that."""
+        self._remove_reader(descriptor)
+
+    def watch_writing(self, descriptor: int, writable: Callable[[], None]) -> None:
+        """Likewise for what may be written to."""
+        self._add_writer(descriptor, writable)
+
+    def unwatch_writing(self, descriptor: int) -> None:
+        """End that."""
+        self._remove_writer(descriptor)
+
+    @staticmethod
+    def attach(server: Any, transport: asyncio.Transport) -> None:
+        """Have a server know of a connection that it took."""
+        server._attach(*([transport] if _OF_ATTACHING == _KEPT else []))
+
+    @staticmethod
+    def detach(server: Any, transport: asyncio.Transport) -> None:
+        """Have a server forget a connection that is lost."""
+        server._detach(*([transport] if _OF_ATTACHING == _KEPT else []))
 
     def forget(self, descriptor: int) -> None:
         """Know no transport of that descriptor any more: it is about to be closed."""

@@ -6,7 +6,6 @@ there is one.
 
 import asyncio
 import socket
-import sys
 import warnings
 from asyncio.trsock import TransportSocket
 from typing import TYPE_CHECKING, Any
@@ -57,7 +56,7 @@ class AccountedTransport(asyncio.Transport):
         self._lost = False
         self._server = server
         if server is not None:
-            server._attach(*([self] if sys.version_info >= (3, 13) else []))
+            loop.attach(server, self)
 
     def __repr__(self) -> str:
         state = "closed" if self._sock is None else "closing" if self._closing else "open"
@@ -73,7 +72,7 @@ class AccountedTransport(asyncio.Transport):
         self._protocol.connection_made(self)
         if self.is_reading():
             if self._unsent:  # the protocol has written more than the kernel took
-                self._loop._add_reader(self._descriptor, self._readable)
+                self._loop.watch_reading(self._descriptor, self._readable)
             else:
                 self._loop.read_from(self._descriptor, self._readable)
 
@@ -108,13 +107,13 @@ class AccountedTransport(asyncio.Transport):
         """See asyncio.ReadTransport."""
         if self.is_reading():
             self._paused = True
-            self._loop._remove_reader(self._descriptor)
+            self._loop.unwatch_reading(self._descriptor)
 
     def resume_reading(self) -> None:
         """See asyncio.ReadTransport."""
         if self._paused and not self._closing:
             self._paused = False
-            self._loop._add_reader(self._descriptor, self._readable)
+            self._loop.watch_reading(self._descriptor, self._readable)
 
     def _readable(self) -> None:
         if self._lost:
@@ -183,7 +182,7 @@ class AccountedTransport(asyncio.Transport):
     def _heard_all(self) -> None:
         self._end.heard_all = True
         if self._protocol.eof_received():
-            self._loop._remove_reader(self._descriptor)
+            self._loop.unwatch_reading(self._descriptor)
         else:
             self.close()
 
@@ -205,7 +204,7 @@ class AccountedTransport(asyncio.Transport):
                 return
             data = memoryview(data)[sent:]
             self._end.crowded = True
-            self._loop._add_writer(self._descriptor, self._writable)
+            self._loop.watch_writing(self._descriptor, self._writable)
         self._unsent += data
         if not self._crowded and len(self._unsent) > self._high:
             self._crowded = True
@@ -259,7 +258,7 @@ class AccountedTransport(asyncio.Transport):
             self._crowded = False
             self._protocol.resume_writing()  # it may write more
         if not self._unsent:
-            self._loop._remove_writer(self._descriptor)
+            self._loop.unwatch_writing(self._descriptor)
             self._end.crowded = False
             if self._closing:
                 self._lose(None)
@@ -282,7 +281,7 @@ class AccountedTransport(asyncio.Transport):
         """See asyncio.BaseTransport."""
         if not self._closing:
             self._closing = True
-            self._loop._remove_reader(self._descriptor)
+            self._loop.unwatch_reading(self._descriptor)
             if not self._unsent:
                 self._lose(None)
 
@@ -296,10 +295,10 @@ class AccountedTransport(asyncio.Transport):
         if self._unsent:
             self._unsent.clear()
             self._end.crowded = False
-            self._loop._remove_writer(self._descriptor)
+            self._loop.unwatch_writing(self._descriptor)
         if not self._closing:
             self._closing = True
-            self._loop._remove_reader(self._descriptor)
+            self._loop.unwatch_reading(self._descriptor)
         self._lose(error)
 
     def _fail(self, error: Exception) -> None:
@@ -324,5 +323,5 @@ class AccountedTransport(asyncio.Transport):
             self._sock = None
             self._protocol = _NOBODY  # which knows us: only the garbage collector would find the two
             if self._server is not None:
-                self._server._detach(*([self] if sys.version_info >= (3, 13) else []))
+                self._loop.detach(self._server, self)
                 self._server = None
