@@ -40,6 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         if _turn(KINDS[name], folder, examples[name], state, options, until):
             left.append(name)
     print(state.page())
+    if left:
+        print(f"out of time: more of {', '.join(left)} with the same --work")
     return 1 if state.defects else 0
 
 

@@ -248,6 +248,10 @@ def main(arguments: list[str] | None = None) -> int:
             f"{kind:10} {one['done']:4} times, {one['struck']:4} of them before its end, {len(one['defects'])} defects"
         )
         print("".join(f"  {defect}\n" for defect in one["defects"]), end="")
+    if left := [
+        f"{count - state[kind]['done']} of {kind}" for kind, count in wanted.items() if state[kind]["done"] < count
+    ]:
+        print(f"out of time: {', '.join(left)} more with the same --work")
     return 1 if any(one["defects"] for one in state.values()) else 0
 
 
