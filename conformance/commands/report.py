@@ -50,7 +50,7 @@ def build_report(
     return 0
 
 
-def print_diff(before: Path, after: Path, should: Should) -> int:
+def print_diff(before: Path, after: Path, should: Should = "warn") -> int:
     """Print what changed between two runs; 1 when a cell regressed, 2 when they cannot be read."""
     try:
         difference = diff(read_book(before), read_book(after), should)

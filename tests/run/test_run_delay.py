@@ -55,10 +55,9 @@ def test_a_program_that_waits_for_something_else_has_not():
 
 def test_the_node_that_waited_longest_is_named(rivals):
     with subprocess.Popen(["sh", "-c", "sleep 60; true"], start_new_session=True) as idle:
-        delay = RunDelay(lambda: {"idle": idle.pid, "busy": rivals[1]})
-        seconds, node = 0.0, ""
-        while not seconds:
-            seconds, node = delay.waited()
+        seconds, node, began = 0.0, "", time.monotonic()
+        while seconds < 0.3 and time.monotonic() - began < 60:  # idle has waited a little before it slept
+            seconds, node = RunDelay(lambda: {"idle": idle.pid, "busy": rivals[1]}).waited()
         assert node == "busy"
         os.killpg(idle.pid, 9)
 

@@ -16,6 +16,7 @@ from conformance.run.virtual import seams
 from conformance.run.virtual.errors import UnsupportedPython
 from conformance.run.virtual.loop import VirtualClockEventLoop
 
+ROOT = Path(__file__).parents[2]
 PACKAGE = Path(conformance.__file__).parent
 
 ALLOWED = {
@@ -74,10 +75,10 @@ main()
 def test_an_asyncio_that_is_not_known_is_a_usage_error_before_anything_is_collected(
     tmp_path: Path, clock: list[str], code: int
 ) -> None:
-    scenario = f"{PACKAGE.parent}/scenarios/relay/relay.scenario.yaml::content-passes-unchanged::candidate=reference,message=dots,size=as-it-is"
+    scenario = f"{ROOT}/scenarios/relay/relay.scenario.yaml::content-passes-unchanged::candidate=reference,message=dots,size=as-it-is"
     words = ["run", scenario, "--candidate", "reference", "--run-dir", str(tmp_path / "run"), *clock]
     done = subprocess.run(
-        [sys.executable, "-c", OTHER_ASYNCIO, *words], cwd=PACKAGE.parent, text=True, capture_output=True, check=False
+        [sys.executable, "-c", OTHER_ASYNCIO, *words], cwd=ROOT, text=True, capture_output=True, check=False
     )
     told = done.stdout + done.stderr
     assert done.returncode == code, told
