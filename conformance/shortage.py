@@ -30,12 +30,16 @@ _SAID_BY_NODES = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.ED
 _ENOUGH = 64 * 1024
 """Octets: a disk with less than this left is full."""
 
+_OF_MEMORY = "the kernel has killed a process for want of memory"
 _COUNTERS = {
-    Path("/proc/vmstat"): ("oom_kill", "the kernel has killed a process for want of memory"),
-    Path("/sys/fs/cgroup/memory.events"): ("oom_kill", "the kernel has killed a process for want of memory"),
+    Path("/proc/vmstat"): ("oom_kill", _OF_MEMORY),
+    Path("/sys/fs/cgroup/memory.events"): ("oom_kill", _OF_MEMORY),
     Path("/sys/fs/cgroup/pids.events"): ("max", "the limit on processes was reached"),
 }
-"""Where the kernel counts what it had to refuse, the counter's name, and what it means when it has grown."""
+"""Where the kernel counts what it had to refuse, the counter's name, and what it means when it has grown.
+
+What it killed is counted for the whole machine: a process of another run beyond a limit of its own counts as well.
+"""
 
 
 def shortage_of(error: BaseException) -> str:
@@ -71,22 +75,30 @@ class Machine:
         self._directory = directory
         self._before = {path: _counter(path) for path in _COUNTERS}
 
-    def shortage(self) -> str:
-        """Return what has run out; '' while there is enough of everything."""
+    def shortage(self, *, kills: bool = True) -> str:
+        """Return what has run out; '' while there is enough of everything.
+
+        Without `kills` it does not matter what the kernel has killed for want of memory: it was none of those who ask.
+        """
         disk = os.statvfs(self._directory)
         if disk.f_bavail * disk.f_frsize < _ENOUGH or (disk.f_files and not disk.f_favail):
             return f"{SHORTAGES[errno.ENOSPC]} of {self._directory}"
-        grown = (path for path, before in self._before.items() if _counter(path) > before)
-        return next((_COUNTERS[path][1] for path in grown), "")
+        grown = (_COUNTERS[path][1] for path, before in self._before.items() if _counter(path) > before)
+        return next((words for words in grown if kills or words != _OF_MEMORY), "")
 
-    def explains(self, why: str) -> str:
+    def explains(self, why: str, *, kills: bool = True) -> str:
         """Return what has run out, where that may be why a node ended with these words; '' where it is not."""
-        if _OWN_LIMIT in why:
+        if beyond_its_own_limit(why):
             return ""
         if why.startswith(KILLED):
             return KILLED
         said = next((words for words in _SAID_BY_NODES if words in why), "")
-        return self.shortage() or said
+        return self.shortage(kills=kills) or said
+
+
+def beyond_its_own_limit(why: str) -> bool:
+    """Whether a node ended, with these words, since it was beyond a limit of its description."""
+    return _OWN_LIMIT in why
 
 
 def _counter(path: Path) -> int:

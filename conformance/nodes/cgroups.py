@@ -47,6 +47,13 @@ class Cgroup:
         """Their paths."""
         return tuple(map(str, (self.main, *self.others)))
 
+    def kernel_kills(self) -> int | None:
+        """Return how many of its processes the kernel has killed for want of memory, in it or on the machine; None where
+        that is not counted for it alone."""
+        files = (path / name for path in (self.main, *self.others) for name in ("memory.events", "memory.oom_control"))
+        counted = [count for file in files if (count := _counter(file, "oom_kill")) is not None]
+        return sum(counted) if counted else None
+
     @property
     def joining(self) -> list[str]:
         """The words before a command that is to be in it."""
@@ -142,6 +149,14 @@ def _can_join(home: Path, *, kills: bool) -> bool:
         return tried.returncode == 0 and (not kills or os.access(probe / "cgroup.kill", os.W_OK))
     finally:
         probe.rmdir()
+
+
+def _counter(file: Path, name: str) -> int | None:
+    try:
+        values = dict(line.split() for line in file.read_text("ascii").splitlines())
+    except OSError:  # no such controller here
+        return None
+    return int(values[name]) if name in values else None
 
 
 def _removed(path: Path) -> bool:

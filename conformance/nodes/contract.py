@@ -113,6 +113,11 @@ class Node(Protocol):
         ...
 
     @property
+    def kernel_kills(self) -> int | None:
+        """How many of its processes the kernel has killed for want of memory; None where that is not known."""
+        ...
+
+    @property
     def log(self) -> Path:
         """The file that holds what the node wrote as its log."""
         ...

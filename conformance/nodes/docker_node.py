@@ -120,6 +120,10 @@ class DockerNode(NodeOfKind, kind="docker"):
         """None: its processes are the engine's."""
 
     @property
+    def kernel_kills(self) -> None:
+        """None: the engine tells it of the first process only."""
+
+    @property
     def failure(self) -> str | None:
         """Why the container ended without being asked to, or None."""
         return self._failure

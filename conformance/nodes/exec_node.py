@@ -62,6 +62,7 @@ class ExecNode(NodeOfKind, kind="exec"):
         self._shop = Workshop(name, candidate, directory, self._presence, user=candidate.user)
         self._process: Process | None = None
         self._group: cgroups.Cgroup | None = None
+        self._killed: int | None = 0
         self._ended = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
         self._flushing: asyncio.Task[None] | None = None
@@ -85,6 +86,12 @@ class ExecNode(NodeOfKind, kind="exec"):
         return None if self._process is None else self._process.pid
 
     @property
+    def kernel_kills(self) -> int | None:
+        """How many of its processes the kernel has killed for want of memory, in all its lives; None without a cgroup."""
+        now = self._group.kernel_kills() if self._group is not None else 0
+        return None if now is None or self._killed is None else self._killed + now
+
+    @property
     def failure(self) -> str | None:
         """Why the process ended without being asked to, or None."""
         return self._failure
@@ -104,6 +111,8 @@ class ExecNode(NodeOfKind, kind="exec"):
         self._shop.log.begin()
         limits = cgroups.Limits(self._own.process_limit, self._own.memory_limit)
         self._group = await asyncio.to_thread(cgroups.make, limits)
+        if self._group is None:
+            self._killed = None
         log = self._shop.log.handle
         self._process = await asyncio.create_subprocess_exec(
             *self._guarded(), stdin=PIPE, stdout=log, stderr=log, start_new_session=True, env=self._environment()
@@ -311,7 +320,7 @@ class ExecNode(NodeOfKind, kind="exec"):
 
     async def _end_group(self) -> None:
         """Kill what is left of the node where no guard sees it."""
-        group, self._group = self._group, None
+        self._killed, group, self._group = self.kernel_kills, self._group, None
         if group is not None and (left := await asyncio.to_thread(group.end)):
             self._shop.log.note(f"not all of the server's processes could be ended: {left} is left")
 

@@ -258,9 +258,21 @@ def _refused(options: Options) -> str:
     for group in options.cgroups:
         if _counter(f"{group}/pids.events", "max"):
             return f"it had more than {options.processes} processes and threads"
-        if _counter(f"{group}/memory.events", "oom_kill") or _counter(f"{group}/memory.oom_control", "oom_kill"):
+        killed = _counter(f"{group}/memory.events", "oom_kill") or _counter(f"{group}/memory.oom_control", "oom_kill")
+        if killed and _reached(group):  # else it was the machine that had no memory left
             return f"it took more than {options.memory} octets of memory"
     return ""
+
+
+def _reached(group: str) -> bool:
+    """Whether a group has reached its own limit of memory."""
+    if _counter(f"{group}/memory.events", "oom"):
+        return True
+    try:
+        with open(f"{group}/memory.failcnt", encoding="ascii") as file:  # noqa: PTH123
+            return int(file.read()) > 0
+    except OSError:  # version 2, or no such controller here
+        return False
 
 
 def _counter(path: str, name: str) -> int:

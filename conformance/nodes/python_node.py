@@ -108,6 +108,11 @@ class PythonNode(NodeOfKind, kind="python"):
         """None: it lives in this process."""
 
     @property
+    def kernel_kills(self) -> int:
+        """None of its own: it lives in this process."""
+        return 0
+
+    @property
     def failure(self) -> str | None:
         """Why it failed on its own, or None."""
         return self._node.failure if self._node is not None else None

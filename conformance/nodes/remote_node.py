@@ -37,6 +37,9 @@ class RemoteNode(NodeOfKind, kind="remote"):
     guard: int | None = None
     """Its processes are another machine's."""
 
+    kernel_kills: int | None = 0
+    """What this machine's kernel kills is none of its."""
+
     def __init__(self, name: str, candidate: Candidate, directory: Path) -> None:
         self.name = name
         self._candidate = candidate

@@ -41,7 +41,8 @@ async def drain(world: World) -> None:
         forget()
     for keeper in world.keepers.values():
         keeper.note_failure()
-    world.note_shortage(world.machine.shortage())
+    kills = any(keeper.may_be_short_of_memory for keeper in world.keepers.values())
+    world.note_shortage(world.machine.shortage(kills=kills))
     missing = ", ".join(account.missing)
     waited = round(world.clock.elapsed() - began, 6)
     world.recorder.record(

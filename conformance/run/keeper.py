@@ -7,7 +7,7 @@ from typing import Any
 from conformance.history.events import Inspected, NodeEvent
 from conformance.history.recorder import Recorder
 from conformance.nodes.contract import CannotRestart, ConfigurationRefused, Node, NodeError, OutOfPlace, Unsupported
-from conformance.shortage import Machine
+from conformance.shortage import Machine, beyond_its_own_limit
 
 Render = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]], Mapping[str, Any]], dict[str, Any]]
 """(transport changes, listener changes, unknown keys) -> the node's configuration as of now."""
@@ -122,9 +122,14 @@ class Keeper:
             self._note("exited", self.node.failure)
             self._note_shortage(self.node.failure)
 
+    @property
+    def may_be_short_of_memory(self) -> bool:
+        """Whether the kernel may have killed a process of the node since the machine, not the node, had no memory left."""
+        return self.node.kernel_kills != 0 and not beyond_its_own_limit(self.node.failure or "")
+
     def _note_shortage(self, why: str) -> None:
         """Record that the machine ran out of something, where that may be why the node ended."""
-        if words := self._machine.explains(why):
+        if words := self._machine.explains(why, kills=self.may_be_short_of_memory):
             self._note("starved", words)
 
     def _must_be(self, *, up: bool, stage: str) -> None:

@@ -1,5 +1,6 @@
 """Trials for real: the unbroken reference passes where the broken one is caught, in every process of the pool."""
 
+import itertools
 import subprocess
 import time
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conformance import paths
+from conformance import paths, shortage
 from conformance.defects import trial
 from conformance.defects.plan import known_defects, plan
 from conformance.defects.trial import attempt_all
@@ -39,6 +40,15 @@ def test_a_defect_is_caught_where_the_unbroken_reference_passes(cells: list[Cell
 def test_the_same_trials_end_the_same(cells: list[Cell]):
     planned = plan(known_defects()[:1], cells[:1])
     assert list(attempt_all(planned, seed=1, jobs=1)) == list(attempt_all(planned, seed=1, jobs=2))
+
+
+def test_what_the_kernel_kills_elsewhere_excuses_no_defect(cells: list[Cell], monkeypatch: pytest.MonkeyPatch):
+    kills = itertools.count()
+    monkeypatch.setattr(shortage, "_counter", lambda path: next(kills) if path.name == "vmstat" else 0)
+    defects = [defect for defect in known_defects() if defect.name == DEFECT]
+    (broken, *_) = [one for one in plan(defects, cells) if one.defect == DEFECT]
+    assert trial.attempt(broken, seed=1).outcome is Outcome.FAIL
+    assert next(kills) > 1
 
 
 @pytest.mark.parametrize("ends", ["torn", "hushed", "raised"])
