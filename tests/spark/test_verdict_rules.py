@@ -21,6 +21,8 @@ from conformance.verdicts.sql import share as share_sql  # noqa: E402
 from tests.report.samples import passed  # noqa: E402
 from tests.report.test_run import REFERENCE, book, good, judged, material  # noqa: E402
 
+pytestmark = pytest.mark.spark
+
 SETTINGS = {"candidate_sha256": "c", "scenario_sha256": "s", "environment_sha256": "e", "seed": 7, "clock": "virtual"}
 SETTINGS |= {"scale": 1.0, "tolerance": 0.0, "should": "warn"}
 DDL = "run STRING, started STRING, filtered BOOLEAN, candidate STRING, nodeid STRING, outcome STRING, state STRING, "
