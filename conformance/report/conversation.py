@@ -1,4 +1,4 @@
-"""A cell's conversation as text: everything in its one order, or session by session."""
+"""A cell's conversation as text, everything in its one order."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -17,24 +17,10 @@ from conformance.report.words import described, meaning, moment
 
 Sessions = Mapping[str, Connected]
 
-ON_THE_WIRE = (Connected, Command, Reply, Content, Closed)
-"""The events that a session is made of."""
-
 
 def in_order(events: Iterable[AnyEvent], sessions: Sessions, marked: Collection[int] = ()) -> str:
     """Return the events one a line, in their order; the marked ones begin with `>`."""
     return "\n".join(told_line(event, sessions, event.n in marked) for event in events)
-
-
-def per_session(events: Iterable[AnyEvent], sessions: Sessions, marked: Collection[int] = ()) -> str:
-    """Return each session under a heading of its own, in the order in which they were opened."""
-    parts: dict[str, list[AnyEvent]] = {}
-    for event in events:
-        if isinstance(event, ON_THE_WIRE):
-            parts.setdefault(event.session, []).append(event)
-    return "\n\n".join(
-        "\n".join([_heading(name, sessions), in_order(own, sessions, marked)]) for name, own in parts.items()
-    )
 
 
 def told_line(event: AnyEvent, sessions: Sessions, marked: bool = False) -> str:
@@ -66,10 +52,3 @@ def whereabouts(event: AnyEvent, sessions: Sessions) -> tuple[str, str]:
             return session, ""
     began = sessions.get(event.session)
     return session, f"{began.client} {arrow} {began.server}  " if began else f"? {arrow} ?  "
-
-
-def _heading(name: str, sessions: Sessions) -> str:
-    began = sessions.get(name)
-    return (
-        f"{name}: {began.client} -> {began.server} ({began.listener})" if began else f"{name}: (its beginning is lost)"
-    )
