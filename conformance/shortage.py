@@ -101,10 +101,14 @@ def beyond_its_own_limit(why: str) -> bool:
     return _OWN_LIMIT in why
 
 
-def _counter(path: Path) -> int:
+def counter_of(file: Path, name: str) -> int | None:
+    """Return one of the kernel's counters in a file of lines `name value`; None where the file or the name is not there."""
     try:
-        lines = path.read_text("ascii").splitlines()
+        values = dict(line.split()[:2] for line in file.read_text("ascii").splitlines() if " " in line)
     except OSError:  # no such controller here
-        return 0
-    values = dict(line.split()[:2] for line in lines if len(line.split()) > 1)
-    return int(values.get(_COUNTERS[path][0], 0))
+        return None
+    return int(values[name]) if name in values else None
+
+
+def _counter(path: Path) -> int:
+    return counter_of(path, _COUNTERS[path][0]) or 0

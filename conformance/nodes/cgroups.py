@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.nodes.processes import kill_groups
+from conformance.shortage import counter_of
 
 _NUMBERS = itertools.count(1)
 _NAME = re.compile(r"conformance-(\d+)-(\d+)-\d+")
@@ -51,7 +52,7 @@ class Cgroup:
         """Return how many of its processes the kernel has killed for want of memory, in it or on the machine; None where
         that is not counted for it alone."""
         files = (path / name for path in (self.main, *self.others) for name in ("memory.events", "memory.oom_control"))
-        counted = [count for file in files if (count := _counter(file, "oom_kill")) is not None]
+        counted = [count for file in files if (count := counter_of(file, "oom_kill")) is not None]
         return sum(counted) if counted else None
 
     @property
@@ -149,14 +150,6 @@ def _can_join(home: Path, *, kills: bool) -> bool:
         return tried.returncode == 0 and (not kills or os.access(probe / "cgroup.kill", os.W_OK))
     finally:
         probe.rmdir()
-
-
-def _counter(file: Path, name: str) -> int | None:
-    try:
-        values = dict(line.split() for line in file.read_text("ascii").splitlines())
-    except OSError:  # no such controller here
-        return None
-    return int(values[name]) if name in values else None
 
 
 def _removed(path: Path) -> bool:
