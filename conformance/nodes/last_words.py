@@ -1,13 +1,17 @@
-"""What a log says of why a program ended: the exception that is in it, else its last line."""
+"""What a log says of why a program ended: the exception that is in it, else the errors that it ends with, else its last line."""
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 _NEAR_THE_END = 60
 """Lines at the end of a log in which an exception is looked for: one that was logged long before did not end the program."""
 
 _MOST = 300
 """Characters that are quoted."""
+
+_ERRORS = 3
+"""Lines of errors that are quoted."""
 
 _NOTHING = "(it wrote nothing)"
 
@@ -19,14 +23,23 @@ _FATAL = re.compile(
     r"(panic: .+|fatal error: .+|thread '.*' panicked at .+|.*Assertion `.*' failed\.?.*|what\(\): .+|Segmentation fault.*)"
 )
 """What Go, Rust and C programs say when they end so."""
+_ERROR = re.compile(r"\b(fatal|error|panic)\b:?", re.IGNORECASE)
+"""A line by which a program says that it cannot go on: the one before the last often has the cause, the last what came of it."""
 
 
 def last_words(text: str) -> str:
-    """Return the last exception near the end of a log, or its last line: at most 300 characters of it."""
+    """Return what a log's end says of the cause, at most 300 characters: the last exception near the end; else the lines of
+    errors that the log ends with, joined by "; "; else the last line."""
     lines = text.strip().splitlines()
     if not lines:
         return _NOTHING
-    return (_exception(lines[-_NEAR_THE_END:]) or lines[-1].strip())[:_MOST]
+    return (_exception(lines[-_NEAR_THE_END:]) or _errors(lines) or lines[-1].strip())[:_MOST]
+
+
+def _errors(lines: Sequence[str]) -> str:
+    """Return the errors that a log ends with; '' where its last line is none."""
+    errors = list(takewhile(_ERROR.search, reversed(lines)))
+    return "; ".join(line.strip() for line in reversed(errors[:_ERRORS]))
 
 
 def _exception(lines: Sequence[str]) -> str:

@@ -37,6 +37,8 @@ RUST = "thread 'main' panicked at src/main.rs:2:5:\nqueue is torn\nnote: run wit
 C = "terminate called after throwing an instance of 'std::runtime_error'\n  what():  torn queue\nAborted\n"
 OLD = "Traceback (most recent call last):\n  File\nKeyError: 'old'\n" + "tick\n" * 70 + "cannot bind: address in use\n"
 
+POSTFIX = "warning: odd name\npostsuper: fatal: cannot open file\npostfix-script: fatal: integrity check failed\n"
+
 
 @pytest.mark.parametrize(
     ("log", "quoted"),
@@ -49,6 +51,7 @@ OLD = "Traceback (most recent call last):\n  File\nKeyError: 'old'\n" + "tick\n"
         (C, "what():  torn queue"),
         (OLD, "cannot bind: address in use"),
         ("no licence file\n", "no licence file"),
+        (POSTFIX, "postsuper: fatal: cannot open file; postfix-script: fatal: integrity check failed"),
         ("", "(it wrote nothing)"),
         ("x" * 400, "x" * 300),
     ],
