@@ -121,6 +121,8 @@ class CellRun:
             inapplicable = "cannot be run: " + "; ".join(dict.fromkeys(map(str, _leaves(errors))))
         except* CellTimeout:
             timed_out = f"{_stopped(limit)}: waiting for {awaited(recorder.events)}"
+        except* OutOfPlace as errors:  # of a step that waited for its moment: the steps and the drain went on
+            astray = "; ".join(filter(None, (astray, _told(errors))))
         except* NodeError as errors:
             problem = _told(errors)
         except* _OWN_ERRORS as errors:  # whatever it is, it is told of this cell, and the others go on

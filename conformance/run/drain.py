@@ -23,11 +23,12 @@ async def drain(world: World) -> None:
     world.heal_all()
     await heal_disks(world)
     for keeper in world.keepers.values():
-        if keeper.frozen:
-            await keeper.resume()
-        if not keeper.up and keeper.node.failure is None and not keeper.lost:
-            with suppress(CannotRestart):  # it is in the history, for the judge
-                await keeper.start()
+        async with keeper.busy:  # what a step does to it at a moment of the protocol may be under way
+            if keeper.frozen:
+                await keeper.resume()
+            if not keeper.up and keeper.node.failure is None and not keeper.lost:
+                with suppress(CannotRestart):  # it is in the history, for the judge
+                    await keeper.start()
     began = world.clock.elapsed()
     until = began + world.cell.drain
     account = Account(world.recorder.events, (mailbox.address for mailbox in world.cell.topology.mailboxes))

@@ -36,6 +36,13 @@ steps:
   - start: mta1
 """
 
+AT_A_MOMENT = """\
+  - kill: {node: mta1, at: {from: outside, to: mta1, after: dot, nth: 2}}
+  - start: {node: mta1, at: {from: outside, to: mta1, after: dot, nth: 2}}
+  - send: {as: m, to: victor@outside.test, via: mta1}
+  - send: {as: n, to: victor@outside.test, via: mta1}
+"""
+
 SERVER = """
 import asyncio, os, pathlib, signal, sys
 from aiosmtpd.controller import UnthreadedController
@@ -56,10 +63,10 @@ loop.run_forever()
 
 
 def ran(
-    tmp_path: Path, *, on_a_queue: str = "", then: str = "pass", accepts: bool = True
+    tmp_path: Path, *, on_a_queue: str = "", then: str = "pass", accepts: bool = True, scenario: str = RESTARTED
 ) -> tuple[Ran, dict[str, Verdict]]:
     """Run the cell with such a server; return the verdicts by their checks."""
-    (tmp_path / "restarted.scenario.yaml").write_text(RESTARTED, "utf-8")
+    (tmp_path / "restarted.scenario.yaml").write_text(scenario, "utf-8")
     (cell,) = read_corpus([tmp_path / "restarted.scenario.yaml"], paths.fixtures())[0].cells("smoke")
     server = SERVER.format(on_a_queue=on_a_queue, then=then, accepts=accepts)
     toy = Candidate(
@@ -72,8 +79,13 @@ def ran(
     return done, {verdict.check: verdict for verdict in verdicts}
 
 
-def test_a_server_that_does_not_start_again_on_its_own_queue_breaks_its_promise(tmp_path: Path):
-    done, verdicts = ran(tmp_path, on_a_queue="raise RuntimeError('the queue is torn')")
+@pytest.mark.parametrize(
+    "scenario",
+    [RESTARTED, RESTARTED.split("  - send")[0] + AT_A_MOMENT],
+    ids=["by a step", "at a moment of the protocol"],
+)
+def test_a_server_that_does_not_start_again_on_its_own_queue_breaks_its_promise(tmp_path: Path, scenario: str):
+    done, verdicts = ran(tmp_path, on_a_queue="raise RuntimeError('the queue is torn')", scenario=scenario)
     assert done.problem == ""
     assert "start" in done.astray
     lost = verdicts["invariant.nothing-acknowledged-is-lost"]

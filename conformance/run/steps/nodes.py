@@ -64,9 +64,10 @@ async def configure(world: World, action: Configure) -> str:
         changes = {**action.transport, **{f"listeners.{door}": dict(to) for door, to in action.listeners.items()}}
         refused = None
         try:
-            await keeper.reconfigure(
-                action.transport, {door: dict(to) for door, to in action.listeners.items()}, action.unknown
-            )
+            async with keeper.busy:
+                await keeper.reconfigure(
+                    action.transport, {door: dict(to) for door, to in action.listeners.items()}, action.unknown
+                )
         except ConfigurationRefused as error:
             refused = error.reason
         world.recorder.record(Configured, node=name, changes={**changes, **action.unknown}, refused=refused)
@@ -78,8 +79,9 @@ async def activate(world: World, action: Activate) -> str:
     """Make a mailbox database active elsewhere; every server that runs reads its file again."""
     world.active_databases[action.database] = action.on
     for keeper in world.keepers.values():
-        if keeper.up:
-            await keeper.reconfigure({}, {}, {})
+        async with keeper.busy:
+            if keeper.up:
+                await keeper.reconfigure({}, {}, {})
     return f"{action.database} is active on {action.on}"
 
 
