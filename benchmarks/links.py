@@ -38,7 +38,7 @@ from conformance.candidates.grammar import find
 from conformance.history.recorder import Recorder
 from conformance.nodes.configuration import Wiring, listeners_of, render
 from conformance.nodes.exec_node import ExecNode
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import PortLeases
 from conformance.topology import Topology
 from conformance.wire.link import Address
 from conformance.wire.links import Links

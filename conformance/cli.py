@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from conformance.breakdown import breakdown
 from conformance.report.safe import visible
+from conformance.shortage import breakdown
 
 app = typer.Typer(
     name="conformance",

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from conformance.breakdown import breakdown
 from conformance.candidates.cast import Cast
 from conformance.candidates.needs import claims
 from conformance.history.events import AnyEvent, StepEvent
@@ -27,6 +26,7 @@ from conformance.run.bridge import ALONE, Place
 from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
+from conformance.shortage import breakdown
 from conformance.verdicts import Outcome, Reason, Verdict, worst
 from conformance.verdicts.outcome import ALL_WELL
 

@@ -8,14 +8,21 @@ from typing import Any
 
 import pytest
 
-from conformance.breakdown import breakdown
 from conformance.clocks import CLOCKS
 from conformance.report import allure_content
 from conformance.results.layout import RUN_FILE
 from conformance.results.writer import finish_run
-from conformance.shortage import shortage_of
-from conformance.suite.choice import UNFILTERED, is_filtered, keep_wanted, narrow, take_ids
-from conformance.suite.collect import OPTIONS, ScenarioFile, collect_file
+from conformance.shortage import breakdown, shortage_of
+from conformance.suite.collect import (
+    OPTIONS,
+    UNFILTERED,
+    ScenarioFile,
+    collect_file,
+    is_filtered,
+    keep_wanted,
+    narrow,
+    take_ids,
+)
 from conformance.suite.directory import (
     DIRECTORY,
     allure_results,

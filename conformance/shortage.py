@@ -2,10 +2,12 @@
 
 A full disk, a limit on processes, open files or memory strikes the harness and the servers alike; the kernel kills what
 takes too much memory. None of it is a server's own fault.
+What is said when the harness itself breaks names it, or the place.
 """
 
 import errno
 import os
+import traceback
 from pathlib import Path
 
 SHORTAGES = {
@@ -112,3 +114,17 @@ def counter_of(file: Path, name: str) -> int | None:
 
 def _counter(path: Path) -> int:
     return counter_of(path, _COUNTERS[path][0]) or 0
+
+
+_HERE = Path(__file__).parent
+
+
+def breakdown(error: BaseException) -> str:
+    """Return a sentence on an exception that nobody expected: what it says, and where the harness raised it."""
+    said = " ".join(traceback.format_exception_only(error)[-1].split())
+    if words := shortage_of(error):
+        return f"the machine ran out of something: {words} ({said})"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(_HERE)] or frames
+    place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno}, in {own[-1].name})" if own else ""
+    return f"the harness itself broke: {said}{place}"

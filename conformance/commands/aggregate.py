@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from conformance.report.tables_page.page import Rows, TableShown, write_tables_page
-from conformance.results.errors import RunDirectoryError
+from conformance.results.layout import RunDirectoryError
 
 if TYPE_CHECKING:
     from conformance.spark.tables.table import Table

@@ -21,10 +21,9 @@ from conformance import paths
 from conformance.clocks import CLOCKS, IN_PROCESS
 from conformance.report.book import read_book
 from conformance.report.terminal import summary
-from conformance.results.errors import RunDirectoryError
-from conformance.results.layout import RUN_FILE
+from conformance.results.layout import RUN_FILE, RunDirectoryError
 from conformance.results.merge import merge_runs
-from conformance.suite.choice import NOTHING
+from conformance.suite.collect import NOTHING
 from conformance.suite.directory import stamped
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from conformance.candidates.description import Candidate
 from conformance.candidates.grammar import reference_defects
 from conformance.nodes.document import InspectDocument, NodeDocument
 from conformance.requirements.catalogue import catalogue
-from conformance.requirements.coverage import coverage
+from conformance.requirements.coverage import coverage, page
 from conformance.requirements.coverage import uncovered as without_scenario
-from conformance.requirements.page import page
 from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import Problems
 from conformance.scenarios.grid import SIZES

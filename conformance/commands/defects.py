@@ -12,14 +12,12 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from conformance import paths
 from conformance.candidates.description import REFERENCE
-from conformance.defects.keep import KeptTrials
-from conformance.defects.page import page
 from conformance.defects.plan import Planned, known_defects, plan, retired_defects
-from conformance.defects.table import Table, gaps, table
-from conformance.defects.trial import Trial, attempt_all
+from conformance.defects.table import Table, gaps, page, table
+from conformance.defects.trial import KeptTrials, Trial, attempt_all
 from conformance.execute import workers
 from conformance.requirements.catalogue import catalogue
-from conformance.results.errors import RunDirectoryError
+from conformance.results.layout import RunDirectoryError
 from conformance.results.writer import finish_run, remove_run
 from conformance.scenarios import names as words
 from conformance.scenarios.errors import Problems

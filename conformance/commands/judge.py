@@ -13,7 +13,7 @@ from conformance.generations import Generation
 from conformance.history.sound import sound
 from conformance.judge.cell import Setting, judge_cell
 from conformance.report.safe import visible
-from conformance.results.errors import RunDirectoryError
+from conformance.results.layout import RunDirectoryError
 from conformance.results.reader import Damage, StoredCell, read_run
 from conformance.results.schema import CellHeader
 from conformance.scenarios.document import Cell

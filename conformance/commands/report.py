@@ -5,7 +5,6 @@ from pathlib import Path
 import typer
 
 from conformance import paths
-from conformance.breakdown import breakdown
 from conformance.report.allure_site import AllureMissing, install
 from conformance.report.book import read_book
 from conformance.report.compare import as_text, diff
@@ -13,8 +12,8 @@ from conformance.report.paged import Paged
 from conformance.report.safe import visible
 from conformance.report.site import Allure, build
 from conformance.report.trend import runs_before
-from conformance.results.errors import RunDirectoryError
-from conformance.shortage import shortage_of
+from conformance.results.layout import RunDirectoryError
+from conformance.shortage import breakdown, shortage_of
 from conformance.verdicts.changes import Kind, Should
 
 

@@ -7,9 +7,9 @@ import pytest
 import typer
 
 from conformance import paths
-from conformance.breakdown import breakdown
 from conformance.commands.cluster import is_asked, run_on_cluster
-from conformance.suite.choice import explain_empty
+from conformance.shortage import breakdown
+from conformance.suite.collect import explain_empty
 from conformance.suite.directory import ALLURE_BY_DEFAULT
 from conformance.suite.item import outcome_of
 from conformance.suite.options import options_help

@@ -15,7 +15,7 @@ from conformance.judge.remarks import Should, remarked
 from conformance.judge.rows import binding, unless_nothing_was_acknowledged
 from conformance.judge.telling import inconclusive, plain, verdict_of
 from conformance.judge.trace import Trace
-from conformance.requirements.consequences import roots
+from conformance.requirements.catalogue import roots
 from conformance.scenarios import names
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Expectation

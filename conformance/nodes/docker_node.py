@@ -25,8 +25,7 @@ from conformance.nodes.configuration import listeners_of
 from conformance.nodes.contract import REFUSED, CommandFailed, ConfigurationRefused, NodeConfiguration, NodeError
 from conformance.nodes.engine import Engine, explained, gateway, kill
 from conformance.nodes.kinds import NodeOfKind, Surroundings
-from conformance.nodes.places import Place, all_doors
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import Place, PortLeases, all_doors
 from conformance.nodes.private_root import NODE
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.reload import reload

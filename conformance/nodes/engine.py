@@ -15,8 +15,8 @@ import requests
 from docker.types import LogConfig, Mount, Ulimit
 
 from conformance.candidates.description import Candidate
-from conformance.candidates.engine import engine_address
 from conformance.candidates.kinds.docker import Container, DockerFields
+from conformance.candidates.presence import engine_address
 from conformance.nodes import reaper
 from conformance.nodes.contract import NodeError
 

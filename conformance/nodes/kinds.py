@@ -13,8 +13,7 @@ from conformance.candidates.kind import KINDS
 from conformance.nodes.contract import Node
 from conformance.nodes.disks.choice import NodeDisk
 from conformance.nodes.exec_clock import MovedClock
-from conformance.nodes.places import Place, leased_place
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import Place, PortLeases, leased_place
 from conformance.nodes.version import version_by_command
 from conformance.topology import Server
 

@@ -20,8 +20,7 @@ from conformance.nodes.commands import answer_of, run_command, template_of
 from conformance.nodes.configuration import Address
 from conformance.nodes.contract import CommandFailed, NodeConfiguration, NodeError, Unsupported
 from conformance.nodes.kinds import NodeOfKind, Surroundings
-from conformance.nodes.places import LOOPBACK, Place, all_doors
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import LOOPBACK, Place, PortLeases, all_doors
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.reload import by_command
 from conformance.nodes.workshop import Workshop

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.candidates.description import Candidate, CandidateError
-from conformance.candidates.placeholders import option_values
+from conformance.candidates.placeholders import fill_argv, option_values, render_file
 from conformance.candidates.presence import Presence
-from conformance.candidates.templates import fill_argv, render_file
 from conformance.nodes.contract import NodeConfiguration, NodeError
 from conformance.nodes.node_log import NAME, NodeLog
 from conformance.nodes.private_root import NODE

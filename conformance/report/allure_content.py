@@ -22,8 +22,8 @@ from allure_commons import plugin_manager
 from allure_commons.model2 import StatusDetails
 
 from conformance.history.events import StepEvent
-from conformance.report.causes import Cause
-from conformance.report.diagram.excerpt import excerpt_svg
+from conformance.report.book import Cause
+from conformance.report.diagram.page import excerpt_svg
 from conformance.report.failure import BROKE, clause_of, exchange_lines, failure_message
 from conformance.report.material import Material
 from conformance.report.names import file_stem

@@ -3,10 +3,8 @@
 import textwrap
 from collections.abc import Iterator
 
-from conformance.report.conversation import told_line
-from conformance.report.excerpt import around
 from conformance.report.material import Material
-from conformance.report.offence import offence_of
+from conformance.report.offence import around, offence_of, told_line
 from conformance.report.safe import visible
 from conformance.requirements.catalogue import catalogue
 from conformance.verdicts import Outcome, Verdict

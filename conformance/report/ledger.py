@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from conformance.report.book import Entry
 from conformance.requirements.catalogue import Catalogue, Requirement
 from conformance.verdicts import Outcome
-from conformance.verdicts.ledger import of_row, share
+from conformance.verdicts.outcome import of_row, share
 
 EVIDENCE = 20
 """So many pieces of evidence are listed with a row; all of them are counted."""
@@ -54,7 +54,7 @@ class Row(BaseModel):
 def ledger(cells: Sequence[Entry], catalogue: Catalogue) -> tuple[Row, ...]:
     """Return the rows in force, in the catalogue's order, as these cells (of one candidate) decide them.
 
-    `conformance.verdicts.ledger` has the rules by which the verdicts of checks decide a row.
+    `conformance.verdicts.outcome` has the rules by which the verdicts of checks decide a row.
     """
     found: dict[str, list[Evidence]] = {}
     for cell in cells:

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from conformance.history.events import AnyEvent, Attempt, Connected, NodeEvent
-from conformance.requirements.consequences import roots
+from conformance.requirements.catalogue import roots
 from conformance.results.kept import kept_of
 from conformance.results.reader import StoredCell
 from conformance.results.schema import CellHeader

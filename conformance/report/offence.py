@@ -1,14 +1,113 @@
-"""Names the offending exchange in one line: which event, when, who to whom, what was said, about which message."""
+"""Names the offending exchange in one line: which event, when, who to whom, what was said, about which message.
+Around it stand the few events that make it understood, each as a line of the conversation, and where something was
+left out between.
+"""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from conformance.history.events import AnyEvent, Attempt, Content, Delivered, MessageMade, Reply
-from conformance.report.conversation import whereabouts
+from conformance.history.events import (
+    AnyEvent,
+    Attempt,
+    Closed,
+    Command,
+    Connected,
+    ConnectFailed,
+    Content,
+    Delivered,
+    MessageMade,
+    Reply,
+)
 from conformance.report.material import Material
 from conformance.report.safe import visible
 from conformance.report.words import described, meaning, moment
 from conformance.verdicts import Verdict
+
+Sessions = Mapping[str, Connected]
+
+
+def in_order(events: Iterable[AnyEvent], sessions: Sessions, marked: Collection[int] = ()) -> str:
+    """Return the events one a line, in their order; the marked ones begin with `>`."""
+    return "\n".join(told_line(event, sessions, event.n in marked) for event in events)
+
+
+def told_line(event: AnyEvent, sessions: Sessions, marked: bool = False) -> str:
+    """Return one line: mark, number, time, session, who to whom, what; printable, without a break."""
+    session, parties = whereabouts(event, sessions)
+    sign = ">" if marked else " "
+    means = meaning(event)
+    return f"{sign} #{event.n:<5d} {moment(event.t):>9s}  {session:<4s} {parties}{described(event)}" + (
+        f"   [{means}]" if means else ""
+    )
+
+
+def whereabouts(event: AnyEvent, sessions: Sessions) -> tuple[str, str]:
+    """Return the session's name and `client -> server  `; both '' for what has neither.
+
+    A reply's arrow points back: the client always stands left, so that a column is a party.
+    """
+    session = getattr(event, "session", None) or ""
+    match event:
+        case Reply():
+            arrow = "<-"
+        case Command() | Content() | Connected() | Closed():
+            arrow = "->"
+        case ConnectFailed() | Attempt():
+            return session, f"{event.client} -> {event.server}  "
+        case Delivered():
+            return session, f"{event.giver} -> {event.sink}  "
+        case _:
+            return session, ""
+    began = sessions.get(event.session)
+    return session, f"{began.client} {arrow} {began.server}  " if began else f"? {arrow} ?  "
+
+
+T = TypeVar("T")
+
+_SEVERAL = 4
+"""So many pieces of evidence are shown; the first is the offending one, the later ones only support it."""
+
+
+def around(events: Sequence[AnyEvent], evidence: Iterable[int], radius: int = 3) -> list[AnyEvent | None]:
+    """Return the events around the evidence in their order; None stands where some were left out.
+
+    Around an event of a session these are its neighbours in that session; around any other, its neighbours of the
+    wire in the one order. An event that is not in the history (its file was damaged) is passed over.
+    """
+    places = {event.n: place for place, event in enumerate(events)}
+    chosen: set[int] = set()
+    for number in list(evidence)[:_SEVERAL]:
+        if (place := places.get(number)) is not None:
+            chosen.add(place)
+            chosen.update(_neighbours(events, place, radius))
+    return _with_gaps(events, sorted(chosen))
+
+
+def _neighbours(events: Sequence[AnyEvent], place: int, radius: int) -> set[int]:
+    session: str | None = getattr(events[place], "session", None)
+
+    def near(other: AnyEvent) -> bool:
+        if session is not None:
+            return bool(getattr(other, "session", None) == session)
+        return isinstance(other, Command | Reply | Content | Closed | Delivered | Attempt)
+
+    before = _first(radius, (p for p in range(place - 1, -1, -1) if near(events[p])))
+    after = _first(radius, (p for p in range(place + 1, len(events)) if near(events[p])))
+    return {*before, *after}
+
+
+def _first(count: int, values: Iterable[T]) -> list[T]:
+    return [value for value, _ in zip(values, range(count), strict=False)]
+
+
+def _with_gaps(events: Sequence[AnyEvent], places: Sequence[int]) -> list[AnyEvent | None]:
+    found: list[AnyEvent | None] = []
+    for index, place in enumerate(places):
+        if index and place != places[index - 1] + 1:
+            found.append(None)
+        found.append(events[place])
+    return found
 
 
 @dataclass(frozen=True, slots=True)

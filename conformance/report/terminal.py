@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from conformance.report.book import Book, Entry
-from conformance.report.causes import Cause, causes, ordered
+from conformance.report.book import Book, Cause, Entry, causes, ordered
 from conformance.report.offence import Offence
 from conformance.report.run_page.matrix import Square, matrix
 from conformance.report.safe import annotation, code_span, markdown, visible

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.results.errors import CellUnreadable, RunDirectoryError
-from conformance.results.layout import RUN_FILE, cell_file
+from conformance.results.layout import RUN_FILE, CellUnreadable, RunDirectoryError, cell_file
 from conformance.results.reader import read_end, read_run
 from conformance.results.schema import CellHeader, RunFooter, RunHeader
 from conformance.verdicts import Outcome

@@ -1,7 +1,7 @@
 """The columns of a run directory's tables, independent of who reads them: Arrow, Spark, or a person.
 
 They are derived from the records themselves (`conformance.history.events`, `conformance.results.schema`,
-`conformance.verdicts.verdict`): a new field of a record is a new column. A field that means different things in
+`conformance.verdicts.outcome`): a new field of a record is a new column. A field that means different things in
 different records (`line`, `refused`), or that has no fixed shape (`topology`, `state`), is kept as text: as it is when
 it is one, else as JSON.
 """

@@ -4,13 +4,13 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.results.errors import RunDirectoryError
 from conformance.results.identity import suite_sha256
 from conformance.results.layout import (
     CELLS,
     LATE,
     PACKED,
     PLAIN,
+    RunDirectoryError,
     archive_of,
     attachments_of,
     cell_file,

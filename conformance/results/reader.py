@@ -15,8 +15,16 @@ from pydantic_core import from_json
 
 from conformance.history.events import EVENT, AnyEvent
 from conformance.regular import read_regular
-from conformance.results.errors import CellUnreadable, RunDirectoryError, SchemaTooNew
-from conformance.results.layout import FOOTER_FILE, RUN_FILE, attachments_of, cell_files, cell_name
+from conformance.results.layout import (
+    FOOTER_FILE,
+    RUN_FILE,
+    CellUnreadable,
+    RunDirectoryError,
+    SchemaTooNew,
+    attachments_of,
+    cell_files,
+    cell_name,
+)
 from conformance.results.packed import octets_of
 from conformance.results.schema import SCHEMA, CellFooter, CellHeader, RunFooter, RunHeader
 from conformance.shortage import shortage_of

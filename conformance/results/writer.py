@@ -20,13 +20,13 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import SchemaSerializer, to_json
 
 from conformance.history.events import AnyEvent, Event
-from conformance.results.errors import RunDirectoryError
 from conformance.results.layout import (
     CELLS,
     FOOTER_FILE,
     LATE,
     PLAIN,
     RUN_FILE,
+    RunDirectoryError,
     archive_of,
     attachments_of,
     cell_file,

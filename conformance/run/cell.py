@@ -1,6 +1,9 @@
-"""One cell from start to history: build the world, play the steps, heal, drain, take everything down."""
+"""One cell from start to history: build the world, play the steps, heal, drain, take everything down. At the end the
+secrets of the cell are taken out of the files that its nodes have left.
+"""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,25 +11,25 @@ from pathlib import Path
 from conformance.candidates.cast import Cast
 from conformance.history.events import AnyEvent
 from conformance.history.recorder import Recorder
+from conformance.history.secrets import Secrets
 from conformance.nodes.contract import NodeError, OutOfPlace
 from conformance.nodes.disks.layer import Unseen
 from conformance.nodes.kinds import node_of
+from conformance.nodes.workshop import DATA
 from conformance.run.bridge import Place
 from conformance.run.clock import Leftovers
 from conformance.run.clocks.interface import Clock
-from conformance.run.deadline import CellTimeout, awaited, cell_timeout, real_deadline
+from conformance.run.deadline import CellTimeout, LoopBlocked, awaited, cell_timeout, real_deadline
 from conformance.run.drain import drain
-from conformance.run.redaction import redact_files
 from conformance.run.script import Holds, Script
 from conformance.run.settings import Settings
-from conformance.run.shifted.errors import CannotShift, Unmoved
+from conformance.run.shifted.programs import CannotShift, Unmoved
 from conformance.run.steps import HANDLERS
 from conformance.run.virtual.errors import ClockError
-from conformance.run.watch import LoopBlocked
 from conformance.run.world import World
 from conformance.scenarios.document import Cell
 from conformance.shortage import shortage_of
-from conformance.untrusted import discard
+from conformance.untrusted import Anchor, discard, read_at, walk
 
 _OWN_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, BufferError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
@@ -186,3 +189,30 @@ def _leaves(errors: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
             yield from _leaves(error)
         else:
             yield error
+
+
+_LARGEST = 64 * 2**20
+"""Octets of a file that is looked through: more than a log may have."""
+
+
+def redact_files(directory: Path, secrets: Secrets) -> None:
+    """Rewrite each file of the nodes' directories below that has a secret in it; what is in queues stays as it is.
+
+    The nodes must be dead. Raises OSError.
+    """
+    if not secrets or not directory.is_dir():
+        return
+    anchor = Anchor(directory)
+    try:
+        for entry in walk(anchor.handle):
+            if DATA in entry.above[1:2] or not entry.is_file or entry.status.st_size > _LARGEST:
+                continue
+            handle = entry.open()
+            try:
+                octets = read_at(handle, 0, _LARGEST)
+            finally:
+                os.close(handle)
+            if (cleaned := secrets.clean_octets(octets)) is not octets:
+                entry.replace(cleaned)
+    finally:
+        anchor.close()

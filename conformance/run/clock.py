@@ -6,12 +6,11 @@ from contextlib import suppress
 from typing import TypeVar, cast
 
 from conformance.clocks import ClockName
-from conformance.run.clocks.interface import Clock
-from conformance.run.clocks.registry import keepers
+from conformance.run.clocks.interface import Clock, keepers
+from conformance.run.deadline import LoopBlocked
 from conformance.run.virtual.errors import waiting
 from conformance.run.virtual.loop import VirtualClockEventLoop
 from conformance.run.virtual.seams import left_open
-from conformance.run.watch import LoopBlocked
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from conformance.history.events import AnyEvent, Attempt, Delivered, Digest, Drained, MessageMade
 from conformance.nodes.contract import CannotRestart
-from conformance.run.steps.breaking_disks import heal_disks
+from conformance.run.steps.breaking import heal_disks
 from conformance.run.world import World
 
 _GRACE = 2.5

@@ -11,8 +11,7 @@ from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
 from conformance.run.clock import Leftovers
-from conformance.run.clocks.interface import Clock
-from conformance.run.clocks.registry import keepers
+from conformance.run.clocks.interface import Clock, keepers
 from conformance.run.settings import Settings
 from conformance.run.virtual.errors import waiting
 

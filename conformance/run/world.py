@@ -20,8 +20,7 @@ from conformance.nodes.configuration import Address, Contract2, Wiring, render
 from conformance.nodes.contract import Node
 from conformance.nodes.disks.choice import NodeDisk
 from conformance.nodes.kinds import Surroundings, node_of
-from conformance.nodes.places import Place, take_turns
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import Place, PortLeases, take_turns
 from conformance.nodes.workshop import status_file_in
 from conformance.parameters import OWN_TIMERS, in_force
 from conformance.run.clocks.interface import Clock

@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from conformance.results.columns import TABLES
 from conformance.results.content import Manifest, content_of, sha256_of_file, stored_manifest
-from conformance.results.errors import RunDirectoryError
-from conformance.results.layout import PARQUET, RUN_FILE
+from conformance.results.layout import PARQUET, RUN_FILE, RunDirectoryError
 from conformance.results.parquet import arrow_schema, rows_of
 from conformance.results.reader import read_run
 from conformance.results.schema import RunHeader

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conformance import parameters
-from conformance.results.errors import RunDirectoryError
 from conformance.results.identity import sha256_of
+from conformance.results.layout import RunDirectoryError
 from conformance.spark import coded, exchanges, happenings, worlds
 from conformance.spark.coded import Coded, Whole
 from conformance.spark.layer import schema

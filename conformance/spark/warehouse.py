@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from conformance.regular import read_regular
-from conformance.results.errors import RunDirectoryError, SchemaTooNew
 from conformance.results.identity import sha256_of
+from conformance.results.layout import RunDirectoryError, SchemaTooNew
 from conformance.results.whole import write_whole
 from conformance.spark.ingest import Ingested
 from conformance.spark.tables.table import Table

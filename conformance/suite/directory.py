@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from conformance.results.errors import RunDirectoryError
-from conformance.results.layout import RUN_FILE
+from conformance.results.layout import RUN_FILE, RunDirectoryError
 from conformance.results.writer import clear_run, holds_run
 from conformance.shortage import shortage_of
 from conformance.suite.options import Options

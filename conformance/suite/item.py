@@ -1,19 +1,47 @@
-"""The item: one cell as a test. It runs the cell, keeps the result for the reports, and ends as the verdict says."""
+"""The item: one cell as a test. It runs the cell, keeps the result for the reports, and ends as the verdict says.
+Only a violation is an assertion's failure; what could not be judged is something else.
+"""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance.breakdown import breakdown
 from conformance.candidates.cast import Cast
 from conformance.report.safe import visible
 from conformance.scenarios.document import Cell
+from conformance.shortage import breakdown
 from conformance.suite.baseline import Reading
-from conformance.suite.outcomes import BrokenCell, ConformanceFailure, InconclusiveCell, raise_for
 from conformance.suite.run import RUN, Collected, Told
 from conformance.suite.selection import as_keywords
 from conformance.verdicts import Outcome
+
+
+class ConformanceFailure(AssertionError):
+    """A requirement is violated. The text is the whole failure, written for a stranger."""
+
+
+class InconclusiveCell(Exception):
+    """The cell could not be judged."""
+
+
+class BrokenCell(Exception):
+    """The harness, or the scenario itself, is at fault."""
+
+
+def raise_for(outcome: Outcome, text: str) -> None:
+    """End a test as its cell ended; returns only for a pass."""
+    match outcome:
+        case Outcome.FAIL:
+            raise ConformanceFailure(text)
+        case Outcome.INCONCLUSIVE:
+            raise InconclusiveCell(text)
+        case Outcome.ERROR:
+            raise BrokenCell(text)
+        case Outcome.NOT_APPLICABLE:
+            pytest.skip(text)
+        case Outcome.PASS:
+            return
 
 
 class CellItem(pytest.Item):

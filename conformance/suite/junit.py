@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 from _pytest.junitxml import LogXML, xml_key  # there is no public name for it outside a test
 
-from conformance.report.book import read_book
-from conformance.report.causes import causes
+from conformance.report.book import causes, read_book
 from conformance.results.layout import RUN_FILE
 from conformance.suite.directory import DIRECTORY
 

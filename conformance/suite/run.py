@@ -12,26 +12,33 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.breakdown import breakdown
 from conformance.candidates.cast import Cast
 from conformance.clocks import CLOCKS
 from conformance.execute import CellResult, execute, stamp
 from conformance.records import candidate_record, cell_header
 from conformance.report import allure_content
-from conformance.report.book import Book, read_book
-from conformance.report.causes import causes
+from conformance.report.book import Book, causes, read_book
 from conformance.report.failure import failure_text
 from conformance.report.material import Material
 from conformance.report.terminal import summary, tell_github
-from conformance.results.errors import RunDirectoryError
 from conformance.results.identity import environment_sha256, suite_sha256
+from conformance.results.layout import RunDirectoryError
 from conformance.results.schema import CellHeader, RunHeader
 from conformance.results.writer import begin_run, finish_run, set_aside
 from conformance.run.bridge import ALONE, BESIDE, Place, at_once
 from conformance.scenarios.document import Cell
-from conformance.suite.baseline import NEW, WRITE, Baseline, BaselineError, Reading, hold_against, read_baselines
+from conformance.shortage import breakdown
+from conformance.suite.baseline import (
+    NEW,
+    WRITE,
+    Baseline,
+    BaselineError,
+    Reading,
+    hold_against,
+    read_baselines,
+    write_drafts,
+)
 from conformance.suite.directory import DIRECTORY, allure_results, is_worker
-from conformance.suite.draft import write_drafts
 from conformance.suite.flight import Flight
 from conformance.suite.options import Options
 from conformance.verdicts import Outcome, Reason, Verdict

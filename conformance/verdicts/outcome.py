@@ -1,8 +1,13 @@
-"""The five outcomes, their order within a cell and over many cells, and the words and signs that stand for them."""
+"""The five outcomes, their order within a cell and over many cells, and the words and signs that stand for them. A
+verdict is what one check found in one history; what the verdicts of its checks come to for a row of the catalogue
+stands here too.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Outcome(StrEnum):
@@ -96,3 +101,47 @@ def most_telling(outcomes: Iterable[Outcome]) -> Outcome | None:
     """Return the outcome of many cells together, or None when there are no cells."""
     present = set(outcomes)
     return next((outcome for outcome in OVER_CELLS if outcome in present), None)
+
+
+class Verdict(BaseModel):
+    """What one check found in one history.
+
+    `check` is `expect.<verb>` or `invariant.<name>`; `requirements` are blamed or confirmed by it, the first one
+    foremost.
+    `sentence` is for a stranger: on failure it says what was expected, what was seen, of which message, when.
+    `evidence` holds the numbers of the events that show it, the offending one first. `occasions` counts how often
+    the check could have failed: a check with none is not a pass but inconclusive ("vacuous").
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    check: str
+    outcome: Outcome
+    requirements: tuple[str, ...] = ()
+    sentence: str = ""
+    expected: str = ""
+    seen: str = ""
+    evidence: tuple[int, ...] = ()
+    occasions: int = Field(0, ge=0)
+    step: str | None = Field(None, description="path of the scenario's step, for expectations")
+    line: int | None = Field(None, description="line of that step in the scenario's file, 1-based")
+    message: str | None = Field(None, description="the scenario's name of the message, `m#1`")
+    moment: float | None = Field(None, description="seconds since the cell began, documented time")
+    reason: Reason | None = Field(None, description="why it is inconclusive; nothing in runs of 0.1.0")
+    remark: bool = Field(False, description="a pass with a remark: a `should` row is broken, as the sentence says")
+
+
+def share(outcome: Outcome, rank: int, cell: Outcome) -> Outcome:
+    """Return what a check's outcome means for one of the rows that the check names.
+
+    `rank` is the row's place among them, from 0; `cell` is the outcome of the whole cell. A failure is blamed on the
+    first row; the others may be the reason, so they are inconclusive. A cell that ended in an error proves nothing.
+    """
+    if cell is Outcome.ERROR:
+        return Outcome.ERROR
+    return Outcome.INCONCLUSIVE if outcome is Outcome.FAIL and rank > 0 else outcome
+
+
+def of_row(shares: Iterable[Outcome]) -> Outcome | None:
+    """Return the verdict of a row over all cells, or None when no check named it."""
+    return most_telling(shares)

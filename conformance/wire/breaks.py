@@ -8,14 +8,12 @@ from conformance.history.events import FaultArmed, FaultFired
 from conformance.history.recorder import Recorder
 from conformance.scenarios.steps.breaking import Fault, Partition
 from conformance.scenarios.steps.nodes import Moment
-from conformance.wire.fault_plan import Armed, check, passed_points, points
+from conformance.wire.fault_plan import Armed, Watch, check, passed_points, points
 from conformance.wire.faults import Blow, strike, strike_behind, strike_connection, told
 from conformance.wire.lane import Lane
 from conformance.wire.link import Link
-from conformance.wire.moments import Watch
-from conformance.wire.partitions import Cut
 from conformance.wire.relay import Relay
-from conformance.wire.roles import Pair
+from conformance.wire.roles import Cut, Pair
 from conformance.wire.units import Body, ContentEnd, Unit
 
 

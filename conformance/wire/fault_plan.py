@@ -1,13 +1,16 @@
-"""The plan of a fault: where it strikes, how often it has met its occasion, and whether it makes sense at all."""
+"""The plan of a fault: where it strikes, how often it has met its occasion, and whether it makes sense at all. A
+moment is such a point at which something else is to be done, such as to kill a server.
+"""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from conformance.faults import FAULTS, When, place_of
 from conformance.history.dialects import verb_of
 from conformance.history.events import Operation
 from conformance.scenarios.steps.breaking import Fault
+from conformance.scenarios.steps.nodes import Moment
 from conformance.wire.roles import Pair
 from conformance.wire.units import CommandLine, ContentEnd, Unit, WholeReply
 
@@ -120,3 +123,34 @@ class Armed:
         for timer in self.timers:
             timer.cancel()
         self.timers.clear()
+
+
+@dataclass(slots=True, eq=False)
+class Watch:
+    """Waits for the n-th unit of a kind over all sessions of the links that it matches."""
+
+    moment: Moment
+    do: Callable[[], Awaitable[None]]
+    name: str = ""
+    seen: int = 0
+
+    @property
+    def reason(self) -> str:
+        """Under which name it holds a lane."""
+        return f"moment {id(self)}"
+
+    def concerns(self, pair: Pair) -> bool:
+        """Whether it may come on a link."""
+        return self.moment.sender in ("*", pair.client) and self.moment.to in ("*", pair.server)
+
+    def sees(self, pair: Pair, unit: Unit) -> bool:
+        """Count a unit; return whether this is the moment."""
+        if not self.concerns(pair) or not self._is(unit):
+            return False
+        self.seen += 1
+        return self.seen == self.moment.nth
+
+    def _is(self, unit: Unit) -> bool:
+        if self.moment.after == "content":
+            return isinstance(unit, ContentEnd)
+        return (self.moment.after, "after") in points(unit)

@@ -8,8 +8,18 @@ from collections import deque
 from dataclasses import replace
 from typing import Literal
 
-from conformance.wire.lines import LINE, Lines, reply_parts
-from conformance.wire.phrases import SHORT, chunk_of, is_token, parsed, said_at_once, understood, whole_reply
+from conformance.wire.lines import (
+    LINE,
+    SHORT,
+    Lines,
+    chunk_of,
+    is_token,
+    parsed,
+    reply_parts,
+    said_at_once,
+    understood,
+    whole_reply,
+)
 from conformance.wire.units import Awaited, Body, ClientUnit, CommandLine, ContentEnd, Octets, ServerUnit, WholeReply
 
 HELD = 64 * 1024

@@ -1,9 +1,11 @@
-"""The roles around a session: whose link it is, the link as its sessions see it, and who may break what passes."""
+"""The roles around a session: whose link it is, the link as its sessions see it, and who may break what passes. A cut
+is a partition in force.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from conformance.history.dialects import Dialect
 from conformance.history.events import Listener
@@ -66,3 +68,26 @@ class Host(Protocol):
     def forgotten(self, relay: Relay) -> None:
         """Nothing of the session is open any more."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A partition in force.
+
+    `refuse` resets what is open and refuses what comes; `blackhole` lets nothing through, and keeps it until it is
+    healed: late, not lost.
+    """
+
+    name: str
+    how: Literal["refuse", "blackhole"]
+    pairs: frozenset[Pair]
+
+    @property
+    def action(self) -> str:
+        """How the history names it."""
+        return f"partition-{self.how}"
+
+    @property
+    def reason(self) -> str:
+        """Under which name it holds lanes."""
+        return f"partition {self.name}"

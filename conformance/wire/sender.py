@@ -9,10 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from conformance.wire.client import BLOCK, DATA, DOT, MAIL, QUIT, RCPT, Client, Identity, Refused
+from conformance.wire.client import BLOCK, DATA, DOT, MAIL, QUIT, RCPT, Client, Identity, Lost, Refused, Reply
 from conformance.wire.content import stuffed
 from conformance.wire.link import Address, Origin
-from conformance.wire.replies import Lost, Reply
 
 Abandon = Literal["before-dot", "at-dot", "after-reply"]
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 from conformance.scenarios.steps.talking import Line
 from conformance.shortage import shortage_of
+from conformance.wire.client import Lost, Reply, read_reply
 from conformance.wire.lines import redacted
 from conformance.wire.link import Address, Origin
-from conformance.wire.replies import Lost, Reply, read_reply
 from conformance.wire.sockets import has_more, port_of, why
 
 PATIENCE = 3600.0

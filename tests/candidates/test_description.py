@@ -10,9 +10,8 @@ from conformance import paths
 from conformance.candidates.cast import read_cast
 from conformance.candidates.description import Candidate, CandidateError, read_description
 from conformance.candidates.grammar import find
-from conformance.candidates.placeholders import table, unknown_placeholders
+from conformance.candidates.placeholders import fill_argv, render_file, seconds, table, unknown_placeholders
 from conformance.candidates.presence import Presence
-from conformance.candidates.templates import fill_argv, render_file, seconds
 from conformance.nodes.workshop import Workshop
 
 SHIPPED = paths.fixtures() / "candidates"

@@ -12,9 +12,8 @@ import pytest
 
 from conformance import paths
 from conformance.candidates.description import REFERENCE
-from conformance.defects.page import ALONE
 from conformance.defects.plan import Planned, known_defects, plan
-from conformance.defects.table import gaps, table
+from conformance.defects.table import ALONE, gaps, table
 from conformance.defects.trial import Performed, Trial, judged, perform
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.loader import read_corpus

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.defects.page import page
 from conformance.defects.plan import Defect, known_defects
-from conformance.defects.table import gaps, table
+from conformance.defects.table import gaps, page, table
 from conformance.defects.trial import Blame, Trial
 from conformance.requirements.catalogue import Catalogue, catalogue
 from conformance.verdicts import Outcome

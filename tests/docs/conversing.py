@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import PortLeases
 from tests.docs.pages import ROOT
 
 CONTRACT = (ROOT / "docs" / "node-contract.md").read_text("utf-8")

@@ -5,7 +5,7 @@ import re
 
 from conformance.parameters import DEFAULTS, table
 from conformance.requirements.catalogue import catalogue
-from conformance.requirements.page import page
+from conformance.requirements.coverage import page
 from tests.docs.pages import ROOT
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from conformance.candidates.description import Candidate, read_description
 from conformance.candidates.kinds.remote import FIRST_NEXT_HOP
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import PortLeases
 from tests.docs.pages import ROOT, commands
 from tests.nodes.test_remote_node import PROXY
 from tests.suite.helpers import environment

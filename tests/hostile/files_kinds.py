@@ -31,15 +31,15 @@ from conformance.nodes.contract import NodeError
 from conformance.report.book import entry
 from conformance.report.diagram.page import cell_page
 from conformance.report.material import stored
-from conformance.results.errors import CellUnreadable, SchemaTooNew
+from conformance.results.layout import CellUnreadable, SchemaTooNew
 from conformance.results.reader import read_cell, read_end
 from conformance.scenarios.errors import Problems
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.loader import Scenario, read, read_corpus
 from conformance.scenarios.yaml_nodes import split
 from conformance.suite.baseline import BaselineError, read_baselines
+from conformance.wire.client import Lost, read_reply
 from conformance.wire.grammar import Conversation
-from conformance.wire.replies import Lost, read_reply
 from tests.hostile.files_mutators import JSON, REPLY, YAML, Mutator, mutated
 
 Name = Literal["scenario", "topology", "candidate", "baseline", "reply", "history"]

@@ -14,7 +14,7 @@ import pytest
 
 from conformance.candidates.description import Candidate, CandidateError
 from conformance.candidates.hosts import check_hosts, is_loopback
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import PortLeases
 from conformance.results.reader import read_run
 from conformance.verdicts import Outcome
 from tests.hostile.peers import PEERS, Peer

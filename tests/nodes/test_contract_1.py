@@ -10,7 +10,7 @@ import pytest
 from conformance.candidates.description import Candidate, read_description
 from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.nodes.exec_node import ExecNode
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import PortLeases
 from tests.nodes import programs
 from tests.suite.helpers import conformance_command
 

@@ -16,7 +16,7 @@ from conformance.nodes.configuration import Contract2, Wiring, render
 from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.nodes.document import InspectDocument, NodeDocument
 from conformance.nodes.exec_node import ExecNode
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import PortLeases
 from conformance.nodes.reload import MOST, read_status
 from conformance.scenarios.fixtures import load_topology
 from conformance.topology import Topology

@@ -233,7 +233,7 @@ from pathlib import Path
 from conformance.candidates.description import Candidate
 from conformance.nodes.disks.choice import NodeDisk
 from conformance.nodes.exec_node import ExecNode
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import PortLeases
 from tests.nodes.programs import GREETS
 async def main():
     directory = Path(sys.argv[1])

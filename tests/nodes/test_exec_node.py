@@ -14,7 +14,7 @@ from conformance.candidates.description import Candidate
 from conformance.nodes import guard
 from conformance.nodes.contract import ConfigurationRefused, NodeError, Unsupported
 from conformance.nodes.exec_node import ExecNode
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import PortLeases
 from tests.nodes import programs
 
 pytestmark = pytest.mark.integration

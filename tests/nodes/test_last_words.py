@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.nodes.last_words import last_words
+from conformance.nodes.node_log import last_words
 
 PYTHON = """\
 starting

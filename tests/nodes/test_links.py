@@ -17,7 +17,7 @@ from conformance import untrusted
 from conformance.candidates.description import Candidate
 from conformance.nodes.contract import NodeConfiguration, NodeError
 from conformance.nodes.exec_node import ExecNode
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import PortLeases
 from conformance.results.kept import keep_nodes, kept_of, remove_data
 from conformance.results.layout import archive_of
 from conformance.results.packed import LEFT_OUT, pack_folder

@@ -14,7 +14,7 @@ from conformance.candidates.description import Candidate
 from conformance.nodes import cgroups
 from conformance.nodes.contract import NodeConfiguration, NodeError
 from conformance.nodes.exec_node import ExecNode
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import PortLeases
 from conformance.shortage import Machine
 from tests.nodes import programs
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from conformance.nodes import ports
-from conformance.nodes.ports import PortLeases
+from conformance.nodes import places
+from conformance.nodes.places import PortLeases
 
 
 @pytest.fixture
@@ -16,8 +16,8 @@ def one_port(monkeypatch: pytest.MonkeyPatch) -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = int(probe.getsockname()[1])
-    monkeypatch.setattr(ports, "FIRST", port)
-    monkeypatch.setattr(ports, "LAST", port + 1)
+    monkeypatch.setattr(places, "FIRST", port)
+    monkeypatch.setattr(places, "LAST", port + 1)
     return port
 
 
@@ -34,9 +34,9 @@ def test_a_port_has_one_holder_until_he_gives_it_back(one_port: int):
 def test_a_process_with_a_temporary_directory_of_its_own_is_kept_away_too(one_port: int, tmp_path: object):
     leases = PortLeases()
     assert leases.lease() == one_port
-    script = f"from conformance.nodes import ports; ports.FIRST, ports.LAST = {one_port}, {one_port + 1}; "
+    script = f"from conformance.nodes import places; places.FIRST, places.LAST = {one_port}, {one_port + 1}; "
     other = subprocess.run(
-        [sys.executable, "-c", script + "print(ports.PortLeases().lease())"],
+        [sys.executable, "-c", script + "print(places.PortLeases().lease())"],
         capture_output=True,
         text=True,
         env={**os.environ, "TMPDIR": str(tmp_path)},

@@ -17,7 +17,7 @@ from conformance.candidates.description import REFERENCE, Candidate, CandidateEr
 from conformance.candidates.hosts import check_hosts, is_loopback
 from conformance.candidates.means import lacking_means
 from conformance.nodes.contract import NodeError, Unsupported
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import PortLeases
 from conformance.nodes.remote_node import RemoteNode
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus

@@ -17,7 +17,7 @@ import aiosmtplib
 
 from conformance.candidates.description import REFERENCE
 from conformance.nodes.exec_node import ExecNode
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import PortLeases
 
 RECIPIENTS = ("bob@corp.test", "dave@corp.test", "victor@outside.test")
 _MESSAGE_ID = re.compile(rb"(?im)^message-id: <([^>\r\n]+)>")

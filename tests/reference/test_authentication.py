@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conformance.nodes.configuration import Wiring, render
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import PortLeases
 from conformance.reference.clock import SystemClock
 from conformance.reference.node import create
 from conformance.reference.send.smtp import SmtpDialogue

@@ -11,7 +11,7 @@ import pytest
 from conformance.candidates.description import REFERENCE
 from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.nodes.exec_node import ExecNode
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import PortLeases
 from conformance.reference.control import CommandFailed, ask, serving
 from conformance.reference.queue_table import table
 from conformance.reference.redirection import CommandRefused

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from conformance.report.allure_content import categories, steps_told, write_static
-from conformance.report.diagram.excerpt import AROUND, MOST, excerpt_svg, kept_rows
+from conformance.report.diagram.page import AROUND, MOST, excerpt_svg, kept_rows
 from conformance.report.diagram.rows import rows_of
 from conformance.report.failure import failure_message
 from conformance.requirements.catalogue import clause

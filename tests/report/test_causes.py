@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from conformance.report.allure_content import categories, write_categories
-from conformance.report.causes import causes, ordered
+from conformance.report.book import causes, ordered
 from conformance.report.failure import failure_text
 from conformance.report.run_page.page import run_page
 from conformance.report.terminal import step_summary, summary

@@ -8,8 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from conformance.report.book import Book, Entry, entry
-from conformance.report.run_page.groups import grouped, summaries
-from conformance.report.run_page.page import CARDS, run_page
+from conformance.report.run_page.page import CARDS, grouped, run_page, summaries
 from conformance.report.words import label_alone, message_ids
 from conformance.requirements.catalogue import catalogue
 from conformance.verdicts import Outcome, Verdict

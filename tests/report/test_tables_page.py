@@ -9,9 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from conformance.report.tables_page.labels import label_of
-from conformance.report.tables_page.page import TableShown, shown, tables_page
-from conformance.report.tables_page.trends import trends
+from conformance.report.tables_page.page import TableShown, label_of, shown, tables_page, trends
 from conformance.spark.job import TABLES
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e'\""

@@ -3,8 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from conformance.requirements.catalogue import catalogue
-from conformance.requirements.consequences import roots
+from conformance.requirements.catalogue import catalogue, roots
 from tests.requirements.test_catalogue import made, row
 
 

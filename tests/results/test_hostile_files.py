@@ -10,7 +10,7 @@ import pytest
 from conformance import regular
 from conformance.results import packed
 from conformance.results.content import content_of, stored_manifest
-from conformance.results.errors import CellUnreadable, RunDirectoryError
+from conformance.results.layout import CellUnreadable, RunDirectoryError
 from conformance.results.parquet import write_parquet
 from conformance.results.reader import read_cell, read_end, read_ends, read_run
 from conformance.results.writer import CellWriter, begin_run, finish_run

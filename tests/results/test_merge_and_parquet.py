@@ -12,8 +12,7 @@ import pytest
 from conformance.history.events import AnyEvent
 from conformance.results import columns
 from conformance.results.content import content_of, stored_manifest
-from conformance.results.errors import RunDirectoryError
-from conformance.results.layout import archive_of, cell_name
+from conformance.results.layout import RunDirectoryError, archive_of, cell_name
 from conformance.results.merge import merge_runs
 from conformance.results.parquet import write_parquet
 from conformance.results.reader import read_run

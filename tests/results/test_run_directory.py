@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.results.errors import CellUnreadable, RunDirectoryError, SchemaTooNew
-from conformance.results.layout import archive_of, slug
+from conformance.results.layout import CellUnreadable, RunDirectoryError, SchemaTooNew, archive_of, slug
 from conformance.results.reader import Damage, read_cell, read_ends, read_run
 from conformance.results.writer import CellWriter, begin_run, finish_run
 from conformance.verdicts import Outcome

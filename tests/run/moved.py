@@ -15,9 +15,8 @@ import pytest
 
 from conformance.nodes.processes import descendants
 from conformance.run.clock import Clock, run_with_clock
-from conformance.run.shifted.build import library
 from conformance.run.shifted.program import ShiftedProgram
-from conformance.run.shifted.programs import untouched
+from conformance.run.shifted.programs import library, untouched
 
 MARKS = [
     pytest.mark.integration,

@@ -12,11 +12,10 @@ import pytest
 from conformance import paths
 from conformance.clocks import ClockName
 from conformance.results.reader import read_run
-from conformance.run import watch
+from conformance.run import deadline
 from conformance.run.clock import Clock, run_with_clock
-from conformance.run.deadline import CellTimeout, cell_timeout, real_deadline
+from conformance.run.deadline import CellTimeout, LoopBlocked, cell_timeout, real_deadline
 from conformance.run.settings import Settings
-from conformance.run.watch import LoopBlocked
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import SUFFIX, read
 from conformance.verdicts import Outcome
@@ -74,7 +73,7 @@ def test_a_body_that_goes_on_for_ever_is_cancelled_and_cleans_up(name: ClockName
 def test_code_that_blocks_the_loop_is_interrupted_and_the_rest_cleans_up(
     name: ClockName, blockers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "GRACE_S", 0.2)
+    monkeypatch.setattr(deadline, "GRACE_S", 0.2)
     cleaned: list[str] = []
 
     async def main(clock: Clock) -> None:
@@ -123,9 +122,9 @@ def stuck():
 DESCRIBED = "{name: blocks, kind: python, factory: 'blocks:create', generations: [ex2016], claims: [relay]}"
 HURRIED = """
 import sys
-import conformance.run.watch
+import conformance.run.deadline
 from conformance.cli import main
-conformance.run.watch.GRACE_S = 0.5
+conformance.run.deadline.GRACE_S = 0.5
 main(sys.argv[1:])
 """
 

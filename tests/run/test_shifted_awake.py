@@ -16,8 +16,8 @@ from conformance.nodes import guard
 from conformance.nodes.processes import descendants
 from conformance.run.clock import Clock, run_with_clock
 from conformance.run.shifted import loop as loop_module
-from conformance.run.shifted.errors import Awake
 from conformance.run.shifted.program import ShiftedProgram
+from conformance.run.shifted.programs import Awake
 from tests.run.moved import HOUR, MARKS, moving
 
 pytestmark = MARKS

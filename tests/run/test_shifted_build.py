@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.run.shifted.build import compiled, library
-from conformance.run.shifted.errors import CannotShift
+from conformance.run.shifted.programs import CannotShift, compiled, library
 from tests.run.moved import MARKS
 
 pytestmark = MARKS

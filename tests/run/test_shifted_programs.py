@@ -14,8 +14,7 @@ import pytest
 
 from conformance.nodes.processes import descendants
 from conformance.run.clock import Clock, run_with_clock
-from conformance.run.shifted.errors import CannotShift, Unmoved
-from conformance.run.shifted.programs import look_at
+from conformance.run.shifted.programs import CannotShift, Unmoved, look_at
 from tests.run.moved import MARKS, built, run_moved
 
 pytestmark = MARKS

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from conformance.results.content import stored_manifest
-from conformance.results.errors import RunDirectoryError
+from conformance.results.layout import RunDirectoryError
 from conformance.results.parquet import write_parquet
 from conformance.spark.export import export
 from conformance.spark.ingest import find_runs, look_at, tables_of

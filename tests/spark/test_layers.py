@@ -10,8 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from conformance.results.errors import RunDirectoryError
-from conformance.results.layout import PARQUET
+from conformance.results.layout import PARQUET, RunDirectoryError
 from conformance.results.parquet import write_parquet
 from conformance.spark.buckets import bucket_of, write_buckets
 from conformance.spark.ingest import Ingested, look_at, tables_of

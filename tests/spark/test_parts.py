@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from conformance.results import columns
-from conformance.results.errors import RunDirectoryError, SchemaTooNew
+from conformance.results.layout import RunDirectoryError, SchemaTooNew
 from conformance.spark.described import put
 from conformance.spark.export import export
 from conformance.spark.ingest import find_runs, look_at

@@ -14,8 +14,11 @@ from conformance.spark.session import open_session  # noqa: E402
 from conformance.spark.tables import history  # noqa: E402
 from conformance.verdicts import Outcome, most_telling, worst  # noqa: E402
 from conformance.verdicts.changes import CAUSES, Kind, State, causes_of, is_flaky  # noqa: E402
-from conformance.verdicts.ledger import share  # noqa: E402
-from conformance.verdicts.outcome import OVER_CELLS, WITHIN_A_CELL  # noqa: E402
+from conformance.verdicts.outcome import (  # noqa: E402
+    OVER_CELLS,
+    WITHIN_A_CELL,
+    share,  # noqa: E402
+)
 from conformance.verdicts.sql import RECORDED, first_of  # noqa: E402
 from conformance.verdicts.sql import share as share_sql  # noqa: E402
 from tests.report.samples import passed  # noqa: E402

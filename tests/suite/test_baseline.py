@@ -8,8 +8,7 @@ import pytest
 import conformance
 from conformance import paths
 from conformance.commands.run import PLUGIN
-from conformance.suite.baseline import Baseline, BaselineError, Known, hold_against, read_baselines
-from conformance.suite.draft import Seen, draft
+from conformance.suite.baseline import Baseline, BaselineError, Known, Seen, draft, hold_against, read_baselines
 from conformance.verdicts import Outcome, Verdict
 
 pytest_plugins = ["pytester"]

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conformance.nodes.ports import FIRST, LAST
+from conformance.nodes.places import FIRST, LAST
 from tests.suite.helpers import command, environment
 
 pytestmark = pytest.mark.integration

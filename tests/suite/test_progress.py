@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.report.progress import State, status_line
+from conformance.suite.progress import State, status_line
 from conformance.verdicts import Outcome
 from tests.suite.helpers import ROOT, command, conformance_command, environment
 

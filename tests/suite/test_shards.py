@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from conformance.commands.cluster import NOTHING, Shard, exit_code, merge_shards, read_words
-from conformance.results.errors import RunDirectoryError
+from conformance.results.layout import RunDirectoryError
 from conformance.results.merge import merge_runs
 from conformance.results.reader import read_run
 from tests.suite.helpers import ROOT, conformance_command

@@ -7,8 +7,7 @@ import pytest
 
 from conformance.verdicts import Outcome, most_telling, worst
 from conformance.verdicts.changes import CAUSES, Kind, State, causes_of, is_flaky, kind_of, state_of
-from conformance.verdicts.ledger import of_row, share
-from conformance.verdicts.outcome import WORDS
+from conformance.verdicts.outcome import WORDS, of_row, share
 
 # One line for each state before, one column for each state after: Regression, New, Fixed, Lost, Other, . for no change.
 WRITTEN = """

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from conformance.history.events import Closed, Connected, ConnectFailed
-from conformance.nodes.ports import PortLeases
+from conformance.nodes.places import PortLeases
 from conformance.wire.link import Link
 from tests.wire.peers import Peer, World, run
 

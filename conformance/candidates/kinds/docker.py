@@ -4,10 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from conformance.candidates.engine import engine_missing
 from conformance.candidates.kind import Kind
 from conformance.candidates.parts import Closed, Door, OwnFields
-from conformance.candidates.presence import Presence
+from conformance.candidates.presence import Presence, engine_missing
 
 if TYPE_CHECKING:
     from conformance.candidates.description import Candidate

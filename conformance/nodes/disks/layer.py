@@ -11,7 +11,7 @@ import struct
 from pathlib import Path
 from typing import Literal
 
-from conformance.nodes import compiling
+from conformance.nodes import preloading
 from conformance.nodes.contract import NodeError
 from conformance.nodes.disks import trees
 from conformance.nodes.disks.rebuilt import History, Inode
@@ -89,11 +89,11 @@ class Layer:
             self._directory.mkdir(parents=True, exist_ok=True)
             self._directory.chmod(0o755)
             try:
-                place = compiling.cache() / "layer"
+                place = preloading.cache() / "layer"
                 made = await asyncio.to_thread(
-                    compiling.compiled, "layer", SOURCES, place, wanted_by="the layer of a disk"
+                    preloading.compiled, "layer", SOURCES, place, wanted_by="the layer of a disk"
                 )
-            except compiling.CannotCompile as error:
+            except preloading.CannotCompile as error:
                 raise NodeError(self._node, "mount", str(error)) from error
             shutil.copyfile(made, library)
             library.chmod(0o755)

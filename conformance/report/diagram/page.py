@@ -1,6 +1,8 @@
-"""The page of a cell: findings on top, the diagram in parts, each with its text, and all verdicts."""
+"""The page of a cell: findings on top, the diagram in parts, each with its text, and all verdicts. A report that has
+no page of its own gets the part around what the verdict points at, as one small SVG file.
+"""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from conformance.report.diagram.condensed import condensed
@@ -8,7 +10,7 @@ from conformance.report.diagram.layout import Diagram, Section, laid_out
 from conformance.report.diagram.rows import Row, parties, rows_of, told
 from conformance.report.diagram.svg import drawn
 from conformance.report.failure import clause_of
-from conformance.report.html import rendered
+from conformance.report.html import asset, rendered
 from conformance.report.material import Material
 from conformance.report.offence import offence_of
 from conformance.report.trend import Earlier, flaky
@@ -102,3 +104,59 @@ def _section(section: Section, diagram: Diagram) -> dict[str, Any]:
 def _summary(rows: list[Row], numbers: list[int]) -> str:
     when = f"{moment(rows[0].t)} to {moment(rows[-1].t)}"
     return f"events #{min(numbers)} to #{max(numbers)}, {when}" if numbers else when
+
+
+AROUND = 4
+"""Rows that are kept before and after one that the verdict points at."""
+MOST = 40
+"""Rows of an excerpt, not counted those that say how many were left out."""
+_END = 20
+"""Rows of an excerpt when a verdict points at nothing: the last ones."""
+
+
+def excerpt_svg(material: Material) -> str:
+    """Return the SVG document: the rows around the decisive evidence, in their order, the end of the cell without any.
+
+    '' for a cell without events.
+    """
+    rows = rows_of(material)
+    kept = kept_rows(rows, _pointed_at(material))
+    shown = parties([material.by_number[n] for row in kept for n in row.numbers], material.servers)
+    diagram = laid_out(kept, shown, material.events)
+    if not diagram.sections:
+        return ""
+    style = asset("palette.css") + asset("diagram.css") + ":root{background:var(--sheet)}"
+    picture = str(drawn(diagram, diagram.sections[0], words=False))  # so few rows are one section
+    return picture.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
+        ">", f"><style>{style}</style>", 1
+    )
+
+
+def kept_rows(rows: Sequence[Row], numbers: Iterable[int]) -> tuple[Row, ...]:
+    """Return the rows around those of these events, the first ones when they are many, with a gap where some are left
+    out.
+    """
+    place_of = {number: place for place, row in enumerate(rows) for number in row.numbers}
+    chosen = set[int]()
+    for place in (place_of[number] for number in numbers if number in place_of):
+        near = range(max(place - AROUND, 0), min(place + AROUND + 1, len(rows)))
+        chosen.update(list(near)[: max(MOST - len(chosen), 0)])
+    places = sorted(chosen) or list(range(max(len(rows) - _END, 0), len(rows)))
+    kept: list[Row] = []
+    last = -1
+    for place in places:
+        kept += _left_out(rows, last + 1, place)
+        kept.append(rows[place])
+        last = place
+    return (*kept, *_left_out(rows, last + 1, len(rows)))
+
+
+def _left_out(rows: Sequence[Row], begin: int, end: int) -> tuple[Row, ...]:
+    count = end - begin
+    if count <= 0:
+        return ()
+    return (rows[begin],) if count == 1 else (Row("gap", "wire", (), rows[begin].t, f"… {count} rows …"),)
+
+
+def _pointed_at(material: Material) -> list[int]:
+    return [number for verdict in material.findings for number in material.evidence(verdict)]

@@ -1,15 +1,153 @@
 """The page over all runs: what each candidate's newest run says, with its failures, and every table."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from conformance.report.html import rendered
 from conformance.report.safe import visible
-from conformance.report.tables_page.labels import label_of, unit_of
-from conformance.report.tables_page.trends import HEIGHT, WIDTH, trends
 from conformance.results.whole import write_whole
+
+Unit = Literal["", "s", "%"]
+
+LABELS: dict[str, str] = {
+    "action": "Kind of fault",
+    "before": "Outcome before",
+    "before_run": "Run before",
+    "candidate_sha256": "Hash of the candidate",
+    "cause": "What changed",
+    "cells_planned": "Cells planned",
+    "cpu_seconds": "CPU time",
+    "cut_short": "Cut short",
+    "damaged": "Damaged lines",
+    "environment_sha256": "Hash of the environment",
+    "event": "Event number",
+    "filtered": "Part of the suite only",
+    "first_event": "First delivery: event number",
+    "first_t": "First delivery",
+    "found": "Found by the queries",
+    "harness": "Harness version",
+    "high": "Failure rate, at most",
+    "holder_site": "Site of the copy",
+    "holders": "Servers with a copy",
+    "inside_boundary": "Inside the boundary",
+    "last_event": "Last delivery: event number",
+    "last_t": "Last delivery",
+    "least": "Quickest",
+    "low": "Failure rate, at least",
+    "message_id": "Message-ID",
+    "mode": "Kind of copy",
+    "moment": "When",
+    "most": "Slowest",
+    "nodeid": "Cell",
+    "not_applicable": "Not applicable",
+    "occasions": "Occasions to fail",
+    "p50": "Half within",
+    "p95": "95 % within",
+    "p99": "99 % within",
+    "pairs_possible": "Pairs possible",
+    "pairs_reached": "Pairs reached",
+    "path": "History",
+    "primary_site": "Site of the primary",
+    "rate": "Failure rate",
+    "reached": "Share reached",
+    "recorded": "Recorded verdict",
+    "repeat": "Command that repeats it",
+    "same_site": "One site",
+    "scenario_sha256": "Hash of the scenario",
+    "simulated_seconds": "Documented time",
+    "standing": "Nothing changed since",
+    "started": "Began (UTC)",
+    "times": "Times fired",
+    "wall_seconds": "Wall time",
+}
+"""The columns whose name is not their label already."""
+
+_UNITS: dict[str, Unit] = {
+    **dict.fromkeys(("wall_seconds", "cpu_seconds", "simulated_seconds", "moment", "first_t", "last_t"), "s"),
+    **dict.fromkeys(("least", "p50", "p95", "p99", "most"), "s"),
+    **dict.fromkeys(("rate", "low", "high", "reached"), "%"),
+}
+
+
+def label_of(name: str) -> str:
+    """Return what a column is called on a page, with the unit of its numbers."""
+    text = LABELS.get(name) or name.replace("_", " ").capitalize()
+    unit = unit_of(name)
+    return f"{text} ({unit})" if unit else text
+
+
+def unit_of(name: str) -> Unit:
+    """Return the unit that a column's numbers are shown in: `%` is of a share, which files have as 0 to 1."""
+    return _UNITS.get(name, "")
+
+
+WIDTH, HEIGHT = 360, 80
+"""Of a plot's area, in the picture's own units."""
+RUNS = 200
+"""The newest runs that a plot shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """One candidate's line: what it is of, its points as an SVG polyline has them, its ends as numbers."""
+
+    candidate: str
+    what: str
+    points: str
+    runs: int
+    first: float
+    last: float
+    least: float
+    most: float
+
+
+def trends(rows: Mapping[str, list[dict[str, Any]]]) -> list[Trend]:
+    """Return the lines of all candidates that have at least two runs, by candidate; `rows` are those of the tables."""
+    order = {row["run"]: place for place, row in enumerate(rows["runs"])}
+    found = []
+    for what, values in (("failed, % of judged cells", _failed(rows["matrix"])), ("p95, s", _slow(rows["latency"]))):
+        lines: dict[str, list[tuple[int, float]]] = defaultdict(list)
+        for (run, candidate), value in values.items():
+            lines[candidate].append((order[run], value))
+        found += [
+            _trend(candidate, what, [value for _, value in sorted(line)][-RUNS:])
+            for candidate, line in lines.items()
+            if len(line) > 1
+        ]
+    return sorted(found, key=lambda one: (one.candidate, one.what))
+
+
+def _failed(matrix: Sequence[dict[str, Any]]) -> dict[tuple[str, str], float]:
+    passed: dict[tuple[str, str], int] = defaultdict(int)
+    failed: dict[tuple[str, str], int] = defaultdict(int)
+    for row in matrix:
+        passed[row["run"], row["candidate"]] += row["passed"]
+        failed[row["run"], row["candidate"]] += row["failed"]
+    return {key: 100 * failed[key] / (failed[key] + passed[key]) for key in passed if failed[key] + passed[key]}
+
+
+def _slow(latency: Sequence[dict[str, Any]]) -> dict[tuple[str, str], float]:
+    """Return for each run and candidate the p95 of its slowest scenario."""
+    slowest: dict[tuple[str, str], float] = {}
+    for row in latency:
+        if row["p95"] is not None:
+            key = row["run"], row["candidate"]
+            slowest[key] = max(slowest.get(key, row["p95"]), row["p95"])
+    return slowest
+
+
+def _trend(candidate: str, what: str, values: list[float]) -> Trend:
+    least, most = min(values), max(values)
+    span = most - least or 1.0
+    points = " ".join(
+        f"{place * WIDTH / (len(values) - 1):.1f},{HEIGHT - (value - least) / span * HEIGHT:.1f}"
+        for place, value in enumerate(values)
+    )
+    return Trend(candidate, what, points, len(values), values[0], values[-1], least, most)
+
 
 ROWS = 200
 """Rows of a table that the page shows; the files beside it have all."""

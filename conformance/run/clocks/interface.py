@@ -1,11 +1,17 @@
-"""One interface to time, whichever clock is behind it."""
+"""One interface to time, whichever clock is behind it. Which class keeps the time of which clock, they say
+themselves.
+"""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import cache
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
+from conformance import counterparts
+from conformance.clocks import CLOCKS, ClockName
+from conformance.run import clocks
 from conformance.run.shifted.program import ShiftedProgram
 
 
@@ -77,3 +83,27 @@ class Keeper(Clock, Protocol):
 
 def nothing() -> None:
     """Keep nothing."""
+
+
+_Class = TypeVar("_Class", bound=Keeper)
+
+_KEEPERS: counterparts.Register[type[Keeper]] = counterparts.Register("keeper of a clock")
+
+
+def keeps(name: ClockName) -> Callable[[type[_Class]], type[_Class]]:
+    """Say that a class keeps the time of a clock."""
+
+    def register(keeper: type[_Class]) -> type[_Class]:
+        setattr(keeper, "name", name)  # noqa: B010  # to read only, for everybody else
+        _KEEPERS.add(name, keeper)
+        return keeper
+
+    return register
+
+
+@cache
+def keepers() -> Mapping[ClockName, type[Keeper]]:
+    """Return the class of each clock. Raises Unmatched where a clock has none, or a class no clock."""
+    counterparts.load(clocks)
+    counterparts.match("clock", CLOCKS, "conformance/clocks.py", _KEEPERS, "conformance/run/clocks/")
+    return _KEEPERS

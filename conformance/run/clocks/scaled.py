@@ -7,8 +7,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import ClassVar
 
-from conformance.run.clocks.interface import nothing
-from conformance.run.clocks.registry import keeps
+from conformance.run.clocks.interface import keeps, nothing
 from conformance.run.shifted.program import ShiftedProgram
 
 _BEAT = 0.02

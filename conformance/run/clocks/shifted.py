@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
-from conformance.run.clocks.interface import nothing
-from conformance.run.clocks.registry import keeps
+from conformance.run.clocks.interface import keeps, nothing
 from conformance.run.clocks.virtual import VirtualClock
 from conformance.run.shifted.loop import ShiftedClockEventLoop
 from conformance.run.shifted.program import ShiftedProgram

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ClassVar
 
-from conformance.run.clocks.registry import keeps
+from conformance.run.clocks.interface import keeps
 from conformance.run.shifted.program import ShiftedProgram
 from conformance.run.virtual.errors import ClockError
 from conformance.run.virtual.loop import VirtualClockEventLoop

@@ -5,10 +5,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.run.shifted.build import library
-from conformance.run.shifted.errors import Awake, Unmoved
 from conformance.run.shifted.page import NEVER, ticked
 from conformance.run.shifted.program import ShiftedProgram
+from conformance.run.shifted.programs import Awake, Unmoved, library
 from conformance.run.shifted.tree import calibrated
 from conformance.run.virtual.loop import VirtualClockEventLoop
 from conformance.run.virtual.selector import Ready

@@ -1,15 +1,33 @@
-"""Which programs the shim cannot reach, told before they are started, and by what is in a process once it runs."""
+"""The shim: compiled with the machine's C compiler, and which programs it cannot reach. Those are told before they
+are started, and by what is in a process once it runs: a fact about the program and this machine, never a failure of
+either.
+"""
 
 from pathlib import Path
 
+from conformance.nodes import preloading
 from conformance.nodes.preloading import unreached
-from conformance.run.shifted.errors import CannotShift
+from conformance.run.virtual.errors import ClockError
 
+SOURCES = tuple(sorted(Path(__file__).with_name("shim").glob("*.[ch]")))
+"""All of the shim: what is compiled together, and the header."""
 _WHY = {
     "setuid": "is setuid: the loader drops what would move its clock",
     "static": "is linked statically: it reads the clock around the shim",
     "go": "is a Go program: it reads the clock around the shim",
 }
+
+
+class CannotShift(Exception):
+    """The shifted clock does not reach a program: what was looked at does not apply to it. The text says why."""
+
+
+class Awake(ClockError):
+    """Time could not jump for a minute, since programs never came to rest. The text says which."""
+
+
+class Unmoved(ClockError):
+    """A program that runs has asked for something that the shifted clock does not move. The text says for what."""
 
 
 def look_at(word: str) -> None:
@@ -36,3 +54,17 @@ def untouched(pid: int, library: Path, page: Path) -> str:
     if page.name not in maps:
         return f"process {pid} ({name}) could not open the clock's page"
     return ""
+
+
+def compiled() -> list[str]:
+    """Return the files that the compiler is given."""
+    return [str(source) for source in SOURCES if source.suffix == ".c"]
+
+
+def library(directory: Path | None = None) -> Path:
+    """Return the compiled shim, from the cache where it is there. Raises CannotShift."""
+    try:
+        place = directory or preloading.cache() / "shifted"
+        return preloading.compiled("shim", SOURCES, place, wanted_by="the shifted clock")
+    except preloading.CannotCompile as error:
+        raise CannotShift(str(error)) from error

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from conformance.nodes.processes import descendants
-from conformance.run.shifted.errors import CannotShift
 from conformance.run.shifted.page import NEVER, Page, Slot
-from conformance.run.shifted.programs import untouched
+from conformance.run.shifted.programs import CannotShift, untouched
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 from conformance.history.events import CommandRun, Configured
 from conformance.nodes.contract import ConfigurationRefused, NodeError, Unsupported
-from conformance.run.steps.breaking_disks import cut_power
+from conformance.run.steps.breaking import cut_power
 from conformance.run.steps.doing import does
 from conformance.run.world import World
 from conformance.scenarios.steps.nodes import (
