@@ -207,6 +207,27 @@ def report(
 
 
 @app.command()
+def export(
+    run_dir: RunDir,
+    cell: Annotated[
+        str, typer.Option("--cell", metavar="ID", help="name of the cell's file in cells/, or its beginning")
+    ],
+    wanted: Annotated[
+        Literal["pcapng", "perfetto", "scenario"],
+        typer.Option(
+            "--format",
+            help="pcapng: Wireshark, tshark; perfetto: ui.perfetto.dev; scenario: what was said, as talks of a scenario",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="the file that is written")],
+) -> None:
+    """Write one cell in the format of a tool that you have."""
+    from conformance.commands.export import export_cell
+
+    raise typer.Exit(export_cell(run_dir, cell, wanted, out))
+
+
+@app.command()
 def diff(
     before: RunDir,
     after: RunDir,

@@ -39,7 +39,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_page_has_the_commands_that_it_is_about() -> None:
-    assert {command.split()[1] for command in COMMANDS} == {"run", "report", "diff", "judge"}
+    assert {command.split()[1] for command in COMMANDS} == {"run", "report", "diff", "judge", "export"}
 
 
 def test_the_failure_text_has_what_the_table_says(place: Path) -> None:

@@ -2,7 +2,9 @@
 no page of its own gets the part around what the verdict points at, as one small SVG file.
 """
 
+import shlex
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from conformance.report.diagram.condensed import condensed
@@ -15,6 +17,7 @@ from conformance.report.material import Material
 from conformance.report.offence import offence_of
 from conformance.report.trend import Earlier, flaky
 from conformance.report.words import moment
+from conformance.results.layout import cell_name
 from conformance.verdicts import Outcome, Verdict
 
 _OPEN = 8
@@ -28,6 +31,9 @@ _FINDINGS = 30
 """So many findings have a card."""
 _VERDICTS = 100
 """So many verdicts are listed, findings first."""
+
+_SUFFIXES = {"pcapng": "pcapng", "perfetto": "json", "scenario": "scenario.yaml"}
+"""Format of `conformance export` -> suffix of its file."""
 
 _QUIET = {
     Outcome.PASS: "Every check of this cell passed.",
@@ -67,9 +73,16 @@ def _page(material: Material, rows: Sequence[Row], home: str, kept: str, past: S
         findings=[_finding(verdict, material, anchors) for verdict in material.findings[:_FINDINGS]],
         more_findings=max(len(material.findings) - _FINDINGS, 0),
         verdicts=sorted(material.verdicts, key=_is_quiet)[:_VERDICTS],
+        exports=_exports(material.file) if material.file is not None else [],
         quiet=_QUIET.get(material.outcome, "No check came to a verdict."),
         sections=[_section(section, diagram) for section in diagram.sections],
     )
+
+
+def _exports(file: Path) -> list[str]:
+    """Return the commands that write the cell of this file in the formats of other tools."""
+    words = ["conformance", "export", str(file.parent.parent), "--cell", cell_name(file)]
+    return [shlex.join([*words, "--format", name, "--out", f"cell.{end}"]) for name, end in _SUFFIXES.items()]
 
 
 def _is_quiet(verdict: Verdict) -> bool:
