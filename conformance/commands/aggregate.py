@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from conformance.report.tables_page.page import Rows, TableShown, write_tables_page
 from conformance.results.layout import RunDirectoryError
 
 if TYPE_CHECKING:
+    from conformance.report.tables_page.page import Rows
     from conformance.spark.tables.table import Table
 
 
@@ -19,11 +20,13 @@ def aggregate_runs(
 ) -> int:
     """Aggregate runs; 1 when there is something to fail on, 2 when they or the options cannot be used."""
     try:
+        from conformance.spark.gateway import JavaEnded
         from conformance.spark.java import JavaMissing
         from conformance.spark.job import aggregate, failing_from
     except ModuleNotFoundError as error:
-        typer.echo(f"{error.name} is missing: pip install 'smtp-conformance[spark]'", err=True)
-        return 2
+        return _missing(error.name)
+    if find_spec("pyspark") is None:  # it is loaded while Java starts
+        return _missing("pyspark")
     settings = dict(pair.partition("=")[::2] for pair in conf)
     if wrong := [pair for pair in conf if "=" not in pair]:
         typer.echo(f"--conf {wrong[0]}: write key=value", err=True)
@@ -38,7 +41,7 @@ def aggregate_runs(
             make_jvm_cache=make_jvm_cache,
             write_page=partial(write_page, out),
         )
-    except (RunDirectoryError, JavaMissing, ValueError) as error:
+    except (RunDirectoryError, JavaMissing, JavaEnded, ValueError) as error:
         typer.echo(error, err=True)
         return 2
     typer.echo(
@@ -50,10 +53,17 @@ def aggregate_runs(
     return summary.exit_code
 
 
+def _missing(name: str | None) -> int:
+    typer.echo(f"{name} is missing: pip install 'smtp-conformance[spark]'", err=True)
+    return 2
+
+
 def write_page(
-    out: Path, tables: Sequence["Table"], rows: Mapping[str, Rows], write: Callable[[Path, bytes], None]
+    out: Path, tables: Sequence["Table"], rows: Mapping[str, "Rows"], write: Callable[[Path, bytes], None]
 ) -> Path:
     """Write the page over an aggregation's tables with `write` and return its path. Raises OSError."""
+    from conformance.report.tables_page.page import TableShown, write_tables_page
+
     shown = [
         TableShown(
             table.name, table.title, tuple((column.name, column.meaning) for column in table.columns), rows[table.name]

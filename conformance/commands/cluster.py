@@ -86,6 +86,7 @@ def read_words(words: Sequence[str], start: Path) -> Asked:
 def run_on_cluster(words: Sequence[str]) -> int:
     """Run cells on a cluster, write the run, tell its summary, and return the exit code that a local run has."""
     try:
+        from conformance.spark.gateway import JavaEnded
         from conformance.spark.java import JavaMissing
         from conformance.spark.session import SparkFailed
     except ModuleNotFoundError as error:
@@ -99,7 +100,7 @@ def run_on_cluster(words: Sequence[str]) -> int:
             if not merge_shards(shards, asked.run_dir):
                 typer.echo(shards[0].output.strip(), err=True)
                 return USAGE
-    except (RunDirectoryError, JavaMissing, SparkFailed, ValueError) as error:
+    except (RunDirectoryError, JavaMissing, JavaEnded, SparkFailed, ValueError) as error:
         typer.echo(error, err=True)
         return USAGE
     book = read_book(asked.run_dir, corpus=paths.corpus())

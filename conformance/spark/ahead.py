@@ -6,13 +6,16 @@ without; its name changes with Java and Spark, and the one that was there before
 """
 
 import hashlib
+import importlib.metadata
+import importlib.util
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pyspark
-from pyspark.sql import SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 OLDEST = 25
 """The oldest Java that keeps what it needs."""
@@ -81,14 +84,17 @@ class Ahead:
 
 def ahead_of(java: Path, folder: Path, scratch: Path) -> Ahead:
     """Return the cache for a Java and the Spark that is installed; `folder` is for what can be made again."""
-    jars = Path(pyspark.__file__).parent / "jars"
+    spark = importlib.util.find_spec("pyspark")
+    assert spark is not None
+    assert spark.origin
+    jars = Path(spark.origin).parent / "jars"
     place = hashlib.sha256(f"{java} {jars}".encode()).hexdigest()[:12]
-    stamp = f"{pyspark.__version__} {jars.stat().st_mtime_ns} {java.stat().st_mtime_ns}"
+    stamp = f"{importlib.metadata.version('pyspark')} {jars.stat().st_mtime_ns} {java.stat().st_mtime_ns}"
     name = hashlib.sha256(stamp.encode()).hexdigest()[:12]
     return Ahead(folder / f"spark-{place}" / f"{name}.aot", scratch / "loaded.config")
 
 
-def started_with(session: SparkSession) -> tuple[list[str], str]:
+def started_with(session: "SparkSession") -> tuple[list[str], str]:
     """Return the options and the class path that a session's Java was started with."""
     jvm = session._jvm
     assert jvm is not None

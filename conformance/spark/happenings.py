@@ -12,7 +12,7 @@ _INCIDENTS = (
 )  # fmt: skip
 _KINDS = {"connected": "session", "delivered": "delivery", "message": "message", "attempt": "attempt"}
 """What an event is a row of that is no incident."""
-_STRAY = pa.scalar("stray-reply")
+_STRAY = "stray-reply"
 """A reply that answers nothing: no command was open, or one other than QUIT was answered with 221."""
 
 _FIELDS = ("n", "t", "session", "listener", "message", "code", "fault", "healed", "quiet")
@@ -45,7 +45,7 @@ def happenings(events: pa.Table, cells: Whole) -> pa.Table:
             **{name: column[name] for name in _FIELDS},
             "client": _if(of["delivered"], column["giver"], pc.coalesce(column["node"], column["client"])),
             "server": _if(of["delivered"], column["sink"], column["server"]),
-            "mode": _if(stray, _STRAY, _if(kind.among(_KINDS), None, column["kind"])),
+            "mode": _if(stray, pa.scalar(_STRAY), _if(kind.among(_KINDS), None, column["kind"])),
             "sender": column["sender"],
             "recipients": _recipients(column["recipient"], column["recipients"], of["delivered"], of["message"]),
             "accepted": at(column["accepted"], np.where(of["attempt"] & _taken(column), here, -1)),

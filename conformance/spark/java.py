@@ -41,24 +41,32 @@ def java_home(environ: Mapping[str, str], cache: Path) -> Path:
 
     Raises JavaMissing.
     """
+    java = java_of(environ)
+    own = environ.get("JAVA_HOME")
+    return Path(own) if own and java == Path(own) / "bin" / "java" else _with_launcher(java, cache)
+
+
+def java_of(environ: Mapping[str, str]) -> Path:
+    """Return the Java for Spark itself, as a program. Raises JavaMissing."""
     own = environ.get("JAVA_HOME")
     if own and is_suitable(Path(own) / "bin" / "java"):
-        return Path(own)
+        return Path(own) / "bin" / "java"
     for java in (_bundled(), _on_path(environ)):
         if java is not None and (version_of(java) or 0) >= OLDEST:
-            return _with_launcher(java, cache)
+            return java
     said = f"JAVA_HOME={own} is none; " if own else ""
     raise JavaMissing(f"Spark needs Java {OLDEST} or later: {said}pip install 'smtp-conformance[spark]' brings one")
 
 
 def is_suitable(java: Path) -> bool:
     """Whether Spark's own launcher can start this Java as it is."""
-    return (version_of(java) or 0) >= OLDEST and "jdk.incubator.vector" in _output(java, "--list-modules")
+    modules = _release(java) or _output(java, "--list-modules")
+    return (version_of(java) or 0) >= OLDEST and "jdk.incubator.vector" in modules
 
 
 def version_of(java: Path) -> int | None:
     """Return the major version of a Java, or None when it cannot be started."""
-    match = re.search(r'version "(\d+)', _output(java, "-version"))
+    match = re.search(r'JAVA_VERSION="(\d+)', _release(java)) or re.search(r'version "(\d+)', _output(java, "-version"))
     return int(match[1]) if match else None
 
 
@@ -94,13 +102,19 @@ def _with_launcher(java: Path, cache: Path) -> Path:
     return home
 
 
+def _release(java: Path) -> str:
+    """Return what a Java's own file says of it: its version and modules; '' where it has none. To start it takes longer."""
+    release = java.resolve().parent.parent / "release"
+    return release.read_text("utf-8", "replace") if java.is_file() and release.is_file() else ""
+
+
 def _output(java: Path, argument: str) -> str:
     return _said(java, argument, java.stat().st_mtime_ns) if java.is_file() else ""
 
 
 @lru_cache
 def _said(java: Path, argument: str, _: int) -> str:
-    """Return what a Java of this age says: it is asked four times in a session's start, and each answer is a start of Java."""
+    """Return what a Java of this age says: each answer is a start of Java."""
     try:
         done = subprocess.run([java, argument], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     except OSError:

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 
 from conformance.results.identity import sha256_of
 from conformance.results.whole import Staged
@@ -24,13 +21,16 @@ from conformance.spark.making import Making, make_layers
 from conformance.spark.progress import Progress
 from conformance.spark.rows import made_by
 from conformance.spark.schemas import TABLE_DDL
-from conformance.spark.session import open_session
 from conformance.spark.spread import Spread, parts_of
+from conformance.spark.starting import begun
 from conformance.spark.steps import AT_ONCE, Step, done, named_in
 from conformance.spark.tables import history, verdicts
 from conformance.spark.tables import traffic as seen
 from conformance.spark.tables.table import Table
 from conformance.spark.warehouse import Catalog, Warehouse, batch_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 Failing = Literal["regression", "flaky", "disagreement"]
 
@@ -117,12 +117,20 @@ def aggregate(
                 make_jvm_cache=make_jvm_cache,
                 write_page=write_page,
             )
-        except (PySparkException, Py4JError, pa.ArrowException, OSError, UnicodeDecodeError) as error:
-            if shortage_of(error):  # what it could not write whole is no damage
+        except Exception as error:
+            if not _tells_of_damage(error) or shortage_of(error):  # what it could not write whole is no damage
                 raise
             check_tables(find_runs(runs))  # what is damaged is told by its file
             warehouse.check()
             raise
+
+
+def _tells_of_damage(error: Exception) -> bool:
+    """Whether a file that cannot be read may be behind an error."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, PySparkException | Py4JError | pa.ArrowException | OSError | UnicodeDecodeError)
 
 
 def _aggregate(
@@ -146,9 +154,15 @@ def _aggregate(
         progress.note(f"left out: {told}")
     octets = sum(run.octets for run in added.values())
     making = Making(added, warehouse.adding, parts_of(octets))
-    with Staged() as files, ThreadPoolExecutor(1) as beside:
+    with (
+        Staged() as files,
+        ThreadPoolExecutor(1) as beside,
+        begun(master, conf, octets=octets, learn=make_jvm_cache) as java,
+    ):
         made = beside.submit(make_layers, making)  # while Java starts
-        with open_session(master, conf, octets=octets, learn=make_jvm_cache, tell=progress.note) as session:
+        from conformance.spark.session import opened  # and so is pyspark loaded
+
+        with opened(java, progress.note) as session:
             catalog, tables = _add(session, made, catalog, warehouse, progress)
             with progress.stage("comparing runs, writing tables", session.sparkContext):
                 writing = beside.submit(_export, tables, out, files)  # Python writes while Spark compares
@@ -190,7 +204,7 @@ def _tell_damage(run: Ingested, progress: Progress) -> None:
 
 
 def _add(
-    session: SparkSession, made: Future[Making], catalog: Catalog, warehouse: Warehouse, progress: Progress
+    session: "SparkSession", made: Future[Making], catalog: Catalog, warehouse: Warehouse, progress: Progress
 ) -> tuple[Catalog, dict[str, pa.Table]]:
     """Take in the files of runs, merge their summaries, and write the catalog last; return it and all summaries."""
     with progress.stage("reading the runs, following their messages"):
@@ -227,7 +241,7 @@ def _add(
     return whole, merged
 
 
-def _compared(session: SparkSession, warehouse: Warehouse, outcomes: int) -> dict[str, pa.Table]:
+def _compared(session: "SparkSession", warehouse: Warehouse, outcomes: int) -> dict[str, pa.Table]:
     """Return the tables of all runs together, which have so many outcomes."""
     rows = session.read.parquet(literal(warehouse.summary(verdicts.OUTCOMES)))
     if outcomes <= FEW:
@@ -249,7 +263,7 @@ def _export(tables: Mapping[str, pa.Table], out: Path, files: Staged) -> dict[st
 
 
 def _made(
-    session: SparkSession, tables: Sequence[Table], before: Mapping[str, Step[DataFrame]] = MappingProxyType({})
+    session: "SparkSession", tables: Sequence[Table], before: "Mapping[str, Step[DataFrame]]" = MappingProxyType({})
 ) -> dict[str, pa.Table]:
     """Return what tables' queries give, once those steps are done whose views they name."""
     asking: dict[str, Step[pa.Table]] = {
@@ -259,7 +273,7 @@ def _made(
     return {one.name: made[f"table {one.name}"] for one in tables}
 
 
-def _asked(session: SparkSession, table: Table) -> pa.Table:
+def _asked(session: "SparkSession", table: Table) -> pa.Table:
     return session.sql(table.query).toArrow()
 
 

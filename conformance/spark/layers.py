@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING
 
 from conformance.results.columns import TABLES
 from conformance.spark import invariants, messages, worlds
@@ -19,6 +18,9 @@ from conformance.spark.making import Making
 from conformance.spark.schemas import ddl
 from conformance.spark.spread import Spread
 from conformance.spark.steps import Step, named_in
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 JUDGED = """
 SELECT v.cell_id, c.run, c.candidate, v.check, v.outcome, v.occasions, v.requirements, v.remark, v.failure
@@ -61,7 +63,7 @@ def views() -> dict[str, str]:
 
 
 @contextmanager
-def layers(session: SparkSession, folders: Mapping[str, Path], batch: str, spread: Spread) -> Iterator[None]:
+def layers(session: "SparkSession", folders: Mapping[str, Path], batch: str, spread: Spread) -> Iterator[None]:
     """Let the session know the files of a batch by the names of the layers; afterwards it forgets them, and the files stay.
 
     Nearly whatever is asked of them is asked of each cell on its own: rows of a cell lie together in the files already.
@@ -88,13 +90,13 @@ def layers(session: SparkSession, folders: Mapping[str, Path], batch: str, sprea
             session.sql(f"DROP TABLE IF EXISTS {table}")
 
 
-def view_headers(session: SparkSession, making: Making, spread: Spread) -> None:
+def view_headers(session: "SparkSession", making: Making, spread: Spread) -> None:
     runs = making.runs
     for name, rows in (("runs", run_rows(runs)), ("candidates", candidate_rows(runs)), ("topologies", making.worlds)):
         spread.everywhere(session.createDataFrame(rows)).createOrReplaceTempView(name)
 
 
-def defining(session: SparkSession, spread: Spread) -> dict[str, Step[DataFrame]]:
+def defining(session: "SparkSession", spread: Spread) -> "dict[str, Step[DataFrame]]":
     """Return the steps that define the views over the layers; each gives what its view is made of.
 
     Whoever asks several things at once must hold that: what nobody holds Spark forgets, while tasks still count in it.
@@ -105,7 +107,7 @@ def defining(session: SparkSession, spread: Spread) -> dict[str, Step[DataFrame]
     return steps
 
 
-def _define(session: SparkSession, spread: Spread, name: str, query: str) -> DataFrame:
+def _define(session: "SparkSession", spread: Spread, name: str, query: str) -> "DataFrame":
     made = rows = session.sql(query)
     if name == "rechecks":  # Spark does not see that rows of eight queries still lie where their cells do
         rows = spread.together(rows)

@@ -35,6 +35,10 @@ def make_layers(making: Making) -> Making:
 
     Raises SchemaTooNew; RunDirectoryError for the rare case that two cells have one number.
     """
+    if (
+        making.parts == 1
+    ):  # Arrow's own gives back to the machine what it takes again at once: half of its CPU in short use
+        pa.set_memory_pool(pa.system_memory_pool())
     shutil.rmtree(making.folder, ignore_errors=True)
     runs: dict[str, Ingested] = {}
     cells, worlds = [], []

@@ -4,11 +4,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from pyspark import SparkContext
 from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 _EVERY = 0.3
 """Seconds between two looks at what Spark has done."""
@@ -23,7 +26,7 @@ class Progress:
         self.stages = 0
 
     @contextmanager
-    def stage(self, what: str, spark: SparkContext | None = None) -> Iterator[None]:
+    def stage(self, what: str, spark: "SparkContext | None" = None) -> Iterator[None]:
         """Tell that a stage goes on, how far Spark has come with it, and when it has ended how long it took."""
         self._place += 1
         where = f"[{self._place}/{self.stages}] " if self.stages else ""
@@ -40,7 +43,7 @@ class Progress:
         self._console.print(what, markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
-    def _bar(self, what: str, spark: SparkContext | None) -> Iterator[None]:
+    def _bar(self, what: str, spark: "SparkContext | None") -> Iterator[None]:
         text = TextColumn("{task.description}", markup=False)
         bars = Bars(SpinnerColumn(), text, BarColumn(), TimeElapsedColumn(), console=self._console, transient=True)
         over = threading.Event()
@@ -63,7 +66,7 @@ class Progress:
                     watcher.join()
 
 
-def tasks(spark: SparkContext | None) -> tuple[int, int]:
+def tasks(spark: "SparkContext | None") -> tuple[int, int]:
     """Return how many tasks of Spark's active stages are done, and how many there are."""
     if spark is None:
         return 0, 0

@@ -92,7 +92,12 @@ def _recorded(verdicts: pa.Table, whose: Whole) -> pa.Table:
     told = pc.or_(pc.fill_null(pc.equal(verdicts["outcome"], "fail"), False), remark).combine_chunks()
     evidence = verdicts["evidence"].combine_chunks()
     event = pc.list_element(
-        pc.if_else(pc.greater(pc.fill_null(pc.list_value_length(evidence), 0), 0), evidence, _NOTHING), 0
+        pc.if_else(
+            pc.greater(pc.fill_null(pc.list_value_length(evidence), 0), 0),
+            evidence,
+            pa.scalar([None], pa.list_(pa.int64())),
+        ),
+        0,
     )
     failure = pa.StructArray.from_arrays(
         [*(verdicts[name].combine_chunks() for name in ("message", "moment", "sentence")), event],
@@ -107,9 +112,6 @@ def _recorded(verdicts: pa.Table, whose: Whole) -> pa.Table:
             "failure": failure,
         }
     )
-
-
-_NOTHING = pa.scalar([None], pa.list_(pa.int64()))
 
 
 def refuse_one_number_for_two(cells: Sequence[pa.Table]) -> None:

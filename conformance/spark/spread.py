@@ -6,9 +6,10 @@ Spark plans hardly an exchange, and a query is one stage.
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 PART = 128 * 1024 * 1024
 """Octets of history in a part: thirty runs of five hundred cells, of which a task holds what it joins in memory."""
@@ -33,11 +34,11 @@ class Spread:
         """Whether there is more than one part."""
         return self.parts > 1
 
-    def together(self, rows: DataFrame) -> DataFrame:
+    def together(self, rows: "DataFrame") -> "DataFrame":
         """Return rows put together; they must have the column `cell_id`."""
         return rows.coalesce(1) if self.parts == 1 else rows.repartition(self.parts, "cell_id")
 
-    def kept(self, rows: DataFrame) -> DataFrame:
+    def kept(self, rows: "DataFrame") -> "DataFrame":
         """Return rows that are computed once, for several queries.
 
         Of a small history the rows lie in memory, and a query's plan begins with them instead of with how they were
@@ -46,21 +47,23 @@ class Spread:
         """
         if self.parts == 1 and self.local:
             return self.looked_up(rows.localCheckpoint(eager=True))  # by whoever defines it: others plan meanwhile
+        from pyspark import StorageLevel
+
         return self.looked_up(rows.persist(StorageLevel.DISK_ONLY))
 
-    def at_hand(self, rows: DataFrame) -> DataFrame:
+    def at_hand(self, rows: "DataFrame") -> "DataFrame":
         """Return rows that nearly every query reads: of a small history from memory, once one has read them."""
         return rows.localCheckpoint(eager=False) if self.parts == 1 and self.local else rows
 
-    def kept_where_small(self, rows: DataFrame) -> DataFrame:
+    def kept_where_small(self, rows: "DataFrame") -> "DataFrame":
         """Return rows that one other query is made of: planned and computed by themselves where the history is small."""
         return self.kept(rows) if self.parts == 1 and self.local else rows
 
-    def looked_up(self, rows: DataFrame) -> DataFrame:
+    def looked_up(self, rows: "DataFrame") -> "DataFrame":
         """Return rows that a join looks up, and does not sort: a part has few of them, which Spark cannot know."""
         return rows.hint("shuffle_hash")
 
-    def known(self, session: SparkSession, table: str, columns: str, folder: Path) -> None:
+    def known(self, session: "SparkSession", table: str, columns: str, folder: Path) -> None:
         """Let a session know files by a table's name: those of several parts, each by the part that its cells are in.
 
         Spark does not move what it reads from them. They must be there as `buckets.write_buckets` writes them.
@@ -72,7 +75,7 @@ class Spread:
             f"CLUSTERED BY (cell_id) INTO {self.parts} BUCKETS"
         )
 
-    def everywhere(self, rows: DataFrame) -> DataFrame:
+    def everywhere(self, rows: "DataFrame") -> "DataFrame":
         """Return a few rows that every part is joined with."""
         return rows.coalesce(1) if self.parts == 1 else rows.hint("broadcast")
 

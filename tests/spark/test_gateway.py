@@ -1,0 +1,88 @@
+"""Java is started with what Spark's own scripts would give it, sooner; and by them where they must be asked."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+import pyspark
+
+from conformance.spark.gateway import JavaEnded, can_start, class_path, module_options, started
+from conformance.spark.java import java_of
+from conformance.spark.session import open_session
+
+HOME = Path(pyspark.__file__).parent
+
+
+def test_a_session_needs_no_script_of_sparks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.java_gateway.Popen", None)  # what would start `spark-submit`
+    with open_session("local[1]") as session:
+        assert session.sql("SELECT upper('a') AS a").toArrow().to_pylist() == [{"a": "A"}]
+    assert "PYSPARK_GATEWAY_SECRET" not in os.environ
+
+
+def test_java_gets_the_options_that_sparks_launcher_gives_it() -> None:
+    words = [
+        java_of({}),
+        "-cp",
+        f"{HOME}/jars/*",
+        "org.apache.spark.launcher.Main",
+        "org.apache.spark.deploy.SparkSubmit",
+    ]
+    environment = {"SPARK_HOME": str(HOME), "SPARK_SCALA_VERSION": "2.13", "PATH": os.environ["PATH"]}
+    done = subprocess.run([*words, "pyspark-shell"], env=environment, capture_output=True, check=True)
+    given = {
+        one for one in done.stdout.decode().split("\0") if one.startswith(("--", "-D", "-XX")) and "derby" not in one
+    }
+    assert "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED" in given
+    dropped = given - set(module_options(HOME))
+    assert set(module_options(HOME)) <= given
+    assert dropped <= {"--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED"}
+
+
+def test_the_class_path_is_all_of_spark_but_its_machine_learning() -> None:
+    jars = {Path(one).name for one in class_path(HOME).split(":")}
+    assert {path.name for path in (HOME / "jars").glob("*.jar")} - jars == {
+        path.name for path in (HOME / "jars").glob("spark-mllib_*.jar")
+    }
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "environ"),
+    [
+        ("spark://127.0.0.1:7077", {}, {}),
+        ("local[2]", {"spark.driver.extraClassPath": "a.jar"}, {}),
+        ("local[2]", {"spark.jars.packages": "a:b:1"}, {}),
+        ("local[2]", {"spark.driver.memory": "2048"}, {}),
+        ("local[2]", {}, {"SPARK_CONF_DIR": "/etc/spark"}),
+        ("local[2]", {}, {"PYSPARK_SUBMIT_ARGS": "--verbose pyspark-shell"}),
+        ("local[2]", {}, {"HADOOP_CONF_DIR": "/etc/hadoop"}),
+    ],
+)
+def test_what_only_sparks_scripts_know_is_left_to_them(
+    master: str, conf: dict[str, str], environ: dict[str, str]
+) -> None:
+    assert not can_start(master, conf, environ)
+
+
+def test_other_settings_are_read_when_java_runs() -> None:
+    conf = {"spark.driver.memory": "900m", "spark.sql.shuffle.partitions": "3"}
+    assert can_start("local[2]", conf, {"SPARK_LOCAL_IP": "127.0.0.1", "HOME": "/"})
+
+
+def test_a_java_that_ends_at_once_is_told(tmp_path: Path) -> None:
+    with (
+        started(Path(sys.executable), [], tmp_path, quiet=True) as gateway,
+        pytest.raises(JavaEnded, match="before Spark had started"),
+    ):
+        gateway.connect()
+
+
+def test_java_ends_with_the_block_also_when_nobody_connected(tmp_path: Path) -> None:
+    with started(java_of({}), ["-Xmx256m"], tmp_path, quiet=True) as gateway:
+        assert gateway.process.poll() is None
+    assert gateway.process.returncode is not None
