@@ -7,6 +7,7 @@ from pathlib import Path
 from conformance.candidates.description import Candidate, CandidateError
 from conformance.candidates.grammar import find
 from conformance.candidates.presence import look_for
+from conformance.history.dialects import Dialect
 from conformance.scenarios.own_timers import OwnTimers
 
 
@@ -46,6 +47,10 @@ class Cast:
     def plays(self, server: str) -> Candidate:
         """Return who plays a server."""
         return self.servers.get(server, self.default)
+
+    def spoken(self, client: str, server: str) -> Dialect:
+        """Return how what a party says to a server is read: as that server spells it, or else as the party itself does."""
+        return self.plays(server).spelling.between(self.plays(client).spelling)
 
     def absent(self, servers: tuple[str, ...]) -> tuple[str, ...]:
         """Return `candidate: what is missing on this machine` for everybody who plays one of the servers."""

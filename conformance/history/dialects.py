@@ -8,11 +8,13 @@ import re
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from conformance.history.events import Operation, OperationName
+
+T = TypeVar("T")
 
 GROUPS = frozenset({"server", "database", "shadow_id", "limit", "left"})
 """What a pattern may name; `shadow_id` of a `discard-list` is gathered over all lines of the reply."""
@@ -32,17 +34,23 @@ def _checked(pattern: str) -> str:
     return pattern
 
 
-VERBS: dict[OperationName, str] = {
-    "request-shadow": "XSHADOWREQUEST",
-    "track-shadow": "XSHADOW",
-    "query-discard": "XQDISCARD",
+Keyword = Literal["XSHADOWREQUEST", "XSHADOW"]
+Verb = Literal["XSHADOWREQUEST", "XSHADOW", "XQDISCARD", "XQUERYDISCARD"]
+
+OPERATIONS: dict[Verb, OperationName] = {
+    "XSHADOWREQUEST": "request-shadow",
+    "XSHADOW": "track-shadow",
+    "XQDISCARD": "query-discard",
+    "XQUERYDISCARD": "query-discard",
 }
-"""The verbs that name an operation wherever scenarios, faults and checks speak of verbs, however it is spelled."""
+"""The verbs by which scenarios, faults and checks name an operation, however it is spelled."""
+
+_VERBS = {operation: verb for verb, operation in reversed(OPERATIONS.items())}
+"""The verb of an operation that has no other name: the first of those above."""
 
 
-def verb_of(said: str, means: Operation | None) -> str:
-    """Return the verb under which a command is known: `said` itself, or that of the operation that it `means`."""
-    return VERBS.get(means.name, said) if means is not None and said != "XQUERYDISCARD" else said
+def _capitals(words: dict[str, T]) -> dict[str, T]:
+    return {word.upper(): known for word, known in words.items()}
 
 
 Pattern = Annotated[str, AfterValidator(_checked)]
@@ -75,13 +83,37 @@ class Dialect(BaseModel):
     name: str
     commands: tuple[CommandPattern, ...] = Field(description="the first that matches counts")
     replies: tuple[ReplyPattern, ...]
-    keywords: dict[str, Literal["XSHADOWREQUEST", "XSHADOW"]] = Field(
-        {}, description="keywords of its EHLO reply, in capitals, and which of the wire profile each of them is"
+    keywords: Annotated[dict[str, Keyword], AfterValidator(_capitals)] = Field(
+        {}, description="keywords of its EHLO reply, and which of the wire profile each of them is"
+    )
+    verbs: Annotated[dict[str, Verb], AfterValidator(_capitals)] = Field(
+        {},
+        description="first words of its commands, and which verb of the wire profile each of them is: known so also where "
+        "the arguments are wrong, and where one operation has two verbs",
     )
 
     def command(self, line: str) -> Operation | None:
         """Return the operation that a command line means, if any."""
         return self._remembered(line, lambda: self._command(line))
+
+    def verb(self, said: str, means: Operation | None) -> str:
+        """Return the verb under which a command that begins with `said` (in capitals) and `means` an operation is known."""
+        known = self.verbs.get(said)
+        if means is None or (known is not None and OPERATIONS[known] == means.name):
+            return known or said
+        return _VERBS.get(means.name, said)
+
+    def between(self, client: "Dialect") -> "Dialect":
+        """Return what is spoken where the server has this dialect and the client perhaps another: it may say its own."""
+        if client == self:
+            return self
+        return Dialect(
+            name=self.name,
+            commands=(*self.commands, *client.commands),
+            replies=self.replies,
+            keywords=self.keywords,
+            verbs={**client.verbs, **self.verbs},
+        )
 
     @cached_property
     def _known(self) -> dict[Hashable, Operation | None]:
@@ -168,6 +200,7 @@ _ID = "[A-Za-z0-9-]{1,64}"
 
 PROFILE_1 = Dialect(
     name="profile-1",
+    verbs={"XQUERYDISCARD": "XQUERYDISCARD"},
     commands=(
         CommandPattern(operation="request-shadow", pattern=rf"^XSHADOWREQUEST (?P<server>\S+) (?P<database>{_ID})$"),
         CommandPattern(operation="track-shadow", pattern=rf"^XSHADOW (?P<server>\S+) (?P<database>{_ID})$"),

@@ -18,6 +18,7 @@ from conformance.scenarios import values
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.blocks import flattened
 from conformance.scenarios.steps.breaking import Fault
+from conformance.scenarios.steps.sending import Send
 from conformance.scenarios.steps.talking import Talk
 
 _SHADOW_VERB = re.compile(r"\bX(SHADOW|Q(UERY)?DISCARD)", re.IGNORECASE)
@@ -68,13 +69,24 @@ def _misplaced(cell: Cell, cast: Cast) -> tuple[str, ...]:
 
 
 def _spelled_otherwise(cell: Cell, cast: Cast) -> Iterator[str]:
-    """Yield `server (candidate) has the dialect NAME` for each that a scripted conversation would not understand."""
+    """Yield `server (candidate) has the dialect NAME` for the first that would not understand what the harness says."""
     for step in flattened(cell.steps):
-        if isinstance(step.action, Talk) and any(_SHADOW_VERB.search(line.say or "") for line in step.action.lines):
-            candidate = cast.plays(step.action.to)
+        for server in _addressed(step.action):
+            candidate = cast.plays(server)
             if candidate.spelling != PROFILE_1:
-                yield f"{step.action.to} ({candidate.identity}) has the dialect {candidate.spelling.name}"
+                yield f"{server} ({candidate.identity}) has the dialect {candidate.spelling.name}"
                 return
+
+
+def _addressed(action: object) -> tuple[str, ...]:
+    """Return the servers to whom the harness says shadow verbs: line by line, or as a server that keeps its shadows."""
+    match action:
+        case Talk(to=to, lines=lines):
+            said = (f"{line.say or ''} {line.octets or ''}" for line in lines)
+            return (to,) if any(map(_SHADOW_VERB.search, said)) else ()
+        case Send(via=via, offers_xshadow=True):
+            return via
+    return ()
 
 
 def _times(cell: Cell, cast: Cast, settings: Settings) -> Iterator[str]:

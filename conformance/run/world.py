@@ -194,8 +194,8 @@ class World:
                 clients = [*SENDERS, *(name for name in names if name != server.name)]
                 for client in clients:
                     at = self._hears(client, server.name, listener)
-                    spelling = self._cast.plays(server.name).spelling
-                    await self.links.open(client, server.name, listener, address, dialect=spelling, at=at)
+                    spoken = self._cast.spoken(client, server.name)
+                    await self.links.open(client, server.name, listener, address, dialect=spoken, at=at)
         protocols = self._sink_protocols()
         for sink in self.sinks.values():
             owners = [name for name in names if self.topology.store_of(name) == sink.name] or names

@@ -7,12 +7,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from conformance.faults import FAULTS, When, place_of
-from conformance.history.dialects import verb_of
-from conformance.history.events import Operation
 from conformance.scenarios.steps.breaking import Fault
 from conformance.scenarios.steps.nodes import Moment
 from conformance.wire.roles import Pair
-from conformance.wire.units import CommandLine, ContentEnd, Unit, WholeReply
+from conformance.wire.units import Awaited, CommandLine, ContentEnd, Unit, WholeReply
 
 
 def check(fault: Fault) -> None:
@@ -35,7 +33,7 @@ def points(unit: Unit) -> frozenset[tuple[str, When]]:
     """Return the names under which a unit can be met: its verb, what it means, `greeting`, `dot`."""
     match unit:
         case CommandLine():
-            return frozenset((name, "before") for name in _names(unit.verb, unit.awaited.asked))
+            return frozenset((name, "before") for name in _names(unit.verb, unit.awaited))
         case ContentEnd():
             return frozenset({("dot", "before")})
         case WholeReply(to="GREETING"):
@@ -43,15 +41,17 @@ def points(unit: Unit) -> frozenset[tuple[str, When]]:
         case WholeReply(to="CONTENT"):
             return frozenset({("dot", "after")})
         case WholeReply():
-            asked = unit.awaited.asked if unit.awaited is not None else None
-            return frozenset((name, "after") for name in _names(unit.to, asked))
+            return frozenset((name, "after") for name in _names(unit.to, unit.awaited))
         case _:
             return frozenset()
 
 
-def _names(verb: str, means: Operation | None) -> set[str]:
-    """Return the verb as it was said, and as the operation that it means is named."""
-    return {verb} if means is None else {verb, means.name, verb_of(verb, means)}
+def _names(said: str, awaited: Awaited | None) -> set[str]:
+    """Return the verb, by its name in the wire profile, and the operation that it means."""
+    if awaited is None:
+        return {said}
+    verb = awaited.known_as or said
+    return {verb} if awaited.asked is None else {verb, awaited.asked.name}
 
 
 def passed_points(unit: Unit) -> frozenset[tuple[str, When]]:

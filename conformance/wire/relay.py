@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-from conformance.history.dialects import verb_of
 from conformance.history.events import Closed, Command, Connected, Content, Operation, Reply
 from conformance.history.secrets import HIDDEN
 from conformance.wire.content import Digester, Unstuffer
@@ -15,6 +14,8 @@ from conformance.wire.units import Awaited, Body, CommandLine, ContentEnd, Unit,
 ABORTS_CONTENT = frozenset({"MAIL", "RSET", "EHLO", "HELO", "LHLO"})
 """Verbs after which an unfinished content is forgotten (it can be unfinished with BDAT only)."""
 
+GREETS = frozenset({"EHLO", "LHLO"})
+"""Verbs whose reply says what is offered."""
 
 _GONE = b"421 4.3.2 Service not available"
 _BYE = b"221 2.0.0 Closing connection"
@@ -132,7 +133,7 @@ class Relay:
                 self._recorder.record(
                     Command,
                     session=self.name,
-                    verb=verb_of(unit.verb, unit.awaited.asked),
+                    verb=self._host.dialect.verb(unit.verb, unit.awaited.asked),
                     line=unit.line,
                     operation=unit.awaited.asked,
                 )
@@ -140,10 +141,10 @@ class Relay:
                 self._recorder.record(
                     Reply,
                     session=self.name,
-                    to=verb_of(unit.to, unit.awaited.asked if unit.awaited and unit.to != "CONTENT" else None),
+                    to=(unit.awaited.known_as if unit.awaited else "") or unit.to,
                     code=unit.code,
                     enhanced=unit.enhanced,
-                    lines=self._host.dialect.offers(unit.lines) if unit.to == "EHLO" else unit.lines,
+                    lines=self._host.dialect.offers(unit.lines) if unit.to in GREETS else unit.lines,
                     recipient=unit.awaited.recipient if unit.awaited and unit.to == "CONTENT" else None,
                     operation=self._means(unit),
                     malformed="" if unit.injected else unit.malformed,
@@ -271,6 +272,8 @@ class Relay:
     def _understand(self, unit: CommandLine) -> None:
         asked = self._host.dialect.command(unit.line)
         unit.awaited.asked = asked
+        if unit.awaited.verb == unit.verb:  # else the reply is to the content that it ends
+            unit.awaited.known_as = self._host.dialect.verb(unit.verb, asked)
         if unit.verb in ABORTS_CONTENT:
             self._shadowing = asked if asked is not None and asked.name == "shadow-message" else None
 

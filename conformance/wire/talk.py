@@ -63,9 +63,12 @@ async def talk(
     duration: Callable[[float], float] = lambda seconds: seconds,
     elapsed: Callable[[], float] = time.monotonic,
     origin: Callable[[int, int], Origin | None] = lambda port, dialled: None,
+    offers: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda lines: lines,
     tolerance: float = 0.0,
 ) -> Said:
     """Hold one session. `elapsed` counts documented seconds. `message` makes the content that a line names; a server that is not there is a problem told.
+
+    `offers` gives the lines of a reply to EHLO in the words of the wire profile, in which scenarios ask for keywords.
 
     `tolerance`, in documented seconds, is how long a line may take that is not slow: what such lines take adds up, and is
     lateness, not the server's doing.
@@ -95,6 +98,7 @@ async def talk(
             octets, begun = _octets(line, message), elapsed()
             exchange, reply = await _exchange(line, octets, reader, writer, duration(PATIENCE))
             if greets and reply is not None and reply.positive:
+                reply = replace(reply, lines=offers(reply.lines))
                 offered = frozenset(text.split(" ")[0].upper() for text in reply.lines[1:])
             if reply is not None:
                 exchange = replace(exchange, problem=_problem(line, reply, offered))

@@ -14,13 +14,15 @@ class Awaited:
     """A reply that the server owes: for which verb, for whom (LMTP), and what the command meant.
 
     `verb` is GREETING for the greeting and CONTENT for the reply after the content. `answer` is set when somebody else
-    than the server will give the reply: these octets, when its turn has come.
+    than the server will give the reply: these octets, when its turn has come. `known_as` is the wire profile's name of
+    the verb, once it is known.
     """
 
     verb: str
     recipient: str | None = None
     asked: Operation | None = None
     answer: bytes | None = None
+    known_as: str = ""
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from conformance.candidates.description import REFERENCE, Candidate
 from conformance.candidates.generations import placed, probed
 from conformance.candidates.needs import asked, claims, unclaimed
 from conformance.commands.candidate import _probes
+from conformance.history.dialects import PROFILE_1, Dialect
 from conformance.records import candidate_record
 from conformance.run.applicability import inapplicable
 from conformance.run.settings import Settings
@@ -195,3 +196,45 @@ def test_the_default_of_a_mixed_cast_is_a_program_where_programs_are_asked_for()
     assert {one.kind for one in cast.with_means("moved-clock").candidates} == {"exec"}
     assert cast.with_means("moved-clock").identity == cast.identity
     assert Cast(REFERENCE).with_means("moved-clock") == Cast(REFERENCE)
+
+
+FOREIGN = Dialect.model_validate({"name": "foreign", "commands": [], "replies": [], "keywords": {"follow": "XSHADOW"}})
+
+
+@pytest.mark.parametrize(
+    ("scenario", "axes", "said"),
+    [
+        ("malformed-shadow-verbs", {}, "spelled as in profile-1: mbx1 (mine) has the dialect foreign"),
+        ("xshadowrequest-is-offered-where-it-may-be", {}, ""),
+        (
+            "no-delay-for-who-keeps-a-shadow",
+            {"tracks": "yes"},
+            "spelled as in profile-1: hub2 (mine) has the dialect foreign",
+        ),
+        ("no-delay-for-who-keeps-a-shadow", {"tracks": "no"}, ""),
+    ],
+)
+def test_what_the_harness_says_in_profile_1_asks_nothing_of_a_server_with_another_dialect(
+    scenario: str, axes: dict[str, str], said: str
+):
+    path = paths.corpus() / corpus()[scenario].path
+    (cell,) = [
+        cell
+        for one in read(path, paths.fixtures())
+        for cell in one.cells("full", REFERENCE.own_timers)
+        if (cell.scenario, cell.axes) == (scenario, axes)
+    ]
+    assert inapplicable(cell, Cast(candidate(*REFERENCE.claims, dialect=FOREIGN)), SETTINGS) == said
+
+
+def test_a_link_is_read_as_its_server_spells_it_and_else_as_its_client_does():
+    """A client that uses its own verbs at a server of another dialect is to be seen there."""
+    command = {"operation": "track-shadow", "pattern": r"^FOLLOW (?P<server>\S+)$"}
+    theirs = Dialect.model_validate({"name": "foreign", "commands": [command], "replies": []})
+    cast = Cast(REFERENCE, {"hub1": candidate(dialect=theirs)})
+    assert cast.spoken("hub2", "hub3") is PROFILE_1
+    for client, server in (("hub1", "hub2"), ("hub2", "hub1")):
+        spoken = cast.spoken(client, server)
+        for line in ("FOLLOW hub1", "XSHADOW hub2 db-1"):
+            assert (said := spoken.command(line)) is not None
+            assert said.name == "track-shadow"

@@ -40,13 +40,15 @@ async def _talk(world: World, action: Talk) -> None:
         )
         return content if template(name).raw else stuffed(content)
 
+    link = world.links.link(action.party, action.to, action.listener)
     said = await hold(
-        world.links.address(action.party, action.to, action.listener),
+        link.address,
         action.lines,
         message=message,
         duration=world.clock.duration,
         elapsed=world.clock.elapsed,
         origin=world.links.origin,
+        offers=link.dialect.offers,
         tolerance=world.settings.tolerance,
     )
     if said.late > 0:

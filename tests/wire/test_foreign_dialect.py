@@ -1,0 +1,158 @@
+"""A conversation is recorded alike in every dialect: the same verbs, operations and keywords, whatever they are called."""
+
+import asyncio
+import re
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from conformance.history.dialects import PROFILE_1, Dialect
+from conformance.history.events import Command, FaultFired, Reply
+from conformance.history.recorder import Recorder
+from conformance.scenarios.steps.breaking import Fault
+from conformance.wire.links import Links
+from tests.wire.servers import scripted
+
+FRESH = {
+    "XSHADOWREQUEST": "MIRROR", "XSHADOW": "TRACKED", "XQUERYDISCARD": "LEFT-OVER", "XQDISCARD": "SETTLED",
+    "database": "journal", "discard": "drop", "end": "remaining",
+}  # fmt: skip
+SWAPPED = {
+    "XSHADOWREQUEST": "XQUERYDISCARD", "XSHADOW": "XQDISCARD", "XQUERYDISCARD": "XSHADOWREQUEST", "XQDISCARD": "XSHADOW",
+    "database": "end", "discard": "database", "end": "discard",
+}  # fmt: skip
+"""Every name is another one's of the wire profile."""
+
+SAID = [
+    ("", "220 hub2 ESMTP"),
+    ("EHLO hub1", "250-hub2\r\n250-XSHADOW\r\n250-PIPELINING\r\n250 XSHADOWREQUEST"),
+    ("LHLO hub1", "250-hub2\r\n250 XSHADOW"),
+    ("XSHADOW hub1", "501 5.5.4 two arguments"),
+    ("XSHADOW hub1 db1-1", "250 2.0.0 hub2 db2-1"),
+    ("XSHADOWREQUEST hub1 db1-1", "250 2.0.0 hub2 db2-1"),
+    ("XSHADOWREQUEST hub1", "501 5.5.4 two arguments"),
+    ("MAIL FROM:<a@b> SIZE=9 XSHADOW=db1-1-4", "250 2.1.0 ok"),
+    ("RCPT TO:<c@d>", "250 2.1.5 ok"),
+    ("DATA", "354 go on"),
+    (".", "250 2.6.0 <1@x> Queued mail for redundancy"),
+    ("XQDISCARD hub1 2", "250-2.0.0 database db2-1\r\n250-2.0.0 discard db1-1-2\r\n250 2.0.0 end 1"),
+    ("XQUERYDISCARD hub1 2", "250-2.0.0 database db2-1\r\n250 2.0.0 end 0"),
+    ("XQDISCARD hub1", "501 5.5.4 two arguments"),
+    ("XQUERYDISCARD", "501 5.5.4 two arguments"),
+    ("QUIT", "221 2.0.0 bye"),
+]
+VERBS = ("XSHADOWREQUEST", "XSHADOW", "XQDISCARD", "XQUERYDISCARD")
+OPERATIONS = ("request-shadow", "track-shadow", "shadow-message", "query-discard")
+
+
+def spelled(text: str, names: dict[str, str]) -> str:
+    return re.sub(rf"\b({'|'.join(names)})\b", lambda found: names[found[0]], text) if names else text
+
+
+def dialect(names: dict[str, str]) -> Dialect:
+    """Return the built-in dialect under other names."""
+    whole = {
+        **dict(zip(VERBS, VERBS, strict=True)),
+        "database": "database",
+        "discard": "discard",
+        "end": "end",
+        **names,
+    }
+    pair = r"(?P<server>\S+) (?P<database>\S+)$"
+    ask = r"(?P<server>\S+) (?P<limit>\d+)$"
+    return Dialect.model_validate(
+        {
+            "name": "made-up",
+            "keywords": {whole[verb].lower(): verb for verb in ("XSHADOWREQUEST", "XSHADOW")},
+            "verbs": {whole[verb].lower(): verb for verb in VERBS},
+            "commands": [
+                {"operation": "request-shadow", "pattern": rf"^{whole['XSHADOWREQUEST']} {pair}"},
+                {"operation": "track-shadow", "pattern": rf"^{whole['XSHADOW']} {pair}"},
+                {"operation": "shadow-message", "pattern": rf"^MAIL FROM:.* {whole['XSHADOW']}=(?P<shadow_id>\S+)"},
+                {"operation": "query-discard", "pattern": rf"^{whole['XQDISCARD']} {ask}"},
+                {"operation": "query-discard", "pattern": rf"^{whole['XQUERYDISCARD']} {ask}"},
+            ],
+            "replies": [
+                {"operation": "request-shadow", "to": "request-shadow", "patterns": [rf"^2\.0\.0 {pair}"]},
+                {"operation": "track-shadow", "to": "track-shadow", "patterns": [rf"^2\.0\.0 {pair}"]},
+                {
+                    "operation": "discard-list",
+                    "to": "query-discard",
+                    "patterns": [
+                        rf"^2\.0\.0 {whole['database']} (?P<database>\S+)$",
+                        rf"^2\.0\.0 {whole['discard']} (?P<shadow_id>\S+)$",
+                        rf"^2\.0\.0 {whole['end']} (?P<left>\d+)$",
+                    ],
+                },
+            ],
+        }
+    )
+
+
+class _Still:
+    def elapsed(self) -> float:
+        return 0.0
+
+
+def recorded(names: dict[str, str], spoken: Dialect, at: str | None = None) -> list[dict[str, Any]]:
+    """Hold the conversation under these names over a link that reads it in a dialect; return what matters of its events."""
+
+    async def hold() -> list[dict[str, Any]]:
+        recorder = Recorder(_Still())
+        links = Links(recorder)
+        turns = [spelled(reply, names).encode() + b"\r\n" for _, reply in SAID]
+        async with asyncio.timeout(20), scripted(*turns) as (address, _):
+            link = await links.open("hub1", "hub2", "transport", address, dialect=spoken)
+            if at is not None:
+                fault = {"as": "f", "from": "hub1", "to": "hub2", "listener": "transport", "does": "replace", "at": at}
+                links.arm(Fault.model_validate({**fault, "when": "after", "reply": "451 4.0.0 no", "times": None}))
+            reader, writer = await asyncio.open_connection(*link.address)
+            for said, _ in SAID:
+                if said:
+                    writer.write(spelled(said, names).encode() + b"\r\n")
+                while (line := await reader.readline())[3:4] == b"-":
+                    pass
+                assert line
+            writer.close()
+            await links.close()
+        return [_matters(event) for event in recorder.events if isinstance(event, Command | Reply | FaultFired)]
+
+    return asyncio.run(hold())
+
+
+def _matters(event: Command | Reply | FaultFired) -> dict[str, Any]:
+    found = {key: value for key, value in asdict(event).items() if key not in ("line", "lines", "t", "detail")}
+    if isinstance(event, Reply):
+        found["offered"] = [line.split(" ")[0] for line in event.lines[1:]] if event.to in ("EHLO", "LHLO") else []
+    return found
+
+
+@pytest.mark.parametrize("names", [FRESH, SWAPPED], ids=["fresh", "swapped"])
+def test_what_is_said_under_other_names_is_recorded_alike(names: dict[str, str]) -> None:
+    usual = recorded({}, PROFILE_1)
+    assert {one["operation"]["name"] for one in usual if one.get("operation")} == {
+        *OPERATIONS, "shadow-stored", "discard-list",
+    }  # fmt: skip
+    assert {one["verb"] for one in usual if "verb" in one} >= set(VERBS)
+    assert recorded(names, dialect(names)) == usual
+
+
+@pytest.mark.parametrize("at", [*VERBS, *OPERATIONS])
+@pytest.mark.parametrize("names", [FRESH, SWAPPED], ids=["fresh", "swapped"])
+def test_a_fault_meets_the_same_lines_under_other_names(names: dict[str, str], at: str) -> None:
+    usual = recorded({}, PROFILE_1, at)
+    assert [one for one in usual if "fault" in one]
+    assert recorded(names, dialect(names), at) == usual
+
+
+@pytest.mark.parametrize("names", [FRESH], ids=["fresh"])
+def test_a_client_of_another_dialect_is_understood_where_it_is_not_offered_anything(names: dict[str, str]) -> None:
+    """The server speaks the wire profile, and the client uses its own verbs there: that is to be seen."""
+    seen = recorded(names, PROFILE_1.between(dialect(names)))
+    asked = [one["operation"]["name"] for one in seen if "verb" in one and one["operation"]]
+    assert asked == ["track-shadow", "request-shadow", "shadow-message", "query-discard", "query-discard"]
+    assert [one["verb"] for one in seen if "verb" in one] == [
+        one["verb"] for one in recorded({}, PROFILE_1) if "verb" in one
+    ]
+    assert PROFILE_1.between(PROFILE_1) is PROFILE_1
