@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from conformance.execute import CellResult
+    from conformance.testing import Bench, Link, MailNode, MailSink
 
     RunScenario = Callable[..., tuple[CellResult, ...]]
 
@@ -51,3 +52,47 @@ def run_scenario(tmp_path: Path) -> RunScenario:
         return tuple(results)
 
     return run
+
+
+@pytest.fixture
+def mail_bench() -> Iterator[Bench]:
+    """Make any number of sinks and links: `mail_bench.sink(name, "smtp" or "lmtp")`, `mail_bench.link(name, (host, port))`."""
+    from conformance.testing import Bench
+
+    bench = Bench()
+    try:
+        yield bench
+    finally:
+        bench.close()
+
+
+@pytest.fixture
+def smtp_sink(mail_bench: Bench) -> MailSink:
+    """An SMTP server that takes all mail, or answers as it is told: `host`, `port`, `answer`, `fault`, `messages`, `wait_for`."""
+    return mail_bench.sink("smtp-sink", "smtp")
+
+
+@pytest.fixture
+def lmtp_sink(mail_bench: Bench) -> MailSink:
+    """An LMTP server (RFC 2033) that takes all mail, or answers as it is told, each recipient by itself."""
+    return mail_bench.sink("lmtp-sink", "lmtp")
+
+
+@pytest.fixture
+def smtp_link(mail_bench: Bench) -> Callable[[str, int], Link]:
+    """Lay a link to a server that runs: `smtp_link(host, port)` has a `host` and `port` to dial instead, records what passes, and
+    can be broken with `fault`."""
+    return lambda host, port: mail_bench.link(f"server-{port}", (host, port))
+
+
+@pytest.fixture
+def mail_node(tmp_path: Path) -> Iterator[Callable[[str], MailNode]]:
+    """Start a mail server by the name or file of its description: `mail_node("postfix")` has a `host` and `port`, and a sink
+    `next_hop` at which everything arrives. It can be killed and started again."""
+    from conformance.testing import Nodes
+
+    nodes = Nodes(tmp_path / "nodes")
+    try:
+        yield nodes.start
+    finally:
+        nodes.close()

@@ -4,6 +4,7 @@ A sink takes everything, unless it was told to answer otherwise, and records wha
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -79,6 +80,8 @@ class Sink:
         self._connections: set[asyncio.Transport] = set()
         self._failures: list[Exception] = []
         self._address: Address | None = None
+        self.keep: Callable[[str, list[str], bytes], None] | None = None
+        """Given the sender, the recipients and the content of each message that is taken."""
 
     @property
     def address(self) -> Address:
@@ -141,6 +144,8 @@ class Sink:
             )
             replies = [whole or "250 2.0.0 delivered"]
             accepted = recipients if replies[0].startswith("2") else []
+        if accepted and self.keep is not None:
+            self.keep(sender, accepted, content)
         origin = self._registry.origin(port, self.address[1])
         for recipient in accepted:
             self._recorder.record(

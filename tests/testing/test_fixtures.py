@@ -1,0 +1,149 @@
+"""Sinks, links and servers in tests of somebody else: what they take, what they are told, and that nothing outlives the test."""
+
+import smtplib
+import threading
+from pathlib import Path
+
+import pytest
+
+from conformance.history.events import Delivered, FaultFired, NodeEvent
+from conformance.nodes.contract import NodeError
+from conformance.testing import Bench, Link, MailNode, MailSink, Nodes
+
+pytest_plugins = ["conformance.fixtures"]
+pytestmark = pytest.mark.integration
+
+LETTER = "Subject: hello\r\nMessage-ID: <1@app.test>\r\n\r\nFirst line\r\n.A dot\r\n"
+
+
+def send(server: Link, *recipients: str, client: type[smtplib.SMTP] = smtplib.SMTP) -> dict[str, tuple[int, bytes]]:
+    with client(server.host, server.port, timeout=20) as session:
+        return session.sendmail("app@app.test", recipients or ["victor@outside.test"], LETTER)
+
+
+def test_a_sink_has_the_envelope_and_the_content_octet_for_octet(smtp_sink: MailSink):
+    send(smtp_sink, "victor@outside.test", "Wanda@outside.test")
+    (taken,) = smtp_sink.wait_for(1)
+    assert (taken.sender, taken.recipients) == ("app@app.test", ("victor@outside.test", "Wanda@outside.test"))
+    assert taken.content == LETTER.encode()
+    assert taken.message["Subject"] == "hello"
+    verbs = [line.split()[0].upper() for line in smtp_sink.commands]
+    assert verbs == ["EHLO", "MAIL", "RCPT", "RCPT", "DATA", "QUIT"]
+    assert sum(isinstance(event, Delivered) for event in smtp_sink.history) == 2
+
+
+@pytest.mark.parametrize(
+    ("at", "reply", "error"),
+    [
+        ("connect", "421 4.3.2 not now", smtplib.SMTPConnectError),
+        ("MAIL", "451 4.3.0 later", smtplib.SMTPSenderRefused),
+        ("RCPT", "550 5.1.1 nobody", smtplib.SMTPRecipientsRefused),
+        ("DATA", "451 4.3.0 later", smtplib.SMTPDataError),
+        ("dot", "554 5.6.0 no", smtplib.SMTPDataError),
+    ],
+)
+def test_a_sink_answers_as_it_is_told_as_often_as_it_is_told(
+    smtp_sink: MailSink, at: str, reply: str, error: type[Exception]
+):
+    smtp_sink.answer(at, reply, times=1)  # type: ignore[arg-type]  # each of them is one of the literals
+    with pytest.raises(error):
+        send(smtp_sink)
+    assert smtp_sink.messages == []
+    send(smtp_sink)
+    assert len(smtp_sink.messages) == 1
+
+
+def test_a_sink_that_speaks_lmtp_answers_each_recipient(lmtp_sink: MailSink):
+    lmtp_sink.answer("dot", "452 4.2.2 full", recipient="bob@corp.test")
+    with smtplib.LMTP(lmtp_sink.host, lmtp_sink.port) as session:
+        session.ehlo_or_helo_if_needed()
+        session.mail("app@app.test")
+        for recipient in ("bob@corp.test", "carol@corp.test"):
+            assert session.rcpt(recipient)[0] == 250
+        assert session.data(LETTER)[0] == 452
+        assert session.getreply()[0] == 250  # smtplib reads the reply of the first recipient alone
+    (taken,) = lmtp_sink.wait_for(1)
+    assert taken.recipients == ("carol@corp.test",)
+
+
+def test_a_fault_strikes_where_it_is_told_and_is_seen_to_have_struck(smtp_sink: MailSink):
+    smtp_sink.fault("reset", at="dot", when="heard")
+    with pytest.raises((smtplib.SMTPServerDisconnected, ConnectionResetError)):
+        send(smtp_sink)
+    assert len(smtp_sink.wait_for(1)) == 1
+    assert [event.action for event in smtp_sink.history if isinstance(event, FaultFired)] == ["reset"]
+
+
+def test_a_fault_that_makes_no_sense_is_refused_at_once(smtp_sink: MailSink):
+    with pytest.raises(ValueError, match="reply"):
+        smtp_sink.fault("replace", at="dot")
+    with pytest.raises(ValueError, match="no fault"):
+        smtp_sink.heal("fault-7")
+
+
+def test_what_does_not_come_is_said_with_what_came(smtp_sink: MailSink):
+    with pytest.raises(TimeoutError, match="0 of 2 messages came within 0.05 s"):
+        smtp_sink.wait_for(2, within=0.05)
+
+
+def test_a_link_to_a_server_that_runs_records_and_breaks(smtp_sink: MailSink, smtp_link):
+    link = smtp_link(smtp_sink.host, smtp_sink.port)
+    name = link.fault("refuse", times=None)
+    with pytest.raises((ConnectionError, smtplib.SMTPServerDisconnected)):
+        send(link)
+    link.heal(name)
+    send(link)
+    assert len(smtp_sink.messages) == 1
+    assert link.commands == smtp_sink.commands
+
+
+def test_two_sinks_are_two_parties(mail_bench: Bench):
+    one, other = mail_bench.sink("one", "smtp"), mail_bench.sink("other", "smtp")
+    send(one)
+    assert (len(one.messages), len(other.messages)) == (1, 0)
+    assert other.commands == []
+    with pytest.raises(ValueError, match="already"):
+        mail_bench.sink("one", "smtp")
+
+
+def test_a_server_keeps_its_queue_over_a_kill(mail_node):
+    node: MailNode = mail_node("exec:reference")
+    node.next_hop.answer("MAIL", "451 4.3.0 later")
+    send(node)
+    node.kill()
+    with pytest.raises((ConnectionError, smtplib.SMTPServerDisconnected)):
+        send(node)
+    node.next_hop.answer("MAIL", "accept")
+    node.start()
+    (taken,) = node.next_hop.wait_for(1, within=90)
+    assert taken.message["Subject"] == "hello"
+    actions = [event.action for event in node.history if isinstance(event, NodeEvent)]
+    assert actions == ["started", "ready", "killed", "started", "ready"]
+    assert node.log.exists()
+
+
+def test_a_server_that_does_not_start_raises(mail_node, tmp_path: Path):
+    broken = tmp_path / "broken.yaml"
+    argv = "[sh, -c, 'echo fatal: no licence >&2; exit 3']"
+    broken.write_text(f"name: broken\nkind: exec\nclaims: [relay]\nlisteners: [frontend]\nargv: {argv}\n", "utf-8")
+    with pytest.raises(NodeError, match="exit code 3: fatal: no licence"):
+        mail_node(str(broken))
+
+
+def test_no_thread_outlives_a_server(tmp_path: Path):
+    before = set(threading.enumerate())
+    nodes = Nodes(tmp_path / "nodes")
+    nodes.start("reference")
+    nodes.close()
+    assert set(threading.enumerate()) <= before
+
+
+def test_nothing_outlives_a_bench():
+    before = set(threading.enumerate())
+    bench = Bench()
+    sink = bench.sink("one", "smtp")
+    assert set(threading.enumerate()) != before
+    bench.close()
+    assert set(threading.enumerate()) <= before
+    with pytest.raises(ConnectionRefusedError):
+        send(sink)
