@@ -15,7 +15,7 @@ from conformance.judge.remarks import Should, remarked
 from conformance.judge.rows import binding, unless_nothing_was_acknowledged
 from conformance.judge.telling import inconclusive, plain, verdict_of
 from conformance.judge.trace import Trace
-from conformance.requirements.catalogue import roots
+from conformance.requirements.consequences import broken_by_themselves, roots
 from conformance.scenarios import names
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Expectation
@@ -38,7 +38,7 @@ def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: Setting) -> tupl
     """Return the verdict of every check: the expectations in their order, the harness's own, the invariants.
 
     Violations that may follow from that of a row which theirs presupposes are behind all others; in front are those
-    that explain others (`blame.Blame.explains`).
+    that explain others (`blame.Blame.explains`), and those of rows that were seen to be broken by themselves.
     """
     steps = list(flattened(cell.steps))
     whole = Trace()
@@ -60,7 +60,9 @@ def _rooms(steps: Sequence[Step]) -> dict[str, float]:
 def _causes_first(verdicts: tuple[Verdict, ...], explaining: Container[str | None]) -> tuple[Verdict, ...]:
     failed = [one for one in verdicts if one.outcome is Outcome.FAIL and one.requirements]
     lead = next((one.requirements[0] for one in failed if one.step is not None and one.step in explaining), None)
-    root = roots({one.requirements[0] for one in failed}, lead=lead)
+    by_themselves = broken_by_themselves([verdicts]) if lead is None else {lead: frozenset[str]()}
+    violated = {one.requirements[0] for one in failed}.union(*by_themselves.values())
+    root = roots(violated, by_themselves=by_themselves)
     return tuple(
         sorted(
             verdicts,

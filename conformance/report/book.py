@@ -3,7 +3,7 @@ its violations come from are causes: the rows that are violated, each with those
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from conformance.report.failure import clause_of, headline
 from conformance.report.material import Material, stored
 from conformance.report.offence import Offence, offence_of
 from conformance.report.safe import visible
-from conformance.requirements.catalogue import roots
+from conformance.requirements.consequences import broken_by_themselves, roots
 from conformance.results.layout import LATE
 from conformance.results.reader import EVENTS, Damage, read_cell, read_run
 from conformance.results.schema import CellHeader, RunFooter, RunHeader
@@ -190,24 +190,39 @@ def _violated(cell: Entry) -> str:
 
 
 def causes(cells: Sequence[Entry]) -> tuple[Cause, ...]:
-    """Return the causes of the violations in these cells, for each candidate the one with the most cells first.
+    """Return the causes of the violations in these cells, for each candidate the one with the most cells first; of those
+    with equally many the one whose row fewer cells judge, of which it was thus violated in the larger part.
 
     A cell leads to the root of the row that its first violation is blamed on. A row follows from one that it
     presupposes if that is blamed in as many cells at least: what breaks a prerequisite breaks it more often than not.
+    Where a cell shows that a row is broken by itself, it is the other way round: what it presupposes may follow from it.
     What is known to fail is left out.
     """
     found: list[Cause] = []
     for candidate in dict.fromkeys(cell.header.candidate for cell in cells):
-        rows = [_violated(cell) for cell in cells if cell.header.candidate == candidate]
-        counted = Counter(row for row in rows if row)
-        root = {row: roots([other for other in counted if counted[other] >= counted[row]])[row] for row in counted}
+        own = [cell for cell in cells if cell.header.candidate == candidate]
+        counted = Counter(row for row in map(_violated, own) if row)
+        leading = broken_by_themselves(cell.verdicts for cell in own if not cell.known)
+        root = {row: _root(row, counted, leading) for row in counted}
         whole = Counter[str]()
         for row, number in counted.items():
             whole[root[row]] += number
-        for requirement, number in sorted(whole.items(), key=lambda pair: (-pair[1], pair[0])):
+        judged = Counter(row for cell in own for row in _judged(cell))
+        for requirement, number in sorted(whole.items(), key=lambda pair: (-pair[1], judged[pair[0]], pair[0])):
             following = [row for row, _ in counted.most_common() if root[row] == requirement and row != requirement]
             found.append(Cause(candidate, requirement, number, tuple(following)))
     return tuple(found)
+
+
+def _judged(cell: Entry) -> frozenset[str]:
+    """Return the rows that a cell was decided on: its scenario's, and that on which it is blamed."""
+    decided = cell.outcome in (Outcome.PASS, Outcome.FAIL)
+    return frozenset((*cell.header.requirements, *filter(None, [_violated(cell)]))) if decided else frozenset()
+
+
+def _root(row: str, counted: Counter[str], leading: Mapping[str, frozenset[str]]) -> str:
+    violated = {other for other in counted if counted[other] >= counted[row]}
+    return roots(violated.union(leading, *leading.values()), by_themselves=leading)[row]
 
 
 def ordered(cells: Sequence[Entry], found: Sequence[Cause]) -> list[tuple[Entry, str]]:

@@ -4,10 +4,12 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from conformance.report.allure_content import categories, write_categories
 from conformance.report.book import causes, ordered
 from conformance.report.failure import failure_text
+from conformance.report.material import Material
 from conformance.report.run_page.page import run_page
 from conformance.report.terminal import step_summary, summary
 from conformance.requirements.catalogue import catalogue
@@ -60,6 +62,39 @@ def test_a_row_does_not_follow_from_one_that_is_blamed_in_fewer_cells():
         ("SR-PRF-01", 2, ()),
         ("SR-CRE-01", 1, ()),
     ]
+
+
+def contrasted(**changes: Any) -> Material:
+    """A cell in which ShadowRedundancyEnabled had to be switched on for what is asked of a server that does not know it."""
+    on = Verdict(check="expect.shadow", outcome=Outcome.PASS, requirements=("SR-CRE-01",), step="9")
+    off = failed("expect.shadow", "SR-ENA-01").model_copy(update={"step": "2"})
+    return material(verdicts=(off, on), candidate="reference", **changes)
+
+
+def test_a_row_that_is_broken_by_itself_leads_what_it_presupposes_and_what_that_is_presupposed_by():
+    cells = book(
+        judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "1"}),
+        judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "2"}),
+        judged(Outcome.FAIL, "SR-MNT-04", axes={"a": "3"}),
+        contrasted(axes={"a": "4"}),
+    ).cells
+    assert [(one.requirement, one.cells, one.following) for one in causes(cells)] == [
+        ("SR-ENA-01", 4, ("SR-CRE-01", "SR-MNT-04"))
+    ]
+    assert [cell.name[-4:] for cell, _ in ordered(cells, causes(cells))] == ["a=4]", "a=1]", "a=2]", "a=3]"]
+    known = [replace(cell, known="since May") if "a=4" in cell.name else cell for cell in cells]
+    assert [one.requirement for one in causes(known)] == ["SR-CRE-01"]
+
+
+def test_of_rows_with_equally_many_cells_the_one_that_fewer_cells_judge_comes_first():
+    cells = book(
+        judged(Outcome.FAIL, "RL-RTY-01", axes={"a": "1"}, requirements=("RL-RTY-01",)),
+        judged(Outcome.FAIL, "SR-MNT-14", axes={"a": "2"}, requirements=("SR-MNT-14",)),
+        judged(Outcome.PASS, "RL-RTY-01", axes={"a": "3"}, requirements=("RL-RTY-01",)),
+        judged(Outcome.NOT_APPLICABLE, "SR-MNT-14", axes={"a": "4"}, requirements=("SR-MNT-14",)),
+        judged(Outcome.NOT_APPLICABLE, "SR-MNT-14", axes={"a": "5"}, requirements=("SR-MNT-14",)),
+    ).cells
+    assert [one.requirement for one in causes(cells)] == ["SR-MNT-14", "RL-RTY-01"]
 
 
 def test_what_is_known_to_fail_is_no_cause():

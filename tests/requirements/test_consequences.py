@@ -3,7 +3,9 @@
 import pytest
 from pydantic import ValidationError
 
-from conformance.requirements.catalogue import catalogue, roots
+from conformance.requirements.catalogue import catalogue
+from conformance.requirements.consequences import broken_by_themselves, roots
+from conformance.verdicts import Outcome, Verdict
 from tests.requirements.test_catalogue import made, row
 
 
@@ -44,9 +46,59 @@ def test_the_catalogue_refuses_prerequisites_that_cannot_be(rows: list[dict[str,
 
 
 def test_what_a_row_presupposes_may_follow_from_it_where_that_was_seen_to_be_broken_by_itself():
-    assert roots({"SR-CRE-01", "SR-PRF-01", "SR-MNT-04"}, lead="SR-PRF-01") == {
+    assert roots({"SR-CRE-01", "SR-PRF-01", "SR-MNT-04"}, by_themselves=["SR-PRF-01"]) == {
         "SR-PRF-01": "SR-PRF-01",
         "SR-CRE-01": "SR-PRF-01",
         "SR-MNT-04": "SR-PRF-01",
     }
-    assert roots({"SR-CRE-01", "RL-ACK-04"}, lead="RL-ACK-04")["SR-CRE-01"] == "SR-CRE-01"
+    assert roots({"SR-CRE-01", "RL-ACK-04"}, by_themselves=["RL-ACK-04"])["SR-CRE-01"] == "SR-CRE-01"
+
+
+def test_of_several_rows_that_are_broken_by_themselves_each_is_a_root():
+    found = roots({"SR-CRE-01", "SR-ENA-01", "SR-CRE-03", "SR-BND-05"}, by_themselves=["SR-ENA-01", "SR-CRE-03"])
+    assert found["SR-ENA-01"] == "SR-ENA-01"
+    assert found["SR-CRE-03"] == "SR-CRE-03"
+    assert found["SR-CRE-01"] == found["SR-BND-05"] == "SR-ENA-01"
+
+
+def said(
+    outcome: Outcome, *rows: str, check: str = "expect.shadow", step: str | None = "1", remark: bool = False
+) -> Verdict:
+    return Verdict(check=check, outcome=outcome, requirements=rows, step=step, remark=remark)
+
+
+HELD = said(Outcome.PASS, "SR-CRE-01")
+BROKEN = said(Outcome.FAIL, "SR-ENA-01")
+
+
+def test_a_row_is_broken_by_itself_where_the_same_expectation_holds_for_what_it_presupposes():
+    assert broken_by_themselves([[BROKEN, HELD]]) == {"SR-ENA-01": frozenset({"SR-CRE-01"})}
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [[BROKEN], [HELD]],
+        [[BROKEN, said(Outcome.PASS, "SR-CRE-01", "SR-ENA-01")]],
+        [[said(Outcome.FAIL, "SR-ENA-01", "SR-CRE-01"), HELD]],
+        [[BROKEN, HELD, said(Outcome.FAIL, "SR-CRE-01")]],
+        [[BROKEN, said(Outcome.PASS, "SR-CRE-01", check="expect.reply")]],
+        [[BROKEN, said(Outcome.PASS, "SR-CRE-01", step=None)]],
+        [[BROKEN, said(Outcome.PASS, "SR-CRE-01", remark=True)]],
+        [[BROKEN, said(Outcome.PASS, "SR-CRE-05")]],
+        [[BROKEN, HELD], [said(Outcome.PASS, "SR-ENA-01")]],
+    ],
+    ids=[
+        "in-another-cell",
+        "held-for-several-rows",
+        "violated-for-several-rows",
+        "both-held-and-violated",
+        "another-check",
+        "an-invariant",
+        "with-a-remark",
+        "not-presupposed",
+        "held-elsewhere",
+    ],
+)
+def test_nothing_less_shows_that_a_row_is_broken_by_itself(cells: list[list[Verdict]]):
+    assert broken_by_themselves(cells) == {}
