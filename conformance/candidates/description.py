@@ -121,6 +121,13 @@ class Candidate(_OfKinds):
         description="how long it waits for a next hop that says nothing, where no setting changes that: a scaled clock does "
         "not shorten it, and cells in which a next hop falls silent are not applicable there",
     )
+    waits_after_a_kill: Duration | None = Field(
+        None,
+        alias="waits-after-a-kill",
+        description="for how long it may leave a deferred message alone when it was killed while it worked on it, where no "
+        "setting changes that: a scaled clock does not shorten it, and cells that kill it while a next hop defers its mail "
+        "are not applicable there",
+    )
     own_timers: OwnTimers | None = Field(
         None,
         alias="own-timers",

@@ -17,7 +17,8 @@ from conformance.run.settings import Settings
 from conformance.scenarios import values
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.blocks import flattened
-from conformance.scenarios.steps.breaking import Fault
+from conformance.scenarios.steps.breaking import Answer, Fault
+from conformance.scenarios.steps.nodes import Kill, PowerCut
 from conformance.scenarios.steps.sending import Send
 from conformance.scenarios.steps.talking import Talk
 
@@ -99,6 +100,7 @@ def _times(cell: Cell, cast: Cast, settings: Settings) -> Iterator[str]:
         yield f"a scaled clock cannot show it: {cell.unscaled}"
     elif settings.scale != 1:
         yield from _silences(cell, cast)
+        yield from _kills(cell, cast)
 
 
 def _silences(cell: Cell, cast: Cast) -> Iterator[str]:
@@ -117,3 +119,20 @@ def _silences(cell: Cell, cast: Cast) -> Iterator[str]:
                             f"{values.told(candidate.waits_for_silence)} of real time for a silent next hop"
                         )
                         return
+
+
+def _kills(cell: Cell, cast: Cast) -> Iterator[str]:
+    """Yield which server may leave a message alone, after a kill amid its attempts, for a time that no clock divides."""
+    steps = [step.action for step in flattened(cell.steps)]
+    if not any(isinstance(action, Answer) and action.reply.startswith("4") for action in steps):
+        return
+    for action in steps:
+        if isinstance(action, Kill | PowerCut):
+            for server in cell.topology.servers:
+                candidate = cast.plays(server.name)
+                if {server.name, "all"} & set(action.node) and candidate.waits_after_a_kill is not None:
+                    yield (
+                        f"a scaled clock cannot show it: {server.name} ({candidate.identity}) may leave a message alone for "
+                        f"{values.told(candidate.waits_after_a_kill)} of real time after a kill"
+                    )
+                    return

@@ -1,12 +1,13 @@
 """Which cells apply to which cast: needs by generation and role, named servers, generations, the shifted clock."""
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from conformance import paths
 from conformance.candidates.cast import Cast, read_cast
-from conformance.candidates.description import REFERENCE, Candidate
+from conformance.candidates.description import REFERENCE, Candidate, read_description
 from conformance.candidates.generations import placed, probed
 from conformance.candidates.needs import asked, claims, unclaimed
 from conformance.commands.candidate import _probes
@@ -16,6 +17,8 @@ from conformance.run.applicability import inapplicable
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read, read_corpus
+from conformance.scenarios.steps.blocks import Expect, flattened
+from conformance.scenarios.steps.nodes import Kill
 
 SETTINGS = Settings(clock="shifted")
 
@@ -114,6 +117,47 @@ def test_no_clock_divides_how_long_a_server_waits_for_a_silent_next_hop(fault: s
     )  # fmt: skip
     assert inapplicable(cell, patient, settings) == reason
     assert inapplicable(cell, Cast(candidate("relay")), settings) == ""
+
+
+def cell_of(file: str, scenario: str) -> Cell:
+    found = read(paths.corpus() / "relay" / file, paths.fixtures())
+    return next(iter(next(one for one in found if one.id == scenario).cells("full")))
+
+
+@pytest.mark.parametrize(
+    ("file", "scenario", "scale", "applies"),
+    [
+        ("relay.scenario.yaml", "killed-as-it-acknowledges", 60, False),
+        ("losses.scenario.yaml", "killed-under-load", 60, False),
+        ("relay.scenario.yaml", "killed-as-it-acknowledges", 1, True),
+        ("delayed-acknowledgement.scenario.yaml", "acknowledged-means-handed-on", 60, True),
+        ("relay.scenario.yaml", "transient-failures-are-outlived", 60, True),
+    ],
+)
+def test_no_clock_divides_how_long_a_server_leaves_alone_what_it_was_killed_over(
+    file: str, scenario: str, scale: float, applies: bool
+):
+    claims = ("relay", "dsn", "delayed-acknowledgement")
+    slow = Cast(candidate(*claims, waits_after_a_kill=465.0))
+    settings = Settings(clock="scaled" if scale != 1 else "real", seed=1, scale=scale)
+    cell = cell_of(file, scenario)
+    reason = "" if applies else (
+        "a scaled clock cannot show it: mta1 (mine) may leave a message alone for 7m45s of real time after a kill"
+    )  # fmt: skip
+    assert inapplicable(cell, slow, settings) == reason
+    assert inapplicable(cell, Cast(candidate(*claims)), settings) == ""
+
+
+@pytest.mark.parametrize("path", sorted((paths.fixtures() / "candidates").glob("*.yaml")), ids=lambda path: path.stem)
+def test_where_a_server_is_killed_the_relay_suite_waits_as_long_as_it_may_leave_mail_alone(path: Path):
+    wait = read_description(path).waits_after_a_kill or 0.0
+    for file in ("relay.scenario.yaml", "losses.scenario.yaml"):
+        for scenario in read(paths.corpus() / "relay" / file, paths.fixtures()):
+            for cell in scenario.cells("full"):
+                steps = [step.action for step in flattened(cell.steps)]
+                if any(isinstance(action, Kill) for action in steps):
+                    bounds = [one.expectation.within for one in steps if isinstance(one, Expect)]
+                    assert min(bound for bound in bounds if bound is not None) > wait, (scenario.id, path.stem)
 
 
 def test_a_relay_without_queue_and_routes_is_asked_for_the_rest():
