@@ -13,7 +13,6 @@ from tests.suite.helpers import ROOT, conformance_command
 CELLS = (
     "scenarios/creation/inbound.scenario.yaml",
     "scenarios/creation/copies.scenario.yaml::submitted-mail-is-shadowed-too",
-    "scenarios/boundary/crossing.scenario.yaml::crossing-a-boundary-shadows-afresh",
     "scenarios/enabling/switches.scenario.yaml::switched-off-and-on-again",
 )
 
