@@ -207,6 +207,20 @@ def report(
 
 
 @app.command()
+def merge(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="the runs of `--shard 1/N` to N/N", exists=True, file_okay=False),
+    ],
+    out: Annotated[Path, typer.Option("--out", help="the run directory that is made of them")],
+) -> None:
+    """Put the shards of a run together into one run directory; the exit code is that of the whole run."""
+    from conformance.commands.merge import merge_and_say
+
+    raise typer.Exit(merge_and_say(runs, out))
+
+
+@app.command()
 def export(
     run_dir: RunDir,
     cell: Annotated[

@@ -6,7 +6,6 @@ import pytest
 
 from conformance.commands.cluster import NOTHING, Shard, exit_code, merge_shards, read_words
 from conformance.results.layout import RunDirectoryError
-from conformance.results.merge import merge_runs
 from conformance.results.reader import read_run
 from tests.suite.helpers import ROOT, conformance_command
 
@@ -47,8 +46,33 @@ def test_shards_merge_into_the_run(local: Path, tmp_path: Path) -> None:
     assert first
     assert second
     assert not first.keys() & second.keys()
-    merge_runs([tmp_path / "run1", tmp_path / "run2"], tmp_path / "run")
+    words = ("run2", "run1", "--out", "run")
+    merged = conformance_command("merge", *words, cwd=tmp_path)
+    assert merged.returncode == 1, merged.stdout + merged.stderr
+    assert "6 cells of 2 runs: ✓ 3 passed, ✗ 3 failed" in merged.stdout
     assert verdicts(tmp_path / "run") == verdicts(local)
+    again = conformance_command("merge", *words, cwd=tmp_path)
+    assert again.returncode == 2
+    assert "run" in again.stderr
+
+
+def test_runs_that_are_no_parts_of_one_run_do_not_merge(local: Path, tmp_path: Path) -> None:
+    ran = conformance_command("run", *FEW, "--seed", "2", "--run-dir", "other", cwd=tmp_path)
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    merged = conformance_command("merge", str(local), "other", "--out", "run", cwd=tmp_path)
+    assert merged.returncode == 2
+    assert "differ in seed" in merged.stderr
+
+
+@pytest.mark.parametrize(("missing", "code"), [(False, 0), (True, 3)])
+def test_a_cell_that_no_shard_has_is_not_judged(missing: bool, code: int, local: Path, tmp_path: Path) -> None:
+    few = (*FEW[:-2], "--shard")
+    for shard in ("1/2", "2/2"):
+        ran = conformance_command("run", *few, shard, "--run-dir", shard[0], cwd=tmp_path)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+    if missing:
+        next((tmp_path / "2" / "cells").glob("*.jsonl.gz")).unlink()
+    assert conformance_command("merge", "1", "2", "--out", "run", cwd=tmp_path).returncode == code
 
 
 @pytest.mark.spark
