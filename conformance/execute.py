@@ -65,8 +65,9 @@ async def execute(
     the harness itself does wrong: that is a verdict. KeyboardInterrupt passes through, after everything was cleaned
     up.
     """
+    reason = inapplicable(cell, cast, settings)
     with _Execution(cell, cast, header, run_dir, known, settings) as execution:
-        if reason := inapplicable(cell, cast, settings):
+        if reason:
             return execution.not_applicable(reason)
         run = CellRun(
             cell, cast, settings, execution.attachments, JudgeDuring(), seen=execution.seen, flush=execution.flush

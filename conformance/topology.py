@@ -5,6 +5,7 @@ the links between every
 pair of parties are laid (conformance.run), and the judge knows where the boundary runs.
 """
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Literal
 
@@ -146,3 +147,15 @@ class Topology(_Closed):
     def store_of(self, server: str) -> str:
         """Return the party name of the mailbox store behind a server: the LMTP sink that it delivers to."""
         return f"{server}-store"
+
+    def hops_from(self, server: str, recipient: str) -> Iterator[str]:
+        """Yield who is next on the way of a message from a server to a recipient."""
+        hosts = {mailbox.address: mailbox.server for mailbox in self.mailboxes}
+        if (host := hosts.get(recipient.lower())) is not None:
+            yield self.store_of(server) if host == server else f"{host}.delivery"
+            return
+        domain = recipient.rpartition("@")[2].lower()
+        routes = [route for route in self.routes if not route.servers or server in route.servers]
+        named = [one for one in routes if one.domain == domain] or [one for one in routes if one.domain == "*"]
+        for route in named[:1]:
+            yield from (hop for hop in route.next_hops if hop != server)

@@ -8,7 +8,6 @@ from conformance.candidates.parts import Address, Door, OwnFields
 from conformance.candidates.presence import Presence, installed_presence
 from conformance.counterparts import Register
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.blocks import flattened
 
 if TYPE_CHECKING:
     from conformance.candidates.cast import Cast
@@ -71,7 +70,7 @@ class Kind:
     def lacking(self, cell: Cell, server: str, cast: "Cast", scale: float) -> Iterator[str]:
         """Yield why it cannot play the part of a server in a cell; `scale` divides the run's times."""
         has = self.does.union(cast.plays(server).commands)
-        for step in flattened(cell.steps):
+        for step in cell.all_steps:
             for command in commands_needed(step, server):
                 if command not in has:
                     yield f"its description has no command {command!r}, which the step {step.verb!r} needs"

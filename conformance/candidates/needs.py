@@ -11,7 +11,6 @@ from conformance.candidates.description import Candidate
 from conformance.candidates.means import commands_needed, recipients
 from conformance.generations import GENERATIONS, OF_SOME, SHADOWING
 from conformance.scenarios.document import CAPABILITIES, LACKS, Cell
-from conformance.scenarios.steps.blocks import flattened
 from conformance.scenarios.steps.nodes import Activate
 from conformance.topology import Server
 
@@ -32,7 +31,7 @@ def asked(need: str, cell: Cell) -> tuple[Server, ...]:
         hosts = _hosts(cell)
         found = (server for server in servers if server.role == "mailbox" or server.name in hosts)
     elif need in _COMMANDS:
-        steps = list(flattened(cell.steps))
+        steps = cell.all_steps
         found = (s for s in servers if any(_COMMANDS[need] in commands_needed(step, s.name) for step in steps))
     return tuple(found) or servers
 
@@ -70,7 +69,7 @@ def _chooses_next_hops(cell: Cell) -> bool:
     """Whether mail of a cell has to go to another next hop than the one for all domains (`*`)."""
     boxes = {mailbox.address.lower() for mailbox in cell.topology.mailboxes}
     hops = {route.domain.lower(): route.next_hops for route in cell.topology.routes}
-    for address in recipients(list(flattened(cell.steps))):
+    for address in recipients(cell.all_steps):
         if address.lower() in boxes or hops.get(address.rpartition("@")[2].lower(), hops.get("*")) != hops.get("*"):
             return True
     return False
@@ -85,7 +84,6 @@ def claims(cell: Cell, cast: Cast) -> frozenset[str]:
 
 def _hosts(cell: Cell) -> frozenset[str]:
     """Return the servers with a mailbox that a message of the cell is sent to, or that a step moves a database to."""
-    steps = list(flattened(cell.steps))
-    addressed = {address.lower() for address in recipients(steps)}
+    addressed = {address.lower() for address in recipients(cell.all_steps)}
     stores = {mailbox.server for mailbox in cell.topology.mailboxes if mailbox.address.lower() in addressed}
-    return frozenset(stores | {step.action.on for step in steps if isinstance(step.action, Activate)})
+    return frozenset(stores | {step.action.on for step in cell.all_steps if isinstance(step.action, Activate)})

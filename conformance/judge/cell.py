@@ -19,7 +19,7 @@ from conformance.requirements.consequences import broken_by_themselves, roots
 from conformance.scenarios import names
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Expectation
-from conformance.scenarios.steps.blocks import Expect, Step, flattened
+from conformance.scenarios.steps.blocks import Expect, Step
 from conformance.verdicts import Outcome, Reason, Verdict, worst
 
 
@@ -40,7 +40,7 @@ def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: Setting) -> tupl
     Violations that may follow from that of a row which theirs presupposes are behind all others; in front are those
     that explain others (`blame.Blame.explains`), and those of rows that were seen to be broken by themselves.
     """
-    steps = list(flattened(cell.steps))
+    steps = cell.all_steps
     whole = Trace()
     found = list(_expectations(cell, steps, events, setting, whole))
     explaining = {verdict.step for verdict, explains in found if explains}

@@ -12,11 +12,10 @@ from conformance.candidates.description import REFERENCE
 from conformance.candidates.means import lacking_means
 from conformance.candidates.needs import unclaimed
 from conformance.history.dialects import PROFILE_1
-from conformance.run.disk_troubles import lacking
+from conformance.nodes.disks.choice import missing, troubles_of
 from conformance.run.settings import Settings
 from conformance.scenarios import values
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.blocks import flattened
 from conformance.scenarios.steps.breaking import Answer, Fault
 from conformance.scenarios.steps.nodes import Kill, PowerCut
 from conformance.scenarios.steps.sending import Send
@@ -27,22 +26,27 @@ _SHADOW_VERB = re.compile(r"\bX(SHADOW|Q(UERY)?DISCARD)", re.IGNORECASE)
 
 def inapplicable(cell: Cell, cast: Cast, settings: Settings) -> str:
     """Return why a cell does not apply to a cast under these settings; '' when it does."""
-    for prefix, reasons in _reasons(cell, cast, settings):
-        if reasons:
-            return prefix + ", ".join(reasons)
-    return ""
-
-
-def _reasons(cell: Cell, cast: Cast, settings: Settings) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield what each reason begins with, and what it consists of; the first that is not empty counts."""
-    servers = tuple(server.name for server in cell.topology.servers)
-    yield "not in this topology: ", _without_a_part(cell, cast)
-    yield "not of this generation: ", _misplaced(cell, cast)
-    yield "not claimed: ", unclaimed(cell, cast)
-    yield "", tuple(_times(cell, cast, settings))
-    yield "spelled as in profile-1: ", tuple(_spelled_otherwise(cell, cast))
-    means = lacking_means(cell, cast, settings.scale)
-    yield "cannot be run: ", (*cast.absent(servers), *lacking(cell, cast, settings.disk), *means)
+    servers = tuple(cell.topology.by_name)
+    # Asked from here down, candidates last; which reason is told first is another order.
+    part, generation = _without_a_part(cell, cast), _misplaced(cell, cast)
+    spelled = tuple(_spelled_otherwise(cell, cast))
+    waits = (*_silences(cell, cast), *_kills(cell, cast)) if settings.scale != 1 else ()
+    times = tuple(_times(cell, settings)) or waits
+    disks = {name: missing(cast.plays(name), troubles_of(cell, name), settings.disk) for name in servers}
+    undescribed = cell.timers == "own" and cast.own_timers(servers) is None
+    reasons = {
+        "not in this topology: ": part,
+        "not of this generation: ": generation,
+        "not claimed: ": unclaimed(cell, cast),
+        "not described: the own-timers of ": (cast.identity,) if undescribed else (),
+        "": times,
+        "spelled as in profile-1: ": spelled,
+    }
+    if told := next((beginning + ", ".join(some) for beginning, some in reasons.items() if some), ""):
+        return told
+    lacking = tuple(f"{name}: {reason}" for name, reason in disks.items() if reason)
+    cannot = (*cast.absent(servers), *lacking, *lacking_means(cell, cast, settings.scale))
+    return "cannot be run: " + ", ".join(cannot) if cannot else ""
 
 
 def _without_a_part(cell: Cell, cast: Cast) -> tuple[str, ...]:
@@ -71,7 +75,7 @@ def _misplaced(cell: Cell, cast: Cast) -> tuple[str, ...]:
 
 def _spelled_otherwise(cell: Cell, cast: Cast) -> Iterator[str]:
     """Yield `server (candidate) has the dialect NAME` for the first that would not understand what the harness says."""
-    for step in flattened(cell.steps):
+    for step in cell.all_steps:
         for server in _addressed(step.action):
             candidate = cast.plays(server)
             if candidate.spelling != PROFILE_1:
@@ -90,17 +94,12 @@ def _addressed(action: object) -> tuple[str, ...]:
     return ()
 
 
-def _times(cell: Cell, cast: Cast, settings: Settings) -> Iterator[str]:
+def _times(cell: Cell, settings: Settings) -> Iterator[str]:
     """Yield why the times of a cell cannot be shown under these settings; one reason is enough."""
-    if cell.timers == "own" and cast.own_timers(cell.topology.by_name) is None:
-        yield f"not described: the own-timers of {cast.identity}"
-    elif cell.timers == "own" and settings.scale != 1:
+    if cell.timers == "own" and settings.scale != 1:
         yield "the server's own timers cannot be scaled"
     elif cell.unscaled and settings.scale != 1:
         yield f"a scaled clock cannot show it: {cell.unscaled}"
-    elif settings.scale != 1:
-        yield from _silences(cell, cast)
-        yield from _kills(cell, cast)
 
 
 def _silences(cell: Cell, cast: Cast) -> Iterator[str]:
@@ -108,7 +107,7 @@ def _silences(cell: Cell, cast: Cast) -> Iterator[str]:
 
     A next hop that falls silent once it has the message is none of these: it has it.
     """
-    for step in flattened(cell.steps):
+    for step in cell.all_steps:
         match step.action:
             case Fault(does="stall" | "mute", at=at, when=when, sender=sender) if at != "dot" or when == "before":
                 for server in cell.topology.servers:
@@ -123,7 +122,7 @@ def _silences(cell: Cell, cast: Cast) -> Iterator[str]:
 
 def _kills(cell: Cell, cast: Cast) -> Iterator[str]:
     """Yield which server may leave a message alone, after a kill amid its attempts, for a time that no clock divides."""
-    steps = [step.action for step in flattened(cell.steps)]
+    steps = [step.action for step in cell.all_steps]
     if not any(isinstance(action, Answer) and action.reply.startswith("4") for action in steps):
         return
     for action in steps:

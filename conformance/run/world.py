@@ -18,13 +18,12 @@ from conformance.history.events import Lag, NodeEvent
 from conformance.history.recorder import Recorder
 from conformance.nodes.configuration import Address, Contract2, Wiring, render
 from conformance.nodes.contract import Node
-from conformance.nodes.disks.choice import NodeDisk
+from conformance.nodes.disks.choice import NodeDisk, troubles_of
 from conformance.nodes.kinds import Surroundings, node_of
 from conformance.nodes.places import Place, PortLeases, take_turns
 from conformance.nodes.workshop import status_file_in
 from conformance.parameters import OWN_TIMERS, in_force
 from conformance.run.clocks.interface import Clock
-from conformance.run.disk_troubles import troubles_of
 from conformance.run.keeper import Keeper
 from conformance.run.memory import make_directory
 from conformance.run.outbox import Outbox
@@ -274,7 +273,7 @@ class World:
     def _make_node(self, server: Server) -> Node:
         candidate = self._cast.plays(server.name)
         directory = self._directory / server.name
-        if DISK in candidate.means and (troubles := troubles_of(self.cell.steps, server.name)):
+        if DISK in candidate.means and (troubles := troubles_of(self.cell, server.name)):
             disk = NodeDisk(server.name, directory, troubles, candidate.name, self.settings.disk)
             self.disks[server.name] = disk
         node = node_of(candidate.kind).in_its_place(

@@ -1,13 +1,12 @@
 """A scenario document as a whole, and the cell: one point of its matrix."""
 
-from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from conformance.parameters import for_editors
 from conformance.scenarios.named import Party, PartyOrAny, Place
-from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
+from conformance.scenarios.steps.blocks import Expect, Step, flattened
 from conformance.scenarios.values import Duration, Label, Parameter
 from conformance.topology import Topology
 
@@ -106,17 +105,12 @@ class Cell(BaseModel):
         return f"{self.scenario}[{axes}]" if axes else self.scenario
 
     @property
+    def all_steps(self) -> tuple[Step, ...]:
+        """All steps, those inside blocks too."""
+        return tuple(flattened(self.steps))
+
+    @property
     def judged_requirements(self) -> frozenset[str]:
         """Every requirement that the cell judges: its scenario's, and those of single expectations."""
-        return frozenset(self.requirements) | frozenset(_requirements_of(self.steps))
-
-
-def _requirements_of(steps: Iterable[Step]) -> Iterator[str]:
-    for step in steps:
-        match step.action:
-            case Expect(expectation=expectation):
-                yield from expectation.requirements
-            case Parallel(steps=inner) | Repeat(steps=inner):
-                yield from _requirements_of(inner)
-            case _:
-                continue
+        expected = (step.action.expectation for step in self.all_steps if isinstance(step.action, Expect))
+        return frozenset(self.requirements).union(*(expectation.requirements for expectation in expected))

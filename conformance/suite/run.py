@@ -185,6 +185,7 @@ class Run:
         return hold_against(baseline, one.cell, outcome, verdicts, new_cells_fail=fail)
 
     def _cell_header(self, one: Collected) -> CellHeader:
+        repeat = self.repeat(one.nodeid, one.cast, one.file)
         return cell_header(
             one.cell,
             one.cast,
@@ -192,7 +193,7 @@ class Run:
             run=self._header.run,
             nodeid=one.nodeid,
             environment_sha256=self._header.environment_sha256,
-            repeat=self.repeat(one.nodeid, one.cast, one.file),
+            repeat=repeat,
         )
 
     def repeat(self, nodeid: str, cast: Cast, file: Path) -> str:

@@ -13,11 +13,10 @@ from conformance.candidates.kind import Kind
 from conformance.candidates.means import recipients
 from conformance.candidates.parts import Address, Door, OwnFields
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.blocks import Step, flattened
+from conformance.scenarios.steps.blocks import Step
 from conformance.scenarios.steps.breaking import Answer, Fault, Partition
 from conformance.scenarios.steps.nodes import NodeAction
 from conformance.scenarios.steps.timing import Advance
-from conformance.topology import Topology
 
 if TYPE_CHECKING:
     from conformance.candidates.cast import Cast
@@ -106,7 +105,7 @@ class Remote(Kind):
         own = cell.topology.by_name[server]
         if set(cell.topology.transport) | set(own.transport) | set(own.listeners):
             yield "it was set up by somebody else, and this scenario wants parameters that differ from the defaults"
-        steps = list(flattened(cell.steps))
+        steps = cell.all_steps
         for party in _dialled(cell, server, steps):
             if party not in fields.next_hops:
                 yield f"it was not set up to dial {party}: its description names no such address in `next-hops`"
@@ -122,17 +121,4 @@ def _dialled(cell: Cell, server: str, steps: Sequence[Step]) -> Iterator[str]:
         boundary = cell.topology.boundary(server)
         yield from (other.name for other in cell.topology.servers if other.name in boundary - {server})
     for recipient in recipients(steps):
-        yield from _hops(cell.topology, server, recipient)
-
-
-def _hops(topology: Topology, server: str, recipient: str) -> Iterator[str]:
-    """Yield who is next on the way of a message from a server to a recipient."""
-    hosts = {mailbox.address: mailbox.server for mailbox in topology.mailboxes}
-    if (host := hosts.get(recipient.lower())) is not None:
-        yield topology.store_of(server) if host == server else f"{host}.delivery"
-        return
-    domain = recipient.rpartition("@")[2].lower()
-    routes = [route for route in topology.routes if not route.servers or server in route.servers]
-    named = [route for route in routes if route.domain == domain] or [route for route in routes if route.domain == "*"]
-    for route in named[:1]:
-        yield from (hop for hop in route.next_hops if hop != server)
+        yield from cell.topology.hops_from(server, recipient)

@@ -8,7 +8,6 @@ from conformance.judge.expectations.check import check
 from conformance.judge.finding import Finding, View, moment, named
 from conformance.judge.sessions import Session
 from conformance.scenarios.expectations import ClosedExpected, ConversationExpected, ReplyExpected, WithheldExpected
-from conformance.scenarios.steps.blocks import flattened
 from conformance.scenarios.steps.talking import Talk
 
 _REFUSED = frozenset({"SR-ENA-04", "SR-TMO-02", "SR-PRF-07", "SR-BND-08", "RL-CNT-02"})
@@ -129,7 +128,7 @@ def conversation(e: ConversationExpected, view: View) -> Finding:
 
 def _late_replies(finding: Finding, view: View, event: Talked) -> None:
     """Hold the time of each reply against the `within` of its line. Histories of 0.1.0 have no such times."""
-    talks = [step.action for step in flattened(view.cell.steps) if isinstance(step.action, Talk)]
+    talks = [step.action for step in view.cell.all_steps if isinstance(step.action, Talk)]
     lines = list(next((talk.lines for talk in talks if talk.name == event.conversation), ()))
     for exchange in event.exchanges:
         while lines and lines[0].where is not None and lines[0].say != exchange.said:

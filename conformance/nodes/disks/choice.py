@@ -11,8 +11,9 @@ from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.layer import Layer
 from conformance.nodes.disks.loop import LoopDisk
 from conformance.nodes.disks.state import Met
+from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.breaking import Disk
-from conformance.scenarios.steps.nodes import Keeps
+from conformance.scenarios.steps.nodes import Keeps, PowerCut
 from conformance.untrusted import Anchor
 
 Trouble = Literal[
@@ -28,6 +29,18 @@ _IN_LAYER: frozenset[Trouble] = frozenset({"power-cut-by-posix", "full-at-write"
 
 _LAYERED = "reference"
 """The candidate whose power cuts a layer sees to without being chosen, where there are no loop devices."""
+
+
+def troubles_of(cell: Cell, server: str) -> frozenset[Trouble]:
+    """Return what will be wrong with a server's disk in a cell."""
+    found: set[Trouble] = set()
+    for step in cell.all_steps:
+        match step.action:
+            case Disk(node=node, trouble=trouble, at_write=at_write) if node == server:
+                found.add("full-at-write" if trouble == "full" and at_write is not None else trouble)
+            case PowerCut(node=names, keeps=keeps) if server in names or "all" in names:
+                found.add("power-cut" if keeps == "what-file-systems-keep" else "power-cut-by-posix")
+    return frozenset(found)
 
 
 def missing(candidate: Candidate, troubles: Iterable[Trouble], kind: Kind | None = None) -> str:
