@@ -16,10 +16,10 @@ from conformance.defects.plan import Planned, known_defects, plan, retired_defec
 from conformance.defects.table import Table, gaps, page, table
 from conformance.defects.trial import KeptTrials, Trial, attempt_all
 from conformance.execute import workers
+from conformance.invariants import INVARIANTS
 from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import RunDirectoryError
 from conformance.results.writer import finish_run, remove_run
-from conformance.scenarios import names as words
 from conformance.scenarios.errors import Problems
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.loader import read_corpus
@@ -95,7 +95,7 @@ def print_defects(
 
 def _checks() -> list[str]:
     """Every check that there must be: what the judge has is not asked."""
-    return sorted([*(f"expect.{verb}" for verb in VERBS), *(f"invariant.{name}" for name in words.INVARIANTS)])
+    return sorted([*(f"expect.{verb}" for verb in VERBS), *(f"invariant.{name}" for name in INVARIANTS)])
 
 
 def _differences(published: str, found: str) -> list[str]:

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 
 from conformance.clocks import CLOCKS
 from conformance.history.events import AnyEvent, StepEvent
+from conformance.invariants import INVARIANTS
 from conformance.judge import shortage
 from conformance.judge.expectations import CHECKS
 from conformance.judge.finding import Case, Finding, View, moment, named, of_2010
 from conformance.judge.harness import obstacles
-from conformance.judge.invariants.table import INVARIANTS
+from conformance.judge.invariants import CHECKS as INVARIANT_CHECKS
 from conformance.judge.lag import excused, excused_bound
 from conformance.judge.remarks import Should, remarked
 from conformance.judge.rows import binding, unless_nothing_was_acknowledged
 from conformance.judge.telling import inconclusive, plain, verdict_of
 from conformance.judge.trace import Trace
 from conformance.requirements.consequences import broken_by_themselves, roots
-from conformance.scenarios import names
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Expectation
 from conformance.scenarios.steps.blocks import Expect, Step
@@ -47,7 +47,7 @@ def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: Setting) -> tupl
     verdicts = [verdict for verdict, _ in found]
     case = Case(cell, whole, setting.tolerance, setting.claims)
     verdicts += obstacles(case, steps, complete=setting.complete)
-    verdicts += [_invariant(name, case, setting) for name in names.INVARIANTS if name not in cell.waive]
+    verdicts += [_invariant(name, case, setting) for name in INVARIANTS if name not in cell.waive]
     judged = excused(verdicts, events, setting.tolerance, _rooms(steps))
     return _causes_first(tuple(remarked(shortage.excused(judged, events), setting.should)), explaining)
 
@@ -173,8 +173,6 @@ def _bounds(finding: Finding, view: View, bounds: Expectation) -> None:
 
 def _invariant(name: str, case: Case, setting: Setting) -> Verdict:
     check = f"invariant.{name}"
-    if name not in INVARIANTS:
-        return plain(check, Outcome.ERROR, case.cell.requirements, f"{check} is not judged yet")
-    requirements, judged = INVARIANTS[name]
+    requirements, judged = INVARIANT_CHECKS[name]
     rows = tuple(r for r in requirements if r in case.cell.requirements) or requirements
     return verdict_of(check, binding(rows, setting.claims), judged(case), complete=setting.complete)

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from conformance.invariants import INVARIANTS
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios import grid
 from conformance.scenarios.document import NEEDS, Cell, Document
@@ -26,7 +27,7 @@ from conformance.scenarios.matrix import (
     stray_references,
     text_of,
 )
-from conformance.scenarios.names import INVARIANTS, Names, check_grid, check_names, world_of
+from conformance.scenarios.names import Names, check_grid, check_names, world_of
 from conformance.scenarios.own_timers import NAMES as OWN_NAMES
 from conformance.scenarios.own_timers import OwnTimers, as_point
 from conformance.scenarios.script import ReadStep, conditions, conditions_of, read_step

@@ -27,14 +27,6 @@ PLACES = frozenset(
 )
 """Where a fault can strike: places of a session, verbs, and what lines mean in the terms of shadow redundancy."""
 
-INVARIANTS = (
-    "nothing-acknowledged-is-lost", "two-copies-at-acknowledgement", "shadow-inside-boundary",
-    "no-discard-before-delivery", "shadow-not-delivered-while-primary-lives", "one-final-reply",
-    "no-duplicate-in-mailbox", "content-unchanged", "no-duplicate-without-cause",
-    "shadow-verbs-only-where-offered", "replies-well-formed",
-)  # fmt: skip
-"""What is judged in every cell that does not waive it."""
-
 
 @dataclass(slots=True)
 class Names:

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from conformance.invariants import INVARIANTS
 from conformance.scenarios.document import NEEDS, Document
 from conformance.scenarios.expectations import VERBS
-from conformance.scenarios.names import INVARIANTS
 from conformance.scenarios.script import BLOCKS
 from conformance.scenarios.steps import ACTIONS
 from conformance.topology import Topology

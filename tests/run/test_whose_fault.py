@@ -157,10 +157,10 @@ def test_a_harness_without_file_descriptors_accuses_nobody(tmp_path: Path, limit
 
 
 BROKEN_JUDGE = """
-from conformance.judge.invariants import table
+from conformance.judge.invariants import CHECKS
 def broken(case):
     raise KeyError("no such thing")
-table.INVARIANTS["content-unchanged"] = (("RL-CNT-01",), broken)
+CHECKS["content-unchanged"] = (("RL-CNT-01",), broken)
 """
 
 

@@ -9,12 +9,13 @@ from pydantic import BaseModel
 
 from conformance import paths
 from conformance.faults import FAULTS
+from conformance.invariants import INVARIANTS
 from conformance.scenarios.document import NEEDS, Document, Grid
 from conformance.scenarios.expectations import VERBS, Copies, Expectation
 from conformance.scenarios.fixtures import load_topology, names_in
 from conformance.scenarios.messages import template
 from conformance.scenarios.named import names_held
-from conformance.scenarios.names import INVARIANTS, PLACES
+from conformance.scenarios.names import PLACES
 from conformance.scenarios.steps import ACTIONS
 from conformance.scenarios.steps.nodes import Moment
 from conformance.scenarios.steps.sending import Retry

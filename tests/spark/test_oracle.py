@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("duckdb")
 
 from benchmarks.in_duckdb import tables_of
+from conformance import invariants as declared
 from conformance.results.parquet import write_parquet
 from conformance.spark.invariants import INVARIANTS
 from tests.spark.miniatures import UNSEEN, make_miniatures
@@ -34,6 +35,11 @@ def test_what_is_bad_where_the_machine_ran_out_of_something_is_undecided(tmp_pat
         row = rows[f"invariant.{name}"]
         assert (row["failed"], row["undecided"]) == (0, 1), name
         assert row["violations"] >= 1
+
+
+def test_queries_have_the_names_of_invariants() -> None:
+    unqueried = {"shadow-not-delivered-while-primary-lives", "shadow-verbs-only-where-offered", "replies-well-formed"}
+    assert {one.name for one in INVARIANTS} == set(declared.INVARIANTS) - unqueried
 
 
 def test_the_oracles_agree_on_every_miniature(tables: dict[str, list[dict[str, Any]]]) -> None:

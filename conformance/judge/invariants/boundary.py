@@ -2,6 +2,7 @@
 
 from conformance.history.events import OperationName
 from conformance.judge.finding import Case, Finding
+from conformance.judge.invariants.check import invariant
 from conformance.judge.sessions import Session
 
 SHADOW_OPERATIONS: frozenset[OperationName] = frozenset(
@@ -14,6 +15,7 @@ CLOSED_DOORS = frozenset({"frontend", "delivery"})
 """Listeners at which no shadow verb is ever offered or taken (wire-profile.md)."""
 
 
+@invariant("shadow-inside-boundary", "SR-BND-01", "SR-BND-02", "SR-BND-05")
 def shadow_inside_boundary(case: Case) -> Finding:
     """Shadows are asked for, sent and queried only within the boundary, and never on the primary itself.
 
@@ -43,6 +45,7 @@ def _shadow_traffic(session: Session) -> list[tuple[str, int]]:
     return found
 
 
+@invariant("shadow-verbs-only-where-offered", "SR-WIR-02", "SR-WIR-01")
 def shadow_verbs_only_where_offered(case: Case) -> Finding:
     """No frontend and no delivery listener offers a shadow verb, and nobody to whom none was offered can use one.
 

@@ -2,12 +2,14 @@
 
 from conformance.history.events import Delivered, MessageMade
 from conformance.judge.finding import Case, Finding, named
+from conformance.judge.invariants.check import invariant
 from conformance.judge.sessions import Transaction
 
 SHADOWED, PASSED_ON = "SR-CRE-06", "RL-CNT-01"
 """The rows: of a shadow copy, and of whatever else is passed on."""
 
 
+@invariant("content-unchanged", SHADOWED, PASSED_ON)
 def content_unchanged(case: Case) -> Finding:
     """Whatever a server passes on, to another server, a shadow server or a sink, is what it was given.
 

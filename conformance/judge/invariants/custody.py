@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from conformance.history.events import CommandRun, ConnectFailed, NodeEvent, StepEvent
 from conformance.judge.finding import Case, Finding, moment, named
+from conformance.judge.invariants.check import invariant
 from conformance.judge.parameters import seconds
 from conformance.judge.takeover import Takeover, takeovers
 from conformance.judge.trace import Copy
 
 
+@invariant("shadow-not-delivered-while-primary-lives", "SR-CRE-11", "SR-MNT-10")
 def shadow_not_delivered_while_primary_lives(case: Case) -> Finding:
     """A holder transmits a shadow only when it could open no session to its primary for ShadowResubmitTimeSpan, or has
     seen that the primary's queue database is another one.

@@ -1,9 +1,11 @@
 """No discard notification before every next hop has accepted the message (SR-MNT-01, SR-MNT-07, SR-MNT-08)."""
 
 from conformance.judge.finding import Case, Finding, moment, named
+from conformance.judge.invariants.check import invariant
 from conformance.judge.trace import Copy, Discard
 
 
+@invariant("no-discard-before-delivery", "SR-MNT-01", "SR-MNT-07")
 def no_discard_before_delivery(case: Case) -> Finding:
     """A primary tells that a shadow may go when it has passed the message on for every recipient.
 

@@ -13,6 +13,7 @@ from conformance.history.events import (
     StepEvent,
 )
 from conformance.judge.finding import Case, Finding, moment, named
+from conformance.judge.invariants.check import invariant
 from conformance.judge.parameters import seconds
 from conformance.judge.takeover import takeovers
 
@@ -21,6 +22,7 @@ HONOURED_INSTEAD = 86400.0
 """A tracking window above the longest is not honoured, and this is used (SR-DUP-04). Seconds."""
 
 
+@invariant("no-duplicate-in-mailbox", "SR-DUP-01")
 def no_duplicate_in_mailbox(case: Case) -> Finding:
     """A mailbox gets a message once within the tracking window, if it can be told from others by Message-ID and Date.
 
@@ -80,6 +82,7 @@ def _heard(case: Case, delivery: Delivered) -> bool:
     )  # fmt: skip
 
 
+@invariant("no-duplicate-without-cause", "RL-ACK-04")
 def no_duplicate_without_cause(case: Case) -> Finding:
     """Where nothing was broken, no recipient gets more copies than the sender was acknowledged (RL-ACK-04)."""
     finding = Finding("no recipient gets a message twice where nothing was broken")

@@ -12,10 +12,12 @@ from conformance.history.events import (
     NodeEvent,
 )
 from conformance.judge.finding import Case, Finding, at, moment, named
+from conformance.judge.invariants.check import invariant
 from conformance.judge.parameters import seconds
 from conformance.judge.sessions import Session, address
 
 
+@invariant("nothing-acknowledged-is-lost", "RL-ACK-01", "SR-BND-03")
 def nothing_acknowledged_is_lost(case: Case) -> Finding:
     """What was acknowledged has arrived at each accepted recipient, or was reported to its sender as failed for him.
 

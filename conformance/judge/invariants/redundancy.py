@@ -3,10 +3,12 @@
 from conformance.faults import ENDING
 from conformance.history.events import Command, FaultFired, Reply
 from conformance.judge.finding import Case, Finding, at, named
+from conformance.judge.invariants.check import invariant
 from conformance.judge.parameters import parameter, seconds
 from conformance.judge.sessions import Session, Transaction
 
 
+@invariant("two-copies-at-acknowledgement", "SR-CRE-01", "SR-BND-03")
 def two_copies_at_acknowledgement(case: Case) -> Finding:
     """When a server of 2013 or later acknowledges a message from outside its boundary, another one there has a shadow.
 

@@ -2,6 +2,7 @@
 
 from conformance.history.events import Reply
 from conformance.judge.finding import Case, Finding
+from conformance.judge.invariants.check import invariant
 from conformance.judge.rows import OF_ANY_RELAY
 from conformance.judge.sessions import Session, Transaction
 
@@ -14,6 +15,7 @@ CODES = {501: "5.5.4", 503: "5.5.1"}
 SHADOW_VERBS = frozenset({"XSHADOW", "XSHADOWREQUEST", "XQDISCARD", "XQUERYDISCARD"})
 
 
+@invariant("one-final-reply", "RL-RPL-01")
 def one_final_reply(case: Case) -> Finding:
     """Each command and each body gets one reply (LMTP: a body one for each accepted recipient), in their order.
 
@@ -79,6 +81,7 @@ def _out_of_step(finding: Finding, session: Session) -> None:
             return
 
 
+@invariant("replies-well-formed", "RL-RPL-02", "SR-WIR-03")
 def replies_well_formed(case: Case) -> Finding:
     """Replies have the form of RFC 5321 4.2 with a code from 200 to 599 (RL-RPL-02), and the status codes of wire-profile.md
     (SR-WIR-03).
