@@ -7,6 +7,7 @@ from conformance.history.events import CommandRun, ConnectFailed, NodeEvent, Ste
 from conformance.judge.finding import Case, Finding, moment, named
 from conformance.judge.invariants.check import invariant
 from conformance.judge.parameters import seconds
+from conformance.judge.sessions import Transaction
 from conformance.judge.takeover import Takeover, takeovers
 from conformance.judge.trace import Copy
 
@@ -25,14 +26,15 @@ def shadow_not_delivered_while_primary_lives(case: Case) -> Finding:
     finding = Finding("no shadow is transmitted while its primary was reachable and its database the same")
     for message, made in case.trace.messages.items():
         finding.occasions += sum(copy.transaction.way == "shadow" for copy in case.trace.copies_of(message))
-        promoted: dict[str, int] = {}  # each holder's last transmission that was right, an event: it is its own message
+        promoted: dict[str, Transaction] = {}  # each holder's last transmission that was right: it is its own message
         for takeover in takeovers(case, message):
             shadows = [copy for copy in takeover.held if copy.transaction.way == "shadow"]
-            held = [Kept.of(copy) for copy in shadows if copy.stored.n > promoted.get(takeover.by, -1)]
-            if not held:
+            own = promoted.get(takeover.by)
+            held = [Kept.of(copy) for copy in shadows if copy.stored.n > (own.n if own else -1)]
+            if not held or (own and _on_its_way(case, message, takeover.sent, own.n)):
                 continue
             if any(_may(case, takeover, kept) for kept in (*held, *_unheard(case, takeover, message))):
-                promoted[takeover.by] = takeover.sent.n
+                promoted[takeover.by] = takeover.sent
             else:
                 sent = takeover.sent
                 kept = min(held, key=lambda one: _last_contact(case, takeover, one)[0])
@@ -44,6 +46,26 @@ def shadow_not_delivered_while_primary_lives(case: Case) -> Finding:
                     message=message,
                 )
     return finding
+
+
+def _on_its_way(case: Case, message: str, sent: Transaction, since: int) -> bool:
+    """Whether a transmission may be of what its sender promoted at event `since`: no other one since then, to the same
+    recipients or likewise for a shadow, was taken or is open. A shadow that came meanwhile is no reason for a second one.
+    """
+    to = set(map(case.same, sent.recipients))
+    for other in case.trace.transactions_of(message):
+        if (
+            other.client != sent.client
+            or not since <= other.n < sent.n
+            or (other.way == "shadow") != (sent.way == "shadow")
+        ):
+            continue
+        same = sent.way == "shadow" or not to.isdisjoint(map(case.same, other.recipients))
+        closed = case.trace.sessions[other.session].closed
+        ended = (closed is not None and closed.n < sent.n) or any(reply.n < sent.n for reply in other.replies)
+        if same and (other.accepted is not None or not ended):
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
