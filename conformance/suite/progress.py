@@ -94,8 +94,9 @@ class Progress:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> Generator[None, None, None]:
         """A cell begins."""
-        self._reached.add(nodeid)
-        self._since.setdefault(nodeid, time.monotonic())
+        with self._lock:  # the ticker goes through what these hold
+            self._reached.add(nodeid)
+            self._since.setdefault(nodeid, time.monotonic())
         with self._aside():
             return (yield)
 
@@ -104,15 +105,17 @@ class Progress:
         """A phase of a cell ended; the call's is its outcome, and another's when it failed."""
         outcome = outcome_of(report)
         if outcome is not None or report.failed:
-            self._ended[outcome or Outcome.ERROR] += 1
-            self._since.pop(report.nodeid, None)
+            with self._lock:
+                self._ended[outcome or Outcome.ERROR] += 1
+                self._since.pop(report.nodeid, None)
         with self._aside():
             return (yield)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_logfinish(self, nodeid: str) -> Generator[None, None, None]:
         """A cell ended."""
-        self._since.pop(nodeid, None)
+        with self._lock:
+            self._since.pop(nodeid, None)
         with self._aside():
             return (yield)
 

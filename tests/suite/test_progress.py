@@ -5,13 +5,17 @@ import pty
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.suite.progress import State, status_line
+from conformance.suite.progress import Progress, State, status_line
 from conformance.verdicts import Outcome
 from tests.suite.helpers import ROOT, command, conformance_command, environment
 
@@ -29,6 +33,37 @@ def test_it_is_one_printable_line_that_fits(name: str, width: int) -> None:
     line = status_line(State(3, {Outcome.PASS: 1}, [(name, 1.0)]), width)
     assert len(line) <= width
     assert line.isprintable()
+
+
+class Flying(set[str]):
+    """Cells in flight; the first time that it is asked for one, another thread has a hook called."""
+
+    def __init__(self, hook: Callable[[], object]) -> None:
+        super().__init__()
+        self.thread = threading.Thread(target=hook)
+
+    def __contains__(self, name: object) -> bool:
+        if self.thread.ident is None:
+            self.thread.start()
+            self.thread.join(0.2)  # it ends here where nothing holds it back
+        return False
+
+
+@pytest.mark.parametrize("hook", ["start", "finish"])
+def test_cells_that_begin_or_end_while_the_line_is_written_do_not_disturb_it(
+    hook: str,
+    capfd: pytest.CaptureFixture[str],  # a stream with a descriptor
+) -> None:
+    terminal = SimpleNamespace(_tw=SimpleNamespace(fullwidth=80, width_of_current_line=0))
+    progress = Progress(terminal, lambda: flying)  # type: ignore[arg-type]
+    other = progress.pytest_runtest_logstart("c") if hook == "start" else progress.pytest_runtest_logfinish("b")
+    flying = Flying(lambda: list(other))
+    progress._since.update({"a": 0.0, "b": 0.0})
+    with closing(progress._stream):
+        with progress._lock:
+            state = progress._state()
+        flying.thread.join()
+    assert state.running == []
 
 
 def at_a_terminal(*words: str) -> str:
