@@ -53,6 +53,17 @@ def _capitals(words: dict[str, T]) -> dict[str, T]:
     return {word.upper(): known for word, known in words.items()}
 
 
+_PLAIN = frozenset(
+    {"EHLO", "HELO", "LHLO", "MAIL", "RCPT", "DATA", "BDAT", "RSET", "NOOP", "VRFY", "QUIT", "STARTTLS", "AUTH"}
+)
+
+
+def _own(verbs: dict[str, T]) -> dict[str, T]:
+    if plain := sorted(_PLAIN.intersection(verbs)):
+        raise ValueError(f"{plain[0]} is a verb of SMTP itself")
+    return verbs
+
+
 Pattern = Annotated[str, AfterValidator(_checked)]
 
 
@@ -86,7 +97,7 @@ class Dialect(BaseModel):
     keywords: Annotated[dict[str, Keyword], AfterValidator(_capitals)] = Field(
         {}, description="keywords of its EHLO reply, and which of the wire profile each of them is"
     )
-    verbs: Annotated[dict[str, Verb], AfterValidator(_capitals)] = Field(
+    verbs: Annotated[dict[str, Verb], AfterValidator(_capitals), AfterValidator(_own)] = Field(
         {},
         description="first words of its commands, and which verb of the wire profile each of them is: known so also where "
         "the arguments are wrong, and where one operation has two verbs",

@@ -44,7 +44,12 @@ def validate(model: type[Model], node: Node, report: Report) -> Model | None:
 
 def _told(errors: list[ErrorDetails], root: Node, model: type[BaseModel]) -> Iterator[tuple[Mark, str]]:
     """Yield place and message of each error; what the members of a union say of one value becomes one message."""
-    located = [(*_place(root, error), error) for error in errors]
+    paths = [_path(root, error) for error in errors]
+    located = [
+        (*_place(root, error), error)
+        for path, error in zip(paths, errors, strict=True)
+        if not (_expectation(error) and any(_is_within(other, path) for other in paths))
+    ]
     for _, group in groupby(located, key=lambda place: place[0]):
         expected: list[str] = []
         hint = ""
@@ -68,6 +73,25 @@ def _told(errors: list[ErrorDetails], root: Node, model: type[BaseModel]) -> Ite
                     yield mark, f"{error['msg']}, not {shown(error['input'])}"
         if expected:
             yield mark, f"expected {' or '.join(dict.fromkeys(expected))}, not {said}{hint}"
+
+
+def _path(root: Node, error: ErrorDetails) -> tuple[int | str, ...]:
+    """Return the location of an error as far as the document has it; an unknown or missing key is within its mapping."""
+    node, path = root, list[int | str]()
+    for part in error["loc"]:
+        if isinstance(part, int) and part < len(node.items):
+            node = node.items[part]
+        elif isinstance(part, str) and part in node.entries:
+            node = node.entries[part].node
+        else:
+            continue
+        path.append(part)
+    return (*path, "") if error["type"] == "missing" else tuple(path)
+
+
+def _is_within(path: tuple[int | str, ...], value: tuple[int | str, ...]) -> bool:
+    """Whether a member of a union has read a value, and found something wrong in it: then no other member is meant."""
+    return len(path) > len(value) and path[: len(value)] == value
 
 
 def _expectation(error: ErrorDetails) -> str | None:

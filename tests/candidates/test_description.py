@@ -23,6 +23,8 @@ claims: [relay]
 argv: [/bin/true, "{config}"]
 """
 
+EMPTY = "name: x, commands: [], replies: []"
+
 
 def written(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "mine.yaml"
@@ -55,6 +57,11 @@ def test_the_published_schema_is_closed_and_takes_what_is_shipped():
         ("commands: {flsh: [x]}", "there is no 'flsh' (did you mean 'flush'?)"),
         ("exit-codes: [0, many]", ":6:17: expected a whole number, not 'many'"),
         ("contract: 3", ":6:11: expected 1 or 2, not 3"),
+        (f"dialect: {{{EMPTY}, keyword: {{}}}}", ":6:47: unknown key 'keyword' (did you mean 'keywords'?)"),
+        (f"dialect: {{{EMPTY}, verbs: {{A: XQDISCRD}}}}", ":6:58: expected 'XQDISCARD'"),
+        (f"dialect: {{{EMPTY}, verbs: {{mail: XSHADOW}}}}", ":6:54: MAIL is a verb of SMTP itself"),
+        ("dialect: {name: x, replies: []}", "the key 'commands' is missing"),
+        ("dialect: profile-2", ":6:10: expected 'profile-1' or a mapping, not 'profile-2' (did you mean 'profile-1'?)"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, change: str, said: str):
@@ -64,6 +71,7 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, change: str, said:
         read_description(written(tmp_path, f"{kept}\n{change}\n"))
     assert said in str(caught.value)
     assert "mine.yaml" in str(caught.value)
+    assert "not a mapping" not in str(caught.value)
 
 
 def test_words_of_the_command_line(tmp_path: Path):
