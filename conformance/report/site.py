@@ -151,10 +151,13 @@ def _statement(book: Book, candidate: str, out: Path, pages: Mapping[str, str], 
     staged.write_text(folder / f"{stem}.json", as_json(made))
     staged.write_text(folder / f"{stem}.md", as_markdown(made))
     staged.write_text(folder / f"{stem}.html", as_html(made, home="../index.html", pages=_from_below(pages)))
-    badge_file = folder / f"{stem}.svg"
-    staged.remove(badge_file)  # one of an earlier build must not outlive a refusal
+    badge_file, endpoint = folder / f"{stem}.svg", folder / f"{stem}.badge.json"
+    for file in (badge_file, endpoint):
+        staged.remove(file)  # one of an earlier build must not outlive a refusal
     try:
-        staged.write_text(badge_file, badge(made))
+        drawn = badge(made)
+        staged.write_text(badge_file, drawn.as_svg())
+        staged.write_text(endpoint, drawn.as_endpoint())
         built.badges.append(badge_file)
     except BadgeRefused as error:
         built.notes.append(f"{candidate}: {error}")

@@ -5,6 +5,7 @@ and HTML; and the badge, which only a whole run without a violation can have.
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 from pydantic import BaseModel, ConfigDict
@@ -124,8 +125,26 @@ def identity(made: Statement) -> Mapping[str, str]:
     }
 
 
-def badge(made: Statement) -> str:
-    """Return the badge as SVG: how many requirements passed, how many are open.
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """What a badge says. `colour` is one of CSS, with a `#`."""
+
+    text: str
+    colour: str
+    label: str = "mail conformance"
+
+    def as_svg(self) -> str:
+        """Return the badge as a picture."""
+        return _badge_svg(self.label, self.text, self.colour)
+
+    def as_endpoint(self) -> str:
+        """Return the badge as JSON that shields.io and its like draw (their endpoint schema, version 1)."""
+        said = {"schemaVersion": 1, "label": self.label, "message": self.text, "color": self.colour.removeprefix("#")}
+        return json.dumps(said) + "\n"
+
+
+def badge(made: Statement) -> Badge:
+    """Return the badge: how many requirements passed, how many are open.
 
     Raises BadgeRefused for a run that was filtered, interrupted, damaged or incomplete, and for one with a violation,
     an error or nothing passed.
@@ -146,7 +165,7 @@ def badge(made: Statement) -> str:
     text = f"{counts[Outcome.PASS]} of {len(made.rows) - counts[Outcome.NOT_APPLICABLE]} shown"
     if open_ones := counts[Outcome.INCONCLUSIVE]:
         text += f", {open_ones} open"
-    return _badge_svg("mail conformance", text, "#735500" if open_ones else "#0a6449")
+    return Badge(text, "#735500" if open_ones else "#0a6449")
 
 
 def _badge_svg(label: str, text: str, colour: str) -> str:

@@ -101,8 +101,8 @@ class TestBadge:
 
     def test_a_whole_run_without_a_violation_may(self) -> None:
         made = badge(stated(good()))
-        assert f"{len(catalogue().ids)} of {len(catalogue().ids)} shown" in made
-        read(made)
+        assert f"{len(catalogue().ids)} of {len(catalogue().ids)} shown" in made.text
+        read(made.as_svg())
 
     @pytest.mark.parametrize(
         ("changes", "why"),
@@ -133,7 +133,7 @@ class TestBadge:
             badge(stated(cut))
 
     def test_what_is_open_is_told(self) -> None:
-        assert ", 1 open" in badge(stated(good(), judged(Outcome.INCONCLUSIVE, "SR-CRE-01")))
+        assert ", 1 open" in badge(stated(good(), judged(Outcome.INCONCLUSIVE, "SR-CRE-01"))).text
 
 
 class TestStatement:
