@@ -6,7 +6,6 @@ from pathlib import Path
 
 from conformance.candidates.description import Candidate, CandidateError
 from conformance.candidates.grammar import find
-from conformance.candidates.presence import look_for
 from conformance.history.dialects import Dialect
 from conformance.scenarios.own_timers import OwnTimers
 
@@ -54,7 +53,7 @@ class Cast:
 
     def absent(self, servers: tuple[str, ...]) -> tuple[str, ...]:
         """Return `candidate: what is missing on this machine` for everybody who plays one of the servers."""
-        looked = {player.identity: look_for(player).missing for player in self.players(servers)}
+        looked = {player.identity: player.look_for().missing for player in self.players(servers)}
         return tuple(f"{name}: {missing}" for name, missing in looked.items() if missing)
 
     def with_means(self, needed: str) -> "Cast":

@@ -1,17 +1,13 @@
 """A kind of candidate: each is one class in `conformance/candidates/kinds/`; its node is in `conformance/nodes/KIND_node.py`."""
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
 
 from conformance.candidates.means import commands_needed
-from conformance.candidates.parts import Address, Door, OwnFields
+from conformance.candidates.parts import Address, Described, Door, OwnFields
 from conformance.candidates.presence import Presence, installed_presence
 from conformance.counterparts import Register
 from conformance.scenarios.document import Cell
-
-if TYPE_CHECKING:
-    from conformance.candidates.cast import Cast
-    from conformance.candidates.description import Candidate
 
 DISK = "disk"
 """What only some kinds have, beside what clocks need: a disk of its own that may fail."""
@@ -48,28 +44,28 @@ class Kind:
         """Return the description that a word names, of `what` stands behind the colon. Raises ValueError for none."""
         raise ValueError(what)
 
-    def check(self, candidate: "Candidate") -> None:
+    def check(self, candidate: Described) -> None:
         """Hold the fields against each other. Raises ValueError, beginning with a field."""
 
-    def doors(self, candidate: "Candidate") -> tuple[Door, ...]:
+    def doors(self, candidate: Described) -> tuple[Door, ...]:
         """Return the doors that it opens."""
         return candidate.listeners
 
-    def is_told(self, candidate: "Candidate") -> bool:
+    def is_told(self, candidate: Described) -> bool:
         """Whether it gets the harness's configuration."""
         return True
 
-    def elsewhere(self, candidate: "Candidate") -> Mapping[str, Address]:
+    def elsewhere(self, candidate: Described) -> Mapping[str, Address]:
         """Return every address that is none of the harness's choosing, by the field that names it."""
         return {}
 
-    def look_for(self, candidate: "Candidate") -> Presence:
+    def look_for(self, candidate: Described) -> Presence:
         """Return where its programs are, or what is missing to run it."""
         return installed_presence(candidate)
 
-    def lacking(self, cell: Cell, server: str, cast: "Cast", scale: float) -> Iterator[str]:
-        """Yield why it cannot play the part of a server in a cell; `scale` divides the run's times."""
-        has = self.does.union(cast.plays(server).commands)
+    def lacking(self, cell: Cell, server: str, plays: Callable[[str], Described], scale: float) -> Iterator[str]:
+        """Yield why it cannot play the part of a server in a cell; `plays` says who plays which, `scale` divides the run's times."""
+        has = self.does.union(plays(server).commands)
         for step in cell.all_steps:
             for command in commands_needed(step, server):
                 if command not in has:

@@ -1,10 +1,8 @@
-"""What the steps of a cell ask of servers: which commands, and mail to whom; and what a cast has no means for."""
+"""What the steps of a cell ask of servers: which commands, and mail to whom."""
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
-from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.blocks import Step
 from conformance.scenarios.steps.nodes import (
     Activate,
@@ -23,9 +21,6 @@ from conformance.scenarios.steps.nodes import (
 from conformance.scenarios.steps.sending import Send
 from conformance.scenarios.steps.talking import Talk
 
-if TYPE_CHECKING:
-    from conformance.candidates.cast import Cast
-
 _COMMANDS: dict[type, tuple[str, ...]] = {
     Kill: ("kill", "start"), Stop: ("stop", "start"), Start: ("start",), Wipe: ("wipe", "start"), Pause: ("pause",),
     Resume: ("resume",), Configure: ("reload",), Activate: ("reload",), Inspect: ("inspect",),
@@ -34,13 +29,6 @@ _COMMANDS: dict[type, tuple[str, ...]] = {
 """The commands that a step needs, of the servers that it acts on."""
 
 _RECIPIENT = re.compile(r"RCPT TO:<([^>]*)>", re.IGNORECASE)
-
-
-def lacking_means(cell: Cell, cast: "Cast", scale: float) -> tuple[str, ...]:
-    """Return `server: reason` for every server that cannot play its part in a cell; `scale` divides the run's times."""
-    names = (server.name for server in cell.topology.servers)
-    reasons = {name: next(cast.plays(name).its_kind.lacking(cell, name, cast, scale), None) for name in names}
-    return tuple(f"{server}: {reason}" for server, reason in reasons.items() if reason)
 
 
 def commands_needed(step: Step, server: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Which servers of a cell a capability is asked of: those of the generation and role that it is of.
+"""Which servers of a cell a capability is asked of: those of the generation and role that it is of; and who cannot do what is asked.
 
 The shadow copies of 2013 are no business of a 2010 hub beside them, and duplicates are detected where mailboxes are. What
 no server of a cell is of is asked of all of them.
@@ -73,6 +73,13 @@ def _chooses_next_hops(cell: Cell) -> bool:
         if address.lower() in boxes or hops.get(address.rpartition("@")[2].lower(), hops.get("*")) != hops.get("*"):
             return True
     return False
+
+
+def lacking_means(cell: Cell, cast: Cast, scale: float) -> tuple[str, ...]:
+    """Return `server: reason` for every server that cannot play its part in a cell; `scale` divides the run's times."""
+    names = (server.name for server in cell.topology.servers)
+    reasons = {name: next(cast.plays(name).its_kind.lacking(cell, name, cast.plays, scale), None) for name in names}
+    return tuple(f"{server}: {reason}" for server, reason in reasons.items() if reason)
 
 
 def claims(cell: Cell, cast: Cast) -> frozenset[str]:

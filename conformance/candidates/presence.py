@@ -9,14 +9,9 @@ import shutil
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from conformance.candidates.parts import is_loopback
-
-if TYPE_CHECKING:
-    from conformance.candidates.description import Candidate
-
+from conformance.candidates.parts import Described, is_loopback
 
 USUAL = "unix:///var/run/docker.sock"
 _PATIENCE = 5
@@ -94,12 +89,7 @@ def installed_candidates() -> Path:
     return Path(told) if told else Path(cache) / "smtp-conformance" / "candidates"
 
 
-def look_for(candidate: "Candidate") -> Presence:
-    """Look for what a candidate needs to be run, in the way of its kind."""
-    return candidate.its_kind.look_for(candidate)
-
-
-def installed_presence(candidate: "Candidate") -> Presence:
+def installed_presence(candidate: Described) -> Presence:
     """Look for the candidate's programs: in its private root, else on the system."""
     place = installed_candidates() / candidate.installed if candidate.installed else None
     if place is not None and place.is_dir():
@@ -115,7 +105,7 @@ def installed_presence(candidate: "Candidate") -> Presence:
     return found
 
 
-def _with_programs(candidate: "Candidate", found: Presence) -> Presence:
+def _with_programs(candidate: Described, found: Presence) -> Presence:
     """Return what was found, or what is missing of the programs where it was looked for."""
     for program in candidate.programs:
         path = program.replace("{installed}", str(found.installed or ""))

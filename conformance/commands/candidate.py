@@ -20,7 +20,6 @@ from conformance.candidates.generations import probed
 from conformance.candidates.grammar import find, installable_candidates
 from conformance.candidates.hosts import check_hosts
 from conformance.candidates.placeholders import unknown_placeholders
-from conformance.candidates.presence import look_for
 from conformance.clocks import default_clock, default_scale
 from conformance.execute import headline, judge
 from conformance.judge.during import JudgeDuring
@@ -103,7 +102,7 @@ def print_check(word: str, hosts: Sequence[str]) -> int:
 
 def check(candidate: Candidate) -> Iterator[Answer]:
     """Ask a candidate everything that can be asked in a minute; what cannot be started is asked nothing more."""
-    if missing := look_for(candidate).missing:
+    if missing := candidate.look_for().missing:
         yield Answer("is there", "missing", missing)
         return
     try:

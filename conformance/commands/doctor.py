@@ -14,7 +14,6 @@ from rich.table import Table
 
 from conformance import paths
 from conformance.candidates.grammar import installable_candidates
-from conformance.candidates.presence import look_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ def findings() -> Iterator[Finding]:
     yield Finding("C compiler", shutil.which("cc"), "--clock shifted", "apt-get install gcc libc6-dev")
     yield _module("xdist", "running cells on several cores (-n)", "pip install pytest-xdist")
     for candidate in installable_candidates(paths.fixtures() / "candidates"):
-        present = look_for(candidate)
+        present = candidate.look_for()
         found = None if present.missing else str(present.installed or "on the system")
         yield Finding(
             candidate.name, found, f"--candidate {candidate.name}", f"conformance candidate install {candidate.name}"

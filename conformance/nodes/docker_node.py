@@ -19,7 +19,7 @@ from docker.types import Mount
 
 from conformance.candidates.description import Candidate
 from conformance.candidates.kinds.docker import DockerFields
-from conformance.candidates.presence import Presence, look_for
+from conformance.candidates.presence import Presence
 from conformance.nodes.commands import MOST, answer_of, template_of
 from conformance.nodes.configuration import listeners_of
 from conformance.nodes.contract import REFUSED, CommandFailed, ConfigurationRefused, NodeConfiguration, NodeError
@@ -78,7 +78,7 @@ class DockerNode(NodeOfKind, kind="docker"):
     async def version(cls, candidate: Candidate) -> str:
         """See NodeOfKind; of an image it is the one that its label tells, else the description's, else the image's id."""
         container = DockerFields.of(candidate).container
-        if look_for(candidate).missing or container is None:
+        if candidate.look_for().missing or container is None:
             return candidate.version
         engine = Engine(candidate.name, Path())
         try:

@@ -12,7 +12,6 @@ from typing import Any, Self
 
 from conformance.candidates.description import Candidate
 from conformance.candidates.kinds.exec import ExecFields
-from conformance.candidates.presence import look_for
 from conformance.nodes import cgroups, guard, private_root
 from conformance.nodes.commands import answer_of, run_command, template_of
 from conformance.nodes.contract import REFUSED, ConfigurationRefused, NodeConfiguration, NodeError
@@ -58,7 +57,7 @@ class ExecNode(NodeOfKind, kind="exec"):
         self._disk = disk
         self._candidate = candidate
         self._own = ExecFields.of(candidate)
-        self._presence = look_for(candidate)
+        self._presence = candidate.look_for()
         self._shop = Workshop(name, candidate, directory, self._presence, user=candidate.user)
         self._process: Process | None = None
         self._group: cgroups.Cgroup | None = None

@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 
 from conformance.candidates.description import Candidate
-from conformance.candidates.presence import look_for
 from conformance.nodes import private_root
 from conformance.nodes.commands import run_command
 from conformance.nodes.workshop import Workshop
@@ -25,7 +24,7 @@ async def version_by_command(candidate: Candidate) -> str:
     Raises NodeError when the command fails.
     """
     template = candidate.commands.get("version")
-    presence = look_for(candidate)
+    presence = candidate.look_for()
     if template is None or presence.missing:
         return candidate.version
     with tempfile.TemporaryDirectory(prefix="conformance-version-") as directory:

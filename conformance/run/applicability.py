@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import REFERENCE
-from conformance.candidates.means import lacking_means
-from conformance.candidates.needs import unclaimed
+from conformance.candidates.needs import lacking_means, unclaimed
 from conformance.history.dialects import PROFILE_1
 from conformance.nodes.disks.choice import missing, troubles_of
 from conformance.run.settings import Settings

@@ -15,7 +15,7 @@ from conformance import paths
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import REFERENCE, Candidate, CandidateError
 from conformance.candidates.hosts import check_hosts, is_loopback
-from conformance.candidates.means import lacking_means
+from conformance.candidates.needs import lacking_means
 from conformance.nodes.contract import NodeError, Unsupported
 from conformance.nodes.places import PortLeases
 from conformance.nodes.remote_node import RemoteNode

@@ -1,15 +1,12 @@
 """The kind `docker`: a server in a container of an image."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from conformance.candidates.kind import Kind
-from conformance.candidates.parts import Closed, Door, OwnFields
+from conformance.candidates.parts import Closed, Described, Door, OwnFields
 from conformance.candidates.presence import Presence, engine_missing
-
-if TYPE_CHECKING:
-    from conformance.candidates.description import Candidate
 
 
 class Container(Closed):
@@ -49,6 +46,6 @@ class Docker(Kind):
             raise ValueError(what)
         return {"name": name, "argv": ("--config", "{config}"), "container": Container(image=what)}
 
-    def look_for(self, candidate: "Candidate") -> Presence:
+    def look_for(self, candidate: Described) -> Presence:
         """See Kind; an engine to run its image."""
         return Presence(missing=engine_missing())

@@ -4,23 +4,19 @@ A server that the harness starts itself is told everything: addresses, parameter
 somebody else it is known only what its description says.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from pydantic import Field
 
 from conformance.candidates.kind import Kind
 from conformance.candidates.means import recipients
-from conformance.candidates.parts import Address, Door, OwnFields
+from conformance.candidates.parts import Address, Described, Door, OwnFields
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.blocks import Step
 from conformance.scenarios.steps.breaking import Answer, Fault, Partition
 from conformance.scenarios.steps.nodes import NodeAction
 from conformance.scenarios.steps.timing import Advance
-
-if TYPE_CHECKING:
-    from conformance.candidates.cast import Cast
-    from conformance.candidates.description import Candidate
 
 FIRST_NEXT_HOP = 12525
 """`tcp:HOST:PORT` must have been set up to relay to this port of 127.0.0.1: there the harness's sink answers."""
@@ -67,7 +63,7 @@ class Remote(Kind):
             "next_hops": {"outside": Address(port=FIRST_NEXT_HOP)},
         }
 
-    def check(self, candidate: "Candidate") -> None:
+    def check(self, candidate: Described) -> None:
         """See Kind."""
         fields = RemoteFields.of(candidate)
         if "frontend" not in fields.addresses:
@@ -78,29 +74,29 @@ class Remote(Kind):
         if len(set(places)) != len(places):
             raise ValueError("next-hops: two parties have one address")
 
-    def doors(self, candidate: "Candidate") -> tuple[Door, ...]:
+    def doors(self, candidate: Described) -> tuple[Door, ...]:
         """See Kind; those with an address."""
         return tuple(RemoteFields.of(candidate).addresses)
 
-    def is_told(self, candidate: "Candidate") -> bool:
+    def is_told(self, candidate: Described) -> bool:
         """See Kind; not where it runs already."""
         return "start" in candidate.commands
 
-    def elsewhere(self, candidate: "Candidate") -> Mapping[str, Address]:
+    def elsewhere(self, candidate: Described) -> Mapping[str, Address]:
         """See Kind."""
         fields = RemoteFields.of(candidate)
         here = {f"addresses.{door}": address for door, address in fields.addresses.items()}
         return {**here, **{f"next-hops.{party}": address for party, address in fields.next_hops.items()}}
 
-    def lacking(self, cell: Cell, server: str, cast: "Cast", scale: float) -> Iterator[str]:
+    def lacking(self, cell: Cell, server: str, plays: Callable[[str], Described], scale: float) -> Iterator[str]:
         """See Kind."""
-        candidate = cast.plays(server)
+        candidate = plays(server)
         fields = RemoteFields.of(candidate)
         others = (one.name for one in cell.topology.servers if one.name != server)
-        if any(RemoteFields.of(cast.plays(other)).addresses == fields.addresses for other in others):
+        if any(RemoteFields.of(plays(other)).addresses == fields.addresses for other in others):
             yield "it is one server, and cannot be several at the same time; SERVER=CANDIDATE,... gives it one part"
-        yield from super().lacking(cell, server, cast, scale)
-        if candidate.is_told:
+        yield from super().lacking(cell, server, plays, scale)
+        if self.is_told(candidate):
             return
         own = cell.topology.by_name[server]
         if set(cell.topology.transport) | set(own.transport) | set(own.listeners):
