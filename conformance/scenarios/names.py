@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import get_args
 
+from conformance.history.dialects import OPERATIONS
 from conformance.history.events import OperationName
 from conformance.scenarios.document import Grid
 from conformance.scenarios.errors import Mark, Report, shown, unknown
@@ -22,7 +23,7 @@ SENDERS = ("outside", "submission")
 PLACES = frozenset(
     {"connect", "greeting", "body", "dot"}
     | {"EHLO", "HELO", "LHLO", "STARTTLS", "AUTH", "MAIL", "RCPT", "DATA", "BDAT", "RSET", "NOOP", "VRFY", "QUIT"}
-    | {"XSHADOWREQUEST", "XSHADOW", "XQDISCARD", "XQUERYDISCARD"}
+    | set(OPERATIONS)
     | set(get_args(OperationName))
 )
 """Where a fault can strike: places of a session, verbs, and what lines mean in the terms of shadow redundancy."""

@@ -1,5 +1,8 @@
 """Shadows stay within the boundary (SR-BND-01, SR-BND-02, SR-BND-05), and shadow verbs where they belong (SR-WIR)."""
 
+from typing import get_args
+
+from conformance.history.dialects import Keyword
 from conformance.history.events import OperationName
 from conformance.judge.finding import Case, Finding
 from conformance.judge.invariants.check import invariant
@@ -8,7 +11,7 @@ from conformance.judge.sessions import Session
 SHADOW_OPERATIONS: frozenset[OperationName] = frozenset(
     {"request-shadow", "track-shadow", "shadow-message", "query-discard"}
 )
-KEYWORDS = frozenset({"XSHADOW", "XSHADOWREQUEST"})
+KEYWORDS = frozenset(get_args(Keyword))
 """Keywords of an EHLO reply by which shadow verbs are offered."""
 
 CLOSED_DOORS = frozenset({"frontend", "delivery"})

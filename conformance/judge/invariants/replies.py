@@ -1,5 +1,6 @@
 """Replies: exactly one to each command and body (RL-RPL-01), and well-formed ones (RL-RPL-02, SR-WIR-03)."""
 
+from conformance.history.dialects import OPERATIONS
 from conformance.history.events import Reply
 from conformance.judge.finding import Case, Finding
 from conformance.judge.invariants.check import invariant
@@ -12,7 +13,7 @@ WITHOUT_ENHANCED = frozenset({"GREETING", "EHLO", "HELO", "LHLO", "QUIT", "START
 CODES = {501: "5.5.4", 503: "5.5.1"}
 """Refusals of shadow verbs, and the enhanced status code that each has (wire-profile.md)."""
 
-SHADOW_VERBS = frozenset({"XSHADOW", "XSHADOWREQUEST", "XQDISCARD", "XQUERYDISCARD"})
+SHADOW_VERBS = frozenset(OPERATIONS)
 
 
 @invariant("one-final-reply", "RL-RPL-01")
