@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from conformance.invariants import INVARIANTS
 from conformance.judge import cell
 from conformance.judge.expectations import CHECKS
 from conformance.judge.finding import Finding
-from conformance.judge.invariants.table import INVARIANTS
-from conformance.scenarios import names
+from conformance.judge.invariants import CHECKS as INVARIANT_CHECKS
 from conformance.scenarios.expectations import VERBS
 
-ALL = [*(f"expect.{verb}" for verb in VERBS), *(f"invariant.{name}" for name in names.INVARIANTS)]
+ALL = [*(f"expect.{verb}" for verb in VERBS), *(f"invariant.{name}" for name in INVARIANTS)]
 
 
 def blind(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -21,5 +21,5 @@ def blind(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
         seeing = replace(CHECKS[name], judged=lambda expectation, view: Finding("nothing", 1))
         monkeypatch.setattr(cell, "CHECKS", {**CHECKS, name: seeing})
     else:
-        seen = (INVARIANTS[name][0], lambda case: Finding("nothing", 1))
-        monkeypatch.setattr(cell, "INVARIANTS", {**INVARIANTS, name: seen})
+        seen = (INVARIANT_CHECKS[name][0], lambda case: Finding("nothing", 1))
+        monkeypatch.setattr(cell, "INVARIANT_CHECKS", {**INVARIANT_CHECKS, name: seen})

@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.history.events import AnyEvent, Attempt, Exchange, Lag, NodeEvent, StepEvent, Talked
-from conformance.judge.invariants.table import INVARIANTS
+from conformance.invariants import INVARIANTS
 from conformance.judge.lag import LIMIT, SAID, UNTIMED, excused, excused_bound
 from conformance.verdicts import Outcome, Reason, Verdict
 

@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
+from conformance.invariants import INVARIANTS
 from conformance.judge import cell
 from conformance.judge.expectations import CHECKS
-from conformance.judge.invariants.table import INVARIANTS
+from conformance.judge.invariants import CHECKS as INVARIANT_CHECKS
 from conformance.scenarios.expectations import VERBS
-from conformance.scenarios.names import INVARIANTS as NAMES
 from tests.judge.checks import ALL, blind
 from tests.judge.miniature import ELSEWHERE, Miniature, miniatures
 
@@ -38,7 +38,7 @@ def test_every_check_has_a_good_one_two_bad_ones_and_one_without_occasion(check:
 
 def test_every_verb_and_every_invariant_has_a_check_and_no_other_has() -> None:
     assert set(CHECKS) == set(VERBS)
-    assert set(INVARIANTS) == set(NAMES)
+    assert set(INVARIANT_CHECKS) == set(INVARIANTS)
     assert {one.check for one in miniatures()} == set(ALL)
 
 
@@ -53,10 +53,11 @@ def test_without_the_check_a_miniature_fails(check: str, monkeypatch: pytest.Mon
     if kind == "expect":
         monkeypatch.setattr(cell, "CHECKS", {verb: one for verb, one in CHECKS.items() if verb != name})
     else:
-        monkeypatch.setattr(cell, "INVARIANTS", {key: one for key, one in INVARIANTS.items() if key != name})
+        monkeypatch.setattr(cell, "INVARIANTS", [one for one in INVARIANTS if one != name])
     for one in miniatures():
         if one.kind == "bad":
-            assert (one.judge().outcome is one.outcome) is (one.check != check)
+            judged = {verdict.check: verdict.outcome for verdict in one.all_verdicts()}
+            assert (judged.get(one.check) is one.outcome) is (one.check != check)
 
 
 @pytest.mark.parametrize("check", ALL)
