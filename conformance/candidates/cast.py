@@ -1,4 +1,6 @@
-"""A cast: which candidate plays which server of a topology."""
+"""A cast: which candidate plays which server of a topology. Its addresses are this machine's, or those that the user
+allows by name.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -6,6 +8,7 @@ from pathlib import Path
 
 from conformance.candidates.description import Candidate, CandidateError
 from conformance.candidates.grammar import find
+from conformance.candidates.parts import is_loopback
 from conformance.history.dialects import Dialect
 from conformance.scenarios.own_timers import OwnTimers
 
@@ -75,3 +78,15 @@ def read_cast(word: str, shipped: Path) -> Cast:
             raise CandidateError(f"--candidate {word}: write SERVER=CANDIDATE,SERVER=CANDIDATE")
         servers[server] = find(name, shipped)
     return Cast(find("reference", shipped), servers)
+
+
+def check_hosts(candidates: Iterable[Candidate], allowed: Iterable[str]) -> None:
+    """Raise CandidateError for the first address of a candidate that is neither loopback nor allowed."""
+    known = frozenset(allowed)
+    for candidate in candidates:
+        for use, address in candidate.its_kind.elsewhere(candidate).items():
+            if not is_loopback(address.host) and address.host not in known:
+                raise CandidateError(
+                    f"--candidate {candidate.name}: {use} is {address.host}, which is not this machine; "
+                    f"with --allow-hosts {address.host} the harness connects to it"
+                )

@@ -14,11 +14,10 @@ from typing import Literal
 import typer
 
 from conformance import candidates, paths
-from conformance.candidates.cast import Cast
+from conformance.candidates.cast import Cast, check_hosts
 from conformance.candidates.description import Candidate, CandidateError
 from conformance.candidates.generations import probed
 from conformance.candidates.grammar import find, installable_candidates
-from conformance.candidates.hosts import check_hosts
 from conformance.candidates.placeholders import unknown_placeholders
 from conformance.clocks import default_clock, default_scale
 from conformance.execute import headline, judge

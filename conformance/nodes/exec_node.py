@@ -16,9 +16,8 @@ from conformance.nodes import cgroups, guard, private_root
 from conformance.nodes.commands import answer_of, run_command, template_of
 from conformance.nodes.contract import REFUSED, ConfigurationRefused, NodeConfiguration, NodeError
 from conformance.nodes.disks.choice import NodeDisk
-from conformance.nodes.exec_clock import MovedClock
 from conformance.nodes.flushing import flush_every, interval
-from conformance.nodes.kinds import NodeOfKind, Surroundings
+from conformance.nodes.kinds import MovedClock, NodeOfKind, Surroundings
 from conformance.nodes.processes import KILLING, descendants
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.reload import reload

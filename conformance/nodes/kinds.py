@@ -1,7 +1,7 @@
 """The node of each kind of candidate: `conformance/nodes/KIND_node.py` has a class that says of which kind it is."""
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +12,21 @@ from conformance.candidates.description import Candidate
 from conformance.candidates.kind import KINDS
 from conformance.nodes.contract import Node
 from conformance.nodes.disks.choice import NodeDisk
-from conformance.nodes.exec_clock import MovedClock
 from conformance.nodes.places import Place, PortLeases, leased_place
 from conformance.nodes.version import version_by_command
 from conformance.topology import Server
+
+
+class MovedClock(Protocol):
+    """What moves the clock of a node's processes (conformance.run.shifted.program)."""
+
+    def prefix(self, program: str, environment: Mapping[str, str]) -> list[str]: ...
+    def began(self, guard: int) -> None: ...
+    def told(self) -> None: ...
+    def ready(self) -> None: ...
+    def ending(self) -> None: ...
+    def ended(self) -> None: ...
+
 
 _NODE = "_node"
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
-from conformance.run.together import in_family, make_task
+from conformance.run.bridge import in_family, make_task
 
 T = TypeVar("T")
 

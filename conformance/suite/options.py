@@ -11,9 +11,8 @@ from typing import Any, Literal, Protocol
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast, read_cast
+from conformance.candidates.cast import Cast, check_hosts, read_cast
 from conformance.candidates.description import CandidateError
-from conformance.candidates.hosts import check_hosts
 from conformance.candidates.kind import KINDS
 from conformance.clocks import CLOCKS, SCALED_BY_DEFAULT, ClockName, default_clock, default_scale
 from conformance.run.settings import Settings

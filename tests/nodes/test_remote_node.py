@@ -12,9 +12,8 @@ import psutil
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast
+from conformance.candidates.cast import Cast, check_hosts, is_loopback
 from conformance.candidates.description import REFERENCE, Candidate, CandidateError
-from conformance.candidates.hosts import check_hosts, is_loopback
 from conformance.candidates.needs import lacking_means
 from conformance.nodes.contract import NodeError, Unsupported
 from conformance.nodes.places import PortLeases

@@ -5,10 +5,9 @@ import threading
 
 import pytest
 
-from conformance.run.bridge import ALONE, BESIDE, at_once
+from conformance.run.bridge import ALONE, BESIDE, at_once, in_family, make_task
 from conformance.run.clocks.interface import Clock
 from conformance.run.settings import Settings
-from conformance.run.together import in_family, make_task
 
 
 async def main(clock: Clock) -> float:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from conformance.run.bridge import with_own_clock
 from conformance.run.clock import Leftovers
 from conformance.run.clocks.interface import Clock
 from conformance.run.settings import Settings
-from conformance.run.together import with_own_clock
 from conformance.suite.chunks import ChunkScheduling
 from conformance.suite.flight import Flight
 from conformance.suite.run import Run

@@ -1,4 +1,6 @@
-"""The register of checks: a function for each expectation verb, found by the model of what stands under the verb."""
+"""The register of checks: a function for each expectation verb, found by the model of what stands under the verb.
+Numbers of copies, as expectations ask for them, are told alike.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -8,7 +10,7 @@ from typing import Any, TypeVar
 from conformance.counterparts import Register
 from conformance.judge.blame import Blame, Kind
 from conformance.judge.finding import Finding, View
-from conformance.scenarios.expectations import VERBS, Expectation
+from conformance.scenarios.expectations import VERBS, Copies, Expectation
 
 E = TypeVar("E", bound=Expectation)
 Judged = Callable[[E, View], Finding]
@@ -40,3 +42,20 @@ def check(
         return judged
 
     return declare
+
+
+def within(copies: Copies, number: int) -> bool:
+    """Whether a number is what was asked for."""
+    return copies.min <= number and (copies.max is None or number <= copies.max)
+
+
+def asked(copies: Copies) -> str:
+    """Say how many were asked for."""
+    if copies.max == copies.min:
+        return str(copies.min)
+    return f"at least {copies.min}" if copies.max is None else f"{copies.min} to {copies.max}"
+
+
+def times(number: int) -> str:
+    """Say how often: `once`, `3 times`."""
+    return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number} times")

@@ -1,8 +1,7 @@
 """Where messages arrived, how often, over which way, and what was reported about them."""
 
 from conformance.history.events import Delivered, MessageMade, NodeEvent
-from conformance.judge.expectations.check import check
-from conformance.judge.expectations.numbers import asked, within
+from conformance.judge.expectations.check import asked, check, within
 from conformance.judge.finding import Finding, View, named
 from conformance.judge.sessions import Transaction
 from conformance.scenarios.expectations import (

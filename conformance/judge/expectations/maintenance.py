@@ -4,8 +4,7 @@ import itertools
 
 from conformance.history.events import MessageMade
 from conformance.judge.blame import Kind
-from conformance.judge.expectations.check import check
-from conformance.judge.expectations.numbers import asked, times, within
+from conformance.judge.expectations.check import asked, check, times, within
 from conformance.judge.finding import Finding, View, moment, named
 from conformance.judge.sessions import Session
 from conformance.judge.takeover import takeovers

@@ -3,8 +3,7 @@
 import re
 
 from conformance.history.events import Configured, Inspected, NodeEvent, Reply
-from conformance.judge.expectations.check import check
-from conformance.judge.expectations.numbers import asked, times, within
+from conformance.judge.expectations.check import asked, check, times, within
 from conformance.judge.finding import Finding, View
 from conformance.scenarios.expectations import (
     AdvertisedExpected,

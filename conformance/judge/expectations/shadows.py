@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from conformance.history.events import Attempt, MessageMade, Reply
 from conformance.judge.blame import Kind
-from conformance.judge.expectations.check import check
-from conformance.judge.expectations.numbers import asked, times, within
+from conformance.judge.expectations.check import asked, check, times, within
 from conformance.judge.finding import Finding, View, at, moment, named
 from conformance.judge.trace import Copy, ShadowAttempt
 from conformance.scenarios.expectations import ContentSame, NoShadowExpected, ShadowAttemptsExpected, ShadowExpected
