@@ -10,7 +10,7 @@ import pytest
 
 from conformance import paths, shortage
 from conformance.defects import trial
-from conformance.defects.plan import known_defects, plan
+from conformance.defects.plan import Planned, known_defects, plan
 from conformance.defects.trial import attempt_all
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read
@@ -35,6 +35,31 @@ def test_a_defect_is_caught_where_the_unbroken_reference_passes(cells: list[Cell
     broken = [one for one in trials if one.defect == DEFECT]
     assert broken
     assert all("SR-CRE-01" in {blame.requirement for blame in one.blames} for one in broken)
+
+
+@pytest.mark.parametrize(
+    ("file", "scenario", "defect", "row"),
+    [
+        ("maintenance/promotion", "a-frozen-primary-holds-nothing-up", "holds-promoted-mail-until-its-shadow-is-made", "SR-OUT-05"),
+        ("relay/sizes", "sizes-at-the-limit", "refuses-at-the-size-limit", "RL-CNT-02"),
+        ("relay/sizes", "sizes-at-the-limit", "takes-an-octet-too-many", "RL-CNT-02"),
+        ("relay/sizes", "sizes-at-the-limit-between-servers", "trace-fields-count", "RL-ACK-04"),
+        ("timeouts/sessions", "idle-limit-as-configured", "ends-an-idle-session-late", "SR-TMO-06"),
+    ],
+)  # fmt: skip
+def test_what_the_reference_did_wrong_once_is_seen_and_is_right_now(file: str, scenario: str, defect: str, row: str):
+    found = read(paths.corpus() / f"{file}.scenario.yaml", paths.fixtures())
+    cells = next(one for one in found if one.id == scenario).cells("smoke")
+    (broken,) = [one for one in known_defects() if one.name == defect]
+    trials = [trial.attempt(one, seed=1) for one in plan([broken], cells)]
+    assert {one.outcome for one in trials if one.defect is None} == {Outcome.PASS}
+    blamed = {one.blames[0].requirement for one in trials if one.defect == defect and one.blames}
+    assert blamed == {row}
+
+
+def test_defects_are_tried_with_broken_should_rows_as_failures(cells: list[Cell]):
+    _, settings = trial._conditions(Planned(None, cells[0]), seed=1)
+    assert settings.should == "fail"
 
 
 def test_the_same_trials_end_the_same(cells: list[Cell]):

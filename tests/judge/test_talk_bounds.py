@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 
+from conformance import paths
+from conformance.candidates.description import REFERENCE
 from conformance.history import events as ev
 from conformance.judge.cell import Setting, judge_cell
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import ConversationExpected
-from conformance.scenarios.steps.blocks import Expect, Step
+from conformance.scenarios.loader import read_corpus
+from conformance.scenarios.steps.blocks import Expect, Step, flattened
 from conformance.scenarios.steps.talking import Talk
 from conformance.topology import Server, Topology
 from conformance.verdicts import Outcome
@@ -52,3 +55,17 @@ def test_a_reply_that_comes_minutes_later_is_a_violation() -> None:
     outcome, sentence = judged(540.0, within="5s")
     assert outcome is Outcome.FAIL
     assert "421 came 9m after the wait before it, not within 5s" in sentence
+
+
+def test_every_end_of_a_session_that_the_corpus_waits_for_has_an_upper_bound() -> None:
+    talks = [
+        (cell.scenario, line)
+        for scenario in read_corpus([paths.corpus()], paths.fixtures())
+        for cell in scenario.cells("smoke", REFERENCE.own_timers)
+        for step in flattened(cell.steps)
+        if isinstance(step.action, Talk)
+        for line in step.action.lines
+    ]
+    ends = [(scenario, line.within) for scenario, line in talks if line.wait is not None and line.code == 421]
+    assert len({scenario for scenario, _ in ends}) >= 9
+    assert [scenario for scenario, within in ends if within is None] == []

@@ -1,5 +1,6 @@
 """A broken `should` is seen everywhere, and decides a run only with `--should fail`."""
 
+import configparser
 import json
 import xml.etree.ElementTree as ET
 from html import escape
@@ -54,3 +55,13 @@ def test_with_should_fail_it_is_a_violation(tmp_path: Path):
     judged = conformance_command("judge", "run", cwd=tmp_path)
     assert judged.returncode == 1
     assert "0 differ from what is recorded" in judged.stdout
+
+
+def test_the_project_s_own_runs_on_the_reference_and_on_real_servers_fail_on_a_broken_should() -> None:
+    parsed = configparser.ConfigParser(interpolation=None)
+    parsed.read(ROOT / "tox.ini", encoding="utf-8")
+    for environment, runs in (("scenarios", 1), ("servers", 4)):
+        lines = parsed[f"testenv:{environment}"]["commands"].replace("\\\n", " ").splitlines()
+        found = [line for line in lines if line.startswith("conformance run")]
+        assert len(found) == runs, environment
+        assert all("--should fail" in line for line in found), environment
