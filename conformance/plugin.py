@@ -33,9 +33,10 @@ from conformance.suite.directory import (
     tidy,
 )
 from conformance.suite.item import CellItem, outcome_of
+from conformance.suite.junit import JUnitCauses
 from conformance.suite.options import add_options, read_options
 from conformance.suite.progress import show_progress
-from conformance.suite.run import RUN, JUnitCauses, Run, summarise
+from conformance.suite.run import RUN, Run, summarise
 from conformance.verdicts.outcome import WORDS
 
 STARTED = pytest.StashKey[float]()

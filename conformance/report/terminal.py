@@ -66,15 +66,21 @@ def annotations(book: Book) -> Iterator[str]:
     """Yield GitHub workflow commands: an error for each violation and harness error, a warning for what is open, a
     notice for what is known to fail.
 
-    Files are named as the node ids name them: from where the run was started, which in CI is the repository's root.
+    Files are named as the node ids name them: from where the run was started, which in CI is the repository's root. A
+    scenario of the installed package lies in no repository: what is said of it names no file.
     """
     troubles = [cell for cell, _ in _troubles(book, causes(book.cells))]
     for level in ("error", "warning", "notice"):
         for cell in [cell for cell in troubles if _level(cell) == level][:_ANNOTATIONS]:
             file = cell.header.nodeid.partition("::")[0]
-            place = f"file={annotation(file, is_property=True)},line={_line(cell)}"
+            place = f"file={annotation(file, is_property=True)},line={_line(cell)}," if is_users(file) else ""
             title = annotation(f"{cell.name} ({cell.header.candidate})", is_property=True)
-            yield f"::{level} {place},title={title}::{annotation(_told(cell))}"
+            yield f"::{level} {place}title={title}::{annotation(_told(cell))}"
+
+
+def is_users(file: str) -> bool:
+    """Whether a scenario's file, as a node id names it, is one of the user's and none of the installed package."""
+    return not file.startswith(("/", "..")) and "site-packages" not in Path(file).parts
 
 
 def step_summary(book: Book) -> str:

@@ -12,6 +12,7 @@ from conformance.report.safe import visible
 from conformance.scenarios.document import Cell
 from conformance.shortage import breakdown
 from conformance.suite.baseline import Reading
+from conformance.suite.junit import properties
 from conformance.suite.run import RUN, Collected, Told
 from conformance.suite.selection import as_keywords
 from conformance.verdicts import Outcome
@@ -82,6 +83,8 @@ class CellItem(pytest.Item):
                 self.user_properties.append(("outcome", str(Outcome.ERROR)))
                 raise BrokenCell(breakdown(error)) from error
             self.user_properties.append(("outcome", str(told.reading.outcome)))
+            if self.config.option.xmlpath:
+                self.user_properties += properties(told.material)
             for remark in told.material.remarks:
                 self.user_properties.append(("remark", visible(remark.sentence, 600)))
             self._ended, self._text = told.reading, told.text

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from _pytest.junitxml import LogXML, xml_key  # there is no public name for it outside a test
 
 from conformance import paths
 from conformance.candidates.cast import Cast
@@ -25,7 +24,7 @@ from conformance.report.failure import failure_text
 from conformance.report.material import Material
 from conformance.report.terminal import summary, tell_github
 from conformance.results.identity import environment_sha256, suite_sha256
-from conformance.results.layout import RUN_FILE, RunDirectoryError
+from conformance.results.layout import RunDirectoryError
 from conformance.results.schema import CellHeader, RunHeader
 from conformance.results.writer import begin_run, finish_run, set_aside
 from conformance.run.bridge import ALONE, BESIDE, Place, at_once
@@ -265,17 +264,3 @@ def _baselines(options: Options) -> dict[str, Baseline]:
 
 RUN = pytest.StashKey[Run]()
 """The run of this process; none where no cell was collected, and in xdist's controller."""
-
-
-class JUnitCauses:
-    """Adds `violation-1`, `violation-2` ... before pytest writes the file: each violated row, and what may follow from it."""
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Read the cells that have ended; pytest's own plugin writes the file after this."""
-        xml: LogXML | None = session.config.stash.get(xml_key, None)
-        directory: Path | None = session.config.stash.get(DIRECTORY, None)
-        if xml is None or directory is None or not (directory / RUN_FILE).exists():
-            return
-        for number, cause in enumerate(causes(read_book(directory).cells), 1):
-            xml.add_global_property(f"violation-{number}", f"{cause.candidate}: {cause.sentence}")
