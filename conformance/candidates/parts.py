@@ -115,6 +115,12 @@ class Described(OwnFields):
         description="how long it waits for a next hop that says nothing, where no setting changes that: a scaled clock does "
         "not shorten it, and cells in which a next hop falls silent are not applicable there",
     )
+    waits_between_attempts: Duration | None = Field(
+        None,
+        alias="waits-between-attempts",
+        description="for how long it waits before it tries again at the least, whatever is set and flushed: a scaled clock does "
+        "not shorten it, and cells in which a next hop is away or defers its mail are not applicable there",
+    )
     waits_after_a_kill: Duration | None = Field(
         None,
         alias="waits-after-a-kill",

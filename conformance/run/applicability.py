@@ -15,7 +15,8 @@ from conformance.nodes.disks.choice import missing, troubles_of
 from conformance.run.settings import Settings
 from conformance.scenarios import values
 from conformance.scenarios.document import Cell
-from conformance.scenarios.steps.breaking import Answer, Fault
+from conformance.scenarios.steps.action import Action
+from conformance.scenarios.steps.breaking import Answer, Fault, Partition
 from conformance.scenarios.steps.nodes import Kill, PowerCut
 from conformance.scenarios.steps.sending import Send
 from conformance.scenarios.steps.talking import Talk
@@ -29,7 +30,7 @@ def inapplicable(cell: Cell, cast: Cast, settings: Settings) -> str:
     # Asked from here down, candidates last; which reason is told first is another order.
     part, generation = _without_a_part(cell, cast), _misplaced(cell, cast)
     spelled = tuple(_spelled_otherwise(cell, cast))
-    waits = (*_silences(cell, cast), *_kills(cell, cast)) if settings.scale != 1 else ()
+    waits = (*_silences(cell, cast), *_kills(cell, cast), *_attempts(cell, cast)) if settings.scale != 1 else ()
     times = tuple(_times(cell, settings)) or waits
     disks = {name: missing(cast.plays(name), troubles_of(cell, name), settings.disk) for name in servers}
     undescribed = cell.timers == "own" and cast.own_timers(servers) is None
@@ -134,3 +135,29 @@ def _kills(cell: Cell, cast: Cast) -> Iterator[str]:
                         f"{values.told(candidate.waits_after_a_kill)} of real time after a kill"
                     )
                     return
+
+
+def _attempts(cell: Cell, cast: Cast) -> Iterator[str]:
+    """Yield which server has to try again, and waits before that for a time that no clock divides."""
+    for server in cell.topology.servers:
+        candidate = cast.plays(server.name)
+        if candidate.waits_between_attempts is not None and any(
+            _is_in_the_way(step.action, server.name) for step in cell.all_steps
+        ):
+            yield (
+                f"a scaled clock cannot show it: {server.name} ({candidate.identity}) waits "
+                f"{values.told(candidate.waits_between_attempts)} of real time between two attempts"
+            )
+            return
+
+
+def _is_in_the_way(action: Action, server: str) -> bool:
+    """Whether a step may have a server's attempt at delivering fail for now."""
+    match action:
+        case Answer(reply=reply):
+            return reply.startswith("4")
+        case Fault(sender=sender):
+            return sender in (server, "*")
+        case Partition(between=groups):
+            return any(server in group for group in groups)
+    return False

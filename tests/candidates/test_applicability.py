@@ -148,6 +148,27 @@ def test_no_clock_divides_how_long_a_server_leaves_alone_what_it_was_killed_over
     assert inapplicable(cell, Cast(candidate(*claims)), settings) == ""
 
 
+@pytest.mark.parametrize(
+    ("file", "scenario", "scale", "applies"),
+    [
+        ("relay.scenario.yaml", "transient-failures-are-outlived", 60, False),
+        ("relay.scenario.yaml", "a-next-hop-that-was-away", 60, False),
+        ("relay.scenario.yaml", "transient-failures-are-outlived", 1, True),
+        ("relay.scenario.yaml", "permanent-failure-is-reported-once", 60, True),
+        ("losses.scenario.yaml", "whatever-breaks-on-the-way-to-a-relay", 60, True),
+    ],
+)
+def test_no_clock_divides_how_long_a_server_waits_between_two_attempts(
+    file: str, scenario: str, scale: float, applies: bool
+):
+    claims = ("relay", "dsn", "lmtp-delivery")
+    settings = Settings(clock="scaled" if scale != 1 else "real", seed=1, scale=scale)
+    cell = cell_of(file, scenario)
+    reason = "" if applies else "a scaled clock cannot show it: mta1 (mine) waits 30s of real time between two attempts"
+    assert inapplicable(cell, Cast(candidate(*claims, waits_between_attempts=30.0)), settings) == reason
+    assert inapplicable(cell, Cast(candidate(*claims)), settings) == ""
+
+
 @pytest.mark.parametrize("path", sorted((paths.fixtures() / "candidates").glob("*.yaml")), ids=lambda path: path.stem)
 def test_where_a_server_is_killed_the_relay_suite_waits_as_long_as_it_may_leave_mail_alone(path: Path):
     wait = read_description(path).waits_after_a_kill or 0.0
