@@ -118,7 +118,7 @@ WITH asked AS (
   UNION ALL
   SELECT cell_id, server, client, n, NULL FROM happenings WHERE kind = 'incident' AND mode = 'fault-fired'
   UNION ALL
-  SELECT s.cell_id, s.client, s.server, r.n, NULL FROM happenings r
+  SELECT /*+ SHUFFLE_HASH(s) */ s.cell_id, s.client, s.server, r.n, NULL FROM happenings r
   JOIN happenings s ON s.cell_id = r.cell_id AND s.session = r.session AND s.kind = 'session'
   WHERE r.kind = 'incident' AND r.mode = 'reply'
   UNION ALL
@@ -180,11 +180,9 @@ WITH told AS (
   FROM told d JOIN copies k ON k.cell_id = d.cell_id AND k.primary = d.primary AND k.shadow_id = d.shadow_id
   LEFT SEMI JOIN made o ON o.cell_id = k.cell_id AND o.key = k.key
 ), passed AS (
-  SELECT cell_id, client AS giver, key, explode(accepted) AS recipient, reply_n AS n
+  SELECT cell_id, client AS giver, key, explode(if(sender = '', array_union(accepted, refused), accepted)) AS recipient,
+         reply_n AS n
   FROM mails WHERE mode <> 'shadow' AND NOT from_outside
-  UNION ALL
-  SELECT cell_id, client, key, explode(refused), reply_n
-  FROM mails WHERE mode <> 'shadow' AND NOT from_outside AND sender = ''
 ), covered AS (
   SELECT /*+ SHUFFLE_HASH(p) */ o.cell_id, o.told_n, o.primary, o.shadow_id, o.key, o.recipient,
          bool_or(coalesce(p.n < o.told_n, false)) OR bool_or(coalesce(d.n < o.told_n, false))
@@ -306,7 +304,7 @@ SELECT cell_id, reply_n AS n,
        replies > if(listener IN ('lmtp', 'delivery'), greatest(named, 1), 1) AS bad
 FROM mails WHERE reply_n IS NOT NULL AND to_server AND NOT tampered
 UNION ALL
-SELECT r.cell_id, r.n, CASE WHEN r.code <> 221 THEN true END
+SELECT /*+ SHUFFLE_HASH(s) */ r.cell_id, r.n, CASE WHEN r.code <> 221 THEN true END
 FROM happenings r JOIN happenings s ON s.cell_id = r.cell_id AND s.session = r.session AND s.kind = 'session'
 JOIN conditions c ON c.cell_id = r.cell_id JOIN topologies w ON w.place = c.place
 LEFT JOIN (SELECT cell_id, session FROM altered WHERE tampered) x

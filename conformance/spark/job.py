@@ -16,7 +16,7 @@ from conformance.results.whole import Staged
 from conformance.shortage import shortage_of
 from conformance.spark.export import export
 from conformance.spark.ingest import Ingested, check_tables, find_runs, literal, look_at
-from conformance.spark.layers import LAYERS, STORED, defining, layers, view_headers, views
+from conformance.spark.layers import LAYERS, STORED, defining, layers, views
 from conformance.spark.making import Making, make_layers
 from conformance.spark.progress import Progress
 from conformance.spark.rows import made_by
@@ -221,10 +221,9 @@ def _add(
     folders = warehouse.take_in(batch)
     with (
         progress.stage("checking invariants, making tables", session.sparkContext),
-        layers(session, folders, batch, spread),
+        layers(session, folders, batch, spread) as steps,
     ):
-        view_headers(session, making, spread)
-        rows = _made(session, SUMMARIES, defining(session, spread))
+        rows = _made(session, SUMMARIES, defining(session, making, spread, steps))
     session.catalog.clearCache()
     warehouse.clear()
     whole = catalog.model_copy(

@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from conformance.results.columns import TABLES
 from conformance.spark import invariants, messages, worlds
 from conformance.spark.ingest import candidate_rows, literal, run_rows
@@ -63,48 +65,70 @@ def views() -> dict[str, str]:
 
 
 @contextmanager
-def layers(session: "SparkSession", folders: Mapping[str, Path], batch: str, spread: Spread) -> Iterator[None]:
-    """Let the session know the files of a batch by the names of the layers; afterwards it forgets them, and the files stay.
+def layers(
+    session: "SparkSession", folders: Mapping[str, Path], batch: str, spread: Spread
+) -> Iterator["dict[str, Step[DataFrame]]"]:
+    """Give the steps by which the session knows the files of a batch by the names of the layers.
 
-    Nearly whatever is asked of them is asked of each cell on its own: rows of a cell lie together in the files already.
+    Afterwards it forgets them, and the files stay. Nearly whatever is asked of them is asked of each cell on its own: rows of
+    a cell lie together in the files already.
     """
     tables = {name: f"conformance_{name}_{batch}" for name in STORED} if spread.several else {}
+    steps: dict[str, Step[DataFrame]] = {
+        f"stored_{name}": Step(partial(_store, session, spread, name, folders[name], tables.get(name)))
+        for name in STORED
+    }
+    for name, query in LAYERS.items():
+        steps[name] = Step(partial(_layer, session, spread, name, query), named_in(query, steps.keys()))
     try:
-        for name, columns in STORED.items():
-            if spread.several:
-                spread.known(session, tables[name], columns, folders[name])
-            rows = (
-                session.table(tables[name])
-                if spread.several
-                else session.read.schema(columns).parquet(literal(folders[name]))
-            )
-            (rows if spread.several else spread.together(rows)).createOrReplaceTempView(f"stored_{name}")
-        for name, query in LAYERS.items():
-            rows = session.sql(query)
-            if name == "cells":
-                rows = spread.at_hand(rows)
-            (rows if name == "recorded" else spread.looked_up(rows)).createOrReplaceTempView(name)
-        yield
+        yield steps
     finally:
         for table in tables.values():
             session.sql(f"DROP TABLE IF EXISTS {table}")
 
 
-def view_headers(session: "SparkSession", making: Making, spread: Spread) -> None:
-    runs = making.runs
-    for name, rows in (("runs", run_rows(runs)), ("candidates", candidate_rows(runs)), ("topologies", making.worlds)):
-        spread.everywhere(session.createDataFrame(rows)).createOrReplaceTempView(name)
+def _store(session: "SparkSession", spread: Spread, name: str, folder: Path, table: str | None) -> "DataFrame":
+    if table is None:
+        rows = spread.together(session.read.schema(STORED[name]).parquet(literal(folder)))
+    else:
+        spread.known(session, table, STORED[name], folder)
+        rows = session.table(table)
+    rows.createOrReplaceTempView(f"stored_{name}")
+    return rows
 
 
-def defining(session: "SparkSession", spread: Spread) -> "dict[str, Step[DataFrame]]":
-    """Return the steps that define the views over the layers; each gives what its view is made of.
+def _layer(session: "SparkSession", spread: Spread, name: str, query: str) -> "DataFrame":
+    # Of a small history it is known what is few, and said where it is joined: Spark would take all mails for fewer than cells.
+    looked_up = ("cells", "exchanges", "happenings") if spread.several else ("cells",)
+    made = rows = session.sql(query)
+    if name == "cells":
+        made = rows = spread.at_hand(rows)
+    (spread.looked_up(rows) if name in looked_up else rows).createOrReplaceTempView(name)
+    return made
+
+
+def defining(
+    session: "SparkSession", making: Making, spread: Spread, before: "Mapping[str, Step[DataFrame]]"
+) -> "dict[str, Step[DataFrame]]":
+    """Return these steps, and those that define the views over headers and layers; each gives what its view is made of.
 
     Whoever asks several things at once must hold that: what nobody holds Spark forgets, while tasks still count in it.
     """
-    steps: dict[str, Step[DataFrame]] = {}
+    runs = making.runs
+    headers = {"topologies": making.worlds, "candidates": candidate_rows(runs), "runs": run_rows(runs)}
+    steps = {
+        **before,
+        **{name: Step(partial(_header, session, spread, name, rows)) for name, rows in headers.items()},
+    }
     for name, query in views().items():
         steps[name] = Step(partial(_define, session, spread, name, query), named_in(query, steps.keys()))
     return steps
+
+
+def _header(session: "SparkSession", spread: Spread, name: str, rows: pa.Table) -> "DataFrame":
+    made = session.createDataFrame(rows)
+    spread.everywhere(made).createOrReplaceTempView(name)
+    return made
 
 
 def _define(session: "SparkSession", spread: Spread, name: str, query: str) -> "DataFrame":

@@ -90,7 +90,7 @@ WHERE d.kind = 'delivery'
 """A row for each message and recipient that a sink took."""
 
 ACKNOWLEDGEMENTS = f"""
-SELECT a.cell_id, a.message, m.key, m.message_id, m.date, m.sender, {_one("a.recipient")} AS recipient, a.server,
+SELECT /*+ SHUFFLE_HASH(t) */ a.cell_id, a.message, m.key, m.message_id, m.date, m.sender, {_one("a.recipient")} AS recipient, a.server,
        a.listener, a.session,
        a.n AS attempt_n, coalesce(t.reply_n, a.n) AS acknowledged_n, t.reply_t - t.dot_t AS latency
 FROM (SELECT cell_id, message, server, listener, session, n, explode(accepted) AS recipient

@@ -77,7 +77,7 @@ class Spread:
 
     def everywhere(self, rows: "DataFrame") -> "DataFrame":
         """Return a few rows that every part is joined with."""
-        return rows.coalesce(1) if self.parts == 1 else rows.hint("broadcast")
+        return self.looked_up(rows.coalesce(1)) if self.parts == 1 else rows.hint("broadcast")
 
 
 def parts_of(octets: int) -> int:

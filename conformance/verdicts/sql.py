@@ -25,6 +25,11 @@ def counts(column: str) -> str:
     return ", ".join(f"count_if({column} = '{outcome}') AS {name}" for outcome, name in _COUNTERS.items())
 
 
+def sums(relation: str) -> str:
+    """Return the select list that adds up what `counts` gave of parts of a group, as columns of `relation`."""
+    return ", ".join(f"sum({relation}.{name}) AS {name}" for name in _COUNTERS.values())
+
+
 def first_of(column: str, order: Sequence[Outcome] = OVER_CELLS) -> str:
     """Return the aggregate expression of the first outcome in `order` that a group has.
 

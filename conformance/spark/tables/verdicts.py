@@ -3,7 +3,7 @@
 from conformance.spark.tables.table import Table, columns
 from conformance.verdicts import Outcome
 from conformance.verdicts.changes import State
-from conformance.verdicts.sql import COUNT_COLUMNS, RECORDED, counts, first_of, share
+from conformance.verdicts.sql import COUNT_COLUMNS, RECORDED, counts, first_of, share, sums
 
 _COUNTED = counts("outcome")
 
@@ -74,14 +74,20 @@ LEDGER = Table(
     ),
     ("run", "candidate", "requirement"),
     f"""
-    SELECT run, candidate, requirement, count(DISTINCT cell_id) AS cells, {_COUNTED}, {first_of("outcome")} AS outcome
-    FROM (SELECT v.run, v.cell_id, v.candidate, {share("v.outcome", "pos", "c.outcome")} AS outcome,
-                 requirement
-          FROM verdicts v JOIN cells c ON c.cell_id = v.cell_id LATERAL VIEW posexplode(v.requirements) named AS pos, requirement)
-    GROUP BY run, candidate, requirement
+    SELECT c.run, c.candidate, g.requirement, count(*) AS cells, {sums("g")}, {first_of("g.outcome")} AS outcome
+    FROM (SELECT cell_id, requirement, {_COUNTED}, {first_of("outcome")} AS outcome
+          FROM (SELECT v.cell_id, {share("v.outcome", "pos", "c.outcome")} AS outcome, requirement
+                FROM verdicts v JOIN cells c ON c.cell_id = v.cell_id
+                LATERAL VIEW posexplode(v.requirements) named AS pos, requirement)
+          GROUP BY cell_id, requirement) g
+    JOIN cells c ON c.cell_id = g.cell_id
+    GROUP BY c.run, c.candidate, g.requirement
     """,  # noqa: S608
 )
-"""A failure is blamed on the first requirement that its verdict names; the others are then inconclusive."""
+"""A failure is blamed on the first requirement that its verdict names; the others are then inconclusive.
+
+Verdicts are counted in each cell first, where they lie together.
+"""
 
 FAILURES = Table(
     "failures",
