@@ -44,9 +44,10 @@ def steps(folder: Path, only: str) -> Mapping[str, Sequence[str]]:
 def took(python: Path, folder: Path, only: str) -> Took:
     """Do the three steps with one Python. Raises subprocess.CalledProcessError."""
     found = Took()
+    checkout = checkout_of(python)
     for name, words in steps(folder, only).items():
         before, began = os.times(), time.perf_counter()
-        subprocess.run([python, "-m", "conformance", *words], check=True, capture_output=True)
+        subprocess.run([python, "-m", "conformance", *words], check=True, capture_output=True, cwd=checkout)
         after = os.times()
         found.wall[name] = time.perf_counter() - began
         found.cpu[name] = after[2] + after[3] - before[2] - before[3]
@@ -62,6 +63,13 @@ def took(python: Path, folder: Path, only: str) -> Took:
         "the largest page": max((path.stat().st_size for path in pages.rglob("*.html")), default=0),
     }
     return found
+
+
+def checkout_of(python: Path) -> Path:
+    """Return the checkout that a Python's environment has: its scenarios are run, and its code, wherever this was started."""
+    asked = "import conformance; print(conformance.__file__)"
+    said = subprocess.run([python, "-P", "-c", asked], check=True, capture_output=True, text=True, cwd="/")
+    return Path(said.stdout.strip()).parent.parent
 
 
 def on_disk(place: Path) -> int:
@@ -92,7 +100,8 @@ def main() -> None:
             here, there = (sum(one.cpu[step] for one in rounds[name]) for name in ("here", "there"))
             print(f"{step:<30} CPU {here / there:6.2f} of the other's")
         here, there = (sum(sum(one.cpu.values()) for one in rounds[name]) for name in ("here", "there"))
-        print(f"{'all three':<30} CPU {here / there:6.2f} of the other's")
+        wall = [sum(sum(one.wall.values()) for one in rounds[name]) for name in ("here", "there")]
+        print(f"{'all three':<30} CPU {here / there:6.2f} of the other's, wall {wall[0] / wall[1]:6.2f}")
 
 
 def _print(name: str, one: Took) -> None:
