@@ -111,7 +111,9 @@ class Material:
     def servers(self) -> tuple[str, ...]:
         """The names of the topology's servers, in its order."""
         servers = self.header.topology.get("servers", [])
-        return tuple(str(one["name"]) for one in servers if isinstance(one, dict)) if isinstance(servers, list) else ()
+        if not isinstance(servers, list):
+            return ()
+        return tuple(str(one["name"]) for one in servers if isinstance(one, dict) and "name" in one)
 
     def source_line(self, line: int | None) -> str | None:
         """Return a line of the scenario's file, or None where it is not to be had."""
