@@ -108,6 +108,8 @@ def started(java: Path, options: Sequence[str], folder: Path, *, quiet: bool) ->
         env={
             **os.environ,
             "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
+            "SPARK_HOME": str(home),  # where Python's workers find pyspark
+            "PYTHONHASHSEED": "0",  # the same in each of them
             "SPARK_CONNECT_MODE": "0",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(said),
         },

@@ -22,6 +22,10 @@ def test_a_session_needs_no_script_of_sparks(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("pyspark.java_gateway.Popen", None)  # what would start `spark-submit`
     with open_session("local[1]") as session:
         assert session.sql("SELECT upper('a') AS a").toArrow().to_pylist() == [{"a": "A"}]
+        assert session.sparkContext.parallelize([1, 2], 1).map(lambda one: one + 1).collect() == [
+            2,
+            3,
+        ]  # by Python's workers
     assert "PYSPARK_GATEWAY_SECRET" not in os.environ
 
 
