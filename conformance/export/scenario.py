@@ -7,6 +7,7 @@ content the digest alone was recorded: a stand-in is sent. Secrets were redacted
 """
 
 import io
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,7 +21,6 @@ from conformance.results.reader import StoredCell
 from conformance.scenarios.values import told
 from conformance.topology import Topology
 
-_PARTIES = ("outside", "submission")
 _PAUSE = 0.5
 """Seconds of documented time: a shorter pause is none of the client's."""
 _ID = 52
@@ -66,18 +66,15 @@ def as_scenario(cell: StoredCell) -> bytes:
 
 
 def _sessions(events: Iterable[AnyEvent], servers: set[str]) -> Iterator[_Session]:
-    """Yield the sessions that the harness itself held with servers, as a sender or in the name of a server, in the order in which
-    they were opened."""
+    """Yield the sessions that the harness itself held with servers, in the order in which they were opened: those of a client
+    that is no server, and those in the name of a server that it sent or talked in."""
     found: dict[str, _Session] = {}
     events = tuple(events)
     ours = {event.session for event in events if isinstance(event, Attempt | Talked)}
     for event in events:
-        if (
-            isinstance(event, Connected)
-            and (event.client in _PARTIES or event.session in ours)
-            and event.server in servers
-        ):
-            found[event.session] = _Session(event)
+        if isinstance(event, Connected):
+            if event.server in servers and (event.client not in servers or event.session in ours):
+                found[event.session] = _Session(event)
         elif isinstance(event, Command | Reply | Content | Closed) and event.session in found:
             found[event.session].events.append(event)
     yield from found.values()
@@ -116,30 +113,23 @@ def _steps(sessions: Sequence[_Session]) -> Iterator[Entry]:
 
 def _lines(session: _Session) -> Iterator[Entry]:
     """Yield the lines of a session. Replies come in the order of the commands, so a pipelined line has its own reply too."""
-    waiting: list[Entry] = []
-    replies = [event for event in session.events if isinstance(event, Reply)]
-    said = [event for event in session.events if isinstance(event, Command | Content)]
+    replies = deque(event for event in session.events if isinstance(event, Reply))
     if replies and replies[0].to == "GREETING":
-        yield _answered({}, replies.pop(0))
-    before = session.began.t
-    times = {event.n: event.t for event in session.events}
-    for event in said:
-        before = max([session.began.t, *(t for n, t in times.items() if n < event.n)])
-        line: Entry = _said(event)
-        if (pause := event.t - before) >= _PAUSE:
-            line["wait"] = told(pause)
-        waiting.append(line)
-    for line in waiting:
-        yield _answered(line, replies.pop(0)) if replies else line
+        yield _answered({}, replies.popleft())
+    quits, before = False, session.began.t
+    for event in session.events:
+        if isinstance(event, Command | Content):
+            line = _said(event)
+            if (pause := event.t - before) >= _PAUSE:
+                line["wait"] = told(pause)
+            yield _answered(line, replies.popleft()) if replies else line
+            quits = isinstance(event, Command) and event.verb == "QUIT"
+        before = event.t
     for reply in replies:
         yield _answered({}, reply)
     closed = session.events[-1] if session.events else None
-    if isinstance(closed, Closed) and closed.by != "client" and not _quits(said):
+    if isinstance(closed, Closed) and closed.by != "client" and not quits:
         yield {"code": "closed"}
-
-
-def _quits(said: Sequence[Command | Content]) -> bool:
-    return bool(said) and isinstance(said[-1], Command) and said[-1].verb == "QUIT"
 
 
 def _said(event: Command | Content) -> Entry:

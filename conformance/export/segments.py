@@ -9,14 +9,25 @@ are at port 25, by which Wireshark knows SMTP.
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import get_args
 
-from conformance.history.events import AnyEvent, Closed, Command, Connected, ConnectFailed, Content, Digest, Reply
+from conformance.history.events import (
+    AnyEvent,
+    Closed,
+    Command,
+    Connected,
+    ConnectFailed,
+    Content,
+    Digest,
+    Listener,
+    Reply,
+)
 from conformance.results.reader import StoredCell
 
 SYN, ACK, PUSH, FIN, RESET = 0x02, 0x10, 0x08, 0x01, 0x04
 """Flags of RFC 9293 3.1."""
 
-_LISTENERS = ("", "frontend", "transport", "delivery", "smtp", "lmtp")
+_LISTENERS = ("", *get_args(Listener))
 _FIRST_PORT, _PORTS = 10_000, 50_000
 _VERB = 4
 """Letters of a verb that Wireshark's dissector of SMTP knows."""

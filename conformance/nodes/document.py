@@ -5,7 +5,7 @@ octets. Defaults are the documented ones (`conformance.parameters`); `conformanc
 document with them.
 """
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -168,6 +168,3 @@ class InspectDocument(_Closed):
     database: str
     queues: tuple[Queue, ...]
     delivered_to: int = Field(description="rows of the table of duplicate detection")
-
-
-LISTENERS: tuple[Listener, ...] = get_args(Listener)

@@ -194,11 +194,6 @@ class Lane:
         self._holds.discard(reason)
         self.pump()
 
-    def release_all(self, prefix: str) -> None:
-        """Take every reason away whose name begins so."""
-        self._holds = {reason for reason in self._holds if not reason.startswith(prefix)}
-        self.pump()
-
     def relax(self) -> None:
         """Pass the octets of an unfinished line that were waiting for its end, when nobody watches any more."""
         if not self.deaf and self.idle and not self._holds and not self._watcher.watched:

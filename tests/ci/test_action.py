@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from conformance.report.statement import Badge
 from tests.suite.helpers import ROOT, environment
 
 pytestmark = pytest.mark.integration
@@ -186,7 +187,5 @@ def test_the_steps_of_the_template_for_gitlab_do_what_they_say(place: Path, tmp_
 
 
 def test_the_badge_is_there_for_shields_too(tmp_path: Path):
-    from conformance.report.statement import Badge
-
     said = json.loads(Badge("112 of 112 shown", "#0a6449").as_endpoint())
     assert said == {"schemaVersion": 1, "label": "mail conformance", "message": "112 of 112 shown", "color": "0a6449"}

@@ -1,5 +1,6 @@
 """Scenarios made of stored cells: the loader takes them, and where no fault was, the reference answers as it did."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,8 +53,6 @@ def test_another_answer_than_was_seen_fails(cells: list[StoredCell], tmp_path: P
 
 
 def test_a_cell_in_which_the_harness_said_nothing_is_refused(cells: list[StoredCell]):
-    from dataclasses import replace
-
     mute = replace(
         cells[0], events=tuple(e for e in cells[0].events if not (isinstance(e, Connected) and e.client == "outside"))
     )
