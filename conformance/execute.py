@@ -27,8 +27,8 @@ from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.shortage import breakdown
-from conformance.verdicts import Outcome, Reason, Verdict, worst
-from conformance.verdicts.outcome import ALL_WELL
+from conformance.verdicts import Outcome, Reason, Verdict, worst_in_cell
+from conformance.verdicts.outcome import OK_OUTCOMES
 
 Known = Callable[[Outcome, tuple[Verdict, ...]], str]
 """(outcome, verdicts) -> why a cell that ended so is known to fail; '' when it is not."""
@@ -150,7 +150,7 @@ class _Execution:
             verdicts = (*self._excused(_timed_out(self._cell, ran), ran), *verdicts)
         for verdict in verdicts:
             self._writer.verdict(verdict)
-        outcome = worst(verdict.outcome for verdict in verdicts)
+        outcome = worst_in_cell(verdict.outcome for verdict in verdicts)
         if self._settings.keep is not None:
             if outcome in (Outcome.FAIL, Outcome.ERROR):
                 keep_nodes(self._writer.path, self._writer.attachments)
@@ -213,8 +213,8 @@ def judge(
 
 def headline(verdicts: tuple[Verdict, ...]) -> str:
     """Return the sentence of the worst verdict, or nothing when all is well."""
-    whole = worst(verdict.outcome for verdict in verdicts)
-    if whole in ALL_WELL:
+    whole = worst_in_cell(verdict.outcome for verdict in verdicts)
+    if whole in OK_OUTCOMES:
         return ""
     return next(verdict.sentence for verdict in verdicts if verdict.outcome is whole)
 

@@ -37,7 +37,7 @@ from conformance.suite.junit import JUnitCauses
 from conformance.suite.options import add_options, read_options
 from conformance.suite.progress import show_progress
 from conformance.suite.run import RUN, Run, summarise
-from conformance.verdicts.outcome import WORDS
+from conformance.verdicts.outcome import OUTCOME_DISPLAY
 
 STARTED = pytest.StashKey[float]()
 
@@ -158,7 +158,7 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
     outcome = outcome_of(report) if isinstance(report, pytest.TestReport) else None
     if outcome is None:
         return None
-    words = WORDS[outcome]
+    words = OUTCOME_DISPLAY[outcome]
     return words.category, words.letter, words.category.upper()
 
 

@@ -32,7 +32,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import unknown
 from conformance.scenarios.loader import read_corpus
 from conformance.suite.flight import Flight
-from conformance.verdicts import Outcome, worst
+from conformance.verdicts import Outcome, worst_in_cell
 
 PROBE = "probe-"
 """How the ids of fixtures/probes begin; the claim that each tries follows."""
@@ -154,7 +154,7 @@ class _Trial:
 
     def _judged(self, ran: Ran) -> Answer:
         verdicts = judge(self._cell, self._cast, self._settings, ran.events, complete=ran.complete)
-        outcome = Outcome.ERROR if ran.problem else worst(verdict.outcome for verdict in verdicts)
+        outcome = Outcome.ERROR if ran.problem else worst_in_cell(verdict.outcome for verdict in verdicts)
         states: dict[Outcome, State] = {Outcome.PASS: "ok", Outcome.INCONCLUSIVE: "not judged"}
         return Answer(f"claim {self.claim}", states.get(outcome, "missing"), ran.problem or headline(verdicts))
 

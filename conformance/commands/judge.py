@@ -22,7 +22,7 @@ from conformance.scenarios.grid import SIZES, Size
 from conformance.scenarios.loader import Scenario, read_corpus
 from conformance.scenarios.own_timers import OwnTimers
 from conformance.topology import Topology
-from conformance.verdicts import Outcome, Verdict, worst
+from conformance.verdicts import Outcome, Verdict, worst_in_cell
 
 _CUT = ("harness.run", "harness.cell-timeout")
 """What the harness says of a cell that did not come to its end."""
@@ -73,7 +73,7 @@ def judge_run(run_dir: Path, scenarios: list[Path]) -> int:
         if why:
             typer.echo(f"! {visible(one.header.nodeid)}: judged as far as event {len(events)}: {visible(why)}")
         verdicts = judged_again(cell, replace(one, events=tuple(events)), whole=not why)
-        outcomes.append(worst(verdict.outcome for verdict in verdicts))
+        outcomes.append(worst_in_cell(verdict.outcome for verdict in verdicts))
         lines = list(differences(one.verdicts, verdicts))
         differing += bool(lines)
         if lines:

@@ -10,7 +10,7 @@ from conformance.report.safe import visible
 from conformance.results.layout import RunDirectoryError
 from conformance.results.merge import merge_runs
 from conformance.results.reader import read_ends
-from conformance.verdicts.outcome import ALL_WELL, NOT_JUDGED, WORDS, Outcome
+from conformance.verdicts.outcome import NOT_JUDGED, OK_OUTCOMES, OUTCOME_DISPLAY, Outcome
 
 
 def merge_and_say(runs: Sequence[Path], out: Path) -> int:
@@ -23,7 +23,9 @@ def merge_and_say(runs: Sequence[Path], out: Path) -> int:
         typer.echo(visible(str(error), 300), err=True)
         return 2
     counts = ", ".join(
-        f"{WORDS[one].sign} {count} {WORDS[one].category}" for one, count in footer.outcomes.items() if count
+        f"{OUTCOME_DISPLAY[one].sign} {count} {OUTCOME_DISPLAY[one].category}"
+        for one, count in footer.outcomes.items()
+        if count
     )
     typer.echo(f"{footer.cells} cells of {len(runs)} runs: {counts}")
     if footer.cut_short or footer.missing:
@@ -32,4 +34,4 @@ def merge_and_say(runs: Sequence[Path], out: Path) -> int:
     unexpected = {end.outcome if end else NOT_JUDGED for _, end in ends if end is None or end.known is None}
     if Outcome.FAIL in unexpected:
         return 1
-    return 3 if footer.missing or unexpected - ALL_WELL else 0
+    return 3 if footer.missing or unexpected - OK_OUTCOMES else 0

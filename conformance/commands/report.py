@@ -14,7 +14,7 @@ from conformance.report.site import Allure, build
 from conformance.report.trend import runs_before
 from conformance.results.layout import RunDirectoryError
 from conformance.shortage import breakdown, shortage_of
-from conformance.verdicts.changes import Kind, Should
+from conformance.verdicts.changes import ChangeKind, Should
 
 
 def build_report(
@@ -57,4 +57,4 @@ def print_diff(before: Path, after: Path, should: Should = "warn") -> int:
         typer.echo(error, err=True)
         return 2
     typer.echo(as_text(difference))
-    return 1 if difference.of(Kind.REGRESSION) else 0
+    return 1 if difference.of(ChangeKind.REGRESSION) else 0

@@ -10,7 +10,7 @@ from conformance.defects.plan import FEW, Defect
 from conformance.defects.trial import Trial
 from conformance.requirements.catalogue import Catalogue
 from conformance.verdicts import Outcome
-from conformance.verdicts.outcome import ALL_WELL
+from conformance.verdicts.outcome import OK_OUTCOMES
 
 FIRST_BLAME = 95
 """Of so many per cent of the defects that are caught the first blame must be right, for the build to pass."""
@@ -101,7 +101,7 @@ def table(defects: Sequence[Defect], scenarios: Iterable[str], trials: Sequence[
         scenarios={name: tuple(sorted(caught)) for name, caught in sorted(by_scenario.items())},
         elsewhere=tuple(sorted(elsewhere)),
         checks={name: tuple(sorted(caught)) for name, caught in sorted(by_check.items())},
-        unsound=tuple(t for t in of[None] if t.outcome not in ALL_WELL),
+        unsound=tuple(t for t in of[None] if t.outcome not in OK_OUTCOMES),
     )
 
 

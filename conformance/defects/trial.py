@@ -31,7 +31,7 @@ from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
-from conformance.verdicts import Outcome, Verdict, worst
+from conformance.verdicts import Outcome, Verdict, worst_in_cell
 
 
 def broken_reference(defect: str | None) -> Candidate:
@@ -162,7 +162,7 @@ def judged(done: Performed) -> Trial:
     planned, ran = done.planned, done.ran
     cell = planned.cell
     verdicts = judge(cell, done.cast, done.settings, ran.events, complete=ran.complete)
-    outcome = Outcome.ERROR if ran.problem else worst(verdict.outcome for verdict in verdicts)
+    outcome = Outcome.ERROR if ran.problem else worst_in_cell(verdict.outcome for verdict in verdicts)
     if ran.astray and outcome is Outcome.PASS:
         outcome = Outcome.INCONCLUSIVE
     sentence = ran.problem or ran.astray or next((v.sentence for v in verdicts if v.outcome is outcome), "")

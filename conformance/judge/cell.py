@@ -12,7 +12,7 @@ from conformance.judge.finding import Case, Finding, View, moment, named, of_201
 from conformance.judge.harness import obstacles
 from conformance.judge.invariants import CHECKS as INVARIANT_CHECKS
 from conformance.judge.lag import excused, excused_bound
-from conformance.judge.remarks import Should, remarked
+from conformance.judge.remarks import remarked
 from conformance.judge.rows import binding, unless_nothing_was_acknowledged
 from conformance.judge.telling import inconclusive, plain, verdict_of
 from conformance.judge.trace import Trace
@@ -20,7 +20,8 @@ from conformance.requirements.consequences import broken_by_themselves, roots
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Expectation
 from conformance.scenarios.steps.blocks import Expect, Step
-from conformance.verdicts import Outcome, Reason, Verdict, worst
+from conformance.verdicts import Outcome, Reason, Verdict, worst_in_cell
+from conformance.verdicts.changes import Should
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def _expectations(
         if isinstance(event, StepEvent) and event.phase == "ended" and event.path in expected:
             verdicts[event.path].append(_expectation(cell, expected[event.path], trace, setting))
     for path, step in expected.items():
-        outcome = worst(verdict.outcome for verdict, _ in verdicts[path])
+        outcome = worst_in_cell(verdict.outcome for verdict, _ in verdicts[path])
         worst_of_all = next((one for one in verdicts[path] if one[0].outcome is outcome), None)
         yield worst_of_all or (_never_reached(cell, step, setting), False)
 

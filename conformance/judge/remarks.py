@@ -1,13 +1,10 @@
 """What a broken `should` comes to: a pass with a remark, or a failure where that was asked for."""
 
 from collections.abc import Iterable, Iterator
-from typing import Literal
 
 from conformance.requirements.catalogue import catalogue
 from conformance.verdicts import Outcome, Verdict
-
-Should = Literal["warn", "fail"]
-"""`warn`: a verdict that blames a `should` row is a pass with a remark; `fail`: it is a failure, as of a `must` row."""
+from conformance.verdicts.changes import Should
 
 
 def remarked(verdicts: Iterable[Verdict], should: Should) -> Iterator[Verdict]:

@@ -31,8 +31,8 @@ from conformance.report.safe import markdown, visible
 from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import slug
 from conformance.results.schema import RunHeader
-from conformance.verdicts import Outcome, Verdict, worst
-from conformance.verdicts.outcome import ALL_WELL, OVER_CELLS, WORDS
+from conformance.verdicts import Outcome, Verdict, worst_in_cell
+from conformance.verdicts.outcome import OK_OUTCOMES, OUTCOME_DISPLAY, OVER_CELLS
 
 _tell: Any = allure.dynamic  # untyped, though the package says that it is typed
 _attach: Any = allure.attach
@@ -201,13 +201,13 @@ def steps_told(material: Material) -> tuple[StepTold, ...]:
         judged.setdefault(verdict.step, []).append(verdict)
     steps = [_step(path, events, judged.get(path, []), material) for path, events in phases.items()]
     rest = sorted((v for step, own in judged.items() if step not in phases for v in own), key=lambda v: v.check)
-    checks = {check: worst(one.outcome for one in own) for check, own in groupby(rest, key=lambda v: v.check)}
+    checks = {check: worst_in_cell(one.outcome for one in own) for check, own in groupby(rest, key=lambda v: v.check)}
     remarked = {one.check for one in rest if one.outcome is Outcome.PASS and one.sentence}
-    loud = [check for check, outcome in checks.items() if outcome not in ALL_WELL or check in remarked]
+    loud = [check for check, outcome in checks.items() if outcome not in OK_OUTCOMES or check in remarked]
     folded = [
         (kind, [name for name, one in checks.items() if one is kind and name not in loud])
         for kind in OVER_CELLS
-        if kind in ALL_WELL
+        if kind in OK_OUTCOMES
     ]
     return (
         *steps,
@@ -229,7 +229,7 @@ def _step(path: str, events: list[StepEvent], verdicts: list[Verdict], material:
 
 
 def _found(verdicts: list[Verdict]) -> tuple[Outcome, str]:
-    outcome = worst(verdict.outcome for verdict in verdicts)
+    outcome = worst_in_cell(verdict.outcome for verdict in verdicts)
     deciding = sorted((v for v in verdicts if v.outcome is outcome), key=lambda v: not v.remark)
     return outcome, visible(deciding[0].sentence, 600)
 
@@ -239,7 +239,7 @@ def _steps(material: Material) -> None:
     for told in steps_told(material):
         remark = f"  remark: {told.sentence}" if told.outcome is Outcome.PASS and told.sentence else ""
         name, error = str(uuid.uuid4()), _error(told)
-        hook.start_step(uuid=name, title=f"{WORDS[told.outcome].sign} {told.title}{remark}", params={})
+        hook.start_step(uuid=name, title=f"{OUTCOME_DISPLAY[told.outcome].sign} {told.title}{remark}", params={})
         hook.stop_step(uuid=name, exc_type=error and type(error), exc_val=error, exc_tb=None)
 
 
@@ -258,7 +258,7 @@ def categories(found: Sequence[Cause] = ()) -> list[dict[str, Any]]:
     def beginning(text: str) -> str:
         return rf"[\s\S]*{text}[\s\S]*"  # Allure 2 matches as Java does, Allure 3 as JavaScript: no inline flags
 
-    violation = re.escape(WORDS[Outcome.FAIL].heading)
+    violation = re.escape(OUTCOME_DISPLAY[Outcome.FAIL].heading)
     by_cause = [
         {"name": name, "matchedStatuses": ["failed"], "messageRegex": beginning(f"violates +({'|'.join(rows)}) ")}
         for cause in found
@@ -277,7 +277,7 @@ def categories(found: Sequence[Cause] = ()) -> list[dict[str, Any]]:
         {
             "name": "Inconclusive",
             "matchedStatuses": ["broken"],
-            "messageRegex": beginning(WORDS[Outcome.INCONCLUSIVE].heading),
+            "messageRegex": beginning(OUTCOME_DISPLAY[Outcome.INCONCLUSIVE].heading),
         },
         {"name": "Harness error", "matchedStatuses": ["broken"]},
     ]

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from conformance.report.book import Book, Entry
 from conformance.report.safe import visible
-from conformance.verdicts.changes import Cause, Kind, Should, State, causes_of, kind_of, state_of
+from conformance.verdicts.changes import Cause, CellState, ChangeKind, Should, cell_state, change_causes, change_kind
 
 _TITLES = {
-    Kind.REGRESSION: "regressions",
-    Kind.NEW: "new failures",
-    Kind.FIXED: "fixed",
-    Kind.LOST: "lost",
-    Kind.OTHER: "other changes",
+    ChangeKind.REGRESSION: "regressions",
+    ChangeKind.NEW: "new failures",
+    ChangeKind.FIXED: "fixed",
+    ChangeKind.LOST: "lost",
+    ChangeKind.OTHER: "other changes",
 }
 
 
@@ -25,8 +25,8 @@ class Change:
 
     before: Entry | None
     after: Entry | None
-    states: tuple[State, State]
-    kind: Kind
+    states: tuple[CellState, CellState]
+    kind: ChangeKind
     causes: tuple[Cause, ...] = ()
 
 
@@ -42,7 +42,7 @@ class Difference:
     same: int
     left_out: int
 
-    def of(self, kind: Kind) -> tuple[Change, ...]:
+    def of(self, kind: ChangeKind) -> tuple[Change, ...]:
         """Return the changes of one kind, in the order of the later run."""
         return tuple(change for change in self.changes if change.kind is kind)
 
@@ -68,15 +68,15 @@ def diff(before: Book, after: Book, should: Should = "warn") -> Difference:
 
 def _change(before: Entry | None, after: Entry | None, should: Should) -> Change | None:
     was, now = (
-        state_of(
+        cell_state(
             cell.outcome if cell is not None else None, remark=cell is not None and bool(cell.remarks), should=should
         )
         for cell in (before, after)
     )
-    kind = kind_of(was, now)
+    kind = change_kind(was, now)
     if kind is None:
         return None
-    causes = causes_of(before.header, after.header) if before is not None and after is not None else ()
+    causes = change_causes(before.header, after.header) if before is not None and after is not None else ()
     return Change(before, after, (was, now), kind, causes)
 
 

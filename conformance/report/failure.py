@@ -8,7 +8,7 @@ from conformance.report.offence import around, offence_of, told_line
 from conformance.report.safe import visible
 from conformance.requirements.catalogue import catalogue
 from conformance.verdicts import Outcome, Verdict
-from conformance.verdicts.outcome import WORDS
+from conformance.verdicts.outcome import OUTCOME_DISPLAY
 
 WIDTH = 100
 _INDENT = "  "
@@ -83,7 +83,7 @@ def _head(material: Material) -> str:
     outcome = material.outcome
     known = " (known)" if material.known else ""
     lines = [
-        f"{WORDS[outcome].sign} {WORDS[outcome].heading}{known}  {visible(material.name)}",
+        f"{OUTCOME_DISPLAY[outcome].sign} {OUTCOME_DISPLAY[outcome].heading}{known}  {visible(material.name)}",
         f"{_INDENT}candidate {visible(material.header.candidate)}",
     ]
     if material.broke is not None and outcome is not Outcome.PASS:
@@ -138,7 +138,7 @@ def _exchange(material: Material, verdict: Verdict, width: int) -> Iterator[str]
 def _others(others: list[Verdict], width: int, root: str = "") -> str:
     """List further findings; with `root` those that may follow from the violation of that row."""
     lines = [
-        _cut(f"{_INDENT}{WORDS[one.outcome].sign} {one.check}: {visible(one.sentence, 400)}", width)
+        _cut(f"{_INDENT}{OUTCOME_DISPLAY[one.outcome].sign} {one.check}: {visible(one.sentence, 400)}", width)
         for one in others[:_OTHERS]
     ]
     if len(others) > _OTHERS:

@@ -12,7 +12,7 @@ from markupsafe import Markup
 from conformance.report.safe import visible
 from conformance.report.words import label_alone, message_ids, moment, span
 from conformance.results.whole import write_whole
-from conformance.verdicts.outcome import WORDS
+from conformance.verdicts.outcome import OUTCOME_DISPLAY
 
 _TEMPLATES = Path(__file__).with_name("templates")
 STYLES = ("palette.css", "diagram.css", "page.css")
@@ -72,7 +72,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(moment=moment, span=span, label=label_alone, message_ids=message_ids)
-    made.globals.update(glyphs={str(outcome): words.sign for outcome, words in WORDS.items()})
+    made.globals.update(glyphs={str(outcome): words.sign for outcome, words in OUTCOME_DISPLAY.items()})
     return made
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from conformance.report.book import Entry
 from conformance.requirements.catalogue import Catalogue, Requirement
 from conformance.verdicts import Outcome
-from conformance.verdicts.outcome import of_row, share
+from conformance.verdicts.outcome import outcome_for_row, worst_over_cells
 
 EVIDENCE = 20
 """So many pieces of evidence are listed with a row; all of them are counted."""
@@ -72,7 +72,7 @@ def _pieces(cell: Entry) -> list[tuple[str, Evidence]]:
     pieces = []
     for verdict, offence in zip(cell.verdicts, cell.offences, strict=True):
         for rank, requirement in enumerate(verdict.requirements):
-            outcome = share(verdict.outcome, rank, cell.outcome)
+            outcome = outcome_for_row(verdict.outcome, rank, cell.outcome)
             sentence = verdict.sentence
             if outcome is not verdict.outcome and outcome is Outcome.ERROR:
                 sentence = f"the cell ended in an error: {cell.sentence}"
@@ -98,7 +98,7 @@ def _pieces(cell: Entry) -> list[tuple[str, Evidence]]:
 
 
 def _row(requirement: Requirement, pieces: list[Evidence], generations: set[str]) -> Row:
-    outcome = of_row(piece.outcome for piece in pieces)
+    outcome = worst_over_cells(piece.outcome for piece in pieces)
     deciding = [piece for piece in pieces if piece.outcome is outcome]
     reason = ""
     if outcome is None:

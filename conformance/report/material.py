@@ -10,8 +10,8 @@ from conformance.requirements.consequences import roots
 from conformance.results.kept import kept_of
 from conformance.results.reader import StoredCell
 from conformance.results.schema import CellHeader
-from conformance.verdicts import Outcome, Verdict, worst
-from conformance.verdicts.outcome import ALL_WELL, OVER_CELLS
+from conformance.verdicts import Outcome, Verdict, worst_in_cell
+from conformance.verdicts.outcome import OK_OUTCOMES, OVER_CELLS
 
 
 @dataclass(frozen=True)  # no slots: the cached properties need a place
@@ -40,13 +40,13 @@ class Material:
     @cached_property
     def outcome(self) -> Outcome:
         """The worst of the verdicts; a cell that was cut short is inconclusive at best."""
-        found = worst(verdict.outcome for verdict in self.verdicts)
-        return worst((found, Outcome.INCONCLUSIVE)) if self.cut_short else found
+        found = worst_in_cell(verdict.outcome for verdict in self.verdicts)
+        return worst_in_cell((found, Outcome.INCONCLUSIVE)) if self.cut_short else found
 
     @cached_property
     def findings(self) -> tuple[Verdict, ...]:
         """The verdicts that are neither passes nor not applicable, those that decided the outcome first."""
-        told = [v for v in self.verdicts if v.outcome not in ALL_WELL]
+        told = [v for v in self.verdicts if v.outcome not in OK_OUTCOMES]
         return tuple(sorted(told, key=lambda v: (v.outcome is not self.outcome, OVER_CELLS.index(v.outcome))))
 
     @cached_property

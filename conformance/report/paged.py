@@ -7,7 +7,7 @@ from pathlib import Path
 
 from conformance.report.material import Material
 from conformance.report.trend import Earlier, flaky
-from conformance.verdicts.outcome import ALL_WELL
+from conformance.verdicts.outcome import OK_OUTCOMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Paged:
 
     def has(self, material: Material, past: Sequence[Earlier]) -> bool:
         """Whether a cell gets a page; one that ended otherwise before, with nothing changed, does."""
-        if self.every or material.outcome not in ALL_WELL or material.cut_short or material.remarks:
+        if self.every or material.outcome not in OK_OUTCOMES or material.cut_short or material.remarks:
             return True
         return flaky(material.outcome, past) is not None or any(
             text in name for text in self.texts for name in (material.name, material.header.nodeid)

@@ -17,7 +17,7 @@ from conformance.report.safe import code_span, markdown
 from conformance.requirements.catalogue import Catalogue
 from conformance.results.schema import CandidateRecord, RunHeader
 from conformance.verdicts import Outcome
-from conformance.verdicts.outcome import OVER_CELLS, WORDS
+from conformance.verdicts.outcome import OUTCOME_DISPLAY, OVER_CELLS
 
 
 class BadgeRefused(ValueError):
@@ -193,6 +193,6 @@ def _line(row: Row) -> str:
     )
     more = f" (and {row.judged - 3} more)" if row.outcome is Outcome.PASS and row.judged > 3 else ""
     reason = f": {markdown(row.reason, 300)}" if row.reason else ""
-    verdict = f"{WORDS[row.outcome].sign} {row.outcome.replace('-', ' ')}{reason}"
+    verdict = f"{OUTCOME_DISPLAY[row.outcome].sign} {row.outcome.replace('-', ' ')}{reason}"
     clause = f"{markdown(row.text)} ({row.level}; {markdown('; '.join(row.source))})"
     return f"| {row.id} | {clause} | {verdict} | {evidence}{more} |"

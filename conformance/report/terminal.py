@@ -13,7 +13,7 @@ from conformance.report.offence import Offence
 from conformance.report.run_page.matrix import Square, matrix
 from conformance.report.safe import annotation, code_span, markdown, visible
 from conformance.verdicts import Outcome
-from conformance.verdicts.outcome import ALL_WELL, WORDS
+from conformance.verdicts.outcome import OK_OUTCOMES, OUTCOME_DISPLAY
 
 _FAILURES = 20
 _REMARKS = 3
@@ -42,7 +42,7 @@ def summary(book: Book, *, width: int, colour: bool) -> str:
         console.print(f"... and {len(found) - _CAUSES} more rows")
     troubles = _troubles(book, found)
     for cell, root in troubles[:_FAILURES]:
-        sign = (f"{WORDS[cell.outcome].sign} ", WORDS[cell.outcome].style)
+        sign = (f"{OUTCOME_DISPLAY[cell.outcome].sign} ", OUTCOME_DISPLAY[cell.outcome].style)
         console.print(Text.assemble(sign, (visible(cell.name), "bold"), f"  {visible(cell.header.candidate)}"))
         console.print(Text(f"  {cell.sentence or cell.outcome}"))
         if root:
@@ -102,7 +102,7 @@ def step_summary(book: Book) -> str:
     lines += [f"- **{markdown(_cause(cause, book))}**" for cause in found[:_CAUSES]]
     for cell, root in troubles[:_FAILURES]:
         named = f"**{markdown(cell.name)}** ({markdown(cell.header.candidate)})"
-        lines.append(f"- {WORDS[cell.outcome].sign} {named}: {markdown(cell.sentence or cell.outcome)}")
+        lines.append(f"- {OUTCOME_DISPLAY[cell.outcome].sign} {named}: {markdown(cell.sentence or cell.outcome)}")
         lines += [f"  may follow from {root}"] if root else []
         lines += [f"  known: {markdown(cell.known)}"] if cell.known else []
         lines += [f"  {markdown(offence.exchange, 400)}" for offence in _decisive(cell)]
@@ -115,7 +115,7 @@ def step_summary(book: Book) -> str:
 
 def _troubles(book: Book, found: Sequence[Cause]) -> list[tuple[Entry, str]]:
     """Return what did not pass, causes first, with the row that a violation may follow from."""
-    cells = [cell for cell in book.cells if cell.outcome not in ALL_WELL]
+    cells = [cell for cell in book.cells if cell.outcome not in OK_OUTCOMES]
     return ordered(cells, found)
 
 
@@ -169,10 +169,14 @@ def _table(book: Book) -> Table:
 
 
 def _square(square: Square) -> Text:
-    parts = [(f"{WORDS[outcome].sign} {count}", WORDS[outcome].style) for outcome, count in square.counts]
+    parts = [
+        (f"{OUTCOME_DISPLAY[outcome].sign} {count}", OUTCOME_DISPLAY[outcome].style) for outcome, count in square.counts
+    ]
     return Text("  ").join(Text(text, style) for text, style in parts) if parts else Text("not run", "dim")
 
 
 def _counts(book: Book) -> Text:
-    parts = [Text(f"{count} {o.replace('-', ' ')}", WORDS[o].style) for o, count in book.outcomes.items() if count]
+    parts = [
+        Text(f"{count} {o.replace('-', ' ')}", OUTCOME_DISPLAY[o].style) for o, count in book.outcomes.items() if count
+    ]
     return Text(", ").join(parts) if parts else Text("no cell was run")

@@ -8,7 +8,7 @@ from conformance.results.layout import RUN_FILE, CellUnreadable, RunDirectoryErr
 from conformance.results.reader import read_end, read_run
 from conformance.results.schema import CellHeader, RunFooter, RunHeader
 from conformance.verdicts import Outcome
-from conformance.verdicts.changes import Cause, causes_of, is_flaky
+from conformance.verdicts.changes import Cause, change_causes, is_flaky
 
 MOST = 20
 """So many earlier runs are looked at, the latest of them."""
@@ -64,7 +64,7 @@ def earlier_outcomes(earlier: Sequence[Past], slug: str, header: CellHeader) -> 
         except CellUnreadable:
             continue
         if footer is not None:
-            found.append(Earlier(past.header.run, footer.outcome, causes_of(was, header)))
+            found.append(Earlier(past.header.run, footer.outcome, change_causes(was, header)))
     return tuple(found)
 
 

@@ -39,7 +39,7 @@ from conformance.results.schema import CellFooter, CellHeader, RunFooter, RunHea
 from conformance.results.whole import write_whole
 from conformance.untrusted import discard
 from conformance.verdicts import Outcome, Verdict
-from conformance.verdicts.outcome import ALL_WELL
+from conformance.verdicts.outcome import OK_OUTCOMES
 
 _SAME_RUN = ("schema_number", "run", "seed", "clock", "scale", "grid", "candidates", "suite_sha256")
 """What the headers of two workers of one run agree in."""
@@ -127,7 +127,7 @@ class CellWriter:
         self._write(line_of(footer))
         self._file.close()
         self.path = pack_file(self.path)
-        if outcome in ALL_WELL and any(self.attachments.iterdir()):
+        if outcome in OK_OUTCOMES and any(self.attachments.iterdir()):
             pack_folder(self.attachments)
 
     def flush(self) -> None:

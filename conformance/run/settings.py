@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from conformance.clocks import CLOCKS, ClockName
-from conformance.judge.remarks import Should
 from conformance.nodes.disks.choice import Kind
 from conformance.scenarios.grid import Size
+from conformance.verdicts.changes import Should
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from conformance.results.layout import RUN_FILE, cell_files
 from conformance.suite.directory import is_worker, runs_nothing
 from conformance.suite.item import outcome_of
 from conformance.verdicts import Outcome
-from conformance.verdicts.outcome import OVER_CELLS, WORDS
+from conformance.verdicts.outcome import OUTCOME_DISPLAY, OVER_CELLS
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class State:
 def status_line(state: State, width: int) -> str:
     """Return the line, printable and at most `width` columns wide."""
     ended = " ".join(
-        f"{WORDS[outcome].sign} {state.ended[outcome]}" for outcome in OVER_CELLS if state.ended.get(outcome)
+        f"{OUTCOME_DISPLAY[outcome].sign} {state.ended[outcome]}" for outcome in OVER_CELLS if state.ended.get(outcome)
     )
     names = ", ".join(f"{visible(name)} {span(int(seconds))}" for name, seconds in state.running)
     running = f"{len(state.running)} running" + (f": {names}" if names else "")

@@ -5,6 +5,6 @@ them; all of them take the rules from here, and Spark takes them as SQL text (`c
 generated from the same tables. Nothing here knows what a mail server must do.
 """
 
-from conformance.verdicts.outcome import Outcome, Reason, Verdict, most_telling, worst
+from conformance.verdicts.outcome import Outcome, Reason, Verdict, worst_in_cell, worst_over_cells
 
-__all__ = ["Outcome", "Reason", "Verdict", "most_telling", "worst"]
+__all__ = ["Outcome", "Reason", "Verdict", "worst_in_cell", "worst_over_cells"]

@@ -7,10 +7,10 @@ from typing import Literal
 from conformance.verdicts.outcome import Outcome
 
 Should = Literal["warn", "fail"]
-"""What a broken `should` row does: it leaves a remark on a pass, or it fails the cell."""
+"""What a violated `should` row does: `warn` leaves a remark on a passed cell, `fail` fails the cell like a `must` row."""
 
 
-class State(StrEnum):
+class CellState(StrEnum):
     """How a cell stands in a run: its outcome, `remark` for a pass with a remark, `absent` when the run lacks it."""
 
     PASS = "pass"  # noqa: S105  # not a password
@@ -22,7 +22,7 @@ class State(StrEnum):
     ABSENT = "absent"
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """What a change is to a reader.
 
     - `regression`: a cell that passed fails or cannot be judged; or a cell that was judged otherwise now fails
@@ -39,37 +39,37 @@ class Kind(StrEnum):
     OTHER = "other"
 
 
-_PASSES = frozenset({State.PASS, State.REMARK})
-_UNJUDGED = frozenset({State.ERROR, State.INCONCLUSIVE})
-_NOT_RUN = frozenset({State.ABSENT, State.NOT_APPLICABLE})
+_PASSES = frozenset({CellState.PASS, CellState.REMARK})
+_UNJUDGED = frozenset({CellState.ERROR, CellState.INCONCLUSIVE})
+_NOT_RUN = frozenset({CellState.ABSENT, CellState.NOT_APPLICABLE})
 
-TRANSITIONS: tuple[tuple[frozenset[State], frozenset[State], Kind], ...] = (
-    (_NOT_RUN, frozenset({State.FAIL}), Kind.NEW),
-    (_PASSES, _NOT_RUN, Kind.LOST),
-    (_PASSES | _UNJUDGED, frozenset({State.FAIL}), Kind.REGRESSION),
-    (_PASSES, _UNJUDGED, Kind.REGRESSION),
-    (_UNJUDGED | {State.FAIL}, _PASSES, Kind.FIXED),
+TRANSITIONS: tuple[tuple[frozenset[CellState], frozenset[CellState], ChangeKind], ...] = (
+    (_NOT_RUN, frozenset({CellState.FAIL}), ChangeKind.NEW),
+    (_PASSES, _NOT_RUN, ChangeKind.LOST),
+    (_PASSES | _UNJUDGED, frozenset({CellState.FAIL}), ChangeKind.REGRESSION),
+    (_PASSES, _UNJUDGED, ChangeKind.REGRESSION),
+    (_UNJUDGED | {CellState.FAIL}, _PASSES, ChangeKind.FIXED),
 )
 """States before, states after, kind: the first line that fits holds. Any other pair of different states is `other`."""
 
 
-def state_of(outcome: Outcome | None, *, remark: bool = False, should: Should = "warn") -> State:
+def cell_state(outcome: Outcome | None, *, remark: bool = False, should: Should = "warn") -> CellState:
     """Return the state of a cell; None stands for a cell that the run lacks.
 
     A pass with a remark counts as a failure where a broken `should` is to fail.
     """
     if outcome is None:
-        return State.ABSENT
+        return CellState.ABSENT
     if outcome is Outcome.PASS and remark:
-        return State.FAIL if should == "fail" else State.REMARK
-    return State(outcome.value)
+        return CellState.FAIL if should == "fail" else CellState.REMARK
+    return CellState(outcome.value)
 
 
-def kind_of(before: State, after: State) -> Kind | None:
+def change_kind(before: CellState, after: CellState) -> ChangeKind | None:
     """Return the kind of a change, or None where nothing changed."""
     if before is after:
         return None
-    return next((kind for was, now, kind in TRANSITIONS if before in was and after in now), Kind.OTHER)
+    return next((kind for was, now, kind in TRANSITIONS if before in was and after in now), ChangeKind.OTHER)
 
 
 Cause = Literal["candidate", "suite", "environment", "settings"]
@@ -83,7 +83,7 @@ CAUSES: dict[Cause, tuple[str, ...]] = {
 """The fields of a cell's header that tell causes of a change apart."""
 
 
-def causes_of(was: object, now: object) -> tuple[Cause, ...]:
+def change_causes(was: object, now: object) -> tuple[Cause, ...]:
     """Return what differs between two runs of one cell; nothing when nothing that is recorded differs.
 
     `was` and `now` have the attributes that `CAUSES` names, as the headers of cells do.

@@ -56,15 +56,15 @@ OVER_CELLS = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, O
 NOT_JUDGED = Outcome.INCONCLUSIVE
 """The outcome of a cell or row about which nothing was recorded; a cell that was cut short is no better than this."""
 
-ALL_WELL = frozenset({Outcome.PASS, Outcome.NOT_APPLICABLE})
+OK_OUTCOMES = frozenset({Outcome.PASS, Outcome.NOT_APPLICABLE})
 """The outcomes that leave nothing to report."""
 
-TO_REPORT = tuple(outcome for outcome in OVER_CELLS if outcome not in ALL_WELL)
+NOT_OK_OUTCOMES = tuple(outcome for outcome in OVER_CELLS if outcome not in OK_OUTCOMES)
 """The other outcomes, in the order over cells."""
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class OutcomeDisplay:
     """How an outcome is shown.
 
     Attributes:
@@ -82,22 +82,22 @@ class Words:
     style: str
 
 
-WORDS = {
-    Outcome.PASS: Words("✓", "PASS", "passed", ".", "green"),
-    Outcome.FAIL: Words("✗", "VIOLATION", "failed", "F", "bold red"),
-    Outcome.INCONCLUSIVE: Words("?", "INCONCLUSIVE", "inconclusive", "I", "yellow"),
-    Outcome.NOT_APPLICABLE: Words("–", "NOT APPLICABLE", "not applicable", "n", "dim"),  # noqa: RUF001  # an en dash
-    Outcome.ERROR: Words("!", "HARNESS ERROR", "error", "E", "bold magenta"),
+OUTCOME_DISPLAY = {
+    Outcome.PASS: OutcomeDisplay("✓", "PASS", "passed", ".", "green"),
+    Outcome.FAIL: OutcomeDisplay("✗", "VIOLATION", "failed", "F", "bold red"),
+    Outcome.INCONCLUSIVE: OutcomeDisplay("?", "INCONCLUSIVE", "inconclusive", "I", "yellow"),
+    Outcome.NOT_APPLICABLE: OutcomeDisplay("–", "NOT APPLICABLE", "not applicable", "n", "dim"),  # noqa: RUF001  # an en dash
+    Outcome.ERROR: OutcomeDisplay("!", "HARNESS ERROR", "error", "E", "bold magenta"),
 }
 
 
-def worst(outcomes: Iterable[Outcome]) -> Outcome:
+def worst_in_cell(outcomes: Iterable[Outcome]) -> Outcome:
     """Return the outcome of one cell from those of its checks; a cell without checks was not judged."""
     present = set(outcomes)
     return next((outcome for outcome in WITHIN_A_CELL if outcome in present), NOT_JUDGED)
 
 
-def most_telling(outcomes: Iterable[Outcome]) -> Outcome | None:
+def worst_over_cells(outcomes: Iterable[Outcome]) -> Outcome | None:
     """Return the outcome of many cells together, or None when there are no cells."""
     present = set(outcomes)
     return next((outcome for outcome in OVER_CELLS if outcome in present), None)
@@ -131,7 +131,7 @@ class Verdict(BaseModel):
     remark: bool = Field(False, description="a pass with a remark: a `should` row is broken, as the sentence says")
 
 
-def share(outcome: Outcome, rank: int, cell: Outcome) -> Outcome:
+def outcome_for_row(outcome: Outcome, rank: int, cell: Outcome) -> Outcome:
     """Return what a check's outcome means for one of the rows that the check names.
 
     `rank` is the row's place among them, from 0; `cell` is the outcome of the whole cell. A failure is blamed on the
@@ -140,8 +140,3 @@ def share(outcome: Outcome, rank: int, cell: Outcome) -> Outcome:
     if cell is Outcome.ERROR:
         return Outcome.ERROR
     return Outcome.INCONCLUSIVE if outcome is Outcome.FAIL and rank > 0 else outcome
-
-
-def of_row(shares: Iterable[Outcome]) -> Outcome | None:
-    """Return the verdict of a row over all cells, or None when no check named it."""
-    return most_telling(shares)

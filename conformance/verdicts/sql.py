@@ -5,7 +5,7 @@ All texts are made of the constants of this package and of column names that the
 
 from collections.abc import Sequence
 
-from conformance.verdicts.changes import CAUSES, TRANSITIONS, Kind, State
+from conformance.verdicts.changes import CAUSES, TRANSITIONS, CellState, ChangeKind
 from conformance.verdicts.outcome import NOT_JUDGED, OVER_CELLS, Outcome
 
 _COUNTERS = {
@@ -17,20 +17,20 @@ _COUNTERS = {
 }
 
 COUNT_COLUMNS = "cells whole, " + ", ".join(f"{name} whole" for name in _COUNTERS.values())
-"""The columns that `counts` makes, and the number of cells, as tables declare them."""
+"""The columns that `count_outcomes_sql` makes, and the number of cells, as tables declare them."""
 
 
-def counts(column: str) -> str:
+def count_outcomes_sql(column: str) -> str:
     """Return the select list that counts each outcome of a group."""
     return ", ".join(f"count_if({column} = '{outcome}') AS {name}" for outcome, name in _COUNTERS.items())
 
 
-def sums(relation: str) -> str:
-    """Return the select list that adds up what `counts` gave of parts of a group, as columns of `relation`."""
+def sum_counts_sql(relation: str) -> str:
+    """Return the select list that adds up what `count_outcomes_sql` gave of parts of a group, as columns of `relation`."""
     return ", ".join(f"sum({relation}.{name}) AS {name}" for name in _COUNTERS.values())
 
 
-def first_of(column: str, order: Sequence[Outcome] = OVER_CELLS) -> str:
+def worst_outcome_sql(column: str, order: Sequence[Outcome] = OVER_CELLS) -> str:
     """Return the aggregate expression of the first outcome in `order` that a group has.
 
     NULL counts as a cell that was not judged. Outcomes are compared by their place in `order`, so the expression is
@@ -41,19 +41,19 @@ def first_of(column: str, order: Sequence[Outcome] = OVER_CELLS) -> str:
     return f"element_at(array({names}), min(CASE coalesce({column}, '{NOT_JUDGED}') {places} END) + 1)"
 
 
-def kind_of(before: str, after: str) -> str:
+def change_kind_sql(before: str, after: str) -> str:
     """Return the expression of the kind of a change between two columns of states; NULL where nothing changed."""
 
-    def one_of(column: str, states: frozenset[State]) -> str:
+    def one_of(column: str, states: frozenset[CellState]) -> str:
         return f"{column} IN ({', '.join(sorted(repr(str(state)) for state in states))})"
 
     lines = " ".join(
         f"WHEN {one_of(before, was)} AND {one_of(after, now)} THEN '{kind}'" for was, now, kind in TRANSITIONS
     )
-    return f"CASE WHEN {before} = {after} THEN NULL {lines} ELSE '{Kind.OTHER}' END"
+    return f"CASE WHEN {before} = {after} THEN NULL {lines} ELSE '{ChangeKind.OTHER}' END"
 
 
-def causes_of(was: str, now: str) -> str:
+def change_causes_sql(was: str, now: str) -> str:
     """Return the expression of what differs, joined with `+`; '' when nothing does.
 
     `was` and `now` are formats of column names: `{}` stands for a field of `CAUSES`.
@@ -67,11 +67,11 @@ def causes_of(was: str, now: str) -> str:
     return f"concat_ws('+', {', '.join(parts)})"
 
 
-RECORDED = tuple(field for fields in CAUSES.values() for field in fields)
+COMPARED_COLUMNS = tuple(field for fields in CAUSES.values() for field in fields)
 """The columns that must be equal for two runs of a cell to be comparable."""
 
 
-def share(outcome: str, rank: str, cell: str) -> str:
+def outcome_for_row_sql(outcome: str, rank: str, cell: str) -> str:
     """Return the expression of `ledger.share`: what a check's outcome means for the row at `rank`, from 0."""
     return (
         f"CASE WHEN {cell} = '{Outcome.ERROR}' THEN '{Outcome.ERROR}' "

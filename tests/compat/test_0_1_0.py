@@ -22,7 +22,7 @@ from conformance.report.book import read_book
 from conformance.results.reader import StoredCell, read_run
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read, read_corpus
-from conformance.verdicts import Outcome, worst
+from conformance.verdicts import Outcome, worst_in_cell
 from tests.suite.helpers import ROOT, conformance_command
 
 KEPT = Path(__file__).parent / "0.1.0"
@@ -75,7 +75,7 @@ def test_stored_histories_of_the_user_s_scenarios_are_judged_as_they_were(run_di
 
 def _judged(cells: dict[str, Cell], stored: StoredCell) -> Outcome:
     axes = ",".join(f"{name}={value}" for name, value in stored.header.axes.items())
-    return worst(one.outcome for one in judged_again(cells[f"{stored.header.scenario}[{axes}]"], stored))
+    return worst_in_cell(one.outcome for one in judged_again(cells[f"{stored.header.scenario}[{axes}]"], stored))
 
 
 def test_every_cell_id_is_that_of_a_cell():

@@ -17,7 +17,7 @@ from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_corpus
-from conformance.verdicts import Outcome, worst
+from conformance.verdicts import Outcome, worst_in_cell
 from tests.hostile.peers import PEERS
 from tests.nodes.test_hostile import RELAYED, listening
 
@@ -50,7 +50,7 @@ def test_a_hostile_peer_is_judged_in_time_and_leaves_nothing(peer: str, tmp_path
     ran = at_once(CellRun(cell, cast, settings, tmp_path / "cell", JudgeDuring()).run(ALONE))
     verdicts = judge(cell, cast, settings, ran.events, complete=ran.complete)
     assert time.monotonic() - began < 60
-    outcome = Outcome.ERROR if ran.problem else worst(verdict.outcome for verdict in verdicts)
+    outcome = Outcome.ERROR if ran.problem else worst_in_cell(verdict.outcome for verdict in verdicts)
     starts = not peer.startswith(("greets with HTTP", "greets with SSH", "greets with a TLS", "says nothing at the gr"))
     assert (outcome is Outcome.PASS) == (peer in PASSES)
     if starts and "greeting" not in PEERS[peer].phase:

@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.judge.remarks import remarked
-from conformance.verdicts import Outcome, Verdict, worst
+from conformance.verdicts import Outcome, Verdict, worst_in_cell
 
 
 def failed(*requirements: str) -> Verdict:
@@ -24,4 +24,4 @@ def test_what_blames_another_row_first_stays_a_failure(requirements: tuple[str, 
 
 def test_a_remark_hides_no_failure_of_its_cell() -> None:
     verdicts = remarked([failed("SR-WIR-05"), failed("SR-MNT-04")], "warn")
-    assert worst(verdict.outcome for verdict in verdicts) is Outcome.FAIL
+    assert worst_in_cell(verdict.outcome for verdict in verdicts) is Outcome.FAIL

@@ -22,7 +22,7 @@ from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus
-from conformance.verdicts import Outcome, Verdict, worst
+from conformance.verdicts import Outcome, Verdict, worst_in_cell
 from tests.nodes.hostile import DEEDS, FLOODS, PHASES
 from tests.suite.helpers import ROOT, conformance_command
 
@@ -74,7 +74,7 @@ def judged(cell: Cell, misdeed: str, directory: Path) -> tuple[Ran, dict[str, Ve
 def test_the_hostile_relay_passes_when_it_does_nothing_wrong(cell: Cell, tmp_path: Path):
     ran, verdicts = judged(cell, "", tmp_path / "cell")
     assert ran.problem == ""
-    assert worst(verdict.outcome for verdict in verdicts.values()) is Outcome.PASS
+    assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is Outcome.PASS
 
 
 @pytest.mark.parametrize("phase", ["connect", *PHASES])
@@ -83,7 +83,7 @@ def test_a_server_that_hangs_is_left_in_time_and_judged_by_what_it_did(cell: Cel
     assert ran.problem == ""
     (attempt,) = [event for event in ran.events if isinstance(event, Attempt)]
     if phase == "QUIT":
-        assert worst(verdict.outcome for verdict in verdicts.values()) is Outcome.PASS
+        assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is Outcome.PASS
         return
     assert attempt.code is None, "no reply is not a reply"
     assert verdicts["expect.reply"].outcome is Outcome.FAIL
@@ -101,7 +101,7 @@ def test_a_server_that_answers_anything_but_a_reply_fails_and_the_cell_goes_on(
     assert ran.problem == ""
     # A server that ends the session has broken no row about replies, and acknowledged nothing that it could lose.
     wanted = Outcome.INCONCLUSIVE if misdeed == "resets" else Outcome.FAIL
-    assert worst(verdict.outcome for verdict in verdicts.values()) is wanted
+    assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is wanted
     assert verdicts["expect.delivered"].outcome is wanted
 
 
@@ -114,7 +114,7 @@ def test_a_flood_does_not_fill_the_history(cell: Cell, tmp_path: Path):
 def test_a_server_that_never_closes_is_left_and_has_done_its_work(cell: Cell, tmp_path: Path):
     ran, verdicts = judged(cell, "never-closes", tmp_path / "cell")
     assert ran.problem == ""
-    assert worst(verdict.outcome for verdict in verdicts.values()) is Outcome.PASS
+    assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is Outcome.PASS
     assert [event for event in ran.events if isinstance(event, Closed)]
 
 

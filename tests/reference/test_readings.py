@@ -22,7 +22,7 @@ from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read
-from conformance.verdicts import Outcome, worst
+from conformance.verdicts import Outcome, worst_in_cell
 from tests.docs.pages import ROOT
 
 
@@ -89,7 +89,7 @@ def test_each_alone_shadows_and_delivers(name: str, tmp_path: Path):
     cast, settings = Cast(find(f"reference+{name}", tmp_path)), Settings(clock="virtual", seed=1)
     ran = at_once(CellRun(cell, cast, settings, tmp_path, JudgeDuring()).run(ALONE))
     verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
-    assert worst(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]
+    assert worst_in_cell(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def passed_events(file: Path, id_: str, names: str, folder: Path) -> tuple[AnyEv
     cast, settings = Cast(find(f"reference{names and '+' + names}", folder)), Settings(clock="virtual", seed=1)
     ran = at_once(CellRun(cell, cast, settings, folder, JudgeDuring()).run(ALONE))
     verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
-    assert worst(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]
+    assert worst_in_cell(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]
     return ran.events
 
 

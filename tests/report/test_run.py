@@ -21,7 +21,7 @@ from conformance.report.terminal import annotations, step_summary, summary
 from conformance.requirements.catalogue import catalogue
 from conformance.results.schema import RunFooter
 from conformance.verdicts import Outcome, Verdict
-from conformance.verdicts.changes import Kind, State
+from conformance.verdicts.changes import CellState, ChangeKind
 from tests.report.samples import material, passed, run_header, write_run
 from tests.report.test_diagram import read
 
@@ -170,7 +170,7 @@ class TestCompare:
     )
     def test_a_regression_names_what_changed(self, changes: dict[str, Any], cause: tuple[str]) -> None:
         found = diff(book(good()), book(judged(Outcome.FAIL, "SR-CRE-01", **changes)))
-        assert [change.causes for change in found.of(Kind.REGRESSION)] == [cause]
+        assert [change.causes for change in found.of(ChangeKind.REGRESSION)] == [cause]
         assert (", ".join(cause) or "flaky") in as_text(found)
 
     def test_fixed_added_and_removed_cells_and_the_rest_are_told_apart(self) -> None:
@@ -178,9 +178,9 @@ class TestCompare:
         after = book(good(), good(axes={"a": "1"}), good(axes={"a": "3"}))
         found = diff(before, after)
         assert [(change.kind, change.states) for change in found.changes] == [
-            (Kind.FIXED, (State.FAIL, State.PASS)),
-            (Kind.OTHER, (State.ABSENT, State.PASS)),
-            (Kind.LOST, (State.PASS, State.ABSENT)),
+            (ChangeKind.FIXED, (CellState.FAIL, CellState.PASS)),
+            (ChangeKind.OTHER, (CellState.ABSENT, CellState.PASS)),
+            (ChangeKind.LOST, (CellState.PASS, CellState.ABSENT)),
         ]
         assert found.same == 1
 
@@ -192,8 +192,8 @@ class TestCompare:
     def test_a_remark_is_a_regression_only_where_should_is_to_fail(self) -> None:
         verdict = passed("expect.x", "SR-CRE-01").model_copy(update={"remark": True, "sentence": "broken"})
         before, after = book(good()), book(material(verdicts=(verdict,), candidate=REFERENCE))
-        assert [change.kind for change in diff(before, after).changes] == [Kind.OTHER]
-        assert [change.kind for change in diff(before, after, should="fail").changes] == [Kind.REGRESSION]
+        assert [change.kind for change in diff(before, after).changes] == [ChangeKind.OTHER]
+        assert [change.kind for change in diff(before, after, should="fail").changes] == [ChangeKind.REGRESSION]
 
 
 class TestTerminal:

@@ -15,7 +15,7 @@ from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read
-from conformance.verdicts import Outcome, worst
+from conformance.verdicts import Outcome, worst_in_cell
 
 
 @pytest.mark.integration
@@ -31,4 +31,4 @@ def test_without_room_nothing_is_acknowledged_and_nobody_dies(tmp_path: Path) ->
     assert refused == [(452, "4.3.1")] * 3
     assert [e.detail for e in ran.events if isinstance(e, NodeEvent) and e.action == "exited"] == []
     verdicts = judge(cell, cast, settings, ran.events, complete=True)
-    assert worst(verdict.outcome for verdict in verdicts) is Outcome.PASS
+    assert worst_in_cell(verdict.outcome for verdict in verdicts) is Outcome.PASS

@@ -9,7 +9,6 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.judge.during import JudgeDuring
-from conformance.judge.remarks import Should
 from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.choice import Kind
 from conformance.run.bridge import ALONE, at_once
@@ -18,6 +17,7 @@ from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read
 from conformance.verdicts import Outcome, Verdict
+from conformance.verdicts.changes import Should
 from tests.run.spooling import LOSES, RELIES_ON_FSYNC, SERVER, server
 
 pytestmark = [

@@ -15,7 +15,7 @@ from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read
-from conformance.verdicts import Outcome, worst
+from conformance.verdicts import Outcome, worst_in_cell
 
 pytestmark = [
     pytest.mark.integration,
@@ -41,5 +41,5 @@ def test_a_shadow_that_never_expires_is_found_and_one_that_does_is_right(
         events = (*ran.events, Lag(n=last, t=ran.events[-1].t, kind="lag", seconds=late))
         verdicts = judge(cell, cast, settings, events, complete=not ran.problem)
         found = [one for one in verdicts if one.check == "expect.queue"]
-        assert worst(one.outcome for one in found) is outcome, [one.sentence for one in verdicts]
+        assert worst_in_cell(one.outcome for one in found) is outcome, [one.sentence for one in verdicts]
         assert {one.requirements[0] for one in found if one.outcome is Outcome.FAIL} <= {"SR-E10-12"}

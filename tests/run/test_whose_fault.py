@@ -18,7 +18,7 @@ from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_corpus
-from conformance.verdicts import Outcome, Verdict, worst
+from conformance.verdicts import Outcome, Verdict, worst_in_cell
 from tests.suite.helpers import command, environment
 
 pytestmark = pytest.mark.integration
@@ -93,14 +93,14 @@ def test_a_server_that_does_not_start_again_on_its_own_queue_breaks_its_promise(
     assert lost.requirements[0] == "RL-ACK-01"
     assert "did not start again on its own queue" in lost.sentence
     assert "RuntimeError: the queue is torn" in lost.sentence
-    assert worst(verdict.outcome for verdict in verdicts.values()) is Outcome.FAIL
+    assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is Outcome.FAIL
 
 
 def test_without_an_acknowledgement_nothing_was_promised(tmp_path: Path):
     torn = "raise RuntimeError('the queue is torn')"
     done, verdicts = ran(tmp_path, on_a_queue=torn, accepts=False, then="queue.write_bytes(b'')")
     assert done.problem == ""
-    assert worst(verdict.outcome for verdict in verdicts.values()) is Outcome.INCONCLUSIVE
+    assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is Outcome.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_the_machine_has_run_out_of_is_held_against_nobody(tmp_path: Path, 
     done, verdicts = ran(tmp_path, on_a_queue=program)
     assert done.problem == ""
     assert any(event.action == "starved" for event in done.events if isinstance(event, NodeEvent))
-    assert worst(verdict.outcome for verdict in verdicts.values()) is Outcome.INCONCLUSIVE
+    assert worst_in_cell(verdict.outcome for verdict in verdicts.values()) is Outcome.INCONCLUSIVE
     assert words in verdicts["invariant.nothing-acknowledged-is-lost"].sentence
 
 

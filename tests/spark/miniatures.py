@@ -4,7 +4,7 @@ from pathlib import Path
 
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
 from conformance.results.writer import CellWriter, begin_run, finish_run
-from conformance.verdicts import worst
+from conformance.verdicts import worst_in_cell
 from tests.judge.miniature import Miniature, miniatures
 
 UNSEEN = "invariant.two-copies-at-acknowledgement::vacuous: the only other server offers it no shadow"
@@ -43,5 +43,9 @@ def _write(run_dir: Path, number: int, one: Miniature) -> None:
         for verdict in verdicts:
             writer.verdict(verdict)
         writer.finish(
-            worst(verdict.outcome for verdict in verdicts), "", wall_seconds=0, cpu_seconds=0, simulated_seconds=0
+            worst_in_cell(verdict.outcome for verdict in verdicts),
+            "",
+            wall_seconds=0,
+            cpu_seconds=0,
+            simulated_seconds=0,
         )

@@ -30,7 +30,7 @@ from conformance.history.events import (
 from conformance.history.recorder import Recorder
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
 from conformance.results.writer import CellWriter, begin_run, finish_run
-from conformance.verdicts import Outcome, Verdict, worst
+from conformance.verdicts import Outcome, Verdict, worst_in_cell
 
 DEFECTS = (
     "nothing-acknowledged-is-lost",
@@ -286,7 +286,7 @@ def make_run(
             for verdict in verdicts:
                 writer.verdict(verdict)
             if not cell.cut:
-                outcome = worst(verdict.outcome for verdict in verdicts)
+                outcome = worst_in_cell(verdict.outcome for verdict in verdicts)
                 writer.finish(outcome, "", wall_seconds=0.01, cpu_seconds=0.01, simulated_seconds=300)
     if whole:
         finish_run(run_dir, wall_seconds=1.0)

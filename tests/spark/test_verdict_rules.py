@@ -12,15 +12,18 @@ from pyspark.sql import SparkSession  # noqa: E402
 from conformance.report.compare import diff  # noqa: E402
 from conformance.spark.session import open_session  # noqa: E402
 from conformance.spark.tables import history  # noqa: E402
-from conformance.verdicts import Outcome, most_telling, worst  # noqa: E402
-from conformance.verdicts.changes import CAUSES, Kind, State, causes_of, is_flaky  # noqa: E402
+from conformance.verdicts import Outcome, worst_in_cell, worst_over_cells  # noqa: E402
+from conformance.verdicts.changes import CAUSES, CellState, ChangeKind, change_causes, is_flaky  # noqa: E402
 from conformance.verdicts.outcome import (  # noqa: E402
     OVER_CELLS,
     WITHIN_A_CELL,
-    share,  # noqa: E402
+    outcome_for_row,  # noqa: E402
 )
-from conformance.verdicts.sql import RECORDED, first_of  # noqa: E402
-from conformance.verdicts.sql import share as share_sql  # noqa: E402
+from conformance.verdicts.sql import (  # noqa: E402
+    COMPARED_COLUMNS,
+    outcome_for_row_sql,  # noqa: E402
+    worst_outcome_sql,
+)
 from tests.report.samples import passed  # noqa: E402
 from tests.report.test_run import REFERENCE, book, good, judged, material  # noqa: E402
 
@@ -31,7 +34,7 @@ SETTINGS |= {"scale": 1.0, "tolerance": 0.0, "should": "warn"}
 DDL = "run STRING, started STRING, filtered BOOLEAN, candidate STRING, nodeid STRING, outcome STRING, state STRING, "
 DDL += ", ".join(
     f"{name} {'BIGINT' if name == 'seed' else 'DOUBLE' if name in ('scale', 'tolerance') else 'STRING'}"
-    for name in RECORDED
+    for name in COMPARED_COLUMNS
 )
 
 
@@ -41,14 +44,14 @@ def session() -> Iterator[SparkSession]:
         yield opened
 
 
-def outcome_of(state: State) -> str:
-    return "pass" if state is State.REMARK else str(state)
+def outcome_of(state: CellState) -> str:
+    return "pass" if state is CellState.REMARK else str(state)
 
 
-def row(run: int, nodeid: str, state: State, **changed: object) -> tuple[object, ...]:
+def row(run: int, nodeid: str, state: CellState, **changed: object) -> tuple[object, ...]:
     settings = SETTINGS | changed
     head = (f"r{run}", f"2026-01-0{run}", False, "c", nodeid, outcome_of(state), str(state))
-    return (*head, *(settings[name] for name in RECORDED))
+    return (*head, *(settings[name] for name in COMPARED_COLUMNS))
 
 
 def ask(session: SparkSession, rows: list[tuple[object, ...]], query: str) -> list[dict[str, object]]:
@@ -56,16 +59,16 @@ def ask(session: SparkSession, rows: list[tuple[object, ...]], query: str) -> li
     return session.sql(query).toArrow().to_pylist()
 
 
-def by_diff(before: State, after: State) -> Kind | None:
+def by_diff(before: CellState, after: CellState) -> ChangeKind | None:
     """Return what `conformance diff` says of one cell; a second cell keeps both runs from being empty."""
 
-    def run(state: State):
-        if state is State.ABSENT:
+    def run(state: CellState):
+        if state is CellState.ABSENT:
             return book(good(axes={"other": "1"}))
         verdict = passed("expect.x", "SR-CRE-01").model_copy(update={"remark": True, "sentence": "broken"})
         cell = (
             material(verdicts=(verdict,), candidate=REFERENCE)
-            if state is State.REMARK
+            if state is CellState.REMARK
             else judged(Outcome(state), "SR-CRE-01")
         )
         return book(good(axes={"other": "1"}), cell)
@@ -74,16 +77,16 @@ def by_diff(before: State, after: State) -> Kind | None:
 
 
 def test_every_transition_is_the_same_in_diff_and_in_the_table(session: SparkSession) -> None:
-    rows = [row(run, "other", State.PASS) for run in (1, 2)]
-    for before, after in product(State, State):
-        rows += [row(1, f"{before}>{after}", before)] if before is not State.ABSENT else []
-        rows += [row(2, f"{before}>{after}", after)] if after is not State.ABSENT else []
+    rows = [row(run, "other", CellState.PASS) for run in (1, 2)]
+    for before, after in product(CellState, CellState):
+        rows += [row(1, f"{before}>{after}", before)] if before is not CellState.ABSENT else []
+        rows += [row(2, f"{before}>{after}", after)] if after is not CellState.ABSENT else []
     found = {one["nodeid"]: one["change"] for one in ask(session, rows, history.CHANGES.query)}
-    said = {f"{before}>{after}": by_diff(before, after) for before, after in product(State, State)}
+    said = {f"{before}>{after}": by_diff(before, after) for before, after in product(CellState, CellState)}
     listed = {
         name: str(kind)
         for name, kind in said.items()
-        if kind is not None and ("absent" not in name.split(">") or kind in (Kind.NEW, Kind.LOST))
+        if kind is not None and ("absent" not in name.split(">") or kind in (ChangeKind.NEW, ChangeKind.LOST))
     }
     assert found == listed
 
@@ -93,36 +96,42 @@ def test_causes_are_the_same(session: SparkSession) -> None:
     for cause, fields in CAUSES.items():
         for field in fields:
             other = type(SETTINGS[field])(9)
-            rows = [row(1, "n", State.PASS), row(2, "n", State.FAIL, **{field: other})]
+            rows = [row(1, "n", CellState.PASS), row(2, "n", CellState.FAIL, **{field: other})]
             (change,) = ask(session, rows, history.CHANGES.query)
             assert change["cause"] == cause
             now = type("Header", (), SETTINGS | {field: other})
-            assert causes_of(type("Header", (), before), now) == (cause,)
+            assert change_causes(type("Header", (), before), now) == (cause,)
             assert ask(session, rows, history.FLAKY.query) == []
-    (change,) = ask(session, [row(1, "n", State.PASS), row(2, "n", State.FAIL)], history.CHANGES.query)
+    (change,) = ask(session, [row(1, "n", CellState.PASS), row(2, "n", CellState.FAIL)], history.CHANGES.query)
     assert change["cause"] == "unexplained"
 
 
 def test_flaky_is_the_same(session: SparkSession) -> None:
     rows = []
     for one, other in product(Outcome, Outcome):
-        rows += [row(1, f"{one}>{other}", State(one)), row(2, f"{one}>{other}", State(other))]
+        rows += [row(1, f"{one}>{other}", CellState(one)), row(2, f"{one}>{other}", CellState(other))]
     found = {line["nodeid"] for line in ask(session, rows, history.FLAKY.query)}
     assert found == {f"{one}>{other}" for one, other in product(Outcome, Outcome) if is_flaky((one, other))}
 
 
 def test_the_outcome_of_many_is_the_same(session: SparkSession) -> None:
-    rows = [row(1, f"{'+'.join(group)}", State(one)) for group in product(Outcome, Outcome, Outcome) for one in group]
-    query = f"SELECT nodeid, {first_of('outcome', OVER_CELLS)} AS over, {first_of('outcome', WITHIN_A_CELL)} AS within "
+    rows = [
+        row(1, f"{'+'.join(group)}", CellState(one)) for group in product(Outcome, Outcome, Outcome) for one in group
+    ]
+    query = f"SELECT nodeid, {worst_outcome_sql('outcome', OVER_CELLS)} AS over, {worst_outcome_sql('outcome', WITHIN_A_CELL)} AS within "
     for line in ask(session, rows, query + "FROM outcomes GROUP BY nodeid"):
         group = [Outcome(one) for one in str(line["nodeid"]).split("+")]
-        assert (line["over"], line["within"]) == (most_telling(group), worst(group))
+        assert (line["over"], line["within"]) == (worst_over_cells(group), worst_in_cell(group))
 
 
 def test_the_share_of_a_row_is_the_same(session: SparkSession) -> None:
     cases = list(product(Outcome, range(3), Outcome))
     session.createDataFrame(cases, "outcome STRING, rank INT, cell STRING").createOrReplaceTempView("shares")
-    found = session.sql(f"SELECT *, {share_sql('outcome', 'rank', 'cell')} AS said FROM shares").toArrow().to_pylist()
+    found = (
+        session.sql(f"SELECT *, {outcome_for_row_sql('outcome', 'rank', 'cell')} AS said FROM shares")
+        .toArrow()
+        .to_pylist()
+    )
     assert len(found) == len(cases)
     for line in found:
-        assert line["said"] == share(Outcome(line["outcome"]), line["rank"], Outcome(line["cell"]))
+        assert line["said"] == outcome_for_row(Outcome(line["outcome"]), line["rank"], Outcome(line["cell"]))

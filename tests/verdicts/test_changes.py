@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from conformance.verdicts import Outcome, most_telling, worst
-from conformance.verdicts.changes import CAUSES, Kind, State, causes_of, is_flaky, kind_of, state_of
-from conformance.verdicts.outcome import WORDS, of_row, share
+from conformance.verdicts import Outcome, worst_in_cell, worst_over_cells
+from conformance.verdicts.changes import CAUSES, CellState, ChangeKind, cell_state, change_causes, change_kind, is_flaky
+from conformance.verdicts.outcome import OUTCOME_DISPLAY, outcome_for_row
 
 # One line for each state before, one column for each state after: Regression, New, Fixed, Lost, Other, . for no change.
 WRITTEN = """
@@ -22,34 +22,34 @@ absent          O    O      N    O            O              O     .
 """
 
 
-def written() -> dict[tuple[State, State], Kind | None]:
+def written() -> dict[tuple[CellState, CellState], ChangeKind | None]:
     head, *lines = WRITTEN.strip("\n").splitlines()
-    letters = {kind[0].upper(): kind for kind in Kind} | {".": None}
+    letters = {kind[0].upper(): kind for kind in ChangeKind} | {".": None}
     return {
-        (State(line.split()[0]), State(after)): letters[letter]
+        (CellState(line.split()[0]), CellState(after)): letters[letter]
         for line in lines
         for after, letter in zip(head.split(), line.split()[1:], strict=True)
     }
 
 
 def test_every_transition_is_of_the_kind_that_is_written_above() -> None:
-    assert {pair: kind_of(*pair) for pair in product(State, State)} == written()
+    assert {pair: change_kind(*pair) for pair in product(CellState, CellState)} == written()
 
 
 def test_a_remark_is_a_failure_only_where_should_is_to_fail() -> None:
-    assert state_of(Outcome.PASS, remark=True) is State.REMARK
-    assert state_of(Outcome.PASS, remark=True, should="fail") is State.FAIL
-    assert state_of(Outcome.ERROR, remark=True, should="fail") is State.ERROR
-    assert state_of(None) is State.ABSENT
+    assert cell_state(Outcome.PASS, remark=True) is CellState.REMARK
+    assert cell_state(Outcome.PASS, remark=True, should="fail") is CellState.FAIL
+    assert cell_state(Outcome.ERROR, remark=True, should="fail") is CellState.ERROR
+    assert cell_state(None) is CellState.ABSENT
 
 
 def test_each_recorded_field_is_a_cause_of_its_own_kind() -> None:
     fields = [field for own in CAUSES.values() for field in own]
     header = SimpleNamespace(**dict.fromkeys(fields, 1))
-    assert causes_of(header, header) == ()
+    assert change_causes(header, header) == ()
     for cause, own in CAUSES.items():
         for field in own:
-            assert causes_of(header, SimpleNamespace(**(vars(header) | {field: 2}))) == (cause,)
+            assert change_causes(header, SimpleNamespace(**(vars(header) | {field: 2}))) == (cause,)
 
 
 @pytest.mark.parametrize("other", [Outcome.INCONCLUSIVE, Outcome.ERROR, Outcome.NOT_APPLICABLE])
@@ -60,26 +60,28 @@ def test_only_a_pass_and_a_failure_make_a_cell_flaky(other: Outcome) -> None:
 
 
 def test_an_error_comes_first_within_a_cell_and_a_failure_over_cells() -> None:
-    assert worst([Outcome.FAIL, Outcome.ERROR, Outcome.PASS]) is Outcome.ERROR
-    assert most_telling([Outcome.PASS, Outcome.ERROR, Outcome.FAIL]) is Outcome.FAIL
-    assert worst([]) is Outcome.INCONCLUSIVE
-    assert most_telling([]) is None
-    assert worst([Outcome.NOT_APPLICABLE, Outcome.PASS]) is most_telling([Outcome.PASS, Outcome.NOT_APPLICABLE])
+    assert worst_in_cell([Outcome.FAIL, Outcome.ERROR, Outcome.PASS]) is Outcome.ERROR
+    assert worst_over_cells([Outcome.PASS, Outcome.ERROR, Outcome.FAIL]) is Outcome.FAIL
+    assert worst_in_cell([]) is Outcome.INCONCLUSIVE
+    assert worst_over_cells([]) is None
+    assert worst_in_cell([Outcome.NOT_APPLICABLE, Outcome.PASS]) is worst_over_cells(
+        [Outcome.PASS, Outcome.NOT_APPLICABLE]
+    )
 
 
 def test_a_failure_is_blamed_on_the_first_row_and_leaves_the_others_open() -> None:
-    assert [share(Outcome.FAIL, rank, Outcome.FAIL) for rank in range(3)] == [
+    assert [outcome_for_row(Outcome.FAIL, rank, Outcome.FAIL) for rank in range(3)] == [
         Outcome.FAIL,
         Outcome.INCONCLUSIVE,
         Outcome.INCONCLUSIVE,
     ]
-    assert share(Outcome.PASS, 1, Outcome.FAIL) is Outcome.PASS
-    assert share(Outcome.PASS, 0, Outcome.ERROR) is Outcome.ERROR
-    assert of_row([Outcome.PASS, Outcome.INCONCLUSIVE]) is Outcome.INCONCLUSIVE
-    assert of_row([]) is None
+    assert outcome_for_row(Outcome.PASS, 1, Outcome.FAIL) is Outcome.PASS
+    assert outcome_for_row(Outcome.PASS, 0, Outcome.ERROR) is Outcome.ERROR
+    assert worst_over_cells([Outcome.PASS, Outcome.INCONCLUSIVE]) is Outcome.INCONCLUSIVE
+    assert worst_over_cells([]) is None
 
 
 def test_no_two_outcomes_look_alike() -> None:
-    assert set(WORDS) == set(Outcome)
+    assert set(OUTCOME_DISPLAY) == set(Outcome)
     for part in ("sign", "heading", "category", "letter", "style"):
-        assert len({getattr(words, part) for words in WORDS.values()}) == len(WORDS)
+        assert len({getattr(words, part) for words in OUTCOME_DISPLAY.values()}) == len(OUTCOME_DISPLAY)

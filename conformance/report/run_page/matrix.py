@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from conformance.report.book import Book, Entry
-from conformance.verdicts import Outcome, most_telling
+from conformance.verdicts import Outcome, worst_over_cells
 from conformance.verdicts.outcome import OVER_CELLS
 
 
@@ -18,7 +18,7 @@ class Square:
     @property
     def outcome(self) -> Outcome | None:
         """The most telling outcome, or None."""
-        return most_telling(cell.outcome for cell in self.cells)
+        return worst_over_cells(cell.outcome for cell in self.cells)
 
     @property
     def counts(self) -> tuple[tuple[Outcome, int], ...]:

@@ -16,8 +16,8 @@ from conformance.report.run_page.matrix import Line, matrix
 from conformance.report.trend import Earlier, Past, flaky
 from conformance.requirements.catalogue import Catalogue
 from conformance.results.schema import RunHeader
-from conformance.verdicts import Outcome, most_telling
-from conformance.verdicts.outcome import OVER_CELLS, TO_REPORT
+from conformance.verdicts import Outcome, worst_over_cells
+from conformance.verdicts.outcome import NOT_OK_OUTCOMES, OVER_CELLS
 
 _CHANGING = re.compile(r"\b(?:[0-9a-f]{8,}|\d+(?:\.\d+)?)\b|/\S+")
 """Ports, times, digests and paths: what differs between two sentences about the same thing."""
@@ -53,7 +53,7 @@ def grouped(cells: Sequence[Entry]) -> tuple[Group, ...]:
     """
     found: dict[tuple[Outcome, str], list[Entry]] = {}
     for cell in cells:
-        if cell.outcome in TO_REPORT:
+        if cell.outcome in NOT_OK_OUTCOMES:
             found.setdefault((cell.outcome, _reason(cell)), []).append(cell)
     groups = [_group(outcome, reason, own) for (outcome, reason), own in found.items()]
     return tuple(sorted(groups, key=lambda one: (OVER_CELLS.index(one.outcome), _size(one))))
@@ -115,7 +115,7 @@ def run_page(
     for the slug of a cell how it ended in them.
     """
     found = causes(book.cells)
-    troubles = ordered([cell for outcome in TO_REPORT for cell in book.cells if cell.outcome is outcome], found)
+    troubles = ordered([cell for outcome in NOT_OK_OUTCOMES for cell in book.cells if cell.outcome is outcome], found)
     lines = matrix(book)
     rows = _joined(book, catalogue)
     shown = rows if _claims_shadows(book) else [one for one in rows if catalogue[one[0].id].profile == "relay"]
@@ -215,7 +215,7 @@ def _joined(book: Book, catalogue: Catalogue) -> list[tuple[Row, list[Row], Outc
     ledgers = [ledger(of_candidate(book.cells, one), catalogue) for one in book.candidates]
     joined = []
     for rows in zip(*ledgers, strict=True):
-        telling = most_telling(row.outcome for row in rows)
+        telling = worst_over_cells(row.outcome for row in rows)
         if telling is not None:
             joined.append((rows[0], list(rows), telling))
     return joined

@@ -6,11 +6,11 @@ The rules are those of `conformance.verdicts`, as SQL.
 from conformance.spark.tables.table import Table, columns
 from conformance.verdicts import Outcome
 from conformance.verdicts.changes import FLAKY as OUTCOMES_OF_FLAKY
-from conformance.verdicts.changes import Kind, State
-from conformance.verdicts.sql import RECORDED, causes_of, kind_of
+from conformance.verdicts.changes import CellState, ChangeKind
+from conformance.verdicts.sql import COMPARED_COLUMNS, change_causes_sql, change_kind_sql
 
-_BEFORE = ", ".join(f"lag(c.{one}) OVER one AS before_{one}" for one in RECORDED)
-_RECORDED = ", ".join(RECORDED)
+_BEFORE = ", ".join(f"lag(c.{one}) OVER one AS before_{one}" for one in COMPARED_COLUMNS)
+_RECORDED = ", ".join(COMPARED_COLUMNS)
 _DECIDED = ", ".join(sorted(f"'{one}'" for one in OUTCOMES_OF_FLAKY))
 
 CHANGES = Table(
@@ -40,23 +40,23 @@ CHANGES = Table(
              max(CASE WHEN NOT filtered THEN struct(started, run) END) AS last
       FROM outcomes GROUP BY candidate
     ), steps AS (
-      SELECT o.place, o.candidate, o.nodeid, o.started, o.run, o.before_run, coalesce(o.before, '{State.ABSENT}') AS before,
-             o.state AS outcome, CASE WHEN o.before IS NOT NULL THEN {causes_of("o.before_{}", "o.{}")} END AS causes
+      SELECT o.place, o.candidate, o.nodeid, o.started, o.run, o.before_run, coalesce(o.before, '{CellState.ABSENT}') AS before,
+             o.state AS outcome, CASE WHEN o.before IS NOT NULL THEN {change_causes_sql("o.before_{}", "o.{}")} END AS causes
       FROM ordered o JOIN spans s ON s.candidate = o.candidate
       WHERE o.before IS NOT NULL OR struct(o.started, o.run) <> s.first
       UNION ALL
-      SELECT o.place, o.candidate, o.nodeid, s.last.started, s.last.run, o.run, o.state, '{State.ABSENT}', NULL
+      SELECT o.place, o.candidate, o.nodeid, s.last.started, s.last.run, o.run, o.state, '{CellState.ABSENT}', NULL
       FROM ordered o JOIN spans s ON s.candidate = o.candidate
       WHERE o.latest AND struct(o.started, o.run) < s.last
     ), named AS (
-      SELECT *, {kind_of("before", "outcome")} AS change FROM steps
+      SELECT *, {change_kind_sql("before", "outcome")} AS change FROM steps
     )
     SELECT run, started, before_run, candidate, nodeid, before, outcome, change,
            if(causes = '', 'unexplained', causes) AS cause,
            row_number() OVER (PARTITION BY place, candidate, nodeid ORDER BY started DESC, run DESC) = 1 AS standing
     FROM named
     WHERE change IS NOT NULL
-      AND ('{State.ABSENT}' NOT IN (before, outcome) OR change IN ('{Kind.NEW}', '{Kind.LOST}'))
+      AND ('{CellState.ABSENT}' NOT IN (before, outcome) OR change IN ('{ChangeKind.NEW}', '{ChangeKind.LOST}'))
     """,  # noqa: S608  # made of constants
     across=True,
 )
@@ -82,7 +82,7 @@ FLAKY = Table(
         tolerance="seconds, documented time: how late is not yet wrong",
         should="what a broken `should` row does: `warn` or `fail`",
     ),
-    ("candidate", "nodeid", *RECORDED),
+    ("candidate", "nodeid", *COMPARED_COLUMNS),
     f"""
     WITH counted AS (
       SELECT candidate, nodeid, {_RECORDED}, count(*) AS runs, count_if(outcome = '{Outcome.FAIL}') AS failures

@@ -2,7 +2,7 @@
 
 from conformance.spark.tables.table import Table, columns
 from conformance.verdicts.outcome import WITHIN_A_CELL
-from conformance.verdicts.sql import first_of
+from conformance.verdicts.sql import worst_outcome_sql
 
 LATENCY = Table(
     "latency",
@@ -199,7 +199,7 @@ DISAGREEMENTS = Table(
     SELECT c.run, c.candidate, c.nodeid, k.check, v.outcome AS recorded, k.outcome AS found, k.occasions,
            k.violations, k.evidence AS event
     FROM rechecks k JOIN cells c ON c.cell_id = k.cell_id
-    LEFT JOIN (SELECT cell_id, check, {first_of("outcome", WITHIN_A_CELL)} AS outcome
+    LEFT JOIN (SELECT cell_id, check, {worst_outcome_sql("outcome", WITHIN_A_CELL)} AS outcome
                FROM verdicts WHERE check LIKE 'invariant.%' GROUP BY cell_id, check) v
       ON v.cell_id = k.cell_id AND v.check = k.check
     WHERE k.outcome <> 'inconclusive' AND (k.outcome = 'fail') <> coalesce(v.outcome = 'fail', false) AND coalesce(v.outcome, '') <> 'inconclusive'

@@ -2,10 +2,17 @@
 
 from conformance.spark.tables.table import Table, columns
 from conformance.verdicts import Outcome
-from conformance.verdicts.changes import State
-from conformance.verdicts.sql import COUNT_COLUMNS, RECORDED, counts, first_of, share, sums
+from conformance.verdicts.changes import CellState
+from conformance.verdicts.sql import (
+    COMPARED_COLUMNS,
+    COUNT_COLUMNS,
+    count_outcomes_sql,
+    outcome_for_row_sql,
+    sum_counts_sql,
+    worst_outcome_sql,
+)
 
-_COUNTED = counts("outcome")
+_COUNTED = count_outcomes_sql("outcome")
 
 RUNS = Table(
     "runs",
@@ -42,7 +49,7 @@ MATRIX = Table(
     ("run", "candidate", "scenario"),
     f"""
     SELECT run, candidate, scenario, count(*) AS cells, {_COUNTED}, count_if(outcome IS NULL) AS cut_short,
-           {first_of("outcome")} AS outcome
+           {worst_outcome_sql("outcome")} AS outcome
     FROM cells GROUP BY run, candidate, scenario
     """,  # noqa: S608
 )
@@ -74,9 +81,9 @@ LEDGER = Table(
     ),
     ("run", "candidate", "requirement"),
     f"""
-    SELECT c.run, c.candidate, g.requirement, count(*) AS cells, {sums("g")}, {first_of("g.outcome")} AS outcome
-    FROM (SELECT cell_id, requirement, {_COUNTED}, {first_of("outcome")} AS outcome
-          FROM (SELECT v.cell_id, {share("v.outcome", "pos", "c.outcome")} AS outcome, requirement
+    SELECT c.run, c.candidate, g.requirement, count(*) AS cells, {sum_counts_sql("g")}, {worst_outcome_sql("g.outcome")} AS outcome
+    FROM (SELECT cell_id, requirement, {_COUNTED}, {worst_outcome_sql("outcome")} AS outcome
+          FROM (SELECT v.cell_id, {outcome_for_row_sql("v.outcome", "pos", "c.outcome")} AS outcome, requirement
                 FROM verdicts v JOIN cells c ON c.cell_id = v.cell_id
                 LATERAL VIEW posexplode(v.requirements) named AS pos, requirement)
           GROUP BY cell_id, requirement) g
@@ -161,8 +168,8 @@ OUTCOMES = Table(
     (),
     f"""
     SELECT c.run, r.started, r.filtered, c.candidate, c.nodeid, c.outcome,
-           if(c.outcome = '{Outcome.PASS}' AND m.cell_id IS NOT NULL, '{State.REMARK}', c.outcome) AS state,
-           {", ".join(f"c.{one}" for one in RECORDED)}
+           if(c.outcome = '{Outcome.PASS}' AND m.cell_id IS NOT NULL, '{CellState.REMARK}', c.outcome) AS state,
+           {", ".join(f"c.{one}" for one in COMPARED_COLUMNS)}
     FROM cells c JOIN runs r ON r.run = c.run
     LEFT JOIN (SELECT DISTINCT cell_id FROM verdicts WHERE remark) m ON m.cell_id = c.cell_id
     WHERE c.outcome IS NOT NULL
