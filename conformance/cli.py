@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from conformance.report.safe import visible
-from conformance.shortage import breakdown
+from conformance.shortage import describe_harness_error
 
 app = typer.Typer(
     name="conformance",
@@ -334,5 +334,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         app(args=list(arguments) if arguments is not None else sys.argv[1:])
     except Exception as error:  # noqa: BLE001  # a 1 would say that a server is wrong
-        typer.echo(visible(breakdown(error), 1000), err=True)
+        typer.echo(visible(describe_harness_error(error), 1000), err=True)
         sys.exit(3)

@@ -26,7 +26,7 @@ from conformance.run.bridge import ALONE, Place
 from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
-from conformance.shortage import breakdown
+from conformance.shortage import describe_harness_error
 from conformance.verdicts import Outcome, Reason, Verdict, worst_in_cell
 from conformance.verdicts.outcome import OK_OUTCOMES
 
@@ -175,7 +175,7 @@ def _judged(cell: Cell, cast: Cast, settings: Settings, ran: Ran) -> tuple[Verdi
         return judge(cell, cast, settings, ran.events, complete=ran.complete)
     except Exception as error:  # noqa: BLE001  # whatever a check raises, the cell was not judged
         traceback.print_exc()
-        said = breakdown(error)
+        said = describe_harness_error(error)
         return (Verdict(check="harness.judge", outcome=Outcome.ERROR, requirements=cell.requirements, sentence=said),)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 if TYPE_CHECKING:
     from conformance.execute import CellResult
-    from conformance.testing import Bench, Link, MailNode, MailSink
+    from conformance.testing import Link, MailBench, MailNode, MailSink
 
     RunScenario = Callable[..., tuple[CellResult, ...]]
 
@@ -55,11 +55,11 @@ def run_scenario(tmp_path: Path) -> RunScenario:
 
 
 @pytest.fixture
-def mail_bench() -> Iterator[Bench]:
+def mail_bench() -> Iterator[MailBench]:
     """Make any number of sinks and links: `mail_bench.sink(name, "smtp" or "lmtp")`, `mail_bench.link(name, (host, port))`."""
-    from conformance.testing import Bench
+    from conformance.testing import MailBench
 
-    bench = Bench()
+    bench = MailBench()
     try:
         yield bench
     finally:
@@ -67,19 +67,19 @@ def mail_bench() -> Iterator[Bench]:
 
 
 @pytest.fixture
-def smtp_sink(mail_bench: Bench) -> MailSink:
+def smtp_sink(mail_bench: MailBench) -> MailSink:
     """An SMTP server that takes all mail, or answers as it is told: `host`, `port`, `answer`, `fault`, `messages`, `wait_for`."""
     return mail_bench.sink("smtp-sink", "smtp")
 
 
 @pytest.fixture
-def lmtp_sink(mail_bench: Bench) -> MailSink:
+def lmtp_sink(mail_bench: MailBench) -> MailSink:
     """An LMTP server (RFC 2033) that takes all mail, or answers as it is told, each recipient by itself."""
     return mail_bench.sink("lmtp-sink", "lmtp")
 
 
 @pytest.fixture
-def smtp_link(mail_bench: Bench) -> Callable[[str, int], Link]:
+def smtp_link(mail_bench: MailBench) -> Callable[[str, int], Link]:
     """Lay a link to a server that runs: `smtp_link(host, port)` has a `host` and `port` to dial instead, records what passes, and
     can be broken with `fault`."""
     return lambda host, port: mail_bench.link(f"server-{port}", (host, port))
@@ -89,9 +89,9 @@ def smtp_link(mail_bench: Bench) -> Callable[[str, int], Link]:
 def mail_node(tmp_path: Path) -> Iterator[Callable[[str], MailNode]]:
     """Start a mail server by the name or file of its description: `mail_node("postfix")` has a `host` and `port`, and a sink
     `next_hop` at which everything arrives. It can be killed and started again."""
-    from conformance.testing import Nodes
+    from conformance.testing import MailNodes
 
-    nodes = Nodes(tmp_path / "nodes")
+    nodes = MailNodes(tmp_path / "nodes")
     try:
         yield nodes.start
     finally:

@@ -12,7 +12,7 @@ from conformance.clocks import CLOCKS
 from conformance.report import allure_content
 from conformance.results.layout import RUN_FILE
 from conformance.results.writer import finish_run
-from conformance.shortage import breakdown, shortage_of
+from conformance.shortage import describe_harness_error, shortage_of
 from conformance.suite.collect import (
     OPTIONS,
     UNFILTERED,
@@ -119,7 +119,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
         return (yield)
     except Exception as error:
         if shortage_of(error):
-            pytest.exit(breakdown(error), pytest.ExitCode.INTERNAL_ERROR)
+            pytest.exit(describe_harness_error(error), pytest.ExitCode.INTERNAL_ERROR)
         raise
 
 
@@ -176,7 +176,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     except OSError as error:
         if not shortage_of(error):
             raise
-        pytest.exit(f"the run has no footer: {breakdown(error)}", pytest.ExitCode.INTERNAL_ERROR)
+        pytest.exit(f"the run has no footer: {describe_harness_error(error)}", pytest.ExitCode.INTERNAL_ERROR)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

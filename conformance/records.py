@@ -11,7 +11,7 @@ from conformance.candidates.needs import claims
 from conformance.execute import stamp
 from conformance.history.secrets import HIDDEN
 from conformance.nodes.contract import NodeError
-from conformance.nodes.kinds import node_of
+from conformance.nodes.kinds import node_class
 from conformance.parameters import in_force
 from conformance.results.identity import sha256_of
 from conformance.results.schema import CandidateRecord, CellHeader
@@ -102,6 +102,6 @@ def _sha256(cast: Cast) -> str:
 def _version(candidate: Candidate) -> str:
     """Return the version that the candidate reports, or why it reports none: that does not prevent a judgement."""
     try:
-        return asyncio.run(node_of(candidate.kind).version(candidate))
+        return asyncio.run(node_class(candidate.kind).version(candidate))
     except NodeError as error:
         return f"{candidate.version} ({error.reason})"

@@ -59,18 +59,18 @@ def shortage_of(error: BaseException) -> str:
     return shortage_of(before) if before is not None else ""
 
 
-def said_by_others(text: str) -> OSError | None:
+def system_error_in(text: str) -> OSError | None:
     """Return the error of the system that another program tells in its words (Java: `No space left on device`), or None."""
     number = next((number for number in SHORTAGES if os.strerror(number) in text), None)
     return OSError(number, os.strerror(number)) if number is not None else None
 
 
-def killed_by_others(code: int | None) -> bool:
+def is_sigkill(code: int | None) -> bool:
     """Whether an exit code (of a guard, a container, or a process) is that of SIGKILL."""
     return code in (137, -9)
 
 
-class Machine:
+class ResourceMonitor:
     """What the machine has run out of since this was made."""
 
     def __init__(self, directory: Path) -> None:
@@ -88,9 +88,9 @@ class Machine:
         grown = (_COUNTERS[path][1] for path, before in self._before.items() if _counter(path) > before)
         return next((words for words in grown if kills or words != _OF_MEMORY), "")
 
-    def explains(self, why: str, *, kills: bool = True) -> str:
+    def explanation_of(self, why: str, *, kills: bool = True) -> str:
         """Return what has run out, where that may be why a node ended with these words; '' where it is not."""
-        if beyond_its_own_limit(why):
+        if exceeded_own_limit(why):
             return ""
         if why.startswith(KILLED):
             return KILLED
@@ -98,12 +98,12 @@ class Machine:
         return self.shortage(kills=kills) or said
 
 
-def beyond_its_own_limit(why: str) -> bool:
+def exceeded_own_limit(why: str) -> bool:
     """Whether a node ended, with these words, since it was beyond a limit of its description."""
     return _OWN_LIMIT in why
 
 
-def counter_of(file: Path, name: str) -> int | None:
+def read_counter(file: Path, name: str) -> int | None:
     """Return one of the kernel's counters in a file of lines `name value`; None where the file or the name is not there."""
     try:
         values = dict(line.split()[:2] for line in file.read_text("ascii").splitlines() if " " in line)
@@ -113,13 +113,13 @@ def counter_of(file: Path, name: str) -> int | None:
 
 
 def _counter(path: Path) -> int:
-    return counter_of(path, _COUNTERS[path][0]) or 0
+    return read_counter(path, _COUNTERS[path][0]) or 0
 
 
 _HERE = Path(__file__).parent
 
 
-def breakdown(error: BaseException) -> str:
+def describe_harness_error(error: BaseException) -> str:
     """Return a sentence on an exception that nobody expected: what it says, and where the harness raised it."""
     said = " ".join(traceback.format_exception_only(error)[-1].split())
     if words := shortage_of(error):

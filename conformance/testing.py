@@ -49,7 +49,7 @@ steps: [{advance: 1s}]
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class ReceivedMessage:
     """A message that a sink took: the envelope, and the content octet for octet."""
 
     sender: str
@@ -62,7 +62,7 @@ class Taken:
         return email.message_from_bytes(self.content, policy=SMTP)
 
 
-class Background:
+class BackgroundLoop:
     """An event loop in a thread. Every coroutine and function given to it runs there."""
 
     def __init__(self) -> None:
@@ -110,7 +110,9 @@ class _Stopwatch:
 class Link:
     """One link: dial it (`host`, `port`), break it (`fault`), read what passed (`history`, `commands`)."""
 
-    def __init__(self, background: Background, links: Links, recorder: Recorder, pair: tuple[str, str, str]) -> None:
+    def __init__(
+        self, background: BackgroundLoop, links: Links, recorder: Recorder, pair: tuple[str, str, str]
+    ) -> None:
         self._background = background
         self._links = links
         self._recorder = recorder
@@ -152,17 +154,17 @@ class MailSink(Link):
     """A server that takes mail, and answers otherwise where it is told to. Clients dial `host` and `port`."""
 
     def __init__(
-        self, background: Background, links: Links, recorder: Recorder, pair: tuple[str, str, str], sink: Sink
+        self, background: BackgroundLoop, links: Links, recorder: Recorder, pair: tuple[str, str, str], sink: Sink
     ) -> None:
         super().__init__(background, links, recorder, pair)
         self._sink = sink
-        self._taken: list[Taken] = []
+        self._taken: list[ReceivedMessage] = []
         self._news = threading.Condition()
         sink.keep = self._keep
 
     def _keep(self, sender: str, recipients: Sequence[str], content: bytes) -> None:
         with self._news:
-            self._taken.append(Taken(sender, tuple(recipients), content))
+            self._taken.append(ReceivedMessage(sender, tuple(recipients), content))
             self._news.notify_all()
 
     def answer(
@@ -178,12 +180,12 @@ class MailSink(Link):
         self._background.call(self._sink.answer, Answer.model_validate(given))
 
     @property
-    def messages(self) -> list[Taken]:
+    def messages(self) -> list[ReceivedMessage]:
         """What was taken up to now, in its order."""
         with self._news:
             return list(self._taken)
 
-    def wait_for(self, count: int, within: float = 10.0) -> list[Taken]:
+    def wait_for(self, count: int, within: float = 10.0) -> list[ReceivedMessage]:
         """Wait until so many messages were taken, and return all. Raises TimeoutError after `within` seconds."""
         with self._news:
             if not self._news.wait_for(lambda: len(self._taken) >= count, within):
@@ -191,11 +193,11 @@ class MailSink(Link):
             return list(self._taken)
 
 
-class Bench:
+class MailBench:
     """Makes sinks and links, and ends them."""
 
     def __init__(self) -> None:
-        self._background = Background()
+        self._background = BackgroundLoop()
         self._recorder = Recorder(_Stopwatch())
         self._links = Links(self._recorder)
         self._sinks: list[Sink] = []
@@ -228,7 +230,7 @@ class Bench:
 class MailNode(Link):
     """A mail server: dial `host` and `port`. What it passes on arrives at `next_hop`, whatever the recipient's domain."""
 
-    def __init__(self, background: Background, world: World) -> None:
+    def __init__(self, background: BackgroundLoop, world: World) -> None:
         pair = ("outside", _NODE, "frontend")
         super().__init__(background, world.links, world.recorder, pair)
         self._keeper = world.keepers[_NODE]
@@ -250,12 +252,12 @@ class MailNode(Link):
         return self._keeper.node.log
 
 
-class Nodes:
+class MailNodes:
     """Starts mail servers by the names of their descriptions, and ends them."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._background = Background()
+        self._background = BackgroundLoop()
         self._ends: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
 
     def start(self, candidate: str) -> MailNode:

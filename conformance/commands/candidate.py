@@ -23,7 +23,7 @@ from conformance.clocks import default_clock, default_scale
 from conformance.execute import headline, judge
 from conformance.judge.during import JudgeDuring
 from conformance.nodes.contract import NodeError
-from conformance.nodes.kinds import node_of
+from conformance.nodes.kinds import node_class
 from conformance.run.applicability import inapplicable
 from conformance.run.bridge import ALONE, BESIDE, Place, at_once
 from conformance.run.cell import CellRun, Ran
@@ -105,7 +105,7 @@ def check(candidate: Candidate) -> Iterator[Answer]:
         yield Answer("is there", "missing", missing)
         return
     try:
-        yield Answer("version", "told", asyncio.run(node_of(candidate.kind).version(candidate)))
+        yield Answer("version", "told", asyncio.run(node_class(candidate.kind).version(candidate)))
     except NodeError as error:
         yield Answer("version", "missing", f"the command 'version' failed: {error.reason}")
     probes = _probes()

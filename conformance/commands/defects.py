@@ -12,9 +12,9 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from conformance import paths
 from conformance.candidates.description import REFERENCE
-from conformance.defects.plan import Planned, known_defects, plan, retired_defects
-from conformance.defects.table import Table, gaps, page, table
-from conformance.defects.trial import KeptTrials, Trial, attempt_all
+from conformance.defects.plan import PlannedTrial, active_defects, plan_trials, retired_defects
+from conformance.defects.table import DefectTable, build_table, gaps, page
+from conformance.defects.trial import Trial, TrialRunDirectory, run_trials
 from conformance.execute import workers
 from conformance.invariants import INVARIANTS
 from conformance.requirements.catalogue import catalogue
@@ -46,7 +46,7 @@ def print_defects(
     Returns 1 with `gate` when anything is missing, and with `check` when that page says anything else; 2 when the
     run directory cannot be used.
     """
-    known = known_defects()
+    known = active_defects()
     if unknown := sorted(set(names) - {defect.name for defect in known}):
         typer.echo(f"no defect {unknown[0]!r}; `conformance requirements` names them all", err=True)
         return 2
@@ -60,18 +60,20 @@ def print_defects(
     except Problems as error:
         typer.echo(error, err=True)
         return 2
-    trials = plan(defects, cells)
+    trials = plan_trials(defects, cells)
     if names:
         trials = tuple(trial for trial in trials if trial.defect is not None)
     began = time.monotonic()
     if fresh and run_dir is not None:
         remove_run(run_dir)
     try:
-        kept = KeptTrials.begin(run_dir, trials, seed, _command(names, run_dir)) if run_dir is not None else None
+        kept = TrialRunDirectory.begin(run_dir, trials, seed, _command(names, run_dir)) if run_dir is not None else None
     except RunDirectoryError as error:
         typer.echo(error, err=True)
         return 2
-    found = table(defects, {trial.cell.scenario for trial in trials}, _tried(trials, seed, jobs or workers(), kept))
+    found = build_table(
+        defects, {trial.cell.scenario for trial in trials}, _tried(trials, seed, jobs or workers(), kept)
+    )
     if kept is not None:
         finish_run(kept.directory, wall_seconds=time.monotonic() - began)
     if as_json:
@@ -109,16 +111,16 @@ def _command(names: Sequence[str], run_dir: Path) -> tuple[str, ...]:
     return ("conformance", "defects", *names, "--run-dir", str(run_dir))
 
 
-def _tried(trials: Sequence[Planned], seed: int, jobs: int, kept: KeptTrials | None) -> list[Trial]:
+def _tried(trials: Sequence[PlannedTrial], seed: int, jobs: int, kept: TrialRunDirectory | None) -> list[Trial]:
     """Run the trials, with a bar on a terminal."""
     console = Console(stderr=True)
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("trials", total=len(trials))
-        return list(bar.track(attempt_all(trials, seed, jobs, kept), task_id=task))
+        return list(bar.track(run_trials(trials, seed, jobs, kept), task_id=task))
 
 
-def _json(found: Table) -> list[dict[str, object]]:
+def _json(found: DefectTable) -> list[dict[str, object]]:
     return [
         {
             "name": row.defect.name,
@@ -133,7 +135,7 @@ def _json(found: Table) -> list[dict[str, object]]:
     ]
 
 
-def _print(found: Table) -> None:
+def _print(found: DefectTable) -> None:
     for row in found.rows:
         mark = "caught" if row.caught else "MISSED"
         typer.echo(f"{row.defect.name}  breaks {row.defect.breaks}  {mark} in {row.caught_in} of {row.trials} cells")

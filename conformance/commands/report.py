@@ -13,7 +13,7 @@ from conformance.report.safe import visible
 from conformance.report.site import Allure, build
 from conformance.report.trend import runs_before
 from conformance.results.layout import RunDirectoryError
-from conformance.shortage import breakdown, shortage_of
+from conformance.shortage import describe_harness_error, shortage_of
 from conformance.verdicts.changes import ChangeKind, Should
 
 
@@ -41,7 +41,7 @@ def build_report(
         before = runs_before(run_dir, earlier if earlier is not None else run_dir.absolute().parent)
         built = build(run_dir, out, corpus=paths.corpus(), allure=allure, earlier=before, paged=paged)
     except (RunDirectoryError, AllureMissing, OSError) as error:
-        typer.echo(breakdown(error) if shortage_of(error) else error, err=True)
+        typer.echo(describe_harness_error(error) if shortage_of(error) else error, err=True)
         return 3 if shortage_of(error) else 2
     for note in built.notes:
         typer.echo(visible(note))

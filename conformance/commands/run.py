@@ -8,7 +8,7 @@ import typer
 
 from conformance import paths
 from conformance.commands.cluster import is_asked, run_on_cluster
-from conformance.shortage import breakdown
+from conformance.shortage import describe_harness_error
 from conformance.suite.collect import explain_empty
 from conformance.suite.directory import ALLURE_BY_DEFAULT
 from conformance.suite.item import outcome_of
@@ -98,7 +98,7 @@ def run_pytest(arguments: list[str]) -> int:
     try:
         code = pytest.main(words, plugins=[door])
     except Exception as error:  # noqa: BLE001  # whatever breaks, the exit code says that it was no violation
-        typer.echo(breakdown(error), err=True)
+        typer.echo(describe_harness_error(error), err=True)
         return VIOLATED if door.violations else UNJUDGED
     match code:
         case pytest.ExitCode.OK:

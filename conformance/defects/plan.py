@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from conformance.candidates.grammar import reference_defects
 from conformance.scenarios.document import Cell
 
-FEW = 6
+MAX_CELLS_PER_SCENARIO = 6
 """In so many cells of one scenario a defect is tried."""
 
 
@@ -23,14 +23,14 @@ class Defect:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedTrial:
     """One trial to come: a cell, and the defect that the reference has in it (None: it has none)."""
 
     defect: str | None
     cell: Cell
 
 
-def known_defects() -> tuple[Defect, ...]:
+def active_defects() -> tuple[Defect, ...]:
     """Return the reference's defects that are in force, sorted by name."""
     return tuple(one for one in _catalogue() if not one.retired)
 
@@ -49,15 +49,15 @@ def _catalogue() -> tuple[Defect, ...]:
     )
 
 
-def plan(defects: Iterable[Defect], cells: Sequence[Cell]) -> tuple[Planned, ...]:
+def plan_trials(defects: Iterable[Defect], cells: Sequence[Cell]) -> tuple[PlannedTrial, ...]:
     """Return all trials: the unbroken reference in every cell, then each defect wherever it may be seen.
 
     Of a scenario with a large matrix a defect is tried in a few cells, spread evenly over it.
     """
     judged = [(cell, cell.judged_requirements) for cell in cells]
-    unbroken = [Planned(None, cell) for cell in cells]
+    unbroken = [PlannedTrial(None, cell) for cell in cells]
     broken = [
-        Planned(defect.name, cell)
+        PlannedTrial(defect.name, cell)
         for defect in defects
         for cell in spread([cell for cell, ids in judged if defect.breaks in ids])
     ]
@@ -65,10 +65,15 @@ def plan(defects: Iterable[Defect], cells: Sequence[Cell]) -> tuple[Planned, ...
 
 
 def spread(cells: Iterable[Cell]) -> Iterator[Cell]:
-    """Yield at most `FEW` cells of each scenario, the first and the last among them."""
+    """Yield at most `MAX_CELLS_PER_SCENARIO` cells of each scenario, the first and the last among them."""
     by_scenario: dict[str, list[Cell]] = {}
     for cell in cells:
         by_scenario.setdefault(cell.scenario, []).append(cell)
     for group in by_scenario.values():
         last = len(group) - 1
-        yield from (group[index] for index in sorted({round(last * part / (FEW - 1)) for part in range(FEW)}))
+        yield from (
+            group[index]
+            for index in sorted(
+                {round(last * part / (MAX_CELLS_PER_SCENARIO - 1)) for part in range(MAX_CELLS_PER_SCENARIO)}
+            )
+        )

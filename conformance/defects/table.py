@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from conformance.defects.plan import FEW, Defect
+from conformance.defects.plan import MAX_CELLS_PER_SCENARIO, Defect
 from conformance.defects.trial import Trial
 from conformance.requirements.catalogue import Catalogue
 from conformance.verdicts import Outcome
@@ -46,7 +46,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DefectTable:
     """All defects, what each scenario and each check catches, and the cells in which the unbroken reference failed.
 
     `elsewhere` are scenarios that cannot be tried like this: they want servers that are programs, with disks.
@@ -82,7 +82,7 @@ class Table:
         return {check: tuple(names) for check, names in sorted(alone.items())}
 
 
-def table(defects: Sequence[Defect], scenarios: Iterable[str], trials: Sequence[Trial]) -> Table:
+def build_table(defects: Sequence[Defect], scenarios: Iterable[str], trials: Sequence[Trial]) -> DefectTable:
     """Make the table of all trials."""
     of: defaultdict[str | None, list[Trial]] = defaultdict(list)
     for trial in trials:
@@ -96,7 +96,7 @@ def table(defects: Sequence[Defect], scenarios: Iterable[str], trials: Sequence[
             by_scenario[trial.scenario].add(trial.defect)
             for blame in trial.blames:
                 by_check[blame.check].add(trial.defect)
-    return Table(
+    return DefectTable(
         rows=tuple(_row(defect, of[defect.name]) for defect in defects),
         scenarios={name: tuple(sorted(caught)) for name, caught in sorted(by_scenario.items())},
         elsewhere=tuple(sorted(elsewhere)),
@@ -105,7 +105,7 @@ def table(defects: Sequence[Defect], scenarios: Iterable[str], trials: Sequence[
     )
 
 
-def gaps(found: Table, catalogue: Catalogue, checks: Iterable[str]) -> tuple[str, ...]:
+def gaps(found: DefectTable, catalogue: Catalogue, checks: Iterable[str]) -> tuple[str, ...]:
     """Return, in words, everything for which the build must fail."""
     lines = [f"the unbroken reference: {trial.cell}: {trial.outcome}: {trial.sentence}" for trial in found.unsound]
     for row in found.rows:
@@ -167,7 +167,7 @@ ALONE = "## What each check catches alone"
 """The heading of the section that tells what would be missed without a check."""
 
 
-def page(found: Table, catalogue: Catalogue, retired: Sequence[Defect] = ()) -> str:
+def page(found: DefectTable, catalogue: Catalogue, retired: Sequence[Defect] = ()) -> str:
     """Return the page as Markdown; `retired` are the defects that a ruling has made right."""
     parts = (
         *_groups(found, catalogue),
@@ -177,10 +177,10 @@ def page(found: Table, catalogue: Catalogue, retired: Sequence[Defect] = ()) -> 
         *_scenarios(found),
         *_requirements(found, catalogue),
     )
-    return "\n".join([_HEAD.format(count=len(found.rows), few=FEW), *parts, ""])
+    return "\n".join([_HEAD.format(count=len(found.rows), few=MAX_CELLS_PER_SCENARIO), *parts, ""])
 
 
-def _groups(found: Table, catalogue: Catalogue) -> Iterator[str]:
+def _groups(found: DefectTable, catalogue: Catalogue) -> Iterator[str]:
     for group, about in catalogue.groups.items():
         rows = [row for row in found.rows if catalogue[row.defect.breaks].group == group]
         if not rows:
@@ -192,7 +192,7 @@ def _groups(found: Table, catalogue: Catalogue) -> Iterator[str]:
         yield ""
 
 
-def _first(found: Table) -> Iterator[str]:
+def _first(found: DefectTable) -> Iterator[str]:
     caught, elsewhere = sum(bool(row.caught_in) for row in found.rows), found.blamed_elsewhere_first
     yield "## What is blamed first\n"
     yield (
@@ -226,7 +226,7 @@ def _line(row: Row) -> str:
     )
 
 
-def _checks(found: Table) -> Iterator[str]:
+def _checks(found: DefectTable) -> Iterator[str]:
     yield f"{ALONE}\n"
     yield "Without the check, the defects that it alone catches would be missed or blamed on another requirement.\n"
     yield "| check | it alone | with others |"
@@ -239,7 +239,7 @@ def _checks(found: Table) -> Iterator[str]:
     yield ""
 
 
-def _scenarios(found: Table) -> Iterator[str]:
+def _scenarios(found: DefectTable) -> Iterator[str]:
     yield "## What each scenario catches\n"
     yield "| scenario | defects |"
     yield "|---|---|"
@@ -250,7 +250,7 @@ def _scenarios(found: Table) -> Iterator[str]:
         yield f"Not tried, for they want servers that are programs with disks of their own: {', '.join(found.elsewhere)}.\n"
 
 
-def _requirements(found: Table, catalogue: Catalogue) -> Iterator[str]:
+def _requirements(found: DefectTable, catalogue: Catalogue) -> Iterator[str]:
     yield "## What proves that a requirement is judged\n"
     yield "| requirement | level | seen on | defects |"
     yield "|---|---|---|---|"

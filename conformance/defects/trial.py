@@ -19,7 +19,7 @@ from typing import NoReturn
 from conformance import paths
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import REFERENCE, Candidate
-from conformance.defects.plan import Planned
+from conformance.defects.plan import PlannedTrial
 from conformance.execute import execute, headline, judge, stamp
 from conformance.judge.during import JudgeDuring
 from conformance.records import candidate_record, cell_header, item_name
@@ -40,14 +40,16 @@ def broken_reference(defect: str | None) -> Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptTrials:
+class TrialRunDirectory:
     """The run directory in which trials are kept, and what the headers of its cells have in common."""
 
     directory: Path
     environment_sha256: str
 
     @classmethod
-    def begin(cls, directory: Path, trials: Iterable[Planned], seed: int, command: tuple[str, ...]) -> "KeptTrials":
+    def begin(
+        cls, directory: Path, trials: Iterable[PlannedTrial], seed: int, command: tuple[str, ...]
+    ) -> "TrialRunDirectory":
         """Write the header of a run of these trials. Raises RunDirectoryError when the directory holds another run."""
         planned = tuple(trials)
         defects = dict.fromkeys(one.defect for one in planned)
@@ -83,11 +85,11 @@ class KeptTrials:
         )
 
 
-PATIENCE = 120
+CPU_LIMIT_S = 120
 """Seconds of the processor that a trial may take: a defect can make a node do nothing else for ever."""
 
 
-class Exhausted(KeyboardInterrupt):
+class CpuLimitExceeded(KeyboardInterrupt):
     """A trial took too long; of this kind, for no other exception gets through an event loop at any moment."""
 
 
@@ -112,35 +114,35 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Performed:
+class FinishedTrial:
     """A cell that was run with a defect, and is to be judged."""
 
-    planned: Planned
+    planned: PlannedTrial
     cast: Cast
     settings: Settings
     ran: Ran
 
 
-def attempt(planned: Planned, seed: int, kept: KeptTrials | None = None) -> Trial:
+def run_trial(planned: PlannedTrial, seed: int, kept: TrialRunDirectory | None = None) -> Trial:
     """Run and judge one cell. Only its verdicts are kept, unless `kept` says in which run directory it is written."""
     if kept is not None:
         return _attempt_and_keep(planned, seed, kept)
-    done = perform(planned, seed)
-    return judged(done) if isinstance(done, Performed) else done
+    done = run_planned(planned, seed)
+    return judge_finished(done) if isinstance(done, FinishedTrial) else done
 
 
-def _attempt_and_keep(planned: Planned, seed: int, kept: KeptTrials) -> Trial:
+def _attempt_and_keep(planned: PlannedTrial, seed: int, kept: TrialRunDirectory) -> Trial:
     cast, settings = _conditions(planned, seed)
     header = kept.header(planned.cell, cast, settings)
     try:
         with _bounded():
             result = at_once(execute(planned.cell, cast, settings, header, kept.directory))
-    except Exhausted:
+    except CpuLimitExceeded:
         return _exhausted(planned)
     return _trial(planned, result.outcome, result.verdicts, headline(result.verdicts))
 
 
-def perform(planned: Planned, seed: int) -> Performed | Trial:
+def run_planned(planned: PlannedTrial, seed: int) -> FinishedTrial | Trial:
     """Run one cell. What came to nothing is a trial already."""
     cell = planned.cell
     cast, settings = _conditions(planned, seed)
@@ -150,14 +152,14 @@ def perform(planned: Planned, seed: int) -> Performed | Trial:
         try:
             with _bounded():
                 ran = at_once(CellRun(cell, cast, settings, Path(folder), JudgeDuring()).run(ALONE))
-        except Exhausted:
+        except CpuLimitExceeded:
             return _exhausted(planned)
     if ran.inapplicable:
         return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), ran.inapplicable)
-    return Performed(planned, cast, settings, ran)
+    return FinishedTrial(planned, cast, settings, ran)
 
 
-def judged(done: Performed) -> Trial:
+def judge_finished(done: FinishedTrial) -> Trial:
     """Judge what was run, by the checks that there are."""
     planned, ran = done.planned, done.ran
     cell = planned.cell
@@ -169,16 +171,16 @@ def judged(done: Performed) -> Trial:
     return _trial(planned, outcome, verdicts, sentence)
 
 
-def _conditions(planned: Planned, seed: int) -> tuple[Cast, Settings]:
+def _conditions(planned: PlannedTrial, seed: int) -> tuple[Cast, Settings]:
     return Cast(broken_reference(planned.defect)), Settings(clock="virtual", seed=seed, should="fail")
 
 
-def _exhausted(planned: Planned) -> Trial:
-    sentence = f"broken off after {PATIENCE} s of the processor's time"
+def _exhausted(planned: PlannedTrial) -> Trial:
+    sentence = f"broken off after {CPU_LIMIT_S} s of the processor's time"
     return Trial(planned.defect, planned.cell.scenario, planned.cell.id, Outcome.ERROR, (), sentence)
 
 
-def _trial(planned: Planned, outcome: Outcome, verdicts: Iterable[Verdict], sentence: str) -> Trial:
+def _trial(planned: PlannedTrial, outcome: Outcome, verdicts: Iterable[Verdict], sentence: str) -> Trial:
     failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
     blames = tuple(Blame(verdict.check, verdict.requirements[0]) for verdict in failed if verdict.requirements)
     return Trial(planned.defect, planned.cell.scenario, planned.cell.id, outcome, blames, sentence)
@@ -186,7 +188,7 @@ def _trial(planned: Planned, outcome: Outcome, verdicts: Iterable[Verdict], sent
 
 @contextmanager
 def _bounded() -> Iterator[None]:
-    """Raise Exhausted where the main thread of this process takes too much of the processor's time.
+    """Raise CpuLimitExceeded where the main thread of this process takes too much of the processor's time.
 
     Whatever else comes out of it then: a loop that is torn from its work in the middle may fail at cleaning up.
     """
@@ -195,25 +197,27 @@ def _bounded() -> Iterator[None]:
     def exhausted(number: int, frame: FrameType | None) -> NoReturn:
         nonlocal struck
         struck = True
-        raise Exhausted
+        raise CpuLimitExceeded
 
     before = signal.signal(signal.SIGPROF, exhausted)
-    signal.setitimer(signal.ITIMER_PROF, PATIENCE)
+    signal.setitimer(signal.ITIMER_PROF, CPU_LIMIT_S)
     try:
         yield
     except BaseException as error:
         if struck:
-            raise Exhausted from error
+            raise CpuLimitExceeded from error
         raise
     else:
         if struck:
-            raise Exhausted
+            raise CpuLimitExceeded
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
 
 
-def attempt_all(trials: Sequence[Planned], seed: int, jobs: int, kept: KeptTrials | None = None) -> Iterator[Trial]:
+def run_trials(
+    trials: Sequence[PlannedTrial], seed: int, jobs: int, kept: TrialRunDirectory | None = None
+) -> Iterator[Trial]:
     """Run all trials on `jobs` cores and yield what came of each, in their order; `kept` is where they are written."""
     context = multiprocessing.get_context("fork")  # the corpus is read: a fork has it without reading it again
     _SHARED[:] = trials
@@ -230,7 +234,7 @@ def attempt_all(trials: Sequence[Planned], seed: int, jobs: int, kept: KeptTrial
 
 _PR_SET_PDEATHSIG = 1
 
-_SHARED: list[Planned] = []
+_SHARED: list[PlannedTrial] = []
 """What the forked processes find their work in."""
 
 
@@ -242,5 +246,5 @@ def _begin(parent: int, place: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _attempt(number: int, seed: int, kept: KeptTrials | None) -> Trial:
-    return attempt(_SHARED[number], seed, kept)
+def _attempt(number: int, seed: int, kept: TrialRunDirectory | None) -> Trial:
+    return run_trial(_SHARED[number], seed, kept)

@@ -16,7 +16,7 @@ from conformance.judge.remarks import remarked
 from conformance.judge.rows import binding, unless_nothing_was_acknowledged
 from conformance.judge.telling import inconclusive, plain, verdict_of
 from conformance.judge.trace import Trace
-from conformance.requirements.consequences import broken_by_themselves, roots
+from conformance.requirements.consequences import independently_violated, root_violations
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Expectation
 from conformance.scenarios.steps.blocks import Expect, Step
@@ -61,9 +61,9 @@ def _rooms(steps: Sequence[Step]) -> dict[str, float]:
 def _causes_first(verdicts: tuple[Verdict, ...], explaining: Container[str | None]) -> tuple[Verdict, ...]:
     failed = [one for one in verdicts if one.outcome is Outcome.FAIL and one.requirements]
     lead = next((one.requirements[0] for one in failed if one.step is not None and one.step in explaining), None)
-    by_themselves = broken_by_themselves([verdicts]) if lead is None else {lead: frozenset[str]()}
+    by_themselves = independently_violated([verdicts]) if lead is None else {lead: frozenset[str]()}
     violated = {one.requirements[0] for one in failed}.union(*by_themselves.values())
-    root = roots(violated, by_themselves=by_themselves)
+    root = root_violations(violated, independent=by_themselves)
     return tuple(
         sorted(
             verdicts,

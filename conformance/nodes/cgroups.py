@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conformance.nodes.processes import kill_groups
-from conformance.shortage import counter_of
+from conformance.shortage import read_counter
 
 _NUMBERS = itertools.count(1)
 _NAME = re.compile(r"conformance-(\d+)-(\d+)-\d+")
@@ -48,11 +48,11 @@ class Cgroup:
         """Their paths."""
         return tuple(map(str, (self.main, *self.others)))
 
-    def kernel_kills(self) -> int | None:
+    def oom_kills(self) -> int | None:
         """Return how many of its processes the kernel has killed for want of memory, in it or on the machine; None where
         that is not counted for it alone."""
         files = (path / name for path in (self.main, *self.others) for name in ("memory.events", "memory.oom_control"))
-        counted = [count for file in files if (count := counter_of(file, "oom_kill")) is not None]
+        counted = [count for file in files if (count := read_counter(file, "oom_kill")) is not None]
         return sum(counted) if counted else None
 
     @property

@@ -18,7 +18,7 @@ MOST = 16 * 2**20
 """Octets that a command may print."""
 
 
-def template_of(candidate: Candidate, node: str, name: str) -> tuple[str, ...]:
+def command_template(candidate: Candidate, node: str, name: str) -> tuple[str, ...]:
     """Return the words of a command of a candidate's description. Raises Unsupported when it has no such command."""
     template = candidate.commands.get(name)
     if template is None:
@@ -60,7 +60,7 @@ async def run_command(
     return out.result().decode(errors="replace")
 
 
-def answer_of(node: str, name: str, text: str) -> Any:
+def parse_output(node: str, name: str, text: str) -> Any:
     """Return what a command printed: of one of the contract's as JSON, None for nothing; of any other as it is.
 
     Raises NodeError when it is no JSON, or (`inspect`) not of the shape that is read.

@@ -31,11 +31,11 @@ class ConfigurationRefused(NodeError):
     """The node would not take its configuration; `reason` is what it said, naming the parameter."""
 
 
-class OutOfPlace(NodeError):
+class WrongNodeState(NodeError):
     """A step came when the node was not in the state that it needs: the scenario took another course than written."""
 
 
-class CannotRestart(OutOfPlace):
+class CannotRestart(WrongNodeState):
     """A node did not start again on its own queue: what it had acknowledged is out of reach."""
 
 
@@ -113,7 +113,7 @@ class Node(Protocol):
         ...
 
     @property
-    def kernel_kills(self) -> int | None:
+    def oom_kills(self) -> int | None:
         """How many of its processes the kernel has killed for want of memory; None where that is not known."""
         ...
 

@@ -20,18 +20,18 @@ from docker.types import Mount
 from conformance.candidates.description import Candidate
 from conformance.candidates.kinds.docker import DockerFields
 from conformance.candidates.presence import Presence
-from conformance.nodes.commands import MOST, answer_of, template_of
+from conformance.nodes.commands import MOST, command_template, parse_output
 from conformance.nodes.configuration import listeners_of
 from conformance.nodes.contract import REFUSED, CommandFailed, ConfigurationRefused, NodeConfiguration, NodeError
 from conformance.nodes.engine import Engine, explained, gateway, kill
-from conformance.nodes.kinds import NodeOfKind, Surroundings
-from conformance.nodes.places import Place, PortLeases, all_doors
+from conformance.nodes.kinds import NodeBase, NodeContext
+from conformance.nodes.node_directory import NodeDirectory
+from conformance.nodes.places import Place, PortLeases, addresses_by_listener
 from conformance.nodes.private_root import NODE
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.reload import reload
 from conformance.nodes.streams import Stream, follow, run_inside
-from conformance.nodes.workshop import Workshop
-from conformance.shortage import KILLED, killed_by_others
+from conformance.shortage import KILLED, is_sigkill
 from conformance.topology import Server
 from conformance.untrusted import size_of
 
@@ -50,7 +50,7 @@ Moved = Callable[[str | None], None]
 """Called with the address of a container that has one, and with None once it is gone."""
 
 
-class DockerNode(NodeOfKind, kind="docker"):
+class DockerNode(NodeBase, kind="docker"):
     """One node as a container in `network`; `directory` holds its data, its files and its log."""
 
     seen_at = NODE
@@ -63,7 +63,7 @@ class DockerNode(NodeOfKind, kind="docker"):
         self._engine = engine
         self._network = network
         self._moved = moved
-        self._shop = Workshop(name, candidate, directory, Presence(), seen_as=NODE, python="python3")
+        self._shop = NodeDirectory(name, candidate, directory, Presence(), seen_as=NODE, python="python3")
         self._let_in = False
         self._container: Any = None
         self._follower: threading.Thread | None = None
@@ -76,7 +76,7 @@ class DockerNode(NodeOfKind, kind="docker"):
 
     @classmethod
     async def version(cls, candidate: Candidate) -> str:
-        """See NodeOfKind; of an image it is the one that its label tells, else the description's, else the image's id."""
+        """See NodeBase; of an image it is the one that its label tells, else the description's, else the image's id."""
         container = DockerFields.of(candidate).container
         if candidate.look_for().missing or container is None:
             return candidate.version
@@ -92,22 +92,24 @@ class DockerNode(NodeOfKind, kind="docker"):
     async def find_place(
         cls, server: Server, candidate: Candidate, directory: Path, leases: PortLeases, leaving: AsyncExitStack
     ) -> Place:
-        """See NodeOfKind; on a network of its own."""
+        """See NodeBase; on a network of its own."""
         engine = Engine(server.name, directory)
         leaving.callback(engine.close)
         network = await engine.make_network()
         leaving.push_async_callback(engine.ask, "network", network.remove)
         container, roles = DockerFields.of(candidate).container, listeners_of(server.role)
         ports = {} if container is None else container.ports
-        doors = all_doors(server.role, {d: (EVERYWHERE, ports[d]) for d in candidate.listeners if d in roles})
+        doors = addresses_by_listener(
+            server.role, {d: (EVERYWHERE, ports[d]) for d in candidate.listeners if d in roles}
+        )
         here = (gateway(network), 0)
         return Place(doors, dict.fromkeys(doors), lambda party, listener: here, (engine, network))
 
     @classmethod
-    def in_its_place(cls, around: Surroundings) -> Self:
-        """See NodeOfKind."""
-        engine, network = around.place.held
-        return cls(around.name, around.candidate, around.directory, engine, network, around.moved)
+    def create(cls, context: NodeContext) -> Self:
+        """See NodeBase."""
+        engine, network = context.place.held
+        return cls(context.name, context.candidate, context.directory, engine, network, context.moved)
 
     @property
     def log(self) -> Path:
@@ -119,7 +121,7 @@ class DockerNode(NodeOfKind, kind="docker"):
         """None: its processes are the engine's."""
 
     @property
-    def kernel_kills(self) -> None:
+    def oom_kills(self) -> None:
         """None: the engine tells it of the first process only."""
 
     @property
@@ -147,7 +149,7 @@ class DockerNode(NodeOfKind, kind="docker"):
             if outgrew:
                 raise NodeError(self.name, "start", outgrew) from error
             if code == REFUSED:
-                raise ConfigurationRefused(self.name, "start", self._shop.log.last_words()) from error
+                raise ConfigurationRefused(self.name, "start", self._shop.log.failure_excerpt()) from error
             if code is not None:
                 raise NodeError(self.name, "start", self._end_of(code, "it left")) from error
             raise
@@ -201,8 +203,8 @@ class DockerNode(NodeOfKind, kind="docker"):
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run the description's command of that name in the container, and read its JSON."""
-        text = await self._run(name, template_of(self._candidate, self.name, name), arguments)
-        return answer_of(self.name, name, text)
+        text = await self._run(name, command_template(self._candidate, self.name, name), arguments)
+        return parse_output(self.name, name, text)
 
     async def close(self) -> None:
         """End the node however it is."""
@@ -271,8 +273,8 @@ class DockerNode(NodeOfKind, kind="docker"):
 
     def _end_of(self, code: int, how: str) -> str:
         """Return why the container ended that nobody had asked to."""
-        words = self._shop.log.last_words()
-        return f"{KILLED}; its log ends: {words}" if killed_by_others(code) else f"{how} with exit code {code}: {words}"
+        words = self._shop.log.failure_excerpt()
+        return f"{KILLED}; its log ends: {words}" if is_sigkill(code) else f"{how} with exit code {code}: {words}"
 
     def _over(self, code: int | None, why: str) -> None:
         self._exit_code = code

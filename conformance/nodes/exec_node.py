@@ -13,16 +13,16 @@ from typing import Any, Self
 from conformance.candidates.description import Candidate
 from conformance.candidates.kinds.exec import ExecFields
 from conformance.nodes import cgroups, guard, private_root
-from conformance.nodes.commands import answer_of, run_command, template_of
+from conformance.nodes.commands import command_template, parse_output, run_command
 from conformance.nodes.contract import REFUSED, ConfigurationRefused, NodeConfiguration, NodeError
-from conformance.nodes.disks.choice import NodeDisk
+from conformance.nodes.disks.node_disk import NodeDisk
 from conformance.nodes.flushing import flush_every, interval
-from conformance.nodes.kinds import MovedClock, NodeOfKind, Surroundings
+from conformance.nodes.kinds import NodeBase, NodeContext, ProcessClock
+from conformance.nodes.node_directory import NodeDirectory
 from conformance.nodes.processes import KILLING, descendants
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.reload import reload
-from conformance.nodes.workshop import Workshop
-from conformance.shortage import KILLED, killed_by_others
+from conformance.shortage import KILLED, is_sigkill
 
 _SLOW_START = "PYTHONDONTWRITEBYTECODE"
 """With it, a server in Python would compile its whole source at every start."""
@@ -36,10 +36,10 @@ _FORCING = 2
 _PYTHON = (sys.executable, "-S", "-E")
 
 
-class ExecNode(NodeOfKind, kind="exec"):
+class ExecNode(NodeBase, kind="exec"):
     """One node as a process; `directory` holds its data, its files and its log, `disk` is one that may fail.
 
-    `clock` moves the clock of its processes; what it raises passes through `start`, and so does Unseen of the disk.
+    `clock` moves the clock of its processes; what it raises passes through `start`, and so does UnobservedDisk of the disk.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ExecNode(NodeOfKind, kind="exec"):
         directory: Path,
         *,
         disk: NodeDisk | None = None,
-        clock: MovedClock | None = None,
+        clock: ProcessClock | None = None,
     ) -> None:
         self._clock = clock
         self.name = name
@@ -57,7 +57,7 @@ class ExecNode(NodeOfKind, kind="exec"):
         self._candidate = candidate
         self._own = ExecFields.of(candidate)
         self._presence = candidate.look_for()
-        self._shop = Workshop(name, candidate, directory, self._presence, user=candidate.user)
+        self._shop = NodeDirectory(name, candidate, directory, self._presence, user=candidate.user)
         self._process: Process | None = None
         self._group: cgroups.Cgroup | None = None
         self._killed: int | None = 0
@@ -68,10 +68,10 @@ class ExecNode(NodeOfKind, kind="exec"):
         self._failure: str | None = None
 
     @classmethod
-    def in_its_place(cls, around: Surroundings) -> Self:
-        """See NodeOfKind."""
-        clock = around.clock.program(around.directory / "clock")
-        return cls(around.name, around.candidate, around.directory, clock=clock, disk=around.disk)
+    def create(cls, context: NodeContext) -> Self:
+        """See NodeBase."""
+        clock = context.clock.program(context.directory / "clock")
+        return cls(context.name, context.candidate, context.directory, clock=clock, disk=context.disk)
 
     @property
     def log(self) -> Path:
@@ -84,9 +84,9 @@ class ExecNode(NodeOfKind, kind="exec"):
         return None if self._process is None else self._process.pid
 
     @property
-    def kernel_kills(self) -> int | None:
+    def oom_kills(self) -> int | None:
         """How many of its processes the kernel has killed for want of memory, in all its lives; None without a cgroup."""
-        now = self._group.kernel_kills() if self._group is not None else 0
+        now = self._group.oom_kills() if self._group is not None else 0
         return None if now is None or self._killed is None else self._killed + now
 
     @property
@@ -116,7 +116,7 @@ class ExecNode(NodeOfKind, kind="exec"):
             *self._guarded(), stdin=PIPE, stdout=log, stderr=log, start_new_session=True, env=self._environment()
         )
         if self._clock is not None:
-            self._clock.began(self._process.pid)
+            self._clock.on_started(self._process.pid)
         self._watch = asyncio.create_task(self._wait(self._process), name=f"watch {self.name}")
         listeners = [(door, at["host"], at["port"]) for door, at in configuration["listeners"].items()]
         try:
@@ -125,13 +125,13 @@ class ExecNode(NodeOfKind, kind="exec"):
             code = self._process.returncode
             await self._end()
             if code == REFUSED:
-                raise ConfigurationRefused(self.name, "start", self._shop.log.last_words()) from error
+                raise ConfigurationRefused(self.name, "start", self._shop.log.failure_excerpt()) from error
             if code is not None:
                 raise NodeError(self.name, "start", self._end_of(code, "it left")) from error
             raise
         if self._clock is not None:
             try:
-                self._clock.ready()
+                self._clock.on_ready()
             except BaseException:
                 await self._end()
                 raise
@@ -144,7 +144,7 @@ class ExecNode(NodeOfKind, kind="exec"):
         await self._flush_no_more()
         self._asked_to_end = True
         if self._clock is not None:
-            self._clock.ending()
+            self._clock.on_ending()
         if template := self._candidate.commands.get("stop"):
             await self._run("stop", template)
         else:
@@ -197,8 +197,8 @@ class ExecNode(NodeOfKind, kind="exec"):
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run the description's command of that name and read its JSON; the text, of one that is not the contract's."""
-        text = await self._run(name, template_of(self._candidate, self.name, name), arguments)
-        return answer_of(self.name, name, text)
+        text = await self._run(name, command_template(self._candidate, self.name, name), arguments)
+        return parse_output(self.name, name, text)
 
     async def close(self) -> None:
         """End the node however it is."""
@@ -230,7 +230,7 @@ class ExecNode(NodeOfKind, kind="exec"):
 
     def _moved(self, argv: list[str]) -> list[str]:
         """Return a command of the node with its clock moved, where it is."""
-        return argv if self._clock is None else [*self._clock.prefix(argv[0], self._environment()), *argv]
+        return argv if self._clock is None else [*self._clock.command_prefix(argv[0], self._environment()), *argv]
 
     async def _run(self, name: str, template: Sequence[str], arguments: Sequence[str] = ()) -> str:
         argv = self._moved(self._shop.filled(template, arguments))
@@ -275,9 +275,9 @@ class ExecNode(NodeOfKind, kind="exec"):
 
     def _end_of(self, code: int, how: str) -> str:
         """Return why the node ended that nobody had asked to."""
-        if killed_by_others(code):
-            return f"{KILLED}; its log ends: {self._shop.log.last_words()}"
-        return f"{how} with exit code {code}: {self._shop.log.last_words()}"
+        if is_sigkill(code):
+            return f"{KILLED}; its log ends: {self._shop.log.failure_excerpt()}"
+        return f"{how} with exit code {code}: {self._shop.log.failure_excerpt()}"
 
     async def _end(self) -> None:
         """Kill whatever is left of the tree and reap the guard."""
@@ -288,13 +288,13 @@ class ExecNode(NodeOfKind, kind="exec"):
         if process is not None and process.returncode is None:
             self._tell(b"K", process)
         if self._clock is not None:
-            self._clock.ending()
+            self._clock.on_ending()
         if process is not None and process.returncode is None:
             await self._force(process)
         if watch is not None:
             await watch
         if self._clock is not None:
-            self._clock.ended()
+            self._clock.on_ended()
         if process is not None and process.stdin is not None:
             process.stdin.close()
 
@@ -318,7 +318,7 @@ class ExecNode(NodeOfKind, kind="exec"):
 
     async def _end_group(self) -> None:
         """Kill what is left of the node where no guard sees it."""
-        self._killed, group, self._group = self.kernel_kills, self._group, None
+        self._killed, group, self._group = self.oom_kills, self._group, None
         if group is not None and (left := await asyncio.to_thread(group.end)):
             self._shop.log.note(f"not all of the server's processes could be ended: {left} is left")
 
@@ -327,7 +327,7 @@ class ExecNode(NodeOfKind, kind="exec"):
         if process is not None and process.stdin is not None and not process.stdin.is_closing():
             process.stdin.write(word)
             if self._clock is not None:
-                self._clock.told()
+                self._clock.on_signal()
 
     def _running(self, stage: str) -> Process:
         if self._process is None:

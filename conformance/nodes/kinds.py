@@ -11,21 +11,21 @@ from conformance import counterparts, nodes
 from conformance.candidates.description import Candidate
 from conformance.candidates.kind import KINDS
 from conformance.nodes.contract import Node
-from conformance.nodes.disks.choice import NodeDisk
+from conformance.nodes.disks.node_disk import NodeDisk
 from conformance.nodes.places import Place, PortLeases, leased_place
 from conformance.nodes.version import version_by_command
 from conformance.topology import Server
 
 
-class MovedClock(Protocol):
+class ProcessClock(Protocol):
     """What moves the clock of a node's processes (conformance.run.shifted.program)."""
 
-    def prefix(self, program: str, environment: Mapping[str, str]) -> list[str]: ...
-    def began(self, guard: int) -> None: ...
-    def told(self) -> None: ...
-    def ready(self) -> None: ...
-    def ending(self) -> None: ...
-    def ended(self) -> None: ...
+    def command_prefix(self, program: str, environment: Mapping[str, str]) -> list[str]: ...
+    def on_started(self, guard: int) -> None: ...
+    def on_signal(self) -> None: ...
+    def on_ready(self) -> None: ...
+    def on_ending(self) -> None: ...
+    def on_ended(self) -> None: ...
 
 
 _NODE = "_node"
@@ -46,13 +46,13 @@ class NodeClock(Protocol):
         """Return the moment for stamps, POSIX seconds."""
         ...
 
-    def program(self, directory: Path) -> MovedClock | None:
+    def program(self, directory: Path) -> ProcessClock | None:
         """Return what moves the clock of a program, None where nothing has to."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class NodeContext:
     """All that a node of any kind may need of the cell that it is in."""
 
     name: str
@@ -70,7 +70,7 @@ class Surroundings:
     """Has its links dial it at another host; None is nowhere."""
 
 
-class NodeOfKind:
+class NodeBase:
     """What a node's class says of its kind, and how a cell gets one; the rest is as in conformance.nodes.contract."""
 
     seen_at: ClassVar[Path | None] = None
@@ -96,17 +96,17 @@ class NodeOfKind:
         return leased_place(server.role, candidate, leases)
 
     @classmethod
-    def in_its_place(cls, around: Surroundings) -> Node:
+    def create(cls, context: NodeContext) -> Node:
         """Return a node that is down."""
         raise NotImplementedError
 
 
-_CLASSES: counterparts.Register[type[NodeOfKind]] = counterparts.Register("node of a kind")
+_CLASSES: counterparts.Register[type[NodeBase]] = counterparts.Register("node of a kind")
 
 
-def node_of(kind: str) -> type[NodeOfKind]:
+def node_class(kind: str) -> type[NodeBase]:
     """Return the class of a kind's nodes; its module is imported now, since some take their time."""
     importlib.import_module(f"{nodes.__name__}.{kind}{_NODE}")
     if kind not in _CLASSES:
-        raise counterparts.Unmatched(f"conformance/nodes/{kind}{_NODE}.py has no class NodeOfKind, kind={kind!r}")
+        raise counterparts.Unmatched(f"conformance/nodes/{kind}{_NODE}.py has no class NodeBase, kind={kind!r}")
     return _CLASSES[kind]

@@ -36,7 +36,7 @@ _ERROR = re.compile(r"\b(fatal|error|panic)\b:?", re.IGNORECASE)
 """A line by which a program says that it cannot go on: the one before the last often has the cause, the last what came of it."""
 
 
-def last_words(text: str) -> str:
+def failure_excerpt(text: str) -> str:
     """Return what a log's end says of the cause, at most 300 characters: the last exception near the end; else the lines of
     errors that the log ends with, joined by "; "; else the last line."""
     lines = text.strip().splitlines()
@@ -109,9 +109,9 @@ class NodeLog:
         """Add a line of the harness's own."""
         os.write(self.handle, f"[harness] {words}\n".encode())
 
-    def last_words(self) -> str:
+    def failure_excerpt(self) -> str:
         """Return the exception that the log ends with since the node was started, or its last line."""
-        return last_words(self.read(max(self._begins, self.size - _TAIL), _TAIL))
+        return failure_excerpt(self.read(max(self._begins, self.size - _TAIL), _TAIL))
 
     def close(self) -> None:
         """Give the name back to the log, where something else has it, and let go. The node must be dead."""

@@ -104,7 +104,7 @@ class Place:
     """What its kind has made for it besides."""
 
 
-def all_doors(role: Role, opened: Mapping[str, Address]) -> dict[str, Address]:
+def addresses_by_listener(role: Role, opened: Mapping[str, Address]) -> dict[str, Address]:
     """Return an address for each door of a role: one that the candidate does not open is its front door too."""
     return {door: opened.get(door, opened["frontend"]) for door in listeners_of(role)}
 
@@ -112,11 +112,11 @@ def all_doors(role: Role, opened: Mapping[str, Address]) -> dict[str, Address]:
 def leased_place(role: Role, candidate: Candidate, leases: PortLeases) -> Place:
     """Return a place with ports of this machine that are leased. Raises OSError where none is left."""
     own = (door for door in candidate.listeners if door in listeners_of(role))
-    doors = all_doors(role, {door: ("127.0.0.1", leases.lease()) for door in own})
+    doors = addresses_by_listener(role, {door: ("127.0.0.1", leases.lease()) for door in own})
     return Place(doors, dict(doors))
 
 
-async def take_turns(cell_servers: Iterable[Server], cast: Cast, leases: PortLeases) -> None:
+async def wait_for_exclusive_use(cell_servers: Iterable[Server], cast: Cast, leases: PortLeases) -> None:
     """Wait until no other cell, of this run or of another, has one of the servers that run already, or its next hops."""
     players = cast.players(server.name for server in cell_servers)
     places = [address.at for one in players for address in one.its_kind.elsewhere(one).values()]

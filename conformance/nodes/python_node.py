@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from conformance.candidates.description import Candidate
 from conformance.candidates.kinds.python import PythonFields
 from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError, Unsupported
-from conformance.nodes.kinds import NodeOfKind, Surroundings
+from conformance.nodes.kinds import NodeBase, NodeContext
 from conformance.shortage import shortage_of
 
 
@@ -49,7 +49,7 @@ def load_factory(name: str) -> Factory:
         raise NodeError(name, "import", str(error)) from error
 
 
-class PythonNode(NodeOfKind, kind="python"):
+class PythonNode(NodeBase, kind="python"):
     """A node made by a factory; it gets its file and a clock, and nothing else of the harness.
 
     `data` is the data directory that its configuration names; below `directory` when it is not given.
@@ -82,20 +82,26 @@ class PythonNode(NodeOfKind, kind="python"):
 
     @classmethod
     def prepare(cls, candidate: Candidate) -> None:
-        """See NodeOfKind; importing a factory takes a second."""
+        """See NodeBase; importing a factory takes a second."""
         load_factory(PythonFields.of(candidate).factory or "")
 
     @classmethod
     async def version(cls, candidate: Candidate) -> str:
-        """See NodeOfKind; it has no command."""
+        """See NodeBase; it has no command."""
         return candidate.version
 
     @classmethod
-    def in_its_place(cls, around: Surroundings) -> Self:
-        """See NodeOfKind."""
-        factory, defect = PythonFields.of(around.candidate).factory or "", around.candidate.defect
+    def create(cls, context: NodeContext) -> Self:
+        """See NodeBase."""
+        factory, defect = PythonFields.of(context.candidate).factory or "", context.candidate.defect
         return cls(
-            around.name, factory, around.directory, around.clock, data=around.data, defect=defect, freeze=around.freeze
+            context.name,
+            factory,
+            context.directory,
+            context.clock,
+            data=context.data,
+            defect=defect,
+            freeze=context.freeze,
         )
 
     @property
@@ -108,7 +114,7 @@ class PythonNode(NodeOfKind, kind="python"):
         """None: it lives in this process."""
 
     @property
-    def kernel_kills(self) -> int:
+    def oom_kills(self) -> int:
         """None of its own: it lives in this process."""
         return 0
 

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from conformance.candidates.description import Candidate
 from conformance.nodes.contract import REFUSED, CommandFailed, ConfigurationRefused, NodeConfiguration, NodeError
 from conformance.nodes.document import Status
+from conformance.nodes.node_directory import NodeDirectory
 from conformance.nodes.node_log import NodeLog
-from conformance.nodes.workshop import Workshop
 
 _PAUSE = 0.01
 """Seconds between two looks at a file that another process writes."""
@@ -26,7 +26,7 @@ MOST = 4096
 
 
 async def reload(
-    shop: Workshop,
+    shop: NodeDirectory,
     candidate: Candidate,
     configuration: NodeConfiguration,
     run: Callable[[str], Awaitable[object]],

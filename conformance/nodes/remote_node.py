@@ -16,18 +16,18 @@ from typing import Any, Self
 from conformance.candidates.description import Candidate
 from conformance.candidates.kinds.remote import RemoteFields
 from conformance.candidates.presence import Presence
-from conformance.nodes.commands import answer_of, run_command, template_of
+from conformance.nodes.commands import command_template, parse_output, run_command
 from conformance.nodes.configuration import Address
 from conformance.nodes.contract import CommandFailed, NodeConfiguration, NodeError, Unsupported
-from conformance.nodes.kinds import NodeOfKind, Surroundings
-from conformance.nodes.places import LOOPBACK, Place, PortLeases, all_doors
+from conformance.nodes.kinds import NodeBase, NodeContext
+from conformance.nodes.node_directory import NodeDirectory
+from conformance.nodes.places import LOOPBACK, Place, PortLeases, addresses_by_listener
 from conformance.nodes.readiness import wait_ready
 from conformance.nodes.reload import by_command
-from conformance.nodes.workshop import Workshop
 from conformance.topology import Server
 
 
-class RemoteNode(NodeOfKind, kind="remote"):
+class RemoteNode(NodeBase, kind="remote"):
     """One node at addresses of its own; `directory` takes the files of its description and the log of its commands."""
 
     failure: str | None = None
@@ -36,13 +36,13 @@ class RemoteNode(NodeOfKind, kind="remote"):
     guard: int | None = None
     """Its processes are another machine's."""
 
-    kernel_kills: int | None = 0
+    oom_kills: int | None = 0
     """What this machine's kernel kills is none of its."""
 
     def __init__(self, name: str, candidate: Candidate, directory: Path) -> None:
         self.name = name
         self._candidate = candidate
-        self._shop = Workshop(name, candidate, directory, Presence())
+        self._shop = NodeDirectory(name, candidate, directory, Presence())
         self._up = False
         self._fresh = True
 
@@ -50,15 +50,15 @@ class RemoteNode(NodeOfKind, kind="remote"):
     async def find_place(
         cls, server: Server, candidate: Candidate, directory: Path, leases: PortLeases, leaving: AsyncExitStack
     ) -> Place:
-        """See NodeOfKind; where it is."""
+        """See NodeBase; where it is."""
         addresses = RemoteFields.of(candidate).addresses
-        doors = all_doors(server.role, {door: address.at for door, address in addresses.items()})
+        doors = addresses_by_listener(server.role, {door: address.at for door, address in addresses.items()})
         return Place(doors, dict(doors), partial(_set_up, candidate))
 
     @classmethod
-    def in_its_place(cls, around: Surroundings) -> Self:
-        """See NodeOfKind."""
-        return cls(around.name, around.candidate, around.directory)
+    def create(cls, context: NodeContext) -> Self:
+        """See NodeBase."""
+        return cls(context.name, context.candidate, context.directory)
 
     @property
     def log(self) -> Path:
@@ -111,11 +111,11 @@ class RemoteNode(NodeOfKind, kind="remote"):
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run the description's command of that name and read its JSON; the text, of one that is not the contract's."""
-        argv = self._shop.filled(template_of(self._candidate, self.name, name), arguments)
+        argv = self._shop.filled(command_template(self._candidate, self.name, name), arguments)
         text = await run_command(
             self.name, name, argv, within=self._candidate.command_within, environment=self._environment()
         )
-        return answer_of(self.name, name, text)
+        return parse_output(self.name, name, text)
 
     async def close(self) -> None:
         """End what we started; leave what was there."""
@@ -128,7 +128,7 @@ class RemoteNode(NodeOfKind, kind="remote"):
 
     async def _do(self, name: str) -> None:
         """Run a command and wait for its end, not for that of what it leaves running. Raises NodeError."""
-        argv = self._shop.filled(template_of(self._candidate, self.name, name))
+        argv = self._shop.filled(command_template(self._candidate, self.name, name))
         bound = self._candidate.command_within
         log = self._shop.log.handle
         try:
@@ -147,7 +147,7 @@ class RemoteNode(NodeOfKind, kind="remote"):
                 os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         if code:
-            raise CommandFailed(self.name, name, code, self._shop.log.last_words())
+            raise CommandFailed(self.name, name, code, self._shop.log.failure_excerpt())
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self._candidate.environment}

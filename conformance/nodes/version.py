@@ -9,7 +9,7 @@ from pathlib import Path
 from conformance.candidates.description import Candidate
 from conformance.nodes import private_root
 from conformance.nodes.commands import run_command
-from conformance.nodes.workshop import Workshop
+from conformance.nodes.node_directory import NodeDirectory
 
 _OWN_NAMESPACES = ("unshare", "-m", "-p", "-f", sys.executable, "-S", "-E")
 
@@ -28,7 +28,7 @@ async def version_by_command(candidate: Candidate) -> str:
     if template is None or presence.missing:
         return candidate.version
     with tempfile.TemporaryDirectory(prefix="conformance-version-") as directory:
-        shop = Workshop(candidate.name, candidate, Path(directory), presence)
+        shop = NodeDirectory(candidate.name, candidate, Path(directory), presence)
         shop.close()
         argv = shop.filled(template)
         if presence.private_root is not None:

@@ -11,7 +11,7 @@ from conformance.report.failure import clause_of, headline
 from conformance.report.material import Material, stored
 from conformance.report.offence import Offence, offence_of
 from conformance.report.safe import visible
-from conformance.requirements.consequences import broken_by_themselves, roots
+from conformance.requirements.consequences import independently_violated, root_violations
 from conformance.results.layout import LATE
 from conformance.results.reader import EVENTS, Damage, read_cell, read_run
 from conformance.results.schema import CellHeader, RunFooter, RunHeader
@@ -202,7 +202,7 @@ def causes(cells: Sequence[Entry]) -> tuple[Cause, ...]:
     for candidate in dict.fromkeys(cell.header.candidate for cell in cells):
         own = [cell for cell in cells if cell.header.candidate == candidate]
         counted = Counter(row for row in map(_violated, own) if row)
-        leading = broken_by_themselves(cell.verdicts for cell in own if not cell.known)
+        leading = independently_violated(cell.verdicts for cell in own if not cell.known)
         root = {row: _root(row, counted, leading) for row in counted}
         whole = Counter[str]()
         for row, number in counted.items():
@@ -222,7 +222,7 @@ def _judged(cell: Entry) -> frozenset[str]:
 
 def _root(row: str, counted: Counter[str], leading: Mapping[str, frozenset[str]]) -> str:
     violated = {other for other in counted if counted[other] >= counted[row]}
-    return roots(violated.union(leading, *leading.values()), by_themselves=leading)[row]
+    return root_violations(violated.union(leading, *leading.values()), independent=leading)[row]
 
 
 def ordered(cells: Sequence[Entry], found: Sequence[Cause]) -> list[tuple[Entry, str]]:

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from conformance.history.events import AnyEvent, Attempt, Connected, NodeEvent
-from conformance.requirements.consequences import roots
+from conformance.requirements.consequences import root_violations
 from conformance.results.kept import kept_of
 from conformance.results.reader import StoredCell
 from conformance.results.schema import CellHeader
@@ -57,7 +57,7 @@ class Material:
     @cached_property
     def _roots(self) -> Mapping[str, str]:
         rows = [v.requirements[0] for v in self.verdicts if v.outcome is Outcome.FAIL and v.requirements]
-        return roots(rows, by_themselves=rows[:1])
+        return root_violations(rows, independent=rows[:1])
 
     def may_follow_from(self, verdict: Verdict) -> str:
         """Return the row violated in this cell from whose violation this one may follow; '' when there is none."""

@@ -6,19 +6,19 @@ from conformance.requirements.catalogue import Catalogue, catalogue
 from conformance.verdicts import Outcome, Verdict
 
 
-def roots(
-    violated: Collection[str], known: Catalogue | None = None, by_themselves: Collection[str] = ()
+def root_violations(
+    violated: Collection[str], known: Catalogue | None = None, independent: Collection[str] = ()
 ) -> dict[str, str]:
     """Return the root of each violated row: the violated row from which its violation may follow, or itself.
 
     A root presupposes no other violated row. Of several roots the first in the catalogue's order is chosen. Ids that
-    the catalogue does not have are their own roots. `by_themselves` are rows that were seen to be broken by themselves:
+    the catalogue does not have are their own roots. `independent` are rows that were seen to be broken by themselves:
     they are roots, and what they presuppose may follow from them.
     """
     rows = known if known is not None else catalogue()
     order = {row.id: place for place, row in enumerate(rows.requirements)}
     before = {one: rows.prerequisites(one).intersection(violated) for one in violated}
-    leading = {one: before[one] for one in by_themselves if one in before}
+    leading = {one: before[one] for one in independent if one in before}
     for one in frozenset().union(*leading.values()):
         before[one] = frozenset(lead for lead, presupposed in leading.items() if one in presupposed)
     before |= dict.fromkeys(leading, frozenset())
@@ -32,7 +32,7 @@ def roots(
     return {one: root(one) for one in violated}
 
 
-def broken_by_themselves(
+def independently_violated(
     cells: Iterable[Iterable[Verdict]], known: Catalogue | None = None
 ) -> dict[str, frozenset[str]]:
     """Return the rows that the verdicts of these cells of one candidate show to be broken by themselves, each with the rows

@@ -12,10 +12,10 @@ from conformance.candidates.cast import Cast
 from conformance.history.events import AnyEvent
 from conformance.history.recorder import Recorder
 from conformance.history.secrets import Secrets
-from conformance.nodes.contract import NodeError, OutOfPlace
-from conformance.nodes.disks.layer import Unseen
-from conformance.nodes.kinds import node_of
-from conformance.nodes.workshop import DATA
+from conformance.nodes.contract import NodeError, WrongNodeState
+from conformance.nodes.disks.layer import UnobservedDisk
+from conformance.nodes.kinds import node_class
+from conformance.nodes.node_directory import DATA
 from conformance.run.bridge import Place
 from conformance.run.clock import Leftovers
 from conformance.run.clocks.interface import Clock
@@ -89,7 +89,7 @@ class CellRun:
         events: list[AnyEvent] = []
         try:
             for candidate in self.cast.candidates:
-                await place.call(node_of(candidate.kind).prepare, candidate)
+                await place.call(node_class(candidate.kind).prepare, candidate)
             return await place.run(lambda clock: self._on(clock, Recorder(clock, events)), self.settings)
         except NodeError as error:
             return Ran((), str(error), 0.0, {})
@@ -120,11 +120,11 @@ class CellRun:
             async with real_deadline(limit), world:
                 astray = await _play(world, self.holds)
                 await drain(world)
-        except* Unseen as errors:
+        except* UnobservedDisk as errors:
             inapplicable = "cannot be run: " + "; ".join(dict.fromkeys(map(str, _leaves(errors))))
         except* CellTimeout:
             timed_out = f"{_stopped(limit)}: waiting for {awaited(recorder.events)}"
-        except* OutOfPlace as errors:  # of a step that waited for its moment: the steps and the drain went on
+        except* WrongNodeState as errors:  # of a step that waited for its moment: the steps and the drain went on
             astray = "; ".join(filter(None, (astray, _told(errors))))
         except* NodeError as errors:
             problem = _told(errors)
@@ -160,7 +160,7 @@ async def _play(world: World, holds: Holds) -> str:
     astray = ""
     try:
         await Script(world, HANDLERS, holds).play(world.cell.steps)
-    except* OutOfPlace as errors:
+    except* WrongNodeState as errors:
         astray = _told(errors)
     return astray
 

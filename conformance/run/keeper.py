@@ -6,8 +6,8 @@ from typing import Any
 
 from conformance.history.events import Inspected, NodeEvent
 from conformance.history.recorder import Recorder
-from conformance.nodes.contract import CannotRestart, ConfigurationRefused, Node, NodeError, OutOfPlace, Unsupported
-from conformance.shortage import Machine, beyond_its_own_limit
+from conformance.nodes.contract import CannotRestart, ConfigurationRefused, Node, NodeError, Unsupported, WrongNodeState
+from conformance.shortage import ResourceMonitor, exceeded_own_limit
 
 Render = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]], Mapping[str, Any]], dict[str, Any]]
 """(transport changes, listener changes, unknown keys) -> the node's configuration as of now."""
@@ -16,12 +16,12 @@ Render = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]], Mapping[s
 class Keeper:
     """Starts and ends a node, and records it.
 
-    Raises NodeError when the node does not do its part, OutOfPlace when it is not up (or down) as a step needs it.
+    Raises NodeError when the node does not do its part, WrongNodeState when it is not up (or down) as a step needs it.
     Whoever does something to it that takes time holds `busy` meanwhile: what happens at a moment of the protocol and
     the steps of the scenario come one after another.
     """
 
-    def __init__(self, node: Node, render: Render, recorder: Recorder, machine: Machine) -> None:
+    def __init__(self, node: Node, render: Render, recorder: Recorder, machine: ResourceMonitor) -> None:
         self.node = node
         self.lost = False
         """Whether it did not start again on its own queue: nothing brings it back."""
@@ -125,18 +125,18 @@ class Keeper:
     @property
     def may_be_short_of_memory(self) -> bool:
         """Whether the kernel may have killed a process of the node since the machine, not the node, had no memory left."""
-        return self.node.kernel_kills != 0 and not beyond_its_own_limit(self.node.failure or "")
+        return self.node.oom_kills != 0 and not exceeded_own_limit(self.node.failure or "")
 
     def _note_shortage(self, why: str) -> None:
         """Record that the machine ran out of something, where that may be why the node ended."""
-        if words := self._machine.explains(why, kills=self.may_be_short_of_memory):
+        if words := self._machine.explanation_of(why, kills=self.may_be_short_of_memory):
             self._note("starved", words)
 
     def _must_be(self, *, up: bool, stage: str) -> None:
         self.note_failure()
         if self.up is not up:
             why = self.node.failure or f"the node is {'running' if self.up else 'not running'}"
-            raise OutOfPlace(self.node.name, stage, why)
+            raise WrongNodeState(self.node.name, stage, why)
 
     def _note(self, action: str, detail: str = "") -> None:
         self._recorder.record(NodeEvent, node=self.node.name, action=action, detail=detail)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from conformance.clocks import CLOCKS, ClockName
-from conformance.nodes.disks.choice import Kind
+from conformance.nodes.disks.node_disk import Kind
 from conformance.scenarios.grid import Size
 from conformance.verdicts.changes import Should
 

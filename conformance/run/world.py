@@ -18,10 +18,10 @@ from conformance.history.events import Lag, NodeEvent
 from conformance.history.recorder import Recorder
 from conformance.nodes.configuration import Address, Contract2, Wiring, render
 from conformance.nodes.contract import Node
-from conformance.nodes.disks.choice import NodeDisk, troubles_of
-from conformance.nodes.kinds import Surroundings, node_of
-from conformance.nodes.places import Place, PortLeases, take_turns
-from conformance.nodes.workshop import status_file_in
+from conformance.nodes.disks.node_disk import NodeDisk, disk_troubles_of
+from conformance.nodes.kinds import NodeContext, node_class
+from conformance.nodes.node_directory import status_file_path
+from conformance.nodes.places import Place, PortLeases, wait_for_exclusive_use
 from conformance.parameters import OWN_TIMERS, in_force
 from conformance.run.clocks.interface import Clock
 from conformance.run.keeper import Keeper
@@ -32,7 +32,7 @@ from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.breaking import Disk
 from conformance.scenarios.steps.nodes import Moment
-from conformance.shortage import Machine
+from conformance.shortage import ResourceMonitor
 from conformance.topology import Server
 from conformance.wire.link import LOOPBACK
 from conformance.wire.links import Links
@@ -64,7 +64,7 @@ class World:
         self.outbox = Outbox()
         self.active_databases: dict[str, str] = {}
         self.random = random.Random(f"{settings.seed} {cell.id}")  # noqa: S311  # choices that repeat, no secrets
-        self.machine = Machine(directory)
+        self.machine = ResourceMonitor(directory)
         for right in cell.topology.rights:
             if right.secret is not None:
                 recorder.secrets.add(right.secret)
@@ -91,7 +91,7 @@ class World:
     async def __aenter__(self) -> "World":
         try:
             self._exit.callback(self._leases.release)
-            await take_turns(self.topology.servers, self._cast, self._leases)
+            await wait_for_exclusive_use(self.topology.servers, self._cast, self._leases)
             for server in self.topology.servers:
                 self._places[server.name] = await self._find_place(server)
             self._exit.push_async_callback(self.links.close)
@@ -209,7 +209,7 @@ class World:
 
     async def _find_place(self, server: Server) -> Place:
         candidate, own = self._cast.plays(server.name), self._directory / server.name
-        return await node_of(candidate.kind).find_place(server, candidate, own, self._leases, self._exit)
+        return await node_class(candidate.kind).find_place(server, candidate, own, self._leases, self._exit)
 
     def _moved(self, server: str, host: str | None) -> None:
         """Have the links of a server dial it where it is now; None is nowhere."""
@@ -226,7 +226,7 @@ class World:
         def contract_2() -> Contract2 | None:
             if candidate.contract == 1:
                 return None
-            status = status_file_in(self._seen_directory(server.name))
+            status = status_file_path(self._seen_directory(server.name))
             return Contract2(scale=self.clock.scale, revision=next(revisions), status_file=status)
 
         def configuration(
@@ -268,16 +268,16 @@ class World:
 
     def _seen_directory(self, server: str) -> Path:
         """Return a server's own directory, as it sees it itself."""
-        return node_of(self._cast.plays(server).kind).seen_at or self._directory / server
+        return node_class(self._cast.plays(server).kind).seen_at or self._directory / server
 
     def _make_node(self, server: Server) -> Node:
         candidate = self._cast.plays(server.name)
         directory = self._directory / server.name
-        if DISK in candidate.means and (troubles := troubles_of(self.cell, server.name)):
+        if DISK in candidate.means and (troubles := disk_troubles_of(self.cell, server.name)):
             disk = NodeDisk(server.name, directory, troubles, candidate.name, self.settings.disk)
             self.disks[server.name] = disk
-        node = node_of(candidate.kind).in_its_place(
-            Surroundings(
+        node = node_class(candidate.kind).create(
+            NodeContext(
                 server.name,
                 candidate,
                 directory,

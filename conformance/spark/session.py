@@ -11,7 +11,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from conformance.shortage import said_by_others
+from conformance.shortage import system_error_in
 from conformance.spark import ahead
 from conformance.spark.starting import Begun, Java, begun
 
@@ -78,7 +78,7 @@ def opened(beginning: Begun, tell: Callable[[str], None] = lambda _: None) -> It
             started = ahead.started_with(session)
         except PySparkException as error:
             text = str(error)  # its words live in the JVM that is about to end
-            raise SparkFailed(_first(text)) from said_by_others(text)
+            raise SparkFailed(_first(text)) from system_error_in(text)
         finally:
             _end(session)
             signal.signal(signal.SIGINT, handler)  # pyspark had put its own

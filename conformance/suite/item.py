@@ -10,7 +10,7 @@ import pytest
 from conformance.candidates.cast import Cast
 from conformance.report.safe import visible
 from conformance.scenarios.document import Cell
-from conformance.shortage import breakdown
+from conformance.shortage import describe_harness_error
 from conformance.suite.baseline import Reading
 from conformance.suite.junit import properties
 from conformance.suite.run import RUN, Collected, Told
@@ -81,7 +81,7 @@ class CellItem(pytest.Item):
                 told = self.told = self.config.stash[RUN].execute(self.collected)
             except Exception as error:
                 self.user_properties.append(("outcome", str(Outcome.ERROR)))
-                raise BrokenCell(breakdown(error)) from error
+                raise BrokenCell(describe_harness_error(error)) from error
             self.user_properties.append(("outcome", str(told.reading.outcome)))
             if self.config.option.xmlpath:
                 self.user_properties += properties(told.material)

@@ -29,7 +29,7 @@ from conformance.results.schema import CellHeader, RunHeader
 from conformance.results.writer import begin_run, finish_run, set_aside
 from conformance.run.bridge import ALONE, BESIDE, Place, at_once
 from conformance.scenarios.document import Cell
-from conformance.shortage import breakdown
+from conformance.shortage import describe_harness_error
 from conformance.suite.baseline import (
     NEW,
     WRITE,
@@ -122,7 +122,7 @@ class Run:
         except RunDirectoryError as error:
             raise pytest.UsageError(str(error)) from error
         except OSError as error:
-            pytest.exit(breakdown(error), pytest.ExitCode.INTERNAL_ERROR)
+            pytest.exit(describe_harness_error(error), pytest.ExitCode.INTERNAL_ERROR)
         if (results := allure_results(config)) is not None:
             allure_content.write_static(results, held, os.environ)
         run = cls(directory, options, held, worker=is_worker(config))

@@ -12,7 +12,7 @@ from conformance.candidates.description import Candidate, CandidateError, read_d
 from conformance.candidates.grammar import find
 from conformance.candidates.placeholders import fill_argv, render_file, seconds, table, unknown_placeholders
 from conformance.candidates.presence import Presence
-from conformance.nodes.workshop import Workshop
+from conformance.nodes.node_directory import NodeDirectory
 
 SHIPPED = paths.fixtures() / "candidates"
 
@@ -182,7 +182,7 @@ def test_aliases_and_merge_keys_are_read_as_before(tmp_path: Path):
 def test_options_and_the_description_s_folder_are_placeholders_of_commands(tmp_path: Path):
     text = MINE.replace('"{config}"', '"{options.mode}", "{here}/serve"') + "options: {mode: slow}\n"
     candidate = read_description(written(tmp_path, text))
-    shop = Workshop("mbx1", candidate, tmp_path / "node", Presence())
+    shop = NodeDirectory("mbx1", candidate, tmp_path / "node", Presence())
     assert shop.filled(candidate.argv) == ["/bin/true", "slow", f"{tmp_path}/serve"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from conformance.candidates.description import read_description
 from conformance.candidates.placeholders import PLACEHOLDERS, unknown_placeholders
 from conformance.candidates.presence import Presence
-from conformance.nodes.workshop import Workshop
+from conformance.nodes.node_directory import NodeDirectory
 
 DESCRIBED = """name: mine
 kind: exec
@@ -57,7 +57,7 @@ def meant(directory: Path) -> dict[str, str]:
     }
 
 
-def workshop(tmp_path: Path, word: str, template: str = "") -> Workshop:
+def workshop(tmp_path: Path, word: str, template: str = "") -> NodeDirectory:
     path = tmp_path / "mine.yaml"
     text = DESCRIBED.replace("WORD", json.dumps(word)).replace('"TEMPLATE"', json.dumps(template))
     path.write_text(text, "utf-8")
@@ -65,7 +65,7 @@ def workshop(tmp_path: Path, word: str, template: str = "") -> Workshop:
     assert [one for one in unknown_placeholders(candidate) if not one.startswith("argv[0]: '{1}'")] == []
     presence = Presence(installed=Path("/opt/thing"))
     (tmp_path / "node").mkdir()
-    made = Workshop("mbx1", candidate, tmp_path / "node", presence, python="/usr/bin/some-python")
+    made = NodeDirectory("mbx1", candidate, tmp_path / "node", presence, python="/usr/bin/some-python")
     made.write(CONFIGURATION)
     return made
 

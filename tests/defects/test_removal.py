@@ -12,15 +12,15 @@ import pytest
 
 from conformance import paths
 from conformance.candidates.description import REFERENCE
-from conformance.defects.plan import Planned, known_defects, plan
-from conformance.defects.table import ALONE, gaps, table
-from conformance.defects.trial import Performed, Trial, judged, perform
+from conformance.defects.plan import PlannedTrial, active_defects, plan_trials
+from conformance.defects.table import ALONE, build_table, gaps
+from conformance.defects.trial import FinishedTrial, Trial, judge_finished, run_planned
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.loader import read_corpus
 from tests.docs.pages import ROOT
 from tests.judge.checks import ALL, blind
 
-DEFECTS = {defect.name: defect for defect in known_defects()}
+DEFECTS = {defect.name: defect for defect in active_defects()}
 
 DEAR = frozenset({"reports-about-reports", "expires-without-a-report"})
 """Their trials try again every minute for days; others show the same for less."""
@@ -51,21 +51,21 @@ def defects(cell: str) -> tuple[str, ...]:
 
 
 @functools.cache
-def trials() -> dict[str, list[Planned]]:
+def trials() -> dict[str, list[PlannedTrial]]:
     """Return the planned trials of each defect."""
     corpus = read_corpus([paths.corpus()], paths.fixtures())
     cells = [cell for scenario in corpus for cell in scenario.cells("smoke", REFERENCE.own_timers)]
-    found: dict[str, list[Planned]] = {name: [] for name in DEFECTS}
-    for planned in plan(DEFECTS.values(), cells):
+    found: dict[str, list[PlannedTrial]] = {name: [] for name in DEFECTS}
+    for planned in plan_trials(DEFECTS.values(), cells):
         if planned.defect is not None:
             found[planned.defect].append(planned)
     return found
 
 
-def told(defect: str, check: str, performed: list[Performed | Trial]) -> list[str]:
+def told(defect: str, check: str, performed: list[FinishedTrial | Trial]) -> list[str]:
     """Return what the gates tell of a defect and of a check, when what was run is judged by the checks there are."""
-    seen = [one if isinstance(one, Trial) else judged(one) for one in performed]
-    found = table([DEFECTS[defect]], {trial.scenario for trial in seen}, seen)
+    seen = [one if isinstance(one, Trial) else judge_finished(one) for one in performed]
+    found = build_table([DEFECTS[defect]], {trial.scenario for trial in seen}, seen)
     about = (f"defect {defect}:", f"check {check}:")
     return [line for line in gaps(found, catalogue(), [check]) if line.startswith(about)]
 
@@ -77,7 +77,7 @@ def test_the_published_table_has_every_check():
 @pytest.mark.parametrize("check", ALL)
 def test_without_the_check_a_gate_is_red(check: str, monkeypatch: pytest.MonkeyPatch):
     row = published()[check]
-    performed = [perform(planned, seed=1) for planned in trials()[row.witness]]
+    performed = [run_planned(planned, seed=1) for planned in trials()[row.witness]]
     assert told(row.witness, check, performed) == []
     blind(check, monkeypatch)
     lines = told(row.witness, check, performed)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from conformance.defects.plan import Defect, known_defects
-from conformance.defects.table import gaps, page, table
+from conformance.defects.plan import Defect, active_defects
+from conformance.defects.table import build_table, gaps, page
 from conformance.defects.trial import Blame, Trial
 from conformance.requirements.catalogue import Catalogue, catalogue
 from conformance.verdicts import Outcome
@@ -23,7 +23,7 @@ SECOND = Trial("two", "s", "s", Outcome.FAIL, (Blame("expect.shadow", "SR-CRE-02
 
 
 def told(*trials: Trial, scenarios: tuple[str, ...] = ("s",), checks: tuple[str, ...] = CHECKS) -> tuple[str, ...]:
-    return gaps(table((ONE, TWO), scenarios, trials), SMALL, checks)
+    return gaps(build_table((ONE, TWO), scenarios, trials), SMALL, checks)
 
 
 def test_nothing_is_told_when_nothing_is_missing():
@@ -78,7 +78,7 @@ def test_a_scenario_and_a_check_that_catch_nothing_are_told():
 def test_a_scenario_that_cannot_be_tried_is_told_and_is_no_gap():
     disks = Trial("one", "disks", "disks", Outcome.NOT_APPLICABLE, (), "mbx1: no disk")
     assert told(SOUND, FIRST, SECOND, disks, scenarios=("s", "disks")) == ()
-    found = table((ONE, TWO), ("s", "disks"), (SOUND, FIRST, SECOND, disks))
+    found = build_table((ONE, TWO), ("s", "disks"), (SOUND, FIRST, SECOND, disks))
     assert "with disks of their own: disks." in page(found, SMALL)
     assert "scenario disks: catches no defect" in told(
         SOUND, FIRST, SECOND, disks, replace(disks, outcome=Outcome.PASS), scenarios=("s", "disks")
@@ -87,12 +87,12 @@ def test_a_scenario_that_cannot_be_tried_is_told_and_is_no_gap():
 
 def test_a_check_is_alone_where_no_other_blames_what_is_broken():
     also = replace(FIRST, blames=(*FIRST.blames, Blame("expect.reply", "SR-CRE-01")))
-    assert table((ONE, TWO), ("s",), (SOUND, also, SECOND)).alone == {"expect.shadow": ("two",)}
+    assert build_table((ONE, TWO), ("s",), (SOUND, also, SECOND)).alone == {"expect.shadow": ("two",)}
 
 
 def test_a_check_that_blames_another_requirement_is_no_help():
     elsewhere = replace(FIRST, blames=(*FIRST.blames, Blame("expect.reply", "SR-CRE-02")))
-    assert table((ONE, TWO), ("s",), (SOUND, elsewhere, SECOND)).alone == {"expect.shadow": ("one", "two")}
+    assert build_table((ONE, TWO), ("s",), (SOUND, elsewhere, SECOND)).alone == {"expect.shadow": ("one", "two")}
 
 
 def test_an_error_of_the_harness_is_not_a_catch():
@@ -101,7 +101,7 @@ def test_an_error_of_the_harness_is_not_a_catch():
 
 
 def test_the_page_names_every_defect_and_its_requirement():
-    text = page(table((ONE, TWO), ("s",), (SOUND, FIRST, SECOND)), SMALL)
+    text = page(build_table((ONE, TWO), ("s",), (SOUND, FIRST, SECOND)), SMALL)
     assert "| `one` | Does the first thing wrong. | SR-CRE-01 | 1 of 1 cells | expect.shadow (1) |" in text
     assert "| s | one, two |" in text
     assert "| expect.shadow | one, two | none |" in text
@@ -110,13 +110,13 @@ def test_the_page_names_every_defect_and_its_requirement():
 
 def test_the_page_says_for_which_defects_another_requirement_is_blamed_first():
     second = replace(SECOND, blames=(*FIRST.blames, *SECOND.blames))
-    text = page(table((ONE, TWO), ("s",), (SOUND, FIRST, second)), SMALL)
+    text = page(build_table((ONE, TWO), ("s",), (SOUND, FIRST, second)), SMALL)
     assert "It is the broken one for 1 of 2 defects" in text
     assert "| `two` | SR-CRE-02 | SR-CRE-01 |" in text
 
 
 def test_every_defect_of_the_reference_says_what_it_does_and_breaks_a_requirement_in_force():
     known: Catalogue = catalogue()
-    for defect in known_defects():
+    for defect in active_defects():
         assert defect.breaks in known.ids, defect.name
         assert defect.says.endswith("."), defect.name

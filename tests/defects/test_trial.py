@@ -10,8 +10,8 @@ import pytest
 
 from conformance import paths, shortage
 from conformance.defects import trial
-from conformance.defects.plan import Planned, known_defects, plan
-from conformance.defects.trial import attempt_all
+from conformance.defects.plan import PlannedTrial, active_defects, plan_trials
+from conformance.defects.trial import run_trials
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read
 from conformance.verdicts import Outcome
@@ -27,9 +27,9 @@ def cells() -> list[Cell]:
 
 
 def test_a_defect_is_caught_where_the_unbroken_reference_passes(cells: list[Cell]):
-    defects = [defect for defect in known_defects() if defect.name == DEFECT]
-    planned = plan(defects, cells)
-    trials = list(attempt_all(planned, seed=1, jobs=2))
+    defects = [defect for defect in active_defects() if defect.name == DEFECT]
+    planned = plan_trials(defects, cells)
+    trials = list(run_trials(planned, seed=1, jobs=2))
     assert [(one.defect, one.cell) for one in trials] == [(one.defect, one.cell.id) for one in planned]
     assert {one.outcome for one in trials if one.defect is None} == {Outcome.PASS}
     broken = [one for one in trials if one.defect == DEFECT]
@@ -50,29 +50,29 @@ def test_a_defect_is_caught_where_the_unbroken_reference_passes(cells: list[Cell
 def test_what_the_reference_did_wrong_once_is_seen_and_is_right_now(file: str, scenario: str, defect: str, row: str):
     found = read(paths.corpus() / f"{file}.scenario.yaml", paths.fixtures())
     cells = next(one for one in found if one.id == scenario).cells("smoke")
-    (broken,) = [one for one in known_defects() if one.name == defect]
-    trials = [trial.attempt(one, seed=1) for one in plan([broken], cells)]
+    (broken,) = [one for one in active_defects() if one.name == defect]
+    trials = [trial.run_trial(one, seed=1) for one in plan_trials([broken], cells)]
     assert {one.outcome for one in trials if one.defect is None} == {Outcome.PASS}
     blamed = {one.blames[0].requirement for one in trials if one.defect == defect and one.blames}
     assert blamed == {row}
 
 
 def test_defects_are_tried_with_broken_should_rows_as_failures(cells: list[Cell]):
-    _, settings = trial._conditions(Planned(None, cells[0]), seed=1)
+    _, settings = trial._conditions(PlannedTrial(None, cells[0]), seed=1)
     assert settings.should == "fail"
 
 
 def test_the_same_trials_end_the_same(cells: list[Cell]):
-    planned = plan(known_defects()[:1], cells[:1])
-    assert list(attempt_all(planned, seed=1, jobs=1)) == list(attempt_all(planned, seed=1, jobs=2))
+    planned = plan_trials(active_defects()[:1], cells[:1])
+    assert list(run_trials(planned, seed=1, jobs=1)) == list(run_trials(planned, seed=1, jobs=2))
 
 
 def test_what_the_kernel_kills_elsewhere_excuses_no_defect(cells: list[Cell], monkeypatch: pytest.MonkeyPatch):
     kills = itertools.count()
     monkeypatch.setattr(shortage, "_counter", lambda path: next(kills) if path.name == "vmstat" else 0)
-    defects = [defect for defect in known_defects() if defect.name == DEFECT]
-    (broken, *_) = [one for one in plan(defects, cells) if one.defect == DEFECT]
-    assert trial.attempt(broken, seed=1).outcome is Outcome.FAIL
+    defects = [defect for defect in active_defects() if defect.name == DEFECT]
+    (broken, *_) = [one for one in plan_trials(defects, cells) if one.defect == DEFECT]
+    assert trial.run_trial(broken, seed=1).outcome is Outcome.FAIL
     assert next(kills) > 1
 
 
@@ -84,15 +84,15 @@ def test_a_trial_that_never_ends_is_broken_off_whatever_its_cleaning_up_says(
         try:
             while True:
                 pass
-        except trial.Exhausted:
+        except trial.CpuLimitExceeded:
             if ends == "torn":
                 raise KeyError(39) from None
             if ends == "raised":
                 raise
 
-    monkeypatch.setattr(trial, "PATIENCE", 0.1)
+    monkeypatch.setattr(trial, "CPU_LIMIT_S", 0.1)
     monkeypatch.setattr(trial.CellRun, "run", busy)
-    ended = trial.attempt(plan(known_defects()[:1], cells[:1])[0], seed=1)
+    ended = trial.run_trial(plan_trials(active_defects()[:1], cells[:1])[0], seed=1)
     assert ended.outcome is Outcome.ERROR
     assert ended.sentence.startswith("broken off after 0.1 s")
 

@@ -26,7 +26,7 @@ from conformance.candidates.description import CandidateError
 from conformance.candidates.placeholders import unknown_placeholders
 from conformance.commands.judge import cell_of, judged_again
 from conformance.history.sound import sound
-from conformance.nodes.commands import answer_of
+from conformance.nodes.commands import parse_output
 from conformance.nodes.contract import NodeError
 from conformance.report.book import entry
 from conformance.report.diagram.page import cell_page
@@ -226,7 +226,7 @@ def _read_reply(path: Path) -> str:
     asyncio.run(_sequence(octets))
     text = octets.decode(errors="replace")
     try:
-        answer_of("mbx1", "inspect", text)
+        parse_output("mbx1", "inspect", text)
     except NodeError as error:
         if len(str(error)) > 1200:  # 200 octets, each written as up to four characters
             raise AssertionError(f"a message of {len(str(error))} characters") from error

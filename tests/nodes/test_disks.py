@@ -15,9 +15,9 @@ import pytest
 from conformance.candidates.grammar import find
 from conformance.nodes.contract import NodeError
 from conformance.nodes.disks import layer, loop
-from conformance.nodes.disks.choice import NodeDisk, Trouble, missing
 from conformance.nodes.disks.layer import Layer
 from conformance.nodes.disks.loop import LoopDisk
+from conformance.nodes.disks.node_disk import NodeDisk, Trouble, missing
 from conformance.scenarios.steps.breaking import Disk
 
 WRITES = """
@@ -231,7 +231,7 @@ HOLDS = """
 import asyncio, sys
 from pathlib import Path
 from conformance.candidates.description import Candidate
-from conformance.nodes.disks.choice import NodeDisk
+from conformance.nodes.disks.node_disk import NodeDisk
 from conformance.nodes.exec_node import ExecNode
 from conformance.nodes.places import PortLeases
 from tests.nodes.programs import GREETS

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from conformance.candidates.description import Candidate
-from conformance.nodes.commands import answer_of
+from conformance.nodes.commands import parse_output
 from conformance.nodes.contract import NodeError
-from conformance.nodes.kinds import node_of
+from conformance.nodes.kinds import node_class
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from conformance.nodes.kinds import node_of
 )
 def test_an_inspection_that_no_check_can_read_is_the_node_s_error(text: str, said: str):
     with pytest.raises(NodeError) as caught:
-        answer_of("mbx1", "inspect", text)
+        parse_output("mbx1", "inspect", text)
     assert str(caught.value).startswith(f"mbx1: inspect: {said}")
     assert len(str(caught.value)) < 1200
 
@@ -40,7 +40,7 @@ def test_an_inspection_may_say_less_and_more_than_the_contract():
         "queues": [{"kind": "shadow", "items": [{"message_id": "<a@b>", "age": 3}], "x": 1}],
         "delivered_to": [1, 2],
     }
-    assert answer_of("mbx1", "inspect", json.dumps(said)) == said
+    assert parse_output("mbx1", "inspect", json.dumps(said)) == said
 
 
 @pytest.mark.parametrize(
@@ -59,4 +59,4 @@ def test_a_version_is_short_and_never_nothing(printed: str, pattern: str, versio
             "commands": {"version": [sys.executable, "-c", f"print({printed!r})"]},
         }
     )
-    assert asyncio.run(node_of(candidate.kind).version(candidate)) == version
+    assert asyncio.run(node_class(candidate.kind).version(candidate)) == version

@@ -2,7 +2,7 @@
 
 import pytest
 
-from conformance.nodes.node_log import last_words
+from conformance.nodes.node_log import failure_excerpt
 
 PYTHON = """\
 starting
@@ -57,4 +57,4 @@ POSTFIX = "warning: odd name\npostsuper: fatal: cannot open file\npostfix-script
     ],
 )
 def test_the_exception_is_quoted(log: str, quoted: str):
-    assert last_words(log) == quoted
+    assert failure_excerpt(log) == quoted

@@ -8,7 +8,7 @@ import pytest
 
 from conformance import shortage
 from conformance.nodes import cgroups
-from conformance.shortage import Machine
+from conformance.shortage import ResourceMonitor
 
 GREEDY = "a = bytearray(1 << 30); a[::4096] = b'x' * len(a[::4096])"
 
@@ -18,24 +18,24 @@ def test_a_kill_elsewhere_on_the_machine_matters_only_to_who_may_have_lost_a_pro
 ) -> None:
     killed = 0
     monkeypatch.setattr(shortage, "_counter", lambda path: killed if path.name == "vmstat" else 0)
-    machine = Machine(tmp_path)
+    machine = ResourceMonitor(tmp_path)
     assert machine.shortage() == ""
     killed = 1
     assert machine.shortage() == "the kernel has killed a process for want of memory"
     assert machine.shortage(kills=False) == ""
-    assert machine.explains("it left by itself", kills=False) == ""
+    assert machine.explanation_of("it left by itself", kills=False) == ""
 
 
 @pytest.mark.integration
 def test_a_group_counts_its_own_processes_only() -> None:
     greedy, modest = (cgroups.make(cgroups.Limits(processes=50, memory=64 << 20)) for _ in range(2))
-    if greedy is None or modest is None or greedy.kernel_kills() is None:
+    if greedy is None or modest is None or greedy.oom_kills() is None:
         pytest.skip("no cgroup that counts can be had here")
     try:
         done = subprocess.run([*greedy.joining, sys.executable, "-S", "-c", GREEDY], check=False, capture_output=True)
         assert done.returncode == -9
-        assert greedy.kernel_kills() == 1
-        assert modest.kernel_kills() == 0
+        assert greedy.oom_kills() == 1
+        assert modest.oom_kills() == 0
     finally:
         assert greedy.end() == ""
         assert modest.end() == ""

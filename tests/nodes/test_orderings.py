@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conformance.nodes.disks import layer, loop
-from conformance.nodes.disks.choice import Kind, NodeDisk
+from conformance.nodes.disks.node_disk import Kind, NodeDisk
 from conformance.scenarios.steps.nodes import Keeps
 from tests.nodes import file_systems
 from tests.nodes.file_systems import LISTS, after_cut

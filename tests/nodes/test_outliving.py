@@ -15,7 +15,7 @@ from conformance.nodes import cgroups
 from conformance.nodes.contract import NodeConfiguration, NodeError
 from conformance.nodes.exec_node import ExecNode
 from conformance.nodes.places import PortLeases
-from conformance.shortage import Machine
+from conformance.shortage import ResourceMonitor
 from tests.nodes import programs
 
 pytestmark = pytest.mark.integration
@@ -234,7 +234,7 @@ def test_a_node_beyond_a_limit_is_killed_and_told_and_it_is_its_own_fault(
     tmp_path: Path, configuration: NodeConfiguration, group: str, what: str
 ):
     deed, limits, said = BEYOND[what]
-    before = Machine(tmp_path)
+    before = ResourceMonitor(tmp_path)
 
     async def life() -> None:
         node = node_that(tmp_path, deed, **limits)
@@ -246,7 +246,7 @@ def test_a_node_beyond_a_limit_is_killed_and_told_and_it_is_its_own_fault(
     with pytest.raises(NodeError) as error:
         asyncio.run(life())
     assert error.value.reason == f"it left with exit code 120: {said}"
-    assert before.explains(error.value.reason) == "", "nothing that the machine had run out of"
+    assert before.explanation_of(error.value.reason) == "", "nothing that the machine had run out of"
 
 
 def test_a_log_that_is_flooded_is_cut_and_the_node_goes_on(

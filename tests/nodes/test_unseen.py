@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conformance.nodes.disks import layer
-from conformance.nodes.disks.layer import Layer, Unseen
+from conformance.nodes.disks.layer import Layer, UnobservedDisk
 from conformance.nodes.disks.state import Kind, State, Status
 
 pytestmark = pytest.mark.skipif(bool(layer.missing()), reason=layer.missing() or "-")
@@ -40,7 +40,7 @@ WRITES = '#include <stdio.h>\nint main(void) { FILE *f = fopen("f", "w"); fputs(
 
 def test_a_static_program_is_told_before_it_is_started(tmp_path: Path) -> None:
     program = built(tmp_path, WRITES, "-static")
-    with pytest.raises(Unseen, match=r"does not see what .*program does: it is linked statically"):
+    with pytest.raises(UnobservedDisk, match=r"does not see what .*program does: it is linked statically"):
         mounted(tmp_path).look_at(str(program))
 
 
@@ -62,7 +62,7 @@ def test_a_static_program_that_a_program_starts_is_noted(tmp_path: Path, way: st
     disk.wipe()
     run(disk, f"P = {str(program)!r}; {way}", tmp_path / "data", {"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     with pytest.raises(
-        Unseen, match=r"does not see all that it does to its disk: .*(program|script) is linked statically"
+        UnobservedDisk, match=r"does not see all that it does to its disk: .*(program|script) is linked statically"
     ):
         disk.cut_power()
 
@@ -70,7 +70,7 @@ def test_a_static_program_that_a_program_starts_is_noted(tmp_path: Path, way: st
 def test_a_program_without_the_layer_is_noted(tmp_path: Path) -> None:
     program, disk = built(tmp_path, WRITES), mounted(tmp_path)
     run(disk, f"os.execve({str(program)!r}, ['p'], {{}})", tmp_path / "data")
-    with pytest.raises(Unseen, match="program is started with a cleaned environment"):
+    with pytest.raises(UnobservedDisk, match="program is started with a cleaned environment"):
         disk.cut_power()
 
 
@@ -79,7 +79,7 @@ def test_a_go_program_is_noted(tmp_path: Path) -> None:
     mark = '__attribute__((used)) static char go[] = "\\xff Go buildinf:";\n'
     program, disk = built(tmp_path, mark + WRITES), mounted(tmp_path)
     run(disk, f"os.execv({str(program)!r}, ['p'])", tmp_path / "data")
-    with pytest.raises(Unseen, match="program is a Go program"):
+    with pytest.raises(UnobservedDisk, match="program is a Go program"):
         disk.cut_power()
 
 
@@ -90,14 +90,14 @@ def test_a_setuid_program_is_noted(tmp_path: Path) -> None:
     os.chown(program, 65534, 65534)
     program.chmod(0o4755)
     run(disk, f"os.execv({str(program)!r}, ['p'])", tmp_path / "data")
-    with pytest.raises(Unseen, match="program is setuid"):
+    with pytest.raises(UnobservedDisk, match="program is setuid"):
         disk.cut_power()
 
 
 def test_a_file_that_is_opened_with_o_direct_is_noted(tmp_path: Path) -> None:
     disk = mounted(tmp_path)
     run(disk, "open('f', 'w').close(); os.open('f', os.O_WRONLY | os.O_DIRECT)", tmp_path / "data")
-    with pytest.raises(Unseen, match="f is opened with O_DIRECT"):
+    with pytest.raises(UnobservedDisk, match="f is opened with O_DIRECT"):
         disk.cut_power()
 
 
@@ -105,7 +105,7 @@ def test_io_uring_is_noted(tmp_path: Path) -> None:
     disk = mounted(tmp_path)
     ring = "import ctypes; C = ctypes.CDLL(None, use_errno=True); print(C.syscall(425, 4, ctypes.create_string_buffer(256)))"
     run(disk, ring, tmp_path / "data")
-    with pytest.raises(Unseen, match="io_uring is used, around the C library"):
+    with pytest.raises(UnobservedDisk, match="io_uring is used, around the C library"):
         disk.cut_power()
 
 
@@ -133,9 +133,9 @@ def test_what_was_done_by_no_call_that_the_layer_knows_is_noted(tmp_path: Path, 
     disk = mounted(tmp_path)
     run(disk, "open('f', 'w').close(); open('g', 'w').close()", tmp_path / "data")
     subprocess.run([sys.executable, "-c", f"import os; {done}"], cwd=tmp_path / "data", check=True)
-    with pytest.raises(Unseen, match=f"{told} by no call that it knows"):
+    with pytest.raises(UnobservedDisk, match=f"{told} by no call that it knows"):
         disk.cut_power()
-    with pytest.raises(Unseen, match="by no call that it knows"):
+    with pytest.raises(UnobservedDisk, match="by no call that it knows"):
         asyncio.run(disk.mount())
 
 

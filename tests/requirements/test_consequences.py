@@ -4,23 +4,23 @@ import pytest
 from pydantic import ValidationError
 
 from conformance.requirements.catalogue import catalogue
-from conformance.requirements.consequences import broken_by_themselves, roots
+from conformance.requirements.consequences import independently_violated, root_violations
 from conformance.verdicts import Outcome, Verdict
 from tests.requirements.test_catalogue import made, row
 
 
 def test_a_row_follows_from_what_it_presupposes_directly_or_through_others():
-    found = roots({"SR-CRE-01", "SR-MNT-04", "RL-ACK-04"})
+    found = root_violations({"SR-CRE-01", "SR-MNT-04", "RL-ACK-04"})
     assert found == {"SR-CRE-01": "SR-CRE-01", "SR-MNT-04": "SR-CRE-01", "RL-ACK-04": "RL-ACK-04"}
 
 
 def test_what_it_presupposes_is_its_root_only_where_that_is_violated():
-    assert roots({"SR-MNT-04", "SR-MNT-05"}) == {"SR-MNT-04": "SR-MNT-04", "SR-MNT-05": "SR-MNT-05"}
-    assert roots({"SR-MNT-04", "SR-MNT-03"})["SR-MNT-04"] == "SR-MNT-03"
+    assert root_violations({"SR-MNT-04", "SR-MNT-05"}) == {"SR-MNT-04": "SR-MNT-04", "SR-MNT-05": "SR-MNT-05"}
+    assert root_violations({"SR-MNT-04", "SR-MNT-03"})["SR-MNT-04"] == "SR-MNT-03"
 
 
 def test_a_row_that_is_not_in_the_catalogue_is_its_own_root():
-    assert roots({"SR-XXX-01", "SR-CRE-01"}) == {"SR-XXX-01": "SR-XXX-01", "SR-CRE-01": "SR-CRE-01"}
+    assert root_violations({"SR-XXX-01", "SR-CRE-01"}) == {"SR-XXX-01": "SR-XXX-01", "SR-CRE-01": "SR-CRE-01"}
 
 
 def test_a_prerequisite_binds_whom_the_row_binds():
@@ -46,16 +46,18 @@ def test_the_catalogue_refuses_prerequisites_that_cannot_be(rows: list[dict[str,
 
 
 def test_what_a_row_presupposes_may_follow_from_it_where_that_was_seen_to_be_broken_by_itself():
-    assert roots({"SR-CRE-01", "SR-PRF-01", "SR-MNT-04"}, by_themselves=["SR-PRF-01"]) == {
+    assert root_violations({"SR-CRE-01", "SR-PRF-01", "SR-MNT-04"}, independent=["SR-PRF-01"]) == {
         "SR-PRF-01": "SR-PRF-01",
         "SR-CRE-01": "SR-PRF-01",
         "SR-MNT-04": "SR-PRF-01",
     }
-    assert roots({"SR-CRE-01", "RL-ACK-04"}, by_themselves=["RL-ACK-04"])["SR-CRE-01"] == "SR-CRE-01"
+    assert root_violations({"SR-CRE-01", "RL-ACK-04"}, independent=["RL-ACK-04"])["SR-CRE-01"] == "SR-CRE-01"
 
 
 def test_of_several_rows_that_are_broken_by_themselves_each_is_a_root():
-    found = roots({"SR-CRE-01", "SR-ENA-01", "SR-CRE-03", "SR-BND-05"}, by_themselves=["SR-ENA-01", "SR-CRE-03"])
+    found = root_violations(
+        {"SR-CRE-01", "SR-ENA-01", "SR-CRE-03", "SR-BND-05"}, independent=["SR-ENA-01", "SR-CRE-03"]
+    )
     assert found["SR-ENA-01"] == "SR-ENA-01"
     assert found["SR-CRE-03"] == "SR-CRE-03"
     assert found["SR-CRE-01"] == found["SR-BND-05"] == "SR-ENA-01"
@@ -72,7 +74,7 @@ BROKEN = said(Outcome.FAIL, "SR-ENA-01")
 
 
 def test_a_row_is_broken_by_itself_where_the_same_expectation_holds_for_what_it_presupposes():
-    assert broken_by_themselves([[BROKEN, HELD]]) == {"SR-ENA-01": frozenset({"SR-CRE-01"})}
+    assert independently_violated([[BROKEN, HELD]]) == {"SR-ENA-01": frozenset({"SR-CRE-01"})}
 
 
 @pytest.mark.parametrize(
@@ -101,4 +103,4 @@ def test_a_row_is_broken_by_itself_where_the_same_expectation_holds_for_what_it_
     ],
 )
 def test_nothing_less_shows_that_a_row_is_broken_by_itself(cells: list[list[Verdict]]):
-    assert broken_by_themselves(cells) == {}
+    assert independently_violated(cells) == {}

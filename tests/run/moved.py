@@ -48,14 +48,14 @@ async def moving(
     process = await _guarded(moved, *argv, stdout=stdout)
     try:
         yield moved, process
-        moved.ending()
+        moved.on_ending()
         assert await process.wait() == 0
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         raise
-    moved.ended()
+    moved.on_ended()
 
 
 def run_moved(
@@ -65,7 +65,7 @@ def run_moved(
 
     async def main(clock: Clock) -> tuple[str, float]:
         async with moving(clock, directory, *argv, stdout=PIPE) as (moved, process):
-            moved.ready()
+            moved.on_ready()
             before(clock)
             said, _ = await process.communicate()
             assert process.returncode == 0, said
@@ -80,9 +80,9 @@ async def _guarded(moved: ShiftedProgram, *argv: object, stdout: int | None) -> 
     Return once the program runs with the shim, or has ended.
     """
     words = [str(word) for word in argv]
-    guard = ["/bin/sh", "-c", '"$@"; exit $?', "guard", *moved.prefix(words[0], os.environ), *words]
+    guard = ["/bin/sh", "-c", '"$@"; exit $?', "guard", *moved.command_prefix(words[0], os.environ), *words]
     process = await asyncio.create_subprocess_exec(*guard, stdout=stdout, start_new_session=True)
-    moved.began(process.pid)
+    moved.on_started(process.pid)
     while process.returncode is None:
         below = [*descendants(process.pid)]
         if below and not any(untouched(pid, Path(library().name), moved.page.path) for pid in below):

@@ -10,7 +10,7 @@ from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.judge.during import JudgeDuring
 from conformance.nodes.disks import layer, loop
-from conformance.nodes.disks.choice import Kind
+from conformance.nodes.disks.node_disk import Kind
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings

@@ -36,7 +36,7 @@ def test_guards_that_look_at_directories_do_not_stop_time(tmp_path: Path, busy: 
         async with AsyncExitStack() as stack:
             nodes = [await stack.enter_async_context(_looking(clock, tmp_path / f"n{n}")) for n in range(6)]
             for moved in nodes:
-                moved.ready()
+                moved.on_ready()
             began = time.monotonic()
             for _ in range(4):
                 await clock.sleep(HOUR)
@@ -83,25 +83,25 @@ async def _looking(clock: Clock, directory: Path) -> AsyncIterator[ShiftedProgra
     assert moved is not None
     program = "import time\nwhile True: time.sleep(3600)"
     limits = ("--directory", str(directory), "--directory-limit", str(2**30))
-    argv = (*moved.prefix(sys.executable, os.environ), sys.executable, "-c", program)
+    argv = (*moved.command_prefix(sys.executable, os.environ), sys.executable, "-c", program)
     process = await asyncio.create_subprocess_exec(sys.executable, guard.__file__, *limits, *argv, stdin=PIPE)
-    moved.began(process.pid)
+    moved.on_started(process.pid)
     await asyncio.sleep(0.5)
     try:
         yield moved
     finally:
         assert process.stdin is not None
         process.stdin.write(b"K")
-        moved.ending()
+        moved.on_ending()
         await process.wait()
-        moved.ended()
+        moved.on_ended()
 
 
 async def _slept(clock: Clock, directory: Path, program: str) -> None:
     directory.mkdir()  # noqa: ASYNC240
     words = (sys.executable, "-c", f"import signal\nsignal.signal(signal.SIGTERM, lambda *a: exit(0))\n{program}")
     async with moving(clock, directory, *words) as (moved, process):
-        moved.ready()
+        moved.on_ready()
         try:
             await clock.sleep(86400)
         finally:

@@ -56,7 +56,7 @@ def test_programs_and_harness_go_from_timer_to_timer_together(tmp_path: Path) ->
         words = (sys.executable, "-u", "-c", program)
         async with moving(clock, tmp_path, *words, stdout=PIPE) as (moved, process):
             assert process.stdout is not None
-            moved.ready()
+            moved.on_ready()
             await asyncio.gather(listen(process.stdout), beat())
         return order
 
@@ -93,7 +93,7 @@ def test_a_process_that_was_numbered_as_the_guard_is_no_guard(tmp_path: Path) ->
             with moved.page.path.open("r+b") as page:
                 page.seek(LAST_SLOT)
                 page.write(WAITING.pack(process.pid, 1, 0, 0, 0))
-            moved.ready()
+            moved.on_ready()
             await process.wait()
         return clock.elapsed()
 
@@ -157,7 +157,7 @@ assert ours.recv(4) == b"done"
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         words = (sys.executable, "-c", program, server.sockets[0].getsockname()[1])
         async with moving(clock, tmp_path, *words) as (moved, _):
-            moved.ready()
+            moved.on_ready()
             await asyncio.sleep(HOUR)
         server.close()
         return await come
@@ -232,7 +232,7 @@ def test_timers_that_are_too_many_are_met_a_little_late(tmp_path: Path, monkeypa
         loop = asyncio.get_running_loop()
         assert isinstance(loop, ShiftedClockEventLoop)
         async with moving(clock, tmp_path, sys.executable, "-c", program) as (moved, _):
-            moved.ready()
+            moved.on_ready()
             await clock.sleep(86500)
             late.append(clock.lag())
             jumps.append(loop.jumps)

@@ -34,16 +34,16 @@ def look_once_it_runs(directory: Path, program: Path, command: list[str], enviro
     async def main(clock: Clock) -> None:
         moved = clock.program(directory / "clock")
         assert moved is not None
-        words = shlex.join([*moved.prefix(command[0], environment), *command])
+        words = shlex.join([*moved.command_prefix(command[0], environment), *command])
         guard = await asyncio.create_subprocess_exec("/bin/sh", "-c", f"{words} & echo; read line; kill $!", stdin=PIPE)
-        moved.began(guard.pid)
+        moved.on_started(guard.pid)
         try:
             while program not in {running(pid) for pid in descendants(guard.pid)}:
                 await asyncio.sleep(0.01)
-            moved.ready()
+            moved.on_ready()
         finally:
             await guard.communicate(b"\n")
-            moved.ended()
+            moved.on_ended()
 
     run_with_clock(main, "shifted")
 

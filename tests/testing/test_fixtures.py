@@ -8,7 +8,7 @@ import pytest
 
 from conformance.history.events import Delivered, FaultFired, NodeEvent
 from conformance.nodes.contract import NodeError
-from conformance.testing import Bench, Link, MailNode, MailSink, Nodes
+from conformance.testing import Link, MailBench, MailNode, MailNodes, MailSink
 
 pytest_plugins = ["conformance.fixtures"]
 pytestmark = pytest.mark.integration
@@ -97,7 +97,7 @@ def test_a_link_to_a_server_that_runs_records_and_breaks(smtp_sink: MailSink, sm
     assert link.commands == smtp_sink.commands
 
 
-def test_two_sinks_are_two_parties(mail_bench: Bench):
+def test_two_sinks_are_two_parties(mail_bench: MailBench):
     one, other = mail_bench.sink("one", "smtp"), mail_bench.sink("other", "smtp")
     send(one)
     assert (len(one.messages), len(other.messages)) == (1, 0)
@@ -132,7 +132,7 @@ def test_a_server_that_does_not_start_raises(mail_node, tmp_path: Path):
 
 def test_no_thread_outlives_a_server(tmp_path: Path):
     before = set(threading.enumerate())
-    nodes = Nodes(tmp_path / "nodes")
+    nodes = MailNodes(tmp_path / "nodes")
     nodes.start("reference")
     nodes.close()
     assert set(threading.enumerate()) <= before
@@ -140,7 +140,7 @@ def test_no_thread_outlives_a_server(tmp_path: Path):
 
 def test_nothing_outlives_a_bench():
     before = set(threading.enumerate())
-    bench = Bench()
+    bench = MailBench()
     sink = bench.sink("one", "smtp")
     assert set(threading.enumerate()) != before
     bench.close()

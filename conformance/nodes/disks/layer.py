@@ -13,8 +13,8 @@ from typing import Literal
 
 from conformance.nodes import preloading
 from conformance.nodes.contract import NodeError
-from conformance.nodes.disks import trees
-from conformance.nodes.disks.rebuilt import History, Inode
+from conformance.nodes.disks import data_tree
+from conformance.nodes.disks.durability import History, Inode
 from conformance.nodes.disks.state import Kind, Met, Record, State, Status
 from conformance.nodes.preloading import unreached
 from conformance.scenarios.steps.nodes import Keeps
@@ -27,7 +27,7 @@ _LIBRARY = "layer.so"
 _WHY = {"setuid": "is setuid", "static": "is linked statically", "go": "is a Go program"}
 
 
-class Unseen(Exception):
+class UnobservedDisk(Exception):
     """The layer does not see all that a node does to its disk: it proves nothing of it. The text says what."""
 
 
@@ -74,14 +74,14 @@ class Layer:
         return self._state.met
 
     def look_at(self, program: str) -> None:
-        """Look at a program before it is started. Raises Unseen when the layer will not see what it does."""
+        """Look at a program before it is started. Raises UnobservedDisk when the layer will not see what it does."""
         if self._forgets and (found := unreached(program)) is not None:
-            raise Unseen(f"the layer does not see what {found[0]} does: it {_WHY[found[1]]}")
+            raise UnobservedDisk(f"the layer does not see what {found[0]} does: it {_WHY[found[1]]}")
 
     async def mount(self) -> None:
         """Have it ready before the node starts; what is in the directory when that is first done counts as synced.
 
-        Raises Unseen when it is known that the layer has missed something.
+        Raises UnobservedDisk when it is known that the layer has missed something.
         """
         self._must_have_seen()
         library = self._directory / _LIBRARY
@@ -119,17 +119,17 @@ class Layer:
         self._state.refuse_writes(after)
 
     def cut_power(self, keeps: Keeps = "what-file-systems-keep") -> None:
-        """Forget what was not synced. The node must be dead. Raises Unseen when the layer has missed something."""
+        """Forget what was not synced. The node must be dead. Raises UnobservedDisk when the layer has missed something."""
         if not self._forgets:
             raise NodeError(self._node, "power-cut", "its layer keeps nothing to go back to")
         history = self._settle()
-        changed = trees.difference(self._data, history.inodes, history.names)
+        changed = data_tree.difference(self._data, history.inodes, history.names)
         if blind := self._state.blind:
             self._unseen = f"the layer does not see all that it does to its disk: {blind}"
         elif changed:
             self._unseen = f"the layer has not seen all that was done to its disk: {changed} by no call that it knows"
         self._must_have_seen()
-        trees.write(
+        data_tree.write(
             self._data, history.inodes, history.names, history.durable(keeps), self._state, self._directory / "aside"
         )
         self._begin()
@@ -150,7 +150,7 @@ class Layer:
         """Begin a new log: what is in the directory now is durable."""
         if self._copies.exists():
             shutil.rmtree(self._copies)
-        self._baseline = ({}, {}) if self._whole_device else trees.read(self._data, self._copies)
+        self._baseline = ({}, {}) if self._whole_device else data_tree.read(self._data, self._copies)
         numbers = [inode.number for inode in self._baseline[0].values()]
         self._state.make(numbers, records=self._forgets, whole_device=self._whole_device)
 
@@ -170,7 +170,7 @@ class Layer:
         history = self._history()
         if not history.begun:
             return history
-        where = {one: self._data / path for path, one in trees.paths(history.names)} | {0: self._data}
+        where = {one: self._data / path for path, one in data_tree.paths(history.names)} | {0: self._data}
         for record, directory, to_directory in history.begun:
             status, ino, mode = _came_of(record, where.get(directory or 0), where.get(to_directory or 0))
             self._state.settle(record, status, ino, mode)
@@ -178,7 +178,7 @@ class Layer:
 
     def _must_have_seen(self) -> None:
         if self._unseen:
-            raise Unseen(self._unseen)
+            raise UnobservedDisk(self._unseen)
 
 
 def _came_of(

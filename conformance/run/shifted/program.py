@@ -47,7 +47,7 @@ class ShiftedProgram:
         self._told = self._told or bool(words)
         return words
 
-    def prefix(self, program: str, environment: Mapping[str, str]) -> list[str]:
+    def command_prefix(self, program: str, environment: Mapping[str, str]) -> list[str]:
         """Return the words before a command that move its clock, beside what its environment preloads already.
 
         Raises CannotShift when it can be told before its start that the program's clock cannot be moved.
@@ -56,12 +56,12 @@ class ShiftedProgram:
         preloaded = ":".join(filter(None, [str(self._library), environment.get("LD_PRELOAD")]))
         return ["/usr/bin/env", f"LD_PRELOAD={preloaded}", f"CONFORMANCE_CLOCK={self.page.path}"]
 
-    def began(self, guard: int) -> None:
+    def on_started(self, guard: int) -> None:
         """Say that the node's guard has started, whose own clock is not moved; what is below it is followed from now on."""
         self._guard = guard
         self.tree.follow(guard)
 
-    def told(self) -> None:
+    def on_signal(self) -> None:
         """Say that the node's guard was told something, which it is about to do."""
         self.tree.told()
 
@@ -70,16 +70,16 @@ class ShiftedProgram:
         names = ", ".join(f"process {pid} ({_name(pid)})" for pid in self.tree.awake)
         return f"{self.name}: {names}" if names else ""
 
-    def ready(self) -> None:
+    def on_ready(self) -> None:
         """Say that the node is ready: time may jump. Raises CannotShift when a process's clock is not moved."""
         self.tree.check()
         self._release(self._guard)
 
-    def ending(self) -> None:
+    def on_ending(self) -> None:
         """Say that the node is being ended."""
         self._standing.enter_context(self._stand("a node ends"))
 
-    def ended(self) -> None:
+    def on_ended(self) -> None:
         """Say that the node was ended."""
         self.tree.leave()
         self._standing.close()

@@ -1,7 +1,7 @@
 /*
  * Comes between a program and its C library (LD_PRELOAD, or ld.so.preload in a private root), for what lies below the
  * directory `data` beside the library's own directory. It keeps a log of which program made, renamed, linked, removed and
- * synced what; the harness rebuilds from it what a power cut leaves (conformance/nodes/disks/rebuilt.py).
+ * synced what; the harness rebuilds from it what a power cut leaves (conformance/nodes/disks/durability.py).
  *
  * The persistence model, by default: what ext4, XFS and btrfs all keep.
  *

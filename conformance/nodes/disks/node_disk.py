@@ -31,7 +31,7 @@ _LAYERED = "reference"
 """The candidate whose power cuts a layer sees to without being chosen, where there are no loop devices."""
 
 
-def troubles_of(cell: Cell, server: str) -> frozenset[Trouble]:
+def disk_troubles_of(cell: Cell, server: str) -> frozenset[Trouble]:
     """Return what will be wrong with a server's disk in a cell."""
     found: set[Trouble] = set()
     for step in cell.all_steps:
@@ -71,7 +71,7 @@ def _forgets(wanted: frozenset[Trouble], candidate: str, kind: Kind | None) -> b
 
 
 class NodeDisk:
-    """The disk of one node, which can have the troubles that a scenario has for it. Raises NodeError, Unseen."""
+    """The disk of one node, which can have the troubles that a scenario has for it. Raises NodeError, UnobservedDisk."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class NodeDisk:
         return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
 
     def look_at(self, program: str) -> None:
-        """Look at a program of the node before it is started. Raises Unseen when a layer will not see what it does."""
+        """Look at a program of the node before it is started. Raises UnobservedDisk when a layer will not see what it does."""
         if self._layer:
             self._layer.look_at(program)
 

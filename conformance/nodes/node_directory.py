@@ -19,12 +19,12 @@ DATA = "data"
 """The directory of a node's queue database, in its own."""
 
 
-def status_file_in(directory: Path) -> Path:
+def status_file_path(directory: Path) -> Path:
     """Return where a node writes its status, given its directory as here or as it sees it itself."""
     return directory / "status" / "status.json"
 
 
-class Workshop:
+class NodeDirectory:
     """Writes what a node is told, and fills in the words of its commands.
 
     `seen_as` is what the node itself sees its directory as, where that is another path; `python` is its interpreter;
@@ -67,7 +67,7 @@ class Workshop:
     @property
     def status(self) -> Path:
         """The file in which a node of contract 2 answers a reload, in a folder that only the node writes."""
-        return status_file_in(self.directory)
+        return status_file_path(self.directory)
 
     def write(self, configuration: NodeConfiguration, *, let_in: bool = False) -> None:
         """Write the document and the files.

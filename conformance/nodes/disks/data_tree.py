@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from conformance.nodes.disks.rebuilt import ROOT, Content, Inode
+from conformance.nodes.disks.durability import ROOT, Content, Inode
 from conformance.nodes.disks.state import State
 from conformance.untrusted import empty
 
