@@ -13,7 +13,7 @@ GENERATIONS: dict[str, frozenset[str]] = {
 }
 """Generation -> the capabilities (node contract) that its documents describe and another's do not; oldest first."""
 
-USUAL = "ex2016"
+DEFAULT_GENERATION = "ex2016"
 """What a server is of which nothing is said."""
 
 ROLES: dict[str, tuple[str, ...]] = {
@@ -24,10 +24,10 @@ ROLES: dict[str, tuple[str, ...]] = {
 }
 """Role -> the listeners that a server of it must open."""
 
-OF_SOME = frozenset().union(*GENERATIONS.values())
+GENERATION_SPECIFIC = frozenset().union(*GENERATIONS.values())
 """The capabilities that are of some generations only."""
 
-SHADOWING = frozenset(claim for claim in OF_SOME if claim.startswith("shadow-"))
+SHADOW_CAPABILITIES = frozenset(claim for claim in GENERATION_SPECIFIC if claim.startswith("shadow-"))
 """The capabilities that are shadow redundancy, as one generation or another has it."""
 
 if TYPE_CHECKING:
@@ -40,4 +40,4 @@ else:
 
 def generations_of(claim: str) -> tuple[Generation, ...]:
     """Return the generations whose documents describe a capability; all, of one that is not of some only."""
-    return tuple(name for name, claims in GENERATIONS.items() if claim in claims or claim not in OF_SOME)
+    return tuple(name for name, claims in GENERATIONS.items() if claim in claims or claim not in GENERATION_SPECIFIC)

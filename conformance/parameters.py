@@ -19,7 +19,7 @@ OwnTimer = Annotated[Seconds, _OWN]
 """A time that a node is not told where a scenario has `timers: own`."""
 
 
-class Transport(BaseModel):
+class TransportParameters(BaseModel):
     """The transport parameters, under their documented names. The default of a time is divided by `scale`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -50,40 +50,40 @@ LISTENER_LIMITS: dict[str, dict[str, float]] = {
 }
 """Default limits of a receive connector by role, seconds (SR-TMO-06, SR-TMO-07)."""
 
-DEFAULTS: Mapping[str, Any] = Transport().model_dump()
+DEFAULTS: Mapping[str, Any] = TransportParameters().model_dump()
 """Every transport parameter with its documented default (seconds, octets)."""
 
 
 def _marked(mark: str) -> tuple[str, ...]:
-    return tuple(name for name, field in Transport.model_fields.items() if mark in field.metadata)
+    return tuple(name for name, field in TransportParameters.model_fields.items() if mark in field.metadata)
 
 
-TIMES = frozenset([*_marked(_TIME), *LISTENER_LIMITS[""]])
+TIME_PARAMETERS = frozenset([*_marked(_TIME), *LISTENER_LIMITS[""]])
 """The parameters, and limits of listeners, that are times: a scaled clock divides them."""
 
-OWN_TIMERS = _marked(_OWN)
+OWN_TIMER_PARAMETERS = _marked(_OWN)
 """The parameters that a node is not told under `timers: own`; each then goes by its own default."""
 
 
-def in_force(of_all: Mapping[str, Any], of_server: Mapping[str, Any]) -> dict[str, Any]:
+def effective_parameters(of_all: Mapping[str, Any], of_server: Mapping[str, Any]) -> dict[str, Any]:
     """Return every parameter of a server, of what a topology says of all servers and of this one: documented seconds."""
     return {**DEFAULTS, **of_all, **of_server}
 
 
-def table() -> str:
+def parameter_table() -> str:
     """Return the parameters as a table of the documentation."""
     lines = ["| parameter | unit | range | documented default |", "|---|---|---|---|"]
-    for name, field in Transport.model_fields.items():
+    for name, field in TransportParameters.model_fields.items():
         default = str(field.default).lower() if isinstance(field.default, bool) else field.default
         lines.append(f"| `{name}` | {_unit(field)} | {_range(field)} | {default} |")
     return "\n".join(lines) + "\n"
 
 
-def for_editors() -> dict[str, Any]:
+def editor_schema() -> dict[str, Any]:
     """Return the names as a part of a JSON Schema of what may be set: any value may be offered to a node."""
     described = {
         name: {"description": f"{_unit(field)}; {_range(field)}; documented default: {field.default}"}
-        for name, field in Transport.model_fields.items()
+        for name, field in TransportParameters.model_fields.items()
     }
     return {"properties": described}
 

@@ -12,7 +12,7 @@ from conformance.execute import stamp
 from conformance.history.secrets import HIDDEN
 from conformance.nodes.contract import NodeError
 from conformance.nodes.kinds import node_class
-from conformance.parameters import in_force
+from conformance.parameters import effective_parameters
 from conformance.results.identity import sha256_of
 from conformance.results.schema import CandidateRecord, CellHeader
 from conformance.run.settings import Settings
@@ -68,7 +68,9 @@ def cell_header(
         started=stamp(),
         repeat=repeat,
         topology=_without_secrets(cell.topology.model_dump(mode="json", by_alias=True)),
-        parameters={one.name: in_force(cell.topology.transport, one.transport) for one in cell.topology.servers},
+        parameters={
+            one.name: effective_parameters(cell.topology.transport, one.transport) for one in cell.topology.servers
+        },
         waive=cell.waive,
         own_timers=_own_timers(cell, cast),
         claims=tuple(sorted(claims(cell, cast))),

@@ -11,8 +11,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from conformance.generations import USUAL, Generation, Role
-from conformance.parameters import for_editors
+from conformance.generations import DEFAULT_GENERATION, Generation, Role
+from conformance.parameters import editor_schema
 
 
 class _Closed(BaseModel):
@@ -23,12 +23,12 @@ class Server(_Closed):
     """A transport server under test (or another one of the reference beside it)."""
 
     name: str
-    generation: Generation = USUAL
+    generation: Generation = DEFAULT_GENERATION
     role: Role = "mailbox"
     site: str
     dag: str | None = None
     transport: dict[str, JsonValue] = Field(
-        {}, description="parameters that differ from the documents' defaults", json_schema_extra=for_editors()
+        {}, description="parameters that differ from the documents' defaults", json_schema_extra=editor_schema()
     )
     listeners: dict[str, dict[str, JsonValue]] = Field(
         {}, description="listener settings that differ from the defaults"
@@ -66,7 +66,7 @@ class Route(_Closed):
     servers: tuple[str, ...] = Field((), description="who has this route; empty: all servers")
 
 
-class Right(_Closed):
+class ConnectorRights(_Closed):
     """What differs from the default rights between two servers (both rights held among servers)."""
 
     server: str = Field(description="whose connector")
@@ -92,10 +92,10 @@ class Topology(_Closed):
         alias="hub-sites",
         description="sites that mail between other sites passes through, where they lie on its route",
     )
-    rights: tuple[Right, ...] = ()
+    rights: tuple[ConnectorRights, ...] = ()
     journal: str | None = None
     transport: dict[str, JsonValue] = Field(
-        {}, description="parameters for all servers", json_schema_extra=for_editors()
+        {}, description="parameters for all servers", json_schema_extra=editor_schema()
     )
     externally_secured: bool = Field(True, alias="externally-secured")
 
@@ -144,15 +144,15 @@ class Topology(_Closed):
             return frozenset(other.name for other in self.servers if other.dag == one.dag)
         return frozenset(other.name for other in self.servers if other.dag is None and other.site == one.site)
 
-    def store_of(self, server: str) -> str:
+    def store_name(self, server: str) -> str:
         """Return the party name of the mailbox store behind a server: the LMTP sink that it delivers to."""
         return f"{server}-store"
 
-    def hops_from(self, server: str, recipient: str) -> Iterator[str]:
+    def next_hops(self, server: str, recipient: str) -> Iterator[str]:
         """Yield who is next on the way of a message from a server to a recipient."""
         hosts = {mailbox.address: mailbox.server for mailbox in self.mailboxes}
         if (host := hosts.get(recipient.lower())) is not None:
-            yield self.store_of(server) if host == server else f"{host}.delivery"
+            yield self.store_name(server) if host == server else f"{host}.delivery"
             return
         domain = recipient.rpartition("@")[2].lower()
         routes = [route for route in self.routes if not route.servers or server in route.servers]

@@ -9,7 +9,7 @@ import pytest
 import conformance.judge
 from conformance.judge.parameters import CONNECTION_TIMEOUT
 from conformance.judge.parameters import DEFAULTS as JUDGED
-from conformance.parameters import DEFAULTS, LISTENER_LIMITS, in_force
+from conformance.parameters import DEFAULTS, LISTENER_LIMITS, effective_parameters
 from conformance.reference.config import LIMITS, Transport
 from tests.docs.pages import ROOT
 
@@ -85,5 +85,5 @@ def test_a_cells_world_has_the_parameters_of_its_header_or_else_of_its_topology(
 
 
 def test_the_parameters_of_a_server_go_above_those_of_all():
-    told = in_force({"MessageRetryInterval": 5, "MaxMessageSize": 2048}, {"MessageRetryInterval": 7})
+    told = effective_parameters({"MessageRetryInterval": 5, "MaxMessageSize": 2048}, {"MessageRetryInterval": 7})
     assert {**DEFAULTS, "MessageRetryInterval": 7, "MaxMessageSize": 2048} == told

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import PrivateAttr, field_validator, model_validator
 
-from conformance import __version__, counterparts
+from conformance import __version__, registry
 from conformance.candidates import kinds
 from conformance.candidates.kind import KINDS, NODE_COMMANDS, SERVER_COMMANDS, Kind, kinds_with
 from conformance.candidates.parts import FILE_NAME, Described, Door, OwnFields
@@ -27,7 +27,7 @@ from conformance.scenarios.validation import validate
 from conformance.scenarios.yaml_full import read_full
 from conformance.scenarios.yaml_nodes import Node
 
-counterparts.load(kinds)
+registry.import_submodules(kinds)
 
 if TYPE_CHECKING:
     KindName = str

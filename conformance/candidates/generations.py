@@ -2,7 +2,7 @@
 
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
-from conformance.generations import OF_SOME, Generation, generations_of
+from conformance.generations import GENERATION_SPECIFIC, Generation, generations_of
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import Cell
 
@@ -15,7 +15,9 @@ def placed(cell: Cell, cast: Cast) -> Cell:
     names there.
     """
     rows = catalogue()
-    if not OF_SOME.isdisjoint(cell.needs) or any("any" not in rows[r].generations for r in cell.requirements):
+    if not GENERATION_SPECIFIC.isdisjoint(cell.needs) or any(
+        "any" not in rows[r].generations for r in cell.requirements
+    ):
         return cell
     taken: dict[str, Generation] = {}
     for server in cell.topology.servers:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from conformance.candidates.means import commands_needed
 from conformance.candidates.parts import Address, Described, Door, OwnFields
 from conformance.candidates.presence import Presence, installed_presence
-from conformance.counterparts import Register
+from conformance.registry import Registry
 from conformance.scenarios.document import Cell
 
 DISK = "disk"
@@ -72,7 +72,7 @@ class Kind:
                     yield f"its description has no command {command!r}, which the step {step.verb!r} needs"
 
 
-KINDS: Register[Kind] = Register("kind of candidate")
+KINDS: Registry[Kind] = Registry("kind of candidate")
 """All kinds by name; `conformance.candidates.description` loads them."""
 
 

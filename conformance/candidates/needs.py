@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.candidates.means import commands_needed, recipients
-from conformance.generations import GENERATIONS, OF_SOME, SHADOWING
+from conformance.generations import GENERATION_SPECIFIC, GENERATIONS, SHADOW_CAPABILITIES
 from conformance.scenarios.document import CAPABILITIES, LACKS, Cell
 from conformance.scenarios.steps.nodes import Activate
 from conformance.topology import Server
@@ -25,7 +25,7 @@ def asked(need: str, cell: Cell) -> tuple[Server, ...]:
     """Return the servers of a cell that a capability is asked of."""
     servers = cell.topology.servers
     found: Iterable[Server] = servers
-    if need in OF_SOME:
+    if need in GENERATION_SPECIFIC:
         found = (server for server in servers if need in GENERATIONS[server.generation])
     elif need in _OF_MAILBOXES:
         hosts = _hosts(cell)
@@ -61,7 +61,7 @@ def _meets(candidate: Candidate, need: str) -> bool:
     if need in LACKS:
         return need not in candidate.lacks
     if need == "shadow":
-        return not SHADOWING.isdisjoint(candidate.claims)
+        return not SHADOW_CAPABILITIES.isdisjoint(candidate.claims)
     return need in candidate.claims
 
 

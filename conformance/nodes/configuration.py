@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from conformance.generations import ROLES, Role
-from conformance.parameters import LISTENER_LIMITS, TIMES, in_force
-from conformance.topology import Right, Server, Topology
+from conformance.parameters import LISTENER_LIMITS, TIME_PARAMETERS, effective_parameters
+from conformance.topology import ConnectorRights, Server, Topology
 
 Address = tuple[str, int]
 
@@ -62,7 +62,7 @@ def render(
     `doors` are those that the candidate opens, where it does not open all of its role's; `left_out` are transport
     parameters that it is not told, so that it goes by its own default.
     """
-    told = {**in_force(topology.transport, server.transport), **(changes or {})}
+    told = {**effective_parameters(topology.transport, server.transport), **(changes or {})}
     transport = {name: value for name, value in told.items() if name not in left_out}
     return {
         **_contract(contract_2),
@@ -110,7 +110,7 @@ def scaled(parameters: Mapping[str, Any], duration: Callable[[float], float]) ->
     """Return the parameters with every time converted; what is no number is left for the node to refuse."""
     return {
         name: duration(value)
-        if name in TIMES and isinstance(value, int | float) and not isinstance(value, bool)
+        if name in TIME_PARAMETERS and isinstance(value, int | float) and not isinstance(value, bool)
         else value
         for name, value in parameters.items()
     }
@@ -166,7 +166,7 @@ def _peers(topology: Topology, server: Server, wiring: Wiring) -> list[dict[str,
 
 
 def _rights(topology: Topology, server: str, peer: str) -> dict[str, Any]:
-    default = Right(server=server, peer=peer)
+    default = ConnectorRights(server=server, peer=peer)
     right = next((r for r in topology.rights if (r.server, r.peer) == (server, peer)), default)
     return {"accept_xshadow": right.accept_xshadow, "send_xshadow": right.send_xshadow, "secret": right.secret}
 
@@ -197,7 +197,7 @@ def _mailboxes(topology: Topology, server: Server, wiring: Wiring, active: Mappi
         host = active.get(mailbox.database, mailbox.server)
         entry: dict[str, Any] = {"address": mailbox.address, "database": mailbox.database, "server": host}
         if host == server.name:
-            dial = wiring.dial(server.name, topology.store_of(server.name), "lmtp")
+            dial = wiring.dial(server.name, topology.store_name(server.name), "lmtp")
             entry["sink"] = {"protocol": "lmtp", "dial": list(dial)}
         rendered.append(entry)
     return rendered

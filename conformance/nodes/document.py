@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from conformance.generations import Generation, Role
-from conformance.parameters import LISTENER_LIMITS, Seconds, Transport
+from conformance.parameters import LISTENER_LIMITS, Seconds, TransportParameters
 
 Listener = Literal["frontend", "transport", "delivery"]
 
@@ -132,7 +132,7 @@ class NodeDocument(_Closed):
     routes: tuple[Route, ...] = ()
     mailboxes: tuple[Mailbox, ...] = ()
     journal: Journal | None = None
-    transport: Transport = Transport()
+    transport: TransportParameters = TransportParameters()
 
 
 class Status(_Closed):

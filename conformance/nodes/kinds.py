@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from conformance import counterparts, nodes
+from conformance import nodes, registry
 from conformance.candidates.description import Candidate
 from conformance.candidates.kind import KINDS
 from conformance.nodes.contract import Node
@@ -30,11 +30,11 @@ class ProcessClock(Protocol):
 
 _NODE = "_node"
 
-counterparts.match(
+registry.check_counterparts(
     "kind of candidate",
     KINDS,
     "conformance/candidates/kinds/",
-    (name.removesuffix(_NODE) for name in counterparts.modules_of(nodes) if name.endswith(_NODE)),
+    (name.removesuffix(_NODE) for name in registry.submodule_names(nodes) if name.endswith(_NODE)),
     "conformance/nodes/*_node.py",
 )
 
@@ -101,12 +101,12 @@ class NodeBase:
         raise NotImplementedError
 
 
-_CLASSES: counterparts.Register[type[NodeBase]] = counterparts.Register("node of a kind")
+_CLASSES: registry.Registry[type[NodeBase]] = registry.Registry("node of a kind")
 
 
 def node_class(kind: str) -> type[NodeBase]:
     """Return the class of a kind's nodes; its module is imported now, since some take their time."""
     importlib.import_module(f"{nodes.__name__}.{kind}{_NODE}")
     if kind not in _CLASSES:
-        raise counterparts.Unmatched(f"conformance/nodes/{kind}{_NODE}.py has no class NodeBase, kind={kind!r}")
+        raise registry.RegistryError(f"conformance/nodes/{kind}{_NODE}.py has no class NodeBase, kind={kind!r}")
     return _CLASSES[kind]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from conformance.regular import open_regular, read_regular
+from conformance.regular_files import open_regular, read_regular
 from conformance.results.layout import PARQUET, PLAIN, RUN_FILE, cell_files, cell_name
 from conformance.results.packed import octets_of
 from conformance.results.schema import SCHEMA

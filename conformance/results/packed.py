@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from conformance.regular import MOST, read_regular
+from conformance.regular_files import MAX_OCTETS, read_regular
 from conformance.results.layout import PACKED, archive_of
 from conformance.results.whole import write_whole
 from conformance.shortage import shortage_of
@@ -118,7 +118,7 @@ def _unpacked(octets: bytes) -> tuple[bytes, str]:
                 return b"".join(pieces), f"the compressed file is damaged: {error}"
             at += len(given) - len(unpack.unused_data)
             held += len(pieces[-1])
-            if held > MOST:
-                return b"".join(pieces)[:MOST], f"the compressed file holds more than {MOST} octets"
+            if held > MAX_OCTETS:
+                return b"".join(pieces)[:MAX_OCTETS], f"the compressed file holds more than {MAX_OCTETS} octets"
             piece = min(2 * piece, _PIECE)
     return b"".join(pieces), ""

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from conformance.history.events import EVENT, AnyEvent
-from conformance.regular import read_regular
+from conformance.regular_files import read_regular
 from conformance.results.layout import (
     FOOTER_FILE,
     RUN_FILE,

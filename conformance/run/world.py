@@ -22,7 +22,7 @@ from conformance.nodes.disks.node_disk import NodeDisk, disk_troubles_of
 from conformance.nodes.kinds import NodeContext, node_class
 from conformance.nodes.node_directory import status_file_path
 from conformance.nodes.places import Place, PortLeases, wait_for_exclusive_use
-from conformance.parameters import OWN_TIMERS, in_force
+from conformance.parameters import OWN_TIMER_PARAMETERS, effective_parameters
 from conformance.run.clocks.interface import Clock
 from conformance.run.keeper import Keeper
 from conformance.run.memory import make_directory
@@ -79,7 +79,9 @@ class World:
     @property
     def heartbeat(self) -> float:
         """The longest ShadowHeartbeatFrequency of any server, documented seconds."""
-        parameters = (in_force(self.topology.transport, server.transport) for server in self.topology.servers)
+        parameters = (
+            effective_parameters(self.topology.transport, server.transport) for server in self.topology.servers
+        )
         return max(float(p["ShadowHeartbeatFrequency"]) for p in parameters)
 
     @property
@@ -182,7 +184,7 @@ class World:
 
     def _sink_protocols(self) -> dict[str, str]:
         hosts = {mailbox.server for mailbox in self.topology.mailboxes} | {s.name for s in self.topology.servers}
-        stores = {self.topology.store_of(server): "lmtp" for server in sorted(hosts) if self.topology.mailboxes}
+        stores = {self.topology.store_name(server): "lmtp" for server in sorted(hosts) if self.topology.mailboxes}
         return {**{sink.name: sink.protocol for sink in self.topology.sinks}, **stores}
 
     async def _open_links(self) -> None:
@@ -197,7 +199,7 @@ class World:
                     await self.links.open(client, server.name, listener, address, dialect=spoken, at=at)
         protocols = self._sink_protocols()
         for sink in self.sinks.values():
-            owners = [name for name in names if self.topology.store_of(name) == sink.name] or names
+            owners = [name for name in names if self.topology.store_name(name) == sink.name] or names
             for client in owners:
                 at = self._hears(client, sink.name, protocols[sink.name])
                 spelling = self._cast.plays(client).spelling
@@ -243,7 +245,7 @@ class World:
                 listener_changes=listeners,
                 mailbox_servers=self.active_databases,
                 unknown=unknown,
-                left_out=OWN_TIMERS if self.cell.timers == "own" else (),
+                left_out=OWN_TIMER_PARAMETERS if self.cell.timers == "own" else (),
                 doors=candidate.doors,
                 contract_2=contract_2(),
             )

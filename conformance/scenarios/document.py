@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from conformance.parameters import for_editors
+from conformance.parameters import editor_schema
 from conformance.scenarios.named import Party, PartyOrAny, Place
 from conformance.scenarios.steps.blocks import Expect, Step, flattened
 from conformance.scenarios.values import Duration, Label, Parameter
@@ -59,7 +59,7 @@ class Document(BaseModel):
     )
     exclude: tuple[dict[Label, JsonValue], ...] = Field((), description="combinations of axis values that are no cells")
     configure: dict[str, Parameter] = Field(
-        {}, description="transport parameters of all servers from the start", json_schema_extra=for_editors()
+        {}, description="transport parameters of all servers from the start", json_schema_extra=editor_schema()
     )
     timers: Literal["told", "own"] = Field(
         "told",

@@ -13,7 +13,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from conformance.counterparts import Register
+from conformance.registry import Registry
 from conformance.scenarios.named import (
     Conversation,
     Hop,
@@ -60,7 +60,7 @@ class Expectation(BaseModel):
     )
 
 
-VERBS: Register[type[Expectation]] = Register("expectation", check_marks)
+VERBS: Registry[type[Expectation]] = Registry("expectation", check_marks)
 """Every expectation verb and the model of what stands under it. Its check is in `conformance.judge.expectations`."""
 
 expectation = VERBS.declare

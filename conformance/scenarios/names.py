@@ -47,7 +47,7 @@ class Names:
 def world_of(topology: Topology, requirements: Iterable[str], messages: Iterable[str]) -> dict[str, frozenset[str]]:
     """Return the names of every kind that a topology (and what belongs to the harness) gives."""
     servers = frozenset(topology.by_name)
-    stores = frozenset(topology.store_of(server) for server in servers)
+    stores = frozenset(topology.store_name(server) for server in servers)
     sinks = stores | {sink.name for sink in topology.sinks}
     parties = servers | sinks | set(SENDERS)
     return {

@@ -31,7 +31,7 @@ from ruamel.yaml.events import (
 )
 from ruamel.yaml.reader import ReaderError
 
-from conformance.regular import read_regular
+from conformance.regular_files import read_regular
 from conformance.scenarios.errors import Mark, Report, shown
 
 MAX_OCTETS = 256 * 1024

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from conformance.regular import read_regular
+from conformance.regular_files import read_regular
 from conformance.results.identity import sha256_of
 from conformance.results.layout import RunDirectoryError, SchemaTooNew
 from conformance.results.whole import write_whole

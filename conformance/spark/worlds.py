@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
-from conformance.parameters import in_force
+from conformance.parameters import effective_parameters
 from conformance.results.identity import sha256_of
 from conformance.spark.coded import Coded
 
@@ -124,7 +124,7 @@ def _world(topology: str | None, parameters: str | None) -> dict[str, Any]:
     stated = _read(_STATED, parameters) or {}
     servers = {}
     for one in read.servers:
-        told = stated.get(one.name) or in_force(read.transport, one.transport)
+        told = stated.get(one.name) or effective_parameters(read.transport, one.transport)
         servers[one.name] = {
             "generation": one.generation,
             "role": one.role,

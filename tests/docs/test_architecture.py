@@ -21,4 +21,4 @@ def test_its_layers_are_those_of_the_import_contract() -> None:
     section = PAGE.partition("## Layers")[2].partition("\n## ")[0].partition("Outside of the layers")[0]
     assert {
         name.rstrip("/").removesuffix(".py") for name in re.findall(r"`([a-z_]+(?:\.py|/))`", section)
-    } == modules - {"counterparts"}
+    } == modules - {"registry"}

@@ -3,7 +3,7 @@
 import json
 import re
 
-from conformance.parameters import DEFAULTS, table
+from conformance.parameters import DEFAULTS, parameter_table
 from conformance.requirements.catalogue import catalogue
 from conformance.requirements.coverage import page
 from tests.docs.pages import ROOT
@@ -16,6 +16,6 @@ def test_the_page_of_requirements_is_that_of_the_catalogue():
 
 def test_the_table_of_parameters_is_that_of_their_declaration():
     written = (ROOT / "docs" / "node-contract.md").read_text("utf-8")
-    assert table() in written, f"write it anew:\n{table()}"
+    assert parameter_table() in written, f"write it anew:\n{parameter_table()}"
     example = re.findall(r"^```json\n(.*?)^```$", written, re.MULTILINE | re.DOTALL)[0]
     assert json.loads(example)["transport"] == DEFAULTS

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from conformance import paths
-from conformance.generations import SHADOWING
+from conformance.generations import SHADOW_CAPABILITIES
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.rows import OF_ANY_RELAY
 from conformance.requirements.catalogue import catalogue
@@ -71,7 +71,7 @@ def test_no_row_of_shadow_servers_is_blamed_on_a_relay() -> None:
 
 def test_a_shadow_server_is_blamed_in_the_name_of_both() -> None:
     rows = ("SR-TMO-03", "RL-ACK-03")
-    failed = judged(WRONG, requirements=rows, claims=RELAY | SHADOWING, delivered={"of": "m"})
+    failed = judged(WRONG, requirements=rows, claims=RELAY | SHADOW_CAPABILITIES, delivered={"of": "m"})
     assert failed[0].requirements == rows
     assert judged(WRONG, requirements=rows, delivered={"of": "m"})[0].requirements == ("RL-ACK-03",)
 

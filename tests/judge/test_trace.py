@@ -7,12 +7,12 @@ import pytest
 
 from conformance import invariants as declared
 from conformance import paths
-from conformance.counterparts import Unmatched
 from conformance.history.events import AnyEvent, Delivered, FaultFired, Reply
 from conformance.judge import invariants
 from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.during import JudgeDuring
 from conformance.judge.trace import Trace
+from conformance.registry import RegistryError
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import VERBS
 from conformance.scenarios.fixtures import load_topology
@@ -126,7 +126,7 @@ def test_while_waiting_each_event_is_taken_once(monkeypatch: pytest.MonkeyPatch)
 def test_an_invariant_without_a_check_is_an_error_at_import(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(declared, "INVARIANTS", (*declared.INVARIANTS, "nothing-is-read-twice"))
     with pytest.raises(
-        Unmatched, match="'nothing-is-read-twice' is declared in conformance/invariants.py, and nothing"
+        RegistryError, match="'nothing-is-read-twice' is declared in conformance/invariants.py, and nothing"
     ):
         importlib.reload(invariants)
 

@@ -7,18 +7,18 @@ from types import ModuleType
 
 import pytest
 
-from conformance import counterparts
-from conformance.counterparts import Register, Unmatched
+from conformance import registry
+from conformance.registry import Registry, RegistryError
 
 DECLARING = "from halves_register import DONE\nDONE.add({name!r}, {name!r})\n"
-Package = tuple[ModuleType, Register[str]]
+Package = tuple[ModuleType, Registry[str]]
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
     """A package with a module that declares `one`, and one that declares `two`."""
     (tmp_path / "halves_register.py").write_text(
-        "from conformance.counterparts import Register\nDONE = Register('check of a thing')\n"
+        "from conformance.registry import Registry\nDONE = Registry('check of a thing')\n"
     )
     (tmp_path / "halves").mkdir()
     (tmp_path / "halves" / "__init__.py").write_text("")
@@ -32,8 +32,8 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Package:
 
 def test_every_module_of_the_package_is_found(package: Package) -> None:
     halves, register = package
-    counterparts.load(halves)
-    counterparts.match("thing", ["two", "one"], "here", register, "halves/")
+    registry.import_submodules(halves)
+    registry.check_counterparts("thing", ["two", "one"], "here", register, "halves/")
     assert list(register) == ["one", "two"]
 
 
@@ -46,18 +46,18 @@ def test_every_module_of_the_package_is_found(package: Package) -> None:
 )
 def test_a_half_without_the_other_is_named(package: Package, declared: list[str], words: str) -> None:
     halves, register = package
-    counterparts.load(halves)
-    with pytest.raises(Unmatched, match=words):
-        counterparts.match("thing", declared, "here", register, "halves/")
+    registry.import_submodules(halves)
+    with pytest.raises(RegistryError, match=words):
+        registry.check_counterparts("thing", declared, "here", register, "halves/")
 
 
 def test_nothing_is_declared_twice_or_without_a_name() -> None:
-    register: Register[str] = Register("check of a thing")
+    register: Registry[str] = Registry("check of a thing")
     register.add("one", "first")
-    with pytest.raises(Unmatched, match="the check of a thing 'one' is declared twice: 'first' and 'second'"):
+    with pytest.raises(RegistryError, match="the check of a thing 'one' is declared twice: 'first' and 'second'"):
         register.add("one", "second")
-    with pytest.raises(Unmatched, match="'first' is not declared as check of a thing"):
-        Register("check of a thing").name_of("first")
-    with pytest.raises(Unmatched, match="'third' is declared as check of a thing and has no name"):
+    with pytest.raises(RegistryError, match="'first' is not declared as check of a thing"):
+        Registry("check of a thing").name_of("first")
+    with pytest.raises(RegistryError, match="'third' is declared as check of a thing and has no name"):
         register.add("", "third")
     assert register == {"one": "first"}

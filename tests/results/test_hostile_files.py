@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance import regular
+from conformance import regular_files
 from conformance.results import packed
 from conformance.results.content import content_of, stored_manifest
 from conformance.results.layout import CellUnreadable, RunDirectoryError
@@ -86,7 +86,7 @@ def test_a_manifest_that_is_no_file_is_none(run: Path, what: str):
 
 
 def test_what_unpacks_to_more_than_is_read_is_cut_and_told(run: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(packed, "MOST", 10_000)
+    monkeypatch.setattr(packed, "MAX_OCTETS", 10_000)
     path = next((run / "cells").glob("*.gz"))
     whole = gzip.decompress(path.read_bytes())
     path.write_bytes(gzip.compress(whole + b"\n" * 50_000_000))
@@ -124,9 +124,9 @@ def test_very_many_members_are_read_in_one_pass(tmp_path: Path, monkeypatch: pyt
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path):
     path = tmp_path / "large"
     path.write_bytes(b"x" * 11)
-    assert regular.read_regular(path, 11) == b"x" * 11
+    assert regular_files.read_regular(path, 11) == b"x" * 11
     with pytest.raises(OSError, match="at most 10 octets are read"):
-        regular.read_regular(path, 10)
+        regular_files.read_regular(path, 10)
 
 
 @pytest.mark.parametrize(

@@ -117,4 +117,4 @@ def _dialled(cell: Cell, server: str, steps: Sequence[Step]) -> Iterator[str]:
         boundary = cell.topology.boundary(server)
         yield from (other.name for other in cell.topology.servers if other.name in boundary - {server})
     for recipient in recipients(steps):
-        yield from cell.topology.hops_from(server, recipient)
+        yield from cell.topology.next_hops(server, recipient)

@@ -2,13 +2,13 @@
 
 import sys
 
-from conformance import counterparts
+from conformance import registry
 from conformance.judge.expectations.check import CHECKS
 from conformance.scenarios.expectations import VERBS
 
 __all__ = ["CHECKS"]
 
-counterparts.load(sys.modules[__name__])
-counterparts.match(
+registry.import_submodules(sys.modules[__name__])
+registry.check_counterparts(
     "expectation", VERBS, "conformance/scenarios/expectations.py", CHECKS, "conformance/judge/expectations/"
 )

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from conformance.counterparts import Register
 from conformance.judge.blame import Blame, Kind
 from conformance.judge.finding import Finding, View
+from conformance.registry import Registry
 from conformance.scenarios.expectations import VERBS, Copies, Expectation
 
 E = TypeVar("E", bound=Expectation)
@@ -25,7 +25,7 @@ class Check:
     blame: Blame
 
 
-CHECKS: Register[Check] = Register("check of the expectation")
+CHECKS: Registry[Check] = Registry("check of the expectation")
 
 
 def check(

@@ -2,11 +2,13 @@
 
 import sys
 
-from conformance import counterparts
+from conformance import registry
 from conformance.invariants import INVARIANTS
 from conformance.judge.invariants.check import CHECKS
 
 __all__ = ["CHECKS"]
 
-counterparts.load(sys.modules[__name__])
-counterparts.match("invariant", INVARIANTS, "conformance/invariants.py", CHECKS, "conformance/judge/invariants/")
+registry.import_submodules(sys.modules[__name__])
+registry.check_counterparts(
+    "invariant", INVARIANTS, "conformance/invariants.py", CHECKS, "conformance/judge/invariants/"
+)

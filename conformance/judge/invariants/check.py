@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from conformance.counterparts import Register
 from conformance.judge.finding import Case, Finding
+from conformance.registry import Registry
 
 Judged = Callable[[Case], Finding]
 
-CHECKS: Register[tuple[tuple[str, ...], Judged]] = Register("check of the invariant")
+CHECKS: Registry[tuple[tuple[str, ...], Judged]] = Registry("check of the invariant")
 
 
 def invariant(name: str, *requirements: str) -> Callable[[Judged], Judged]:

@@ -53,7 +53,7 @@ def no_duplicate_in_mailbox(case: Case) -> Finding:
 def _by_mailbox(case: Case) -> dict[tuple[str, str, str, str], list[Delivered]]:
     """Return the deliveries to mailboxes, by store, recipient, and what makes a duplicate."""
     found: dict[tuple[str, str, str, str], list[Delivered]] = defaultdict(list)
-    stores = {case.cell.topology.store_of(server) for server in case.cell.topology.by_name}
+    stores = {case.cell.topology.store_name(server) for server in case.cell.topology.by_name}
     for event in case.trace.of(Delivered):
         digest, recipient = event.digest, case.same(event.recipient)
         if event.sink in stores and recipient in case.mailboxes and digest.message_id and digest.date:

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import ClassVar, Protocol, TypeVar
 
-from conformance import counterparts
+from conformance import registry
 from conformance.clocks import CLOCKS, ClockName
 from conformance.run import clocks
 from conformance.run.shifted.program import ShiftedProgram
@@ -87,7 +87,7 @@ def nothing() -> None:
 
 _Class = TypeVar("_Class", bound=Keeper)
 
-_KEEPERS: counterparts.Register[type[Keeper]] = counterparts.Register("keeper of a clock")
+_KEEPERS: registry.Registry[type[Keeper]] = registry.Registry("keeper of a clock")
 
 
 def keeps(name: ClockName) -> Callable[[type[_Class]], type[_Class]]:
@@ -104,6 +104,6 @@ def keeps(name: ClockName) -> Callable[[type[_Class]], type[_Class]]:
 @cache
 def keepers() -> Mapping[ClockName, type[Keeper]]:
     """Return the class of each clock. Raises Unmatched where a clock has none, or a class no clock."""
-    counterparts.load(clocks)
-    counterparts.match("clock", CLOCKS, "conformance/clocks.py", _KEEPERS, "conformance/run/clocks/")
+    registry.import_submodules(clocks)
+    registry.check_counterparts("clock", CLOCKS, "conformance/clocks.py", _KEEPERS, "conformance/run/clocks/")
     return _KEEPERS

@@ -2,11 +2,11 @@
 
 import sys
 
-from conformance import counterparts
+from conformance import registry
 from conformance.run.steps.doing import HANDLERS
 from conformance.scenarios.steps import ACTIONS
 
 __all__ = ["HANDLERS"]
 
-counterparts.load(sys.modules[__name__])
-counterparts.match("step", ACTIONS, "conformance/scenarios/steps/", HANDLERS, "conformance/run/steps/")
+registry.import_submodules(sys.modules[__name__])
+registry.check_counterparts("step", ACTIONS, "conformance/scenarios/steps/", HANDLERS, "conformance/run/steps/")

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from conformance.counterparts import Register
+from conformance.registry import Registry
 from conformance.run.world import World
 from conformance.scenarios.steps.action import ACTIONS, Action
 
@@ -11,7 +11,7 @@ A = TypeVar("A", bound=Action)
 Handler = Callable[[World, A], Awaitable[str]]
 """Does what a step says; returns what is worth noting about it."""
 
-HANDLERS: Register[Handler[Any]] = Register("function for the step")
+HANDLERS: Registry[Handler[Any]] = Registry("function for the step")
 
 
 def does(*models: type[A]) -> Callable[[Handler[A]], Handler[A]]:

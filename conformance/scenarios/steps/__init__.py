@@ -5,9 +5,9 @@
 
 import sys
 
-from conformance import counterparts
+from conformance import registry
 from conformance.scenarios.steps.action import ACTIONS
 
 __all__ = ["ACTIONS"]
 
-counterparts.load(sys.modules[__name__])
+registry.import_submodules(sys.modules[__name__])

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from conformance.counterparts import Register
+from conformance.registry import Registry
 from conformance.scenarios.named import check_marks
 
 
@@ -24,7 +24,7 @@ class Action(BaseModel):
         return {cls.short: value} if cls.short and not isinstance(value, dict) else value
 
 
-ACTIONS: Register[type[Action]] = Register("step", check_marks)
+ACTIONS: Registry[type[Action]] = Registry("step", check_marks)
 """Verb -> model. `expect`, `parallel` and `repeat` hold other verbs: they are read by conformance.scenarios.script."""
 
 step = ACTIONS.declare

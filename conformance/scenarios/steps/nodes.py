@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from conformance.parameters import for_editors
+from conformance.parameters import editor_schema
 from conformance.scenarios.named import Database, PartyOrAny, PlaceOrContent, Server, ServersOrAll
 from conformance.scenarios.steps.action import Action, step
 from conformance.scenarios.values import Parameter
@@ -86,7 +86,7 @@ class Configure(Action):
     """Offer changed parameters to nodes and have them read their files again."""
 
     node: ServersOrAll
-    transport: dict[str, Parameter] = Field({}, json_schema_extra=for_editors())
+    transport: dict[str, Parameter] = Field({}, json_schema_extra=editor_schema())
     listeners: dict[Literal["frontend", "transport", "delivery"], dict[str, Parameter]] = Field({})
     unknown: dict[str, Parameter] = Field({}, description="top-level keys, for what must be refused")
 

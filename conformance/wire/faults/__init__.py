@@ -5,7 +5,7 @@ There is one for each point of an exchange at which the declaration lets the kin
 
 import sys
 
-from conformance import counterparts
+from conformance import registry
 from conformance.faults import FAULTS
 from conformance.wire.faults.effect import (
     BEHIND,
@@ -20,10 +20,12 @@ from conformance.wire.faults.effect import (
 
 __all__ = ["Blow", "strike", "strike_behind", "strike_connection", "told"]
 
-counterparts.load(sys.modules[__name__])
+registry.import_submodules(sys.modules[__name__])
 for _point, _kinds, _done in (
     ("on_unit", [name for name, kind in FAULTS.items() if any(place != "connect" for place in kind.at)], ON_UNIT),
     ("behind", [name for name, kind in FAULTS.items() if kind.once_passed], BEHIND),
     ("on_connection", [name for name, kind in FAULTS.items() if "connect" in kind.at], ON_CONNECTION),
 ):
-    counterparts.match("fault", _kinds, "conformance/faults.py", _done, f"conformance/wire/faults/ (@{_point})")
+    registry.check_counterparts(
+        "fault", _kinds, "conformance/faults.py", _done, f"conformance/wire/faults/ (@{_point})"
+    )

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from conformance.counterparts import Register
+from conformance.registry import Registry
 from conformance.scenarios.steps.breaking import Fault
 from conformance.wire.fault_plan import Armed
 from conformance.wire.lane import Lane
@@ -33,14 +33,14 @@ class Blow:
         self.armed.timers.append(asyncio.get_running_loop().call_later(self.duration(seconds), do))
 
 
-ON_UNIT: Register[Callable[[Blow, Unit, int], Unit | None]] = Register("strike at a unit by the fault")
+ON_UNIT: Registry[Callable[[Blow, Unit, int], Unit | None]] = Registry("strike at a unit by the fault")
 """Strikes a unit that is about to pass, of which so many octets have passed. Returns what shall pass now; None when nothing
 does."""
 
-BEHIND: Register[Callable[[Blow], None]] = Register("strike behind a unit by the fault")
+BEHIND: Registry[Callable[[Blow], None]] = Registry("strike behind a unit by the fault")
 """Strikes behind a unit that has passed."""
 
-ON_CONNECTION: Register[Callable[[Blow, Link, Callable[[str], None]], None]] = Register(
+ON_CONNECTION: Registry[Callable[[Blow, Link, Callable[[str], None]], None]] = Registry(
     "strike at connect by the fault"
 )
 """Strikes a new connection before the server is dialled, and says so with `Blow.fired`."""

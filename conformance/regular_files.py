@@ -8,11 +8,11 @@ import os
 import stat
 from pathlib import Path
 
-MOST = 2**29
+MAX_OCTETS = 2**29
 """Octets of a file of a run directory that are read: 512 MiB, thirty times the longest history of the corpus."""
 
 
-def read_regular(path: Path, most: int = MOST) -> bytes:
+def read_regular(path: Path, most: int = MAX_OCTETS) -> bytes:
     """Return the content of a regular file. Raises OSError: no such file, no regular one, or more than `most` octets."""
     with open(path, "rb", opener=open_regular) as file:
         octets = file.read(most + 1)

@@ -10,11 +10,11 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Unmatched(ImportError):
+class RegistryError(ImportError):
     """Something is declared that nothing does, or is done that nothing declares."""
 
 
-class Register(dict[str, T]):
+class Registry(dict[str, T]):
     """What was declared under which name, in the order of declaration; `check` raises what is wrong with one."""
 
     def __init__(self, what: str, check: Callable[[T], None] = lambda thing: None) -> None:
@@ -25,9 +25,9 @@ class Register(dict[str, T]):
     def add(self, name: str, thing: T) -> None:
         """Take a declaration. Raises Unmatched when it has no name, or that of another."""
         if not name:
-            raise Unmatched(f"{thing!r} is declared as {self._what} and has no name")
+            raise RegistryError(f"{thing!r} is declared as {self._what} and has no name")
         if name in self:
-            raise Unmatched(f"the {self._what} {name!r} is declared twice: {self[name]!r} and {thing!r}")
+            raise RegistryError(f"the {self._what} {name!r} is declared twice: {self[name]!r} and {thing!r}")
         self._check(thing)
         self[name] = thing
 
@@ -46,21 +46,21 @@ class Register(dict[str, T]):
         for name, one in self.items():
             if one is thing:
                 return name
-        raise Unmatched(f"{thing!r} is not declared as {self._what}")
+        raise RegistryError(f"{thing!r} is not declared as {self._what}")
 
 
-def modules_of(package: ModuleType) -> tuple[str, ...]:
+def submodule_names(package: ModuleType) -> tuple[str, ...]:
     """Return the names of a package's modules, without its own, in their order."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__)))
 
 
-def load(package: ModuleType) -> None:
+def import_submodules(package: ModuleType) -> None:
     """Import every module of a package, so that what they register is known."""
-    for name in modules_of(package):
+    for name in submodule_names(package):
         importlib.import_module(f"{package.__name__}.{name}")
 
 
-def match(what: str, declared: Iterable[str], where: str, done: Iterable[str], there: str) -> None:
+def check_counterparts(what: str, declared: Iterable[str], where: str, done: Iterable[str], there: str) -> None:
     """Hold the names that are declared in one place against those that another has something for.
 
     Raises Unmatched, with each name that stands in one of them only.
@@ -71,4 +71,4 @@ def match(what: str, declared: Iterable[str], where: str, done: Iterable[str], t
     ]
     alone += [f"{there} does the {what} {name!r}, which {where} does not declare" for name in sorted(second - first)]
     if alone:
-        raise Unmatched("; ".join(alone))
+        raise RegistryError("; ".join(alone))
