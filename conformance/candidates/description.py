@@ -20,11 +20,11 @@ from conformance.candidates.parts import FILE_NAME, Described, Door, OwnFields
 from conformance.candidates.presence import Presence
 from conformance.history.dialects import PROFILE_1, Dialect
 from conformance.scenarios.document import CAPABILITIES
-from conformance.scenarios.errors import Mark, Problem, Report, did_you_mean, listed, shown
+from conformance.scenarios.errors import Mark, Problem, ProblemReport, did_you_mean, format_problems, short_repr
 from conformance.scenarios.expectations import Copies
 from conformance.scenarios.own_timers import OwnTimers
 from conformance.scenarios.validation import validate
-from conformance.scenarios.yaml_full import read_full
+from conformance.scenarios.yaml_full import read_full_yaml
 from conformance.scenarios.yaml_nodes import Node
 
 registry.import_submodules(kinds)
@@ -74,7 +74,7 @@ class Candidate(Described, _OfKinds):
         try:
             re.compile(pattern)
         except (re.error, RecursionError, OverflowError) as error:
-            raise ValueError(f"{shown(pattern)} is no regular expression: {error}") from error
+            raise ValueError(f"{short_repr(pattern)} is no regular expression: {error}") from error
         return pattern
 
     @model_validator(mode="after")
@@ -174,13 +174,13 @@ REFERENCE = Candidate(  # type: ignore[call-arg]  # the factory is a field of it
 def read_description(path: Path) -> Candidate:
     """Read a description from a file. Raises CandidateError with everything that is wrong, each with its place:
     `path:line:column: message`."""
-    report = Report(str(path))
-    node = read_full(path, report, most=MOST_OCTETS)
+    report = ProblemReport(str(path))
+    node = read_full_yaml(path, report, most=MOST_OCTETS)
     like = node.get("like") if node is not None else None
     # A word that is no name is told by the schema, and names no file.
     if node is not None and like is not None and isinstance(like.value, str) and re.fullmatch(FILE_NAME, like.value):
-        beside = Report(str(path.with_name(f"{like.value}{path.suffix}")))
-        other = read_full(Path(beside.path), beside, most=MOST_OCTETS)
+        beside = ProblemReport(str(path.with_name(f"{like.value}{path.suffix}")))
+        other = read_full_yaml(Path(beside.path), beside, most=MOST_OCTETS)
         report.take(beside.problems)
         if other is not None and (not other.entries or "like" in other.entries):
             report.add(like.mark, f"like: {like.value} must be a description that is like no other itself")
@@ -188,7 +188,7 @@ def read_description(path: Path) -> Candidate:
             node = Node(node.mark, {**other.entries, **node.entries})
     candidate = validate(Candidate, node, report) if node is not None and not report.problems else None
     if candidate is None or node is None:
-        raise CandidateError(listed([_at_its_key(problem, node) for problem in report.problems]))
+        raise CandidateError(format_problems([_at_its_key(problem, node) for problem in report.problems]))
     return candidate.placed(path.resolve().parent)
 
 

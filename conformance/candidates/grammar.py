@@ -15,7 +15,7 @@ from conformance.candidates.description import (
     read_description,
 )
 from conformance.candidates.kind import KINDS, Kind
-from conformance.scenarios.errors import did_you_mean, unknown
+from conformance.scenarios.errors import did_you_mean, unknown_name
 
 _NO_WORD = re.compile(r"[^A-Za-z0-9_.+-]+")
 
@@ -38,7 +38,7 @@ def find(word: str, shipped: Path) -> Candidate:
     for one in defect.split("+") if plus else ():
         if one not in known:
             raise CandidateError(
-                f"--candidate {word}: {unknown('defect', one, known)}; `conformance defects` tries them all, and "
+                f"--candidate {word}: {unknown_name('defect', one, known)}; `conformance defects` tries them all, and "
                 "docs/reference-transport.md lists the conforming readings"
             )
     return candidate.model_copy(update={"defect": defect}) if plus else candidate

@@ -29,7 +29,7 @@ from conformance.run.bridge import ALONE, BESIDE, Place, at_once
 from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
-from conformance.scenarios.errors import unknown
+from conformance.scenarios.errors import unknown_name
 from conformance.scenarios.loader import read_corpus
 from conformance.suite.flight import Flight
 from conformance.verdicts import Outcome, worst_in_cell
@@ -67,7 +67,7 @@ def install(names: Sequence[str]) -> int:
     shipped = paths.fixtures() / "candidates"
     known = [candidate.name for candidate in installable_candidates(shipped)]
     if wrong := [name for name in names if name not in known]:
-        typer.echo(f"candidate install {wrong[0]}: {unknown('server', wrong[0], known)}", err=True)
+        typer.echo(f"candidate install {wrong[0]}: {unknown_name('server', wrong[0], known)}", err=True)
         return 2
     if (bash := shutil.which("bash")) is None:
         typer.echo("candidate install: bash is missing", err=True)

@@ -15,8 +15,8 @@ from conformance.requirements.catalogue import catalogue
 from conformance.requirements.coverage import coverage, page
 from conformance.requirements.coverage import uncovered as without_scenario
 from conformance.scenarios.document import Cell
-from conformance.scenarios.errors import Problems
-from conformance.scenarios.grid import SIZES
+from conformance.scenarios.errors import InvalidFile
+from conformance.scenarios.fault_grid import GRID_SIZES
 from conformance.scenarios.loader import Scenario, check_corpus, read_corpus
 from conformance.scenarios.schema import scenario_schema, topology_schema
 from conformance.suite.selection import SelectionError, check_requirements, find_scenarios, is_id, select
@@ -24,21 +24,21 @@ from conformance.suite.selection import SelectionError, check_requirements, find
 
 def print_list(where: list[Path], grid: str, only: Sequence[str] = (), requirements: Sequence[str] = ()) -> int:
     """Print the id of every wanted cell with its scenario's title; 2 when a scenario is wrong, or no cell is wanted."""
-    if grid not in SIZES:
-        return _complain(f"--grid {grid}: one of {', '.join(SIZES)}")
+    if grid not in GRID_SIZES:
+        return _complain(f"--grid {grid}: one of {', '.join(GRID_SIZES)}")
     only, where = [*only, *(str(path) for path in where if is_id(str(path)))], [p for p in where if not is_id(str(p))]
     code = 0
     cells: list[Cell] = []
     try:
         check_requirements(requirements)
-        find_scenarios(only, where or [paths.corpus()], SIZES[grid])
+        find_scenarios(only, where or [paths.corpus()], GRID_SIZES[grid])
         scenarios = _read(where)
     except (OSError, SelectionError) as error:
         return _complain(str(error))
     for scenario in scenarios:
         try:
-            cells += scenario.cells(SIZES[grid])
-        except Problems as error:
+            cells += scenario.cells(GRID_SIZES[grid])
+        except InvalidFile as error:
             code = _complain(str(error))
     for cell, wanted in zip(cells, select(cells, only, requirements), strict=True):
         if wanted:

@@ -20,8 +20,8 @@ from conformance.invariants import INVARIANTS
 from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import RunDirectoryError
 from conformance.results.writer import finish_run, remove_run
-from conformance.scenarios.errors import Problems
-from conformance.scenarios.expectations import VERBS
+from conformance.scenarios.errors import InvalidFile
+from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.loader import read_corpus
 
 SHOWN = 20
@@ -57,7 +57,7 @@ def print_defects(
             for scenario in read_corpus([paths.corpus()], paths.fixtures())
             for cell in scenario.cells("smoke", REFERENCE.own_timers)
         ]
-    except Problems as error:
+    except InvalidFile as error:
         typer.echo(error, err=True)
         return 2
     trials = plan_trials(defects, cells)
@@ -97,7 +97,7 @@ def print_defects(
 
 def _checks() -> list[str]:
     """Every check that there must be: what the judge has is not asked."""
-    return sorted([*(f"expect.{verb}" for verb in VERBS), *(f"invariant.{name}" for name in INVARIANTS)])
+    return sorted([*(f"expect.{verb}" for verb in EXPECTATIONS), *(f"invariant.{name}" for name in INVARIANTS)])
 
 
 def _differences(published: str, found: str) -> list[str]:

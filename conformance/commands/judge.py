@@ -17,8 +17,8 @@ from conformance.results.layout import RunDirectoryError
 from conformance.results.reader import Damage, StoredCell, read_run
 from conformance.results.schema import CellHeader
 from conformance.scenarios.document import Cell
-from conformance.scenarios.errors import Problems
-from conformance.scenarios.grid import SIZES, Size
+from conformance.scenarios.errors import InvalidFile
+from conformance.scenarios.fault_grid import GRID_SIZES, GridSize
 from conformance.scenarios.loader import Scenario, read_corpus
 from conformance.scenarios.own_timers import OwnTimers
 from conformance.topology import Topology
@@ -54,8 +54,8 @@ def judge_run(run_dir: Path, scenarios: list[Path]) -> int:
     differing = 0
     for one in stored:
         try:
-            cell = cell_of(known, one.header, SIZES.get(run.header.grid, "full"))
-        except (ValidationError, Problems) as error:
+            cell = cell_of(known, one.header, GRID_SIZES.get(run.header.grid, "full"))
+        except (ValidationError, InvalidFile) as error:
             typer.echo(f"{one.path.name}:1: the cell's header cannot be used: {visible(str(error), 200)}")
             outcomes.append(Outcome.ERROR)
             continue
@@ -123,7 +123,7 @@ def _scenarios(names: set[str], where: list[Path]) -> Mapping[str, Scenario]:
     return {scenario.id: scenario for scenario in found if scenario.id in names and not scenario.problems}
 
 
-def cell_of(known: Mapping[str, Scenario], header: CellHeader, grid: Size) -> Cell | None:
+def cell_of(known: Mapping[str, Scenario], header: CellHeader, grid: GridSize) -> Cell | None:
     """Return today's cell of a stored one, with the timers that the candidate had by itself then."""
     scenario = known.get(header.scenario)
     if scenario is None:

@@ -18,7 +18,7 @@ from conformance.export.segments import stand_in
 from conformance.history.events import AnyEvent, Attempt, Closed, Command, Connected, Content, Reply, Talked
 from conformance.parameters import DEFAULTS
 from conformance.results.reader import StoredCell
-from conformance.scenarios.values import told
+from conformance.scenarios.values import format_duration
 from conformance.topology import Topology
 
 _PAUSE = 0.5
@@ -98,7 +98,7 @@ def _steps(sessions: Sequence[_Session]) -> Iterator[Entry]:
     at = 0.0
     for number, session in enumerate(sessions, 1):
         if (pause := session.began.t - at) >= _PAUSE:
-            yield {"advance": told(pause)}
+            yield {"advance": format_duration(pause)}
         began = session.began
         talk: Entry = {"as": f"s{number}", "to": began.server, "listener": began.listener, "party": began.client}
         talk["lines"] = list(_lines(session))
@@ -121,7 +121,7 @@ def _lines(session: _Session) -> Iterator[Entry]:
         if isinstance(event, Command | Content):
             line = _said(event)
             if (pause := event.t - before) >= _PAUSE:
-                line["wait"] = told(pause)
+                line["wait"] = format_duration(pause)
             yield _answered(line, replies.popleft()) if replies else line
             quits = isinstance(event, Command) and event.verb == "QUIT"
         before = event.t

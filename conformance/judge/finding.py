@@ -146,7 +146,7 @@ def named(made: MessageMade) -> str:
 
 def moment(t: float) -> str:
     """Write a time of the cell as the documents write durations: `2h0.012s`."""
-    return values.told(round(t, 3))
+    return values.format_duration(round(t, 3))
 
 
 def at(event: AnyEvent) -> str:

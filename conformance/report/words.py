@@ -25,7 +25,7 @@ from conformance.history.events import (
     Talked,
 )
 from conformance.report.safe import visible
-from conformance.scenarios.values import told
+from conformance.scenarios.values import format_duration
 
 WIRE = 300
 """Characters of a line from the wire that are shown; the history has up to 2,048 octets of it."""
@@ -35,7 +35,7 @@ def moment(seconds: float) -> str:
     """Write a time since the cell began (seconds) for reading: `0.004s`, `31.200s`, `2h58m0.5s`."""
     if abs(seconds) < 60:
         return f"{seconds:.3f}s"
-    return told(round(seconds, 3))
+    return format_duration(round(seconds, 3))
 
 
 def span(seconds: float) -> str:

@@ -115,7 +115,7 @@ def _silences(cell: Cell, cast: Cast) -> Iterator[str]:
                     if sender in (server.name, "*") and candidate.waits_for_silence is not None:
                         yield (
                             f"a scaled clock cannot show it: {server.name} ({candidate.identity}) waits "
-                            f"{values.told(candidate.waits_for_silence)} of real time for a silent next hop"
+                            f"{values.format_duration(candidate.waits_for_silence)} of real time for a silent next hop"
                         )
                         return
 
@@ -132,7 +132,7 @@ def _kills(cell: Cell, cast: Cast) -> Iterator[str]:
                 if {server.name, "all"} & set(action.node) and candidate.waits_after_a_kill is not None:
                     yield (
                         f"a scaled clock cannot show it: {server.name} ({candidate.identity}) may leave a message alone for "
-                        f"{values.told(candidate.waits_after_a_kill)} of real time after a kill"
+                        f"{values.format_duration(candidate.waits_after_a_kill)} of real time after a kill"
                     )
                     return
 
@@ -146,7 +146,7 @@ def _attempts(cell: Cell, cast: Cast) -> Iterator[str]:
         ):
             yield (
                 f"a scaled clock cannot show it: {server.name} ({candidate.identity}) waits "
-                f"{values.told(candidate.waits_between_attempts)} of real time between two attempts"
+                f"{values.format_duration(candidate.waits_between_attempts)} of real time between two attempts"
             )
             return
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 from conformance.clocks import CLOCKS, ClockName
 from conformance.nodes.disks.node_disk import Kind
-from conformance.scenarios.grid import Size
+from conformance.scenarios.fault_grid import GridSize
 from conformance.verdicts.changes import Should
 
 
@@ -17,7 +17,7 @@ class Settings:
     clock: ClockName = "virtual"
     scale: float = 1.0
     seed: int = 1
-    grid: Size = "smoke"
+    grid: GridSize = "smoke"
     keep: Literal["failed"] | None = None
     """Of which cells the data of the nodes stay until it is known how they ended."""
     cell_timeout: float | None = None

@@ -10,37 +10,37 @@ from typing import Any
 
 from conformance.invariants import INVARIANTS
 from conformance.requirements.catalogue import catalogue
-from conformance.scenarios import grid
+from conformance.scenarios import fault_grid
 from conformance.scenarios.document import NEEDS, Cell, Document
-from conformance.scenarios.errors import Problems, Report, shown, unknown
-from conformance.scenarios.fixtures import load_topology, names_in, read_topology
-from conformance.scenarios.grid import GridFault, Size
+from conformance.scenarios.errors import InvalidFile, ProblemReport, short_repr, unknown_name
+from conformance.scenarios.fault_grid import GridFault, GridSize
+from conformance.scenarios.fixtures import fixture_names, load_topology, read_topology
 from conformance.scenarios.matrix import (
     MAX_CELLS,
     MAX_VALUES,
     Point,
-    bind,
+    axis_references,
+    axis_text,
     check_condition,
-    points,
+    matrix_points,
+    partial_references,
     read_axes,
-    references,
-    stray_references,
-    text_of,
+    substitute_axes,
 )
-from conformance.scenarios.names import Names, check_grid, check_names, world_of
-from conformance.scenarios.own_timers import NAMES as OWN_NAMES
-from conformance.scenarios.own_timers import OwnTimers, as_point
-from conformance.scenarios.script import ReadStep, conditions, conditions_of, read_step
-from conformance.scenarios.values import parameter
+from conformance.scenarios.name_checks import KnownNames, check_fault_grid, check_names, names_of_topology
+from conformance.scenarios.own_timers import PLACEHOLDERS as OWN_NAMES
+from conformance.scenarios.own_timers import OwnTimers, placeholder_nodes
+from conformance.scenarios.step_parser import ParsedStep, parse_step, when_nodes, when_nodes_of_step
+from conformance.scenarios.values import parse_parameter
 from conformance.scenarios.yaml_nodes import Node
 from conformance.topology import Topology
 
 
-class Matrix:
+class CellExpander:
     """A scenario's document and the cells that it makes."""
 
     def __init__(
-        self, path: Path, fixtures: Path, node: Node, document: Document | None, line: int, report: Report
+        self, path: Path, fixtures: Path, node: Node, document: Document | None, line: int, report: ProblemReport
     ) -> None:
         self._path = path
         self._fixtures = fixtures
@@ -49,14 +49,14 @@ class Matrix:
         self._line = line
         self._report = report
         self._catalogue = catalogue()
-        self._messages = names_in(fixtures / "messages")
+        self._messages = fixture_names(fixtures / "messages")
         self._steps = node.get("steps") or Node(node.mark, ())
         self._points: tuple[Point, ...] = ()
         self._used: dict[int, list[str]] = {}
-        self._read: dict[tuple[int, tuple[str, ...]], ReadStep | None] = {}
+        self._read: dict[tuple[int, tuple[str, ...]], ParsedStep | None] = {}
         self._worlds: dict[str, tuple[Topology, dict[str, frozenset[str]]] | None] = {}
         self._own: dict[str, Node] = {}
-        self._cells: dict[tuple[Size, OwnTimers | None], tuple[Cell, ...]] = {}
+        self._cells: dict[tuple[GridSize, OwnTimers | None], tuple[Cell, ...]] = {}
 
     def check(self) -> None:
         """Report everything that is wrong with the document, at whatever point of its matrix."""
@@ -65,33 +65,33 @@ class Matrix:
         axes = read_axes(self._node.get("axes"), self._report)
         axes_are_good = len(self._report.problems) == before
         self._check_axes(axes)
-        at = points(axes, self._node.get("exclude"), self._report)
+        at = matrix_points(axes, self._node.get("exclude"), self._report)
         self._points = at if axes_are_good else at[:1]
         self._check_grid()
         if not self._check_work():
             self._points = self._points[:1]
         self._cells["smoke", None] = self._make("smoke", None)
 
-    def cells(self, size: Size, timers: OwnTimers | None = None) -> tuple[Cell, ...]:
+    def cells(self, size: GridSize, timers: OwnTimers | None = None) -> tuple[Cell, ...]:
         """Return the cells, with the fault grid in some size. Raises Problems for what only such a cell shows."""
         key = (size, timers if self._leaves_timers else None)
         if key not in self._cells:
             self._cells[key] = self._make(*key)
             if problems := self._report.problems:
-                raise Problems(problems)
+                raise InvalidFile(problems)
         return self._cells[key]
 
     @property
     def _leaves_timers(self) -> bool:
         return self._document is not None and self._document.timers == "own"
 
-    def _make(self, size: Size, timers: OwnTimers | None) -> tuple[Cell, ...]:
-        self._own = as_point(timers) if self._leaves_timers else {}
+    def _make(self, size: GridSize, timers: OwnTimers | None) -> tuple[Cell, ...]:
+        self._own = placeholder_nodes(timers) if self._leaves_timers else {}
         faults = self._document.faults if self._document else None
         if faults is None:
             laid: Iterable[tuple[Point, GridFault | None]] = ((point, None) for point in self._points)
         else:
-            laid = grid.lay(faults, self._points, size)
+            laid = fault_grid.points_with_faults(faults, self._points, size)
         return tuple(cell for point, fault in laid if (cell := self._cell(point, fault)) is not None)
 
     def _check_names_of_document(self) -> None:
@@ -100,10 +100,10 @@ class Matrix:
         for key, (kind, names) in known.items():
             for item in (self._node.get(key) or self._node).items:
                 if isinstance(item.value, str) and item.value not in names:
-                    self._report.add(item.mark, unknown(kind, item.value, names))
+                    self._report.add(item.mark, unknown_name(kind, item.value, names))
         for name, entry in (waived.entries if (waived := self._node.get("waive")) else {}).items():
             if name not in INVARIANTS:
-                self._report.add(entry.key, unknown("invariant", name, INVARIANTS))
+                self._report.add(entry.key, unknown_name("invariant", name, INVARIANTS))
             if not isinstance(entry.node.value, str) or len(entry.node.value) < 10:
                 self._report.add(entry.node.mark, "say why the invariant does not hold here")
 
@@ -112,16 +112,16 @@ class Matrix:
         used: set[str] = set()
         for key in ("topology", "configure", "steps"):
             part = self._node.get(key)
-            for reference, name in references(part) if part else ():
+            for reference, name in axis_references(part) if part else ():
                 used.add(name)
                 if name not in axes and not (self._leaves_timers and name in OWN_NAMES):
                     known = (*axes, *OWN_NAMES) if self._leaves_timers else axes
-                    self._report.add(reference.mark, unknown("axis", name, known))
-            for stray in stray_references(part) if part else ():
+                    self._report.add(reference.mark, unknown_name("axis", name, known))
+            for stray in partial_references(part) if part else ():
                 self._report.add(
-                    stray.mark, f"${{axis}} stands for a whole value, not inside one: {shown(stray.value)}"
+                    stray.mark, f"${{axis}} stands for a whole value, not inside one: {short_repr(stray.value)}"
                 )
-        for when in conditions(self._steps):
+        for when in when_nodes(self._steps):
             used.update(when.entries)
             check_condition(when, {**axes, **self._fault_axis()}, self._report)
         if (implied := self._node.get("implied")) is not None:
@@ -135,17 +135,19 @@ class Matrix:
         faults = self._document.faults if self._document else None
         if faults is None:
             return {}
-        names = [grid.NONE, *(fault.name for fault in grid.faults_of(faults))]
-        return {grid.AXIS: tuple(Node(self._node.mark, name) for name in names)}
+        names = [fault_grid.NONE, *(fault.name for fault in fault_grid.faults_of(faults))]
+        return {fault_grid.AXIS: tuple(Node(self._node.mark, name) for name in names)}
 
     def _check_grid(self) -> None:
         """Report a grid that is too large, or one beside an axis of its name."""
-        values = self._fault_axis().get(grid.AXIS)
+        values = self._fault_axis().get(fault_grid.AXIS)
         if values is None:
             return
         mark = self._node.entries["faults"].key
-        if self._points and grid.AXIS in self._points[0]:
-            self._report.add(mark, f"a fault grid makes the axis {grid.AXIS!r} itself; call the other one differently")
+        if self._points and fault_grid.AXIS in self._points[0]:
+            self._report.add(
+                mark, f"a fault grid makes the axis {fault_grid.AXIS!r} itself; call the other one differently"
+            )
         if (count := len(self._points) * len(values)) > MAX_CELLS:
             self._report.add(mark, f"{count} cells in the full grid; a scenario has at most {MAX_CELLS}")
 
@@ -164,15 +166,15 @@ class Matrix:
         world = self._world(point)
         document = self._document
         if document is not None and document.faults is not None:
-            name = Node(self._node.mark, fault.name if fault else grid.NONE)
-            point = dict(sorted({**point, grid.AXIS: name}.items()))
+            name = Node(self._node.mark, fault.name if fault else fault_grid.NONE)
+            point = dict(sorted({**point, fault_grid.AXIS: name}.items()))
         read = [self._step(n, item, point) for n, item in enumerate(self._steps.items, start=1)]
         present = [step for step in read if step is not None]
         if world is None:
             return None
         topology, known = world
-        names = Names(known)
-        check_grid(self._node.get("faults"), names, self._report)
+        names = KnownNames(known)
+        check_fault_grid(self._node.get("faults"), names, self._report)
         check_names(present, names, self._report)
         self._check_generations(topology)
         if document is None or self._report.problems:
@@ -180,10 +182,10 @@ class Matrix:
         steps = tuple(step.step for step in present if step.step is not None)
         if document.faults is not None and fault is not None:
             steps = (fault.step(document.faults, self._node.entries["faults"].key.line), *steps)
-        values = {name: text_of(value.data()) for name, value in point.items()}
-        implied = {name: text_of(value) for name, value in document.implied.items()}
-        configure = bind(self._node.get("configure") or Node(self._node.mark, {}), point)
-        changes: dict[str, Any] = {key: parameter(entry.node.data()) for key, entry in configure.entries.items()}
+        values = {name: axis_text(value.data()) for name, value in point.items()}
+        implied = {name: axis_text(value) for name, value in document.implied.items()}
+        configure = substitute_axes(self._node.get("configure") or Node(self._node.mark, {}), point)
+        changes: dict[str, Any] = {key: parse_parameter(entry.node.data()) for key, entry in configure.entries.items()}
         return Cell(
             scenario=document.id,
             title=document.title,
@@ -203,26 +205,28 @@ class Matrix:
             unscaled=document.unscaled,
         )
 
-    def _step(self, number: int, node: Node, point: Point) -> ReadStep | None:
+    def _step(self, number: int, node: Node, point: Point) -> ParsedStep | None:
         """Read a step at a point; points that differ in axes that it does not use share it."""
         if number not in self._used:
-            named = chain((name for _, name in references(node)), *(when.entries for when in conditions_of(node)))
+            named = chain(
+                (name for _, name in axis_references(node)), *(when.entries for when in when_nodes_of_step(node))
+            )
             self._used[number] = sorted(set(named))
         known = {**self._own, **point}
-        key = (number, tuple(f"{name}={text_of(known[name].data())}" for name in self._used[number] if name in known))
+        key = (number, tuple(f"{name}={axis_text(known[name].data())}" for name in self._used[number] if name in known))
         if key not in self._read:
-            self._read[key] = read_step(bind(node, known), str(number), point, self._report)
+            self._read[key] = parse_step(substitute_axes(node, known), str(number), point, self._report)
         return self._read[key]
 
     def _world(self, point: Point) -> tuple[Topology, dict[str, frozenset[str]]] | None:
         written = self._node.get("topology")
         if written is None:
             return None
-        bound = bind(written, point)
+        bound = substitute_axes(written, point)
         key = json.dumps(bound.data(), sort_keys=True)
         if key not in self._worlds:
             topology = self._topology(bound)
-            known = world_of(topology, self._catalogue.ids, self._messages) if topology else {}
+            known = names_of_topology(topology, self._catalogue.ids, self._messages) if topology else {}
             self._worlds[key] = (topology, known) if topology else None
         return self._worlds[key]
 
@@ -230,12 +234,12 @@ class Matrix:
         if node.entries:
             return read_topology(node, self._report)
         folder = self._fixtures / "topologies"
-        if not isinstance(node.value, str) or node.value not in names_in(folder):
-            self._report.add(node.mark, unknown("topology", str(node.value), names_in(folder)))
+        if not isinstance(node.value, str) or node.value not in fixture_names(folder):
+            self._report.add(node.mark, unknown_name("topology", str(node.value), fixture_names(folder)))
             return None
         try:
             return load_topology(folder / f"{node.value}.yaml")
-        except Problems as error:
+        except InvalidFile as error:
             self._report.take(error.problems)
             return None
 
@@ -249,7 +253,7 @@ class Matrix:
                     item.mark, f"{row.id} binds {', '.join(row.generations)}; {topology.name!r} has no such server"
                 )
 
-    def _sha256(self, document: Document, topology: Topology, steps: Iterable[ReadStep]) -> str:
+    def _sha256(self, document: Document, topology: Topology, steps: Iterable[ParsedStep]) -> str:
         """Return the hash of all that the suite brings: the document, its topology, the messages that it sends."""
         folder = self._fixtures / "messages"
         messages = {name: _file_hash(folder / f"{name}.yaml") for name in set(_messages_of(steps))}
@@ -272,7 +276,7 @@ def _file_hash(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _messages_of(steps: Iterable[ReadStep]) -> Iterator[str]:
+def _messages_of(steps: Iterable[ParsedStep]) -> Iterator[str]:
     for read in steps:
         action: Any = read.step.action if read.step else None
         if read.verb in ("send", "submit") and action is not None:

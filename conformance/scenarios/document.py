@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from conformance.parameters import editor_schema
-from conformance.scenarios.named import Party, PartyOrAny, Place
+from conformance.scenarios.name_types import Party, PartyOrAny, Place
 from conformance.scenarios.steps.blocks import Expect, Step, flattened
 from conformance.scenarios.values import Duration, Label, Parameter
 from conformance.topology import Topology
@@ -23,7 +23,7 @@ NEEDS = (*CAPABILITIES, "shadow", *LACKS)
 """What a scenario can need; `shadow` is one of those of the generations, for the parameters of Exchange."""
 
 
-class Grid(BaseModel):
+class FaultGrid(BaseModel):
     """Where a grid of faults is laid: on one link, over these verbs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -70,7 +70,7 @@ class Document(BaseModel):
         "", description="why a scaled clock cannot show it: what does not shrink with the times that servers are told"
     )
     waive: dict[str, str] = Field({}, description="invariants that do not hold here, each with the reason")
-    faults: Grid | None = Field(None, description="repeat the scenario with a fault at every point of this link")
+    faults: FaultGrid | None = Field(None, description="repeat the scenario with a fault at every point of this link")
     drain: Duration = Field(6 * 3600, description="the bound of the drain at the end")
     tags: tuple[str, ...] = Field((), description="words to select by; `slow` and `docker` become marks")
     steps: tuple[Any, ...] = Field(min_length=1, description="what happens, in order")

@@ -35,7 +35,7 @@ class Problem:
         return f"{self.path}:{self.line}:{self.column}: {self.message}"
 
 
-class Problems(Exception):
+class InvalidFile(Exception):
     """A scenario (or a topology, or a message) that cannot be used, with everything that is wrong with it."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
@@ -43,7 +43,7 @@ class Problems(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-class Report:
+class ProblemReport:
     """Takes the problems of one file as they are found."""
 
     def __init__(self, path: str) -> None:
@@ -76,13 +76,13 @@ class Report:
         return tuple(sorted(self._found))
 
 
-def listed(problems: Sequence[Problem]) -> str:
+def format_problems(problems: Sequence[Problem]) -> str:
     """Return problems, a line for each; of very many the first ones, and how many there are beside them."""
     lines = [str(problem) for problem in problems[:_TOLD]]
     return "\n".join([*lines, f"and {len(problems) - _TOLD} more"] if len(problems) > _TOLD else lines)
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return a value as a message shows it: quoted, its control characters escaped, and not too long."""
     if isinstance(value, str):
         value = value[: SHOWN + 1]
@@ -98,10 +98,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-def unknown(kind: str, word: str, known: Iterable[str]) -> str:
+def unknown_name(kind: str, word: str, known: Iterable[str]) -> str:
     """Return the message for a name that nobody has: `no server 'mbx9' (did you mean 'mbx1'?)`, or what there is."""
     names = sorted(known)
     hint = did_you_mean(word, names)
     if not hint and names and len(names) <= 12:
         hint = f" (there is {', '.join(names)})"
-    return f"no {kind} {shown(word)}{hint}"
+    return f"no {kind} {short_repr(word)}{hint}"

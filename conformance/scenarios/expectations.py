@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from conformance.registry import Registry
-from conformance.scenarios.named import (
+from conformance.scenarios.name_types import (
     Conversation,
     Hop,
     Mailboxes,
@@ -30,7 +30,7 @@ from conformance.scenarios.named import (
     StepLabel,
     Text,
     Texts,
-    check_marks,
+    require_name_types,
 )
 from conformance.scenarios.values import Duration
 
@@ -60,10 +60,10 @@ class Expectation(BaseModel):
     )
 
 
-VERBS: Registry[type[Expectation]] = Registry("expectation", check_marks)
+EXPECTATIONS: Registry[type[Expectation]] = Registry("expectation", require_name_types)
 """Every expectation verb and the model of what stands under it. Its check is in `conformance.judge.expectations`."""
 
-expectation = VERBS.declare
+expectation = EXPECTATIONS.declare
 
 
 _MOST_COPIES = 1_000_000
@@ -139,7 +139,7 @@ class ShadowAttemptsExpected(Expectation):
 
 
 @expectation("same-content")
-class ContentSame(Expectation):
+class SameContentExpected(Expectation):
     """The shadow's envelope and content equal the primary's, trace fields aside."""
 
     of: Message

@@ -4,14 +4,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from conformance.scenarios.errors import Mark, Problems, Report
+from conformance.scenarios.errors import InvalidFile, Mark, ProblemReport
 from conformance.scenarios.validation import validate
-from conformance.scenarios.values import parameter
-from conformance.scenarios.yaml_nodes import Entry, Node, compose, read_text, split
+from conformance.scenarios.values import parse_parameter
+from conformance.scenarios.yaml_nodes import Entry, Node, compose, read_text, split_documents
 from conformance.topology import Topology
 
 
-def names_in(folder: Path) -> tuple[str, ...]:
+def fixture_names(folder: Path) -> tuple[str, ...]:
     """Return the names of the fixtures in a folder, sorted."""
     return tuple(sorted(path.stem for path in folder.glob("*.yaml")))
 
@@ -19,29 +19,29 @@ def names_in(folder: Path) -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def load_topology(path: Path) -> Topology:
     """Return the topology in a file. Raises Problems."""
-    report = Report(str(path))
+    report = ProblemReport(str(path))
     node = load_node(path, report)
     topology = read_topology(node, report) if node else None
     if topology is not None and topology.name != path.stem:
         report.add(Mark(1, 1), f"the topology is called {topology.name!r}, its file {path.name!r}")
     if topology is None or report.problems:
-        raise Problems(report.problems)
+        raise InvalidFile(report.problems)
     return topology
 
 
-def load_node(path: Path, report: Report) -> Node | None:
+def load_node(path: Path, report: ProblemReport) -> Node | None:
     """Return the one document of a file, or report why it cannot be had."""
     text = read_text(path, report)
     if text is None:
         return None
-    chunks = list(split(text))
+    chunks = list(split_documents(text))
     if len(chunks) != 1:
         report.add(Mark(1, 1), f"expected one document, not {len(chunks)}")
         return None
     return compose(chunks[0], report)
 
 
-def read_topology(node: Node, report: Report) -> Topology | None:
+def read_topology(node: Node, report: ProblemReport) -> Topology | None:
     """Return the topology that a node describes; its parameters may be written as `2m` and `yes`."""
     return validate(Topology, _with_parameters(node), report)
 
@@ -62,5 +62,5 @@ def _with_parameters(node: Node) -> Node:
 def _read_parameters(node: Node) -> Node:
     if node.entries:
         return Node(node.mark, {key: Entry(e.key, _read_parameters(e.node)) for key, e in node.entries.items()})
-    value: Any = node.value if node.items else parameter(node.value)
+    value: Any = node.value if node.items else parse_parameter(node.value)
     return Node(node.mark, value)

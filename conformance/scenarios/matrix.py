@@ -8,7 +8,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from conformance.scenarios.errors import Report, shown, unknown
+from conformance.scenarios.errors import ProblemReport, short_repr, unknown_name
 from conformance.scenarios.yaml_nodes import Entry, Node
 
 MAX_CELLS = 5_000
@@ -25,14 +25,14 @@ _REFERENCE = re.compile(r"\$\{([a-z][a-z0-9-]*)\}")
 _UNSAFE = re.compile(r"[\[\],]|::|[^ -~]")
 
 
-def text_of(value: Any) -> str:
+def axis_text(value: Any) -> str:
     """Return an axis value as cell ids show it: `true`, `20`, `a+b` for a list."""
     if isinstance(value, list):
-        return "+".join(text_of(item) for item in value)
+        return "+".join(axis_text(item) for item in value)
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def read_axes(node: Node | None, report: Report) -> dict[str, tuple[Node, ...]]:
+def read_axes(node: Node | None, report: ProblemReport) -> dict[str, tuple[Node, ...]]:
     """Return the values of each axis, axes sorted by name; what cannot be an axis is reported and left out."""
     axes: dict[str, tuple[Node, ...]] = {}
     for name, entry in sorted(node.entries.items() if node else ()):
@@ -40,9 +40,9 @@ def read_axes(node: Node | None, report: Report) -> dict[str, tuple[Node, ...]]:
         for value in entry.node.items:
             if problem := _unfit(value):
                 report.add(value.mark, problem)
-            elif (text := text_of(value.data())) in texts:
-                report.add(value.mark, f"the axis {name!r} has the value {shown(text)} twice")
-            texts.add(text_of(value.data()))
+            elif (text := axis_text(value.data())) in texts:
+                report.add(value.mark, f"the axis {name!r} has the value {short_repr(text)} twice")
+            texts.add(axis_text(value.data()))
         axes[name] = entry.node.items
         if not entry.node.items:
             report.add(entry.node.mark, f"the axis {name!r} needs a list of values")
@@ -54,13 +54,15 @@ def read_axes(node: Node | None, report: Report) -> dict[str, tuple[Node, ...]]:
 def _unfit(value: Node) -> str | None:
     if isinstance(value.value, dict) or any(isinstance(item.value, dict | tuple) for item in value.items):
         return "a value of an axis is a scalar, or a flat list of scalars"
-    text = text_of(value.data())
+    text = axis_text(value.data())
     if not text or len(text) > 60 or _UNSAFE.search(text):
-        return f"{shown(text)} cannot be part of a cell's id: 1 to 60 printable ASCII characters but , [ ] and ::"
+        return f"{short_repr(text)} cannot be part of a cell's id: 1 to 60 printable ASCII characters but , [ ] and ::"
     return None
 
 
-def points(axes: Mapping[str, tuple[Node, ...]], exclude: Node | None, report: Report) -> tuple[Point, ...]:
+def matrix_points(
+    axes: Mapping[str, tuple[Node, ...]], exclude: Node | None, report: ProblemReport
+) -> tuple[Point, ...]:
     """Return the points of the matrix, in order, without the excluded ones. None at all is reported."""
     combinations = [
         dict(zip(axes, values, strict=True))
@@ -69,7 +71,7 @@ def points(axes: Mapping[str, tuple[Node, ...]], exclude: Node | None, report: R
     if exclude and len(exclude.items) > MAX_RULES:
         report.add(exclude.mark, f"{len(exclude.items)} rules; `exclude` has at most {MAX_RULES}")
         return tuple(combinations)
-    texts = {id(point): {name: text_of(value.data()) for name, value in point.items()} for point in combinations}
+    texts = {id(point): {name: axis_text(value.data()) for name, value in point.items()} for point in combinations}
     for rule in exclude.items if exclude else ():
         if not check_condition(rule, axes, report):
             continue
@@ -83,7 +85,7 @@ def points(axes: Mapping[str, tuple[Node, ...]], exclude: Node | None, report: R
     return tuple(combinations)
 
 
-def check_condition(condition: Node, axes: Mapping[str, tuple[Node, ...]], report: Report) -> bool:
+def check_condition(condition: Node, axes: Mapping[str, tuple[Node, ...]], report: ProblemReport) -> bool:
     """Report what is wrong with a mapping of axes to values (of `when`, of `exclude`); return whether nothing is."""
     good = True
 
@@ -97,45 +99,46 @@ def check_condition(condition: Node, axes: Mapping[str, tuple[Node, ...]], repor
     for name, entry in condition.entries.items():
         if name not in axes:
             good = False
-            report.add(entry.key, unknown("axis", name, axes))
+            report.add(entry.key, unknown_name("axis", name, axes))
             continue
-        texts = [text_of(value.data()) for value in axes[name]]
+        texts = [axis_text(value.data()) for value in axes[name]]
         known = frozenset(texts)
         for value in entry.node.items or (entry.node,):
-            if text_of(value.data()) not in known:
-                wrong(value, unknown(f"value of the axis {name!r}:", text_of(value.data()), texts))
+            if axis_text(value.data()) not in known:
+                wrong(value, unknown_name(f"value of the axis {name!r}:", axis_text(value.data()), texts))
     return good
 
 
-def holds(condition: Node, point: Point) -> bool:
+def matches_condition(condition: Node, point: Point) -> bool:
     """Whether a point has, for each axis of the condition, the value there, or one of the values there."""
     return all(
-        name in point and text_of(point[name].data()) in _texts(entry.node) for name, entry in condition.entries.items()
+        name in point and axis_text(point[name].data()) in _texts(entry.node)
+        for name, entry in condition.entries.items()
     )
 
 
 def _texts(node: Node) -> frozenset[str]:
     """Return the values that a condition names for one axis, as text."""
-    return frozenset(text_of(value.data()) for value in node.items or (node,))
+    return frozenset(axis_text(value.data()) for value in node.items or (node,))
 
 
-def references(node: Node) -> Iterator[tuple[Node, str]]:
+def axis_references(node: Node) -> Iterator[tuple[Node, str]]:
     """Yield each `${axis}` below a node, with the axis's name."""
     if isinstance(node.value, str) and (match := _REFERENCE.fullmatch(node.value)):
         yield node, match[1]
     for child in (*node.items, *(entry.node for entry in node.entries.values())):
-        yield from references(child)
+        yield from axis_references(child)
 
 
-def stray_references(node: Node) -> Iterator[Node]:
+def partial_references(node: Node) -> Iterator[Node]:
     """Yield each text below a node that has `${` in it but is no whole `${axis}`."""
     if isinstance(node.value, str) and "${" in node.value and not _REFERENCE.fullmatch(node.value):
         yield node
     for child in (*node.items, *(entry.node for entry in node.entries.values())):
-        yield from stray_references(child)
+        yield from partial_references(child)
 
 
-def bind(node: Node, point: Point) -> Node:
+def substitute_axes(node: Node, point: Point) -> Node:
     """Return a node with every `${axis}` replaced by its value at a point; places stay as written."""
     match node.value:
         case str() as text:
@@ -143,8 +146,10 @@ def bind(node: Node, point: Point) -> Node:
             value = point.get(match[1]) if match else None
             return replace(node, value=value.value) if value else node
         case tuple() as items:
-            return replace(node, value=tuple(bind(item, point) for item in items))
+            return replace(node, value=tuple(substitute_axes(item, point) for item in items))
         case dict() as entries:
-            return replace(node, value={key: Entry(e.key, bind(e.node, point)) for key, e in entries.items()})
+            return replace(
+                node, value={key: Entry(e.key, substitute_axes(e.node, point)) for key, e in entries.items()}
+            )
         case _:
             return node

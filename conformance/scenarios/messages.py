@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from conformance import paths
-from conformance.scenarios.errors import Problems, Report
+from conformance.scenarios.errors import InvalidFile, ProblemReport
 from conformance.scenarios.fixtures import load_node
 from conformance.scenarios.validation import validate
 
@@ -54,21 +54,21 @@ class Template(BaseModel):
 
 
 @lru_cache(maxsize=64)
-def template(name: str, fixtures: Path | None = None) -> Template:
+def load_template(name: str, fixtures: Path | None = None) -> Template:
     """Return a template by name; `fixtures` is the directory of the fixtures (default: the harness's).
 
     Raises Problems when its file is wrong, FileNotFoundError when there is none.
     """
     path = (fixtures or paths.fixtures()) / "messages" / f"{name}.yaml"
-    report = Report(str(path))
+    report = ProblemReport(str(path))
     node = load_node(path, report)
     found = validate(Template, node, report) if node else None
     if found is None or report.problems:
-        raise Problems(report.problems)
+        raise InvalidFile(report.problems)
     return found
 
 
-def make(
+def build_message(
     name: str,
     *,
     message: str,
@@ -92,7 +92,7 @@ def make(
 
     Raises ValueError for a header field that cannot be written or a size below the body's, and what `template` raises.
     """
-    form = template(message, fixtures)
+    form = load_template(message, fixtures)
     identity = ".".join(_slug(part) for part in (f"{name}-{sequence}", scenario, str(seed)) if part)
     token = hashlib.sha256(f"{name} {sequence} {scenario} {seed}".encode()).hexdigest()[:32]
     fields: dict[str, str | None] = {

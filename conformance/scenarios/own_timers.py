@@ -71,11 +71,11 @@ _SPECIMEN = OwnTimers.model_validate(
     }
 )
 
-NAMES = tuple(_SPECIMEN.words)
+PLACEHOLDERS = tuple(_SPECIMEN.words)
 """What may stand in `${...}` beside the axes, where a scenario has `timers: own`."""
 
 
-def as_point(timers: OwnTimers | None) -> dict[str, Node]:
+def placeholder_nodes(timers: OwnTimers | None) -> dict[str, Node]:
     """Return what each `${own-...}` stands for; a specimen's value where there are no timers."""
     return {name: _node(value) for name, value in (timers or _SPECIMEN).words.items()}
 

@@ -10,8 +10,8 @@ from pydantic.json_schema import models_json_schema
 
 from conformance.invariants import INVARIANTS
 from conformance.scenarios.document import NEEDS, Document
-from conformance.scenarios.expectations import VERBS
-from conformance.scenarios.script import BLOCKS
+from conformance.scenarios.expectations import EXPECTATIONS
+from conformance.scenarios.step_parser import BLOCKS
 from conformance.scenarios.steps import ACTIONS
 from conformance.topology import Topology
 
@@ -25,7 +25,7 @@ _STEPS: Schema = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/ste
 
 def scenario_schema() -> Schema:
     """Return the schema of one document of a `*.scenario.yaml` file."""
-    models: set[type[BaseModel]] = {Document, Topology, *ACTIONS.values(), *VERBS.values()}
+    models: set[type[BaseModel]] = {Document, Topology, *ACTIONS.values(), *EXPECTATIONS.values()}
     definitions = _definitions(sorted(models, key=lambda model: model.__name__), with_axes=True)
     document = definitions.pop("Document")
     document["properties"] |= {
@@ -45,7 +45,7 @@ def scenario_schema() -> Schema:
     }
     steps = {
         **{verb: _with_short_form(model, definitions) for verb, model in ACTIONS.items()},
-        "expect": _one_of({verb: _ref(model) for verb, model in VERBS.items()}, {}),
+        "expect": _one_of({verb: _ref(model) for verb, model in EXPECTATIONS.items()}, {}),
         "parallel": {
             "description": "Do steps at the same time; the block ends when all have.",
             "anyOf": [_STEPS, _closed({"steps": _STEPS}, ["steps"])],

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from conformance.scenarios.errors import Mark, Report, did_you_mean, shown
+from conformance.scenarios.errors import Mark, ProblemReport, did_you_mean, short_repr
 from conformance.scenarios.values import LABEL_PATTERN
 from conformance.scenarios.yaml_nodes import Node
 
@@ -32,7 +32,7 @@ _EXPECTED = {
 }
 
 
-def validate(model: type[Model], node: Node, report: Report) -> Model | None:
+def validate(model: type[Model], node: Node, report: ProblemReport) -> Model | None:
     """Return the model of what a node says, or None after everything that is wrong with it was reported."""
     try:
         return model.model_validate(node.data())
@@ -70,7 +70,7 @@ def _told(errors: list[ErrorDetails], root: Node, model: type[BaseModel]) -> Ite
                     expected.append(what)
                     hint = hint or _hint(error)
                 case _:
-                    yield mark, f"{error['msg']}, not {shown(error['input'])}"
+                    yield mark, f"{error['msg']}, not {short_repr(error['input'])}"
         if expected:
             yield mark, f"expected {' or '.join(dict.fromkeys(expected))}, not {said}{hint}"
 
@@ -132,7 +132,7 @@ def _said(node: Node) -> str:
         return "a mapping" if node.value else "an empty mapping"
     if isinstance(node.value, tuple):
         return "a list" if node.value else "an empty list"
-    return "nothing" if node.value is None else shown(node.value)
+    return "nothing" if node.value is None else short_repr(node.value)
 
 
 def _place(root: Node, error: ErrorDetails) -> tuple[Mark, str, Node]:
@@ -149,13 +149,13 @@ def _place(root: Node, error: ErrorDetails) -> tuple[Mark, str, Node]:
             node = node.items[part]
         elif isinstance(part, str) and part in node.entries:
             key, node = node.entries[part].key, node.entries[part].node
-    return (key, shown(loc[-2]), node) if of_key else (node.mark, _said(node), node)
+    return (key, short_repr(loc[-2]), node) if of_key else (node.mark, _said(node), node)
 
 
 def _unknown_key(node: Node, key: str, models: list[type[BaseModel]]) -> tuple[Mark, str]:
     names = {field.alias or name for one in models for name, field in one.model_fields.items()}
     entry = node.entries.get(key)
-    return (entry.key if entry else node.mark), f"unknown key {shown(key)}{did_you_mean(key, names)}"
+    return (entry.key if entry else node.mark), f"unknown key {short_repr(key)}{did_you_mean(key, names)}"
 
 
 def _models_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[type[BaseModel]]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, JsonValue, WithJsonSchema
 
-from conformance.scenarios.errors import shown
+from conformance.scenarios.errors import short_repr
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
@@ -18,7 +18,7 @@ LARGEST = 1024**3
 """Octets: the largest size."""
 
 
-def seconds(value: object) -> float:
+def parse_duration(value: object) -> float:
     """Read a duration such as `2m`, `3h`, `2d`, `1h30m`, `250ms`, or a bare number of seconds.
 
     Raises ValueError when it is not one, or when it is longer than 3650 days.
@@ -28,29 +28,29 @@ def seconds(value: object) -> float:
     elif isinstance(value, str) and 0 < len(value) <= _MAX_LENGTH and _PART.sub("", value) == "":
         found = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
     else:
-        raise ValueError(f"{shown(value)} is no duration: write 250ms, 30s, 2m, 3h, 2d or 1h30m")
+        raise ValueError(f"{short_repr(value)} is no duration: write 250ms, 30s, 2m, 3h, 2d or 1h30m")
     if not abs(found) <= _LONGEST:
-        raise ValueError(f"{shown(value)} is too long: a duration is at most 3650d")
+        raise ValueError(f"{short_repr(value)} is too long: a duration is at most 3650d")
     return float(found)
 
 
-def octets(value: object) -> int:
+def parse_size(value: object) -> int:
     """Read a size such as `998`, `2KB`, `10MB`. Raises ValueError when it is not one, or more than 1024 MB."""
     if isinstance(value, int) and not isinstance(value, bool):
         found = value
     elif isinstance(value, str) and len(value) <= _MAX_LENGTH and (match := _SIZE.fullmatch(value)):
         found = int(match[1]) * _SIZES[match[2] or ""]
     else:
-        raise ValueError(f"{shown(value)} is no size: write 998, 2KB or 10MB")
+        raise ValueError(f"{short_repr(value)} is no size: write 998, 2KB or 10MB")
     if found > LARGEST:
-        raise ValueError(f"{shown(value)} is too large: a size is at most 1024MB")
+        raise ValueError(f"{short_repr(value)} is too large: a size is at most 1024MB")
     return found
 
 
-def told(duration: float) -> str:
+def format_duration(duration: float) -> str:
     """Write seconds as the documents would: 7325.5 is `2h2m5.5s`, 0 is `0s`."""
     if duration < 0:
-        return "-" + told(-duration)
+        return "-" + format_duration(-duration)
     text, rest = "", round(duration, 6)
     for unit in ("d", "h", "m"):
         count, rest = divmod(rest, _UNITS[unit])
@@ -70,24 +70,24 @@ _SIZE_SCHEMA = {
 }
 _NAMES_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 
-Duration = Annotated[float, BeforeValidator(seconds), Field(ge=0), WithJsonSchema(_DURATION_SCHEMA)]
+Duration = Annotated[float, BeforeValidator(parse_duration), Field(ge=0), WithJsonSchema(_DURATION_SCHEMA)]
 """Seconds; written as `2m`, `3h`, `2d`."""
 
-Size = Annotated[int, BeforeValidator(octets), Field(ge=0), WithJsonSchema(_SIZE_SCHEMA)]
+Size = Annotated[int, BeforeValidator(parse_size), Field(ge=0), WithJsonSchema(_SIZE_SCHEMA)]
 """Octets; written as `998`, `2KB`, `10MB`."""
 
 
-def parameter(value: object) -> object:
+def parse_parameter(value: object) -> object:
     """Read the value of a parameter as it is offered to a node: `yes` is true, `2m` is 120, `10MB` octets.
 
     Whatever else it is, of a wrong type or out of range too, stays as written: that is for the node to refuse.
     """
     if isinstance(value, dict):
-        return {key: parameter(inner) for key, inner in value.items()}
+        return {key: parse_parameter(inner) for key, inner in value.items()}
     if isinstance(value, str):
         if value in ("yes", "no"):
             return value == "yes"
-        for read in (seconds, octets):
+        for read in (parse_duration, parse_size):
             try:
                 number = read(value) if value[:1].isdigit() and not value.isdigit() else None
             except ValueError:
@@ -102,10 +102,10 @@ def as_tuple(value: object) -> object:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
-Parameter = Annotated[JsonValue, BeforeValidator(parameter)]
+Parameter = Annotated[JsonValue, BeforeValidator(parse_parameter)]
 """The value of a parameter of a node: anything, with `yes`, `no`, durations and sizes read as such."""
 
-Names = Annotated[tuple[str, ...], BeforeValidator(as_tuple), WithJsonSchema(_NAMES_SCHEMA)]
+OneOrMore = Annotated[tuple[str, ...], BeforeValidator(as_tuple), WithJsonSchema(_NAMES_SCHEMA)]
 """One name, or a list of them."""
 
 LABEL_PATTERN = r"^[a-z][a-z0-9-]*$"

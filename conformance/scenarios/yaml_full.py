@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ruamel.yaml.events import AliasEvent, Event, NodeEvent, ScalarEvent
 
-from conformance.scenarios.errors import Mark, Report, shown
+from conformance.scenarios.errors import Mark, ProblemReport, short_repr
 from conformance.scenarios.yaml_nodes import (
     MAX_DEPTH,
     MAX_NODES,
@@ -17,10 +17,10 @@ from conformance.scenarios.yaml_nodes import (
     Entry,
     Node,
     Scalar,
-    composed,
+    compose_with,
     read_text,
-    resolve,
-    split,
+    resolve_plain_scalar,
+    split_documents,
 )
 
 _STANDARD = "tag:yaml.org,2002:"
@@ -34,7 +34,7 @@ _SCALARS: Mapping[str, tuple[type, ...]] = {
 _COLLECTIONS = ("map", "seq", "!")
 
 
-def read_full(path: Path, report: Report, *, most: int, most_values: int = MAX_NODES) -> Node | None:
+def read_full_yaml(path: Path, report: ProblemReport, *, most: int, most_values: int = MAX_NODES) -> Node | None:
     """Return the one document of a file, or None after it was reported why it cannot be had.
 
     `most` bounds the file's octets and `most_values` the values of the document.
@@ -42,12 +42,12 @@ def read_full(path: Path, report: Report, *, most: int, most_values: int = MAX_N
     text = read_text(path, report, most)
     if text is None:
         return None
-    chunks = [chunk for chunk in split(text) if not _is_directives(chunk)]
+    chunks = [chunk for chunk in split_documents(text) if not _is_directives(chunk)]
     if len(chunks) != 1:
         mark = Mark(chunks[1].line if chunks else 1, 1)
         report.add(mark, f"expected one document, not {len(chunks)}")
         return None
-    return composed(partial(_FullComposer, most_values=most_values), chunks[0], report)
+    return compose_with(partial(_FullComposer, most_values=most_values), chunks[0], report)
 
 
 def _is_directives(chunk: Chunk) -> bool:
@@ -58,7 +58,7 @@ def _is_directives(chunk: Chunk) -> bool:
 class _FullComposer(Composer):
     """Follows aliases and merge keys, and holds values to their tags."""
 
-    def __init__(self, chunk: Chunk, report: Report, most_values: int) -> None:
+    def __init__(self, chunk: Chunk, report: ProblemReport, most_values: int) -> None:
         super().__init__(chunk, report, most_values)
         self._anchored: dict[str, Node | None] = {}
 
@@ -72,7 +72,7 @@ class _FullComposer(Composer):
         return node
 
     def _alias(self, event: AliasEvent, mark: Mark, depth: int) -> Node:
-        name = shown(event.anchor)
+        name = short_repr(event.anchor)
         if event.anchor not in self._anchored:
             self._report.refuse(mark, f"there is no anchor {name} before this alias")
             return Node(mark, None)
@@ -99,7 +99,7 @@ class _FullComposer(Composer):
         tag = _tag(event)
         kinds = _SCALARS if isinstance(event, ScalarEvent) else _COLLECTIONS
         if tag is not None and tag not in kinds:
-            self._report.refuse(mark, f"the tag {shown(tag)} is not used here; take it away")
+            self._report.refuse(mark, f"the tag {short_repr(tag)} is not used here; take it away")
 
     def _scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
         tag = _tag(event)
@@ -108,12 +108,12 @@ class _FullComposer(Composer):
         if tag == "str":
             return super()._scalar(ScalarEvent(None, None, event.implicit, event.value, style="'"), mark)
         try:
-            value = resolve(event.value)
+            value = resolve_plain_scalar(event.value)
         except ValueError as error:
             self._report.refuse(mark, str(error))
             return None
         if type(value) not in _SCALARS[tag]:
-            self._report.refuse(mark, f"{shown(event.value)} is no !!{tag}")
+            self._report.refuse(mark, f"{short_repr(event.value)} is no !!{tag}")
             return None
         return value
 

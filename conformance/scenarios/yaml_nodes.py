@@ -32,7 +32,7 @@ from ruamel.yaml.events import (
 from ruamel.yaml.reader import ReaderError
 
 from conformance.regular_files import read_regular
-from conformance.scenarios.errors import Mark, Report, shown
+from conformance.scenarios.errors import Mark, ProblemReport, short_repr
 
 MAX_OCTETS = 256 * 1024
 """The largest file that is read."""
@@ -108,7 +108,7 @@ class _Stop(Exception):
     """The document cannot be read any further; what is wrong was reported."""
 
 
-def read_text(path: Path, report: Report, most: int = MAX_OCTETS) -> str | None:
+def read_text(path: Path, report: ProblemReport, most: int = MAX_OCTETS) -> str | None:
     """Return the text of a file, or report why it cannot be read and return None.
 
     Only regular files are opened for reading, and not more than `most` octets of them are read: a FIFO or a device never
@@ -136,7 +136,7 @@ class Chunk:
     text: str
 
 
-def split(text: str) -> Iterator[Chunk]:
+def split_documents(text: str) -> Iterator[Chunk]:
     """Yield the documents of a file as text, without those of comments only.
 
     A line that begins with `---` begins a document wherever it stands (YAML 1.2, 9.1.2).
@@ -148,15 +148,17 @@ def split(text: str) -> Iterator[Chunk]:
             yield Chunk(text.count("\n", 0, start) + 1, text[start:end])
 
 
-def compose(chunk: Chunk, report: Report) -> Node | None:
+def compose(chunk: Chunk, report: ProblemReport) -> Node | None:
     """Return the node of a document, or None for one that cannot be read: it was reported why."""
     if chunk.text.startswith("%"):
         report.add(Mark(chunk.line, 1), "directives are not used here; take the line away")
         return None
-    return composed(Composer, chunk, report)
+    return compose_with(Composer, chunk, report)
 
 
-def composed(composer: "Callable[[Chunk, Report], Composer]", chunk: Chunk, report: Report) -> Node | None:
+def compose_with(
+    composer: "Callable[[Chunk, ProblemReport], Composer]", chunk: Chunk, report: ProblemReport
+) -> Node | None:
     """Return the node that a composer makes of a document, or None where it cannot be read: it was reported why."""
     try:
         return composer(chunk, report).document()
@@ -197,7 +199,7 @@ def _events(text: str) -> Iterator[Event]:
 class Composer:
     """Builds the nodes of one document from the parser's events. Raises MarkedYAMLError and ReaderError."""
 
-    def __init__(self, chunk: Chunk, report: Report, most_values: int = MAX_NODES) -> None:
+    def __init__(self, chunk: Chunk, report: ProblemReport, most_values: int = MAX_NODES) -> None:
         self._most_values = most_values
         self._events = _events(chunk.text)
         self._line = chunk.line
@@ -241,19 +243,19 @@ class Composer:
             self._check_properties(event, mark)
             key = event.value
             if _NO_CHARACTER.search(key):
-                raise self._stop(event, f"{shown(key)} has half of a surrogate pair, which is no character")
+                raise self._stop(event, f"{short_repr(key)} has half of a surrogate pair, which is no character")
             node = self._node(next(self._events), depth + 1)
             if key == "<<" and not event.style:
                 merged.update(self._merged(mark, node))
             elif key in entries:
                 first = entries[key].key.line
-                self._report.add(mark, f"the key {shown(key)} stands here twice (first in line {first})")
+                self._report.add(mark, f"the key {short_repr(key)} stands here twice (first in line {first})")
             else:
                 entries[key] = Entry(mark, node)
         return merged | entries
 
     def _alias(self, event: AliasEvent, mark: Mark, depth: int) -> Node:
-        self._report.refuse(mark, f"aliases (*{shown(event.anchor)[1:-1]}) are not used here; write the value out")
+        self._report.refuse(mark, f"aliases (*{short_repr(event.anchor)[1:-1]}) are not used here; write the value out")
         return Node(mark, None)
 
     def _merged(self, mark: Mark, node: Node) -> dict[str, Entry]:
@@ -269,12 +271,12 @@ class Composer:
 
     def _scalar(self, event: ScalarEvent, mark: Mark) -> Scalar:
         if _NO_CHARACTER.search(event.value):
-            self._report.refuse(mark, f"{shown(event.value)} has half of a surrogate pair, which is no character")
+            self._report.refuse(mark, f"{short_repr(event.value)} has half of a surrogate pair, which is no character")
             return None
         if event.style:  # quoted, or a block
             return str(event.value)
         try:
-            return resolve(event.value)
+            return resolve_plain_scalar(event.value)
         except ValueError as error:
             self._report.refuse(mark, str(error))
             return None
@@ -282,9 +284,9 @@ class Composer:
     def _check_properties(self, event: Event, mark: Mark) -> None:
         """Report an anchor or a tag."""
         if isinstance(event, NodeEvent) and event.anchor is not None:
-            self._report.add(mark, f"anchors (&{shown(event.anchor)[1:-1]}) are not used here; take it away")
+            self._report.add(mark, f"anchors (&{short_repr(event.anchor)[1:-1]}) are not used here; take it away")
         if (tag := getattr(event, "tag", None)) is not None:
-            self._report.add(mark, f"tags ({shown(str(tag))}) are not used here; take it away")
+            self._report.add(mark, f"tags ({short_repr(str(tag))}) are not used here; take it away")
 
     def _mark(self, event: Event) -> Mark:
         return Mark(self._line + event.start_mark.line, event.start_mark.column + 1)
@@ -294,7 +296,7 @@ class Composer:
         return _Stop()
 
 
-def resolve(plain: str) -> Scalar:
+def resolve_plain_scalar(plain: str) -> Scalar:
     """Return what a plain scalar stands for in YAML 1.2 (core schema); `yes`, `no`, `on`, `off` and dates are text.
 
     Raises ValueError for a number that is not finite or has too many digits.

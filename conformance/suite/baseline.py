@@ -19,9 +19,9 @@ from ruamel.yaml import YAML
 
 from conformance.results.identity import harness_version
 from conformance.results.reader import read_run
-from conformance.scenarios.errors import Report, listed
+from conformance.scenarios.errors import ProblemReport, format_problems
 from conformance.scenarios.validation import validate
-from conformance.scenarios.yaml_full import read_full
+from conformance.scenarios.yaml_full import read_full_yaml
 from conformance.verdicts import Outcome, Verdict
 
 UNEXPLAINED = "say why:"
@@ -138,11 +138,11 @@ def cell_id(scenario: str, axes: Mapping[str, str]) -> str:
 
 def read_baseline(path: Path) -> Baseline:
     """Read a baseline file. Raises BaselineError with everything that is wrong, each as `path:line:column: message`."""
-    report = Report(str(path))
-    node = read_full(path, report, most=_MOST_OCTETS, most_values=_MOST_VALUES)
+    report = ProblemReport(str(path))
+    node = read_full_yaml(path, report, most=_MOST_OCTETS, most_values=_MOST_VALUES)
     baseline = validate(Baseline, node, report) if node is not None and not report.problems else None
     if baseline is None:
-        raise BaselineError(f"--baseline {listed(report.problems)}")
+        raise BaselineError(f"--baseline {format_problems(report.problems)}")
     return baseline
 
 

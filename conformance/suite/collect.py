@@ -13,8 +13,8 @@ import pytest
 from conformance import paths
 from conformance.candidates.generations import placed
 from conformance.records import item_name
-from conformance.scenarios.errors import Problems
-from conformance.scenarios.loader import SUFFIX, Scenario, read
+from conformance.scenarios.errors import InvalidFile
+from conformance.scenarios.loader import SUFFIX, Scenario, read_scenarios
 from conformance.suite.item import CellItem
 from conformance.suite.options import Options
 from conformance.suite.selection import SelectionError, as_keywords, covers_corpus, find_scenarios, is_id, select
@@ -27,7 +27,7 @@ class ScenarioFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Collector]:
         """Yield a collector for each scenario, and one for what is wrong with the file."""
-        for scenario in read(self.path, paths.fixtures()):
+        for scenario in read_scenarios(self.path, paths.fixtures()):
             yield ScenarioCollector.from_parent(self, name=scenario.id, scenario=scenario)
 
 
@@ -49,7 +49,7 @@ class ScenarioCollector(pytest.Collector):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show what is wrong in the file's own terms, without a traceback."""
-        if isinstance(excinfo.value, Problems):
+        if isinstance(excinfo.value, InvalidFile):
             return str(excinfo.value)
         return super().repr_failure(excinfo)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from conformance import paths
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import Cell
-from conformance.scenarios.errors import unknown
-from conformance.scenarios.grid import Size
-from conformance.scenarios.loader import SUFFIX, Scenario, files, read
+from conformance.scenarios.errors import unknown_name
+from conformance.scenarios.fault_grid import GridSize
+from conformance.scenarios.loader import SUFFIX, Scenario, read_scenarios, scenario_files
 
 _ID = re.compile(r"(?P<scenario>[a-z0-9][a-z0-9-]*)(?:\[(?P<axes>[^\]]*)\])?")
 _SCENARIO = re.compile(r"^id:[ \t]*[\"']?([^\s\"'#]+)", re.MULTILINE)
@@ -51,26 +51,28 @@ def read_id(word: str) -> Wanted:
     return Wanted(word, match["scenario"], {axis: value for axis, _, value in pairs})
 
 
-def find_scenarios(words: Iterable[str], where: Iterable[Path], size: Size) -> tuple[tuple[Path, str], ...]:
+def find_scenarios(words: Iterable[str], where: Iterable[Path], size: GridSize) -> tuple[tuple[Path, str], ...]:
     """Return the file and the id of each scenario that the words of `--only` name, in the order of the files.
 
     Only the files that declare them are read. Raises SelectionError for a word that names no cell of a grid of this
     size, OSError.
     """
-    declared = {path: _SCENARIO.findall(path.read_text("utf-8", "replace")) for path in files(where)}
+    declared = {path: _SCENARIO.findall(path.read_text("utf-8", "replace")) for path in scenario_files(where)}
     found: set[tuple[Path, str]] = set()
     for wanted in map(read_id, words):
         places = [path for path, ids in declared.items() if wanted.scenario in ids]
         if not places:
             known = {one for ids in declared.values() for one in ids}
-            raise SelectionError(f"--only {wanted.word}: {unknown('scenario', wanted.scenario, known)}")
-        scenarios = [one for path in places for one in read(path, paths.fixtures()) if one.id == wanted.scenario]
+            raise SelectionError(f"--only {wanted.word}: {unknown_name('scenario', wanted.scenario, known)}")
+        scenarios = [
+            one for path in places for one in read_scenarios(path, paths.fixtures()) if one.id == wanted.scenario
+        ]
         _check_axes(wanted, scenarios, size)
         found.update((path, wanted.scenario) for path in places)
     return tuple(sorted(found))
 
 
-def _check_axes(wanted: Wanted, scenarios: Sequence[Scenario], size: Size) -> None:
+def _check_axes(wanted: Wanted, scenarios: Sequence[Scenario], size: GridSize) -> None:
     """Raise SelectionError when no cell has the values; a scenario that is wrong is left for the run to report."""
     if not wanted.axes or any(one.problems for one in scenarios):
         return
@@ -84,9 +86,9 @@ def _check_axes(wanted: Wanted, scenarios: Sequence[Scenario], size: Size) -> No
         values = {held[axis] for cell in every if axis in (held := {**cell.axes, **cell.implied})}
         if not values:
             axes = {name for cell in every for name in (*cell.axes, *cell.implied)}
-            raise SelectionError(f"--only {wanted.word}: {unknown('axis', axis, axes)}")
+            raise SelectionError(f"--only {wanted.word}: {unknown_name('axis', axis, axes)}")
         if value not in values:
-            raise SelectionError(f"--only {wanted.word}: {unknown(f'value of the axis {axis!r}:', value, values)}")
+            raise SelectionError(f"--only {wanted.word}: {unknown_name(f'value of the axis {axis!r}:', value, values)}")
     raise SelectionError(f"--only {wanted.word}: no cell has all of these values")
 
 
@@ -95,7 +97,7 @@ def check_requirements(words: Iterable[str]) -> None:
     known = {*catalogue().ids, *catalogue().groups}
     for word in words:
         if word not in known:
-            raise SelectionError(f"--requirement {word}: {unknown('row or group', word, known)}")
+            raise SelectionError(f"--requirement {word}: {unknown_name('row or group', word, known)}")
 
 
 def select(cells: Sequence[Cell], only: Sequence[str], requirements: Sequence[str]) -> tuple[bool, ...]:

@@ -16,7 +16,7 @@ from conformance.records import candidate_record
 from conformance.run.applicability import inapplicable
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
-from conformance.scenarios.loader import read, read_corpus
+from conformance.scenarios.loader import read_corpus, read_scenarios
 from conformance.scenarios.steps.blocks import Expect, flattened
 from conformance.scenarios.steps.nodes import Kill
 
@@ -108,7 +108,7 @@ def test_no_clock_divides_how_long_a_server_waits_for_a_silent_next_hop(fault: s
     settings = Settings(clock="scaled" if scale != 1 else "real", seed=1, scale=scale)
     scenario = next(
         one
-        for one in read(paths.corpus() / "relay" / "relay.scenario.yaml", paths.fixtures())
+        for one in read_scenarios(paths.corpus() / "relay" / "relay.scenario.yaml", paths.fixtures())
         if one.id == "whatever-breaks-on-the-way-out"
     )
     (cell,) = (one for one in scenario.cells("full") if one.axes == {"fault": fault})
@@ -120,7 +120,7 @@ def test_no_clock_divides_how_long_a_server_waits_for_a_silent_next_hop(fault: s
 
 
 def cell_of(file: str, scenario: str) -> Cell:
-    found = read(paths.corpus() / "relay" / file, paths.fixtures())
+    found = read_scenarios(paths.corpus() / "relay" / file, paths.fixtures())
     return next(iter(next(one for one in found if one.id == scenario).cells("full")))
 
 
@@ -173,7 +173,7 @@ def test_no_clock_divides_how_long_a_server_waits_between_two_attempts(
 def test_where_a_server_is_killed_the_relay_suite_waits_as_long_as_it_may_leave_mail_alone(path: Path):
     wait = read_description(path).waits_after_a_kill or 0.0
     for file in ("relay.scenario.yaml", "losses.scenario.yaml"):
-        for scenario in read(paths.corpus() / "relay" / file, paths.fixtures()):
+        for scenario in read_scenarios(paths.corpus() / "relay" / file, paths.fixtures()):
             for cell in scenario.cells("full"):
                 steps = [step.action for step in flattened(cell.steps)]
                 if any(isinstance(action, Kill) for action in steps):
@@ -285,7 +285,7 @@ def test_what_the_harness_says_in_profile_1_asks_nothing_of_a_server_with_anothe
     path = paths.corpus() / corpus()[scenario].path
     (cell,) = [
         cell
-        for one in read(path, paths.fixtures())
+        for one in read_scenarios(path, paths.fixtures())
         for cell in one.cells("full", REFERENCE.own_timers)
         if (cell.scenario, cell.axes) == (scenario, axes)
     ]

@@ -21,7 +21,7 @@ from conformance.commands.judge import judged_again
 from conformance.report.book import read_book
 from conformance.results.reader import StoredCell, read_run
 from conformance.scenarios.document import Cell
-from conformance.scenarios.loader import read, read_corpus
+from conformance.scenarios.loader import read_corpus, read_scenarios
 from conformance.verdicts import Outcome, worst_in_cell
 from tests.suite.helpers import ROOT, conformance_command
 
@@ -66,7 +66,11 @@ def test_the_run_directory_is_read_whole(run_dir: Path):
 
 
 def test_stored_histories_of_the_user_s_scenarios_are_judged_as_they_were(run_dir: Path):
-    own = {cell.id: cell for scenario in read(KEPT / "my.scenario.yaml", paths.fixtures()) for cell in scenario.cells()}
+    own = {
+        cell.id: cell
+        for scenario in read_scenarios(KEPT / "my.scenario.yaml", paths.fixtures())
+        for cell in scenario.cells()
+    }
     stored = {cell.path.stem: cell for cell in read_run(run_dir).cells() if cell.header.scenario.startswith("mine-is-")}
     assert len(stored) == 14
     was = {name: cell.footer.outcome for name, cell in stored.items() if cell.footer}

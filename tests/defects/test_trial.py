@@ -13,7 +13,7 @@ from conformance.defects import trial
 from conformance.defects.plan import PlannedTrial, active_defects, plan_trials
 from conformance.defects.trial import run_trials
 from conformance.scenarios.document import Cell
-from conformance.scenarios.loader import read
+from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome
 from tests.suite.helpers import command, environment
 
@@ -22,7 +22,7 @@ DEFECT = "acknowledges-before-shadow"
 
 @pytest.fixture(scope="module")
 def cells() -> list[Cell]:
-    found = read(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
+    found = read_scenarios(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
     return [cell for scenario in found for cell in scenario.cells("smoke")][:4]
 
 
@@ -48,7 +48,7 @@ def test_a_defect_is_caught_where_the_unbroken_reference_passes(cells: list[Cell
     ],
 )  # fmt: skip
 def test_what_the_reference_did_wrong_once_is_seen_and_is_right_now(file: str, scenario: str, defect: str, row: str):
-    found = read(paths.corpus() / f"{file}.scenario.yaml", paths.fixtures())
+    found = read_scenarios(paths.corpus() / f"{file}.scenario.yaml", paths.fixtures())
     cells = next(one for one in found if one.id == scenario).cells("smoke")
     (broken,) = [one for one in active_defects() if one.name == defect]
     trials = [trial.run_trial(one, seed=1) for one in plan_trials([broken], cells)]

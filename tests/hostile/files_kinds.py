@@ -33,10 +33,10 @@ from conformance.report.diagram.page import cell_page
 from conformance.report.material import stored
 from conformance.results.layout import CellUnreadable, SchemaTooNew
 from conformance.results.reader import read_cell, read_end
-from conformance.scenarios.errors import Problems
+from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.fixtures import load_topology
-from conformance.scenarios.loader import Scenario, read, read_corpus
-from conformance.scenarios.yaml_nodes import split
+from conformance.scenarios.loader import Scenario, read_corpus, read_scenarios
+from conformance.scenarios.yaml_nodes import split_documents
 from conformance.suite.baseline import BaselineError, read_baselines
 from conformance.wire.client import Lost, read_reply
 from conformance.wire.grammar import Conversation
@@ -103,16 +103,16 @@ def _files(*patterns: str) -> Callable[[Path], Sequence[bytes]]:
 
 def _scenarios(work: Path) -> Sequence[bytes]:
     texts = [path.read_text("utf-8") for path in sorted(paths.corpus().rglob("*.scenario.yaml"))]
-    return [chunk.text.encode() for text in texts for chunk in split(text)]
+    return [chunk.text.encode() for text in texts for chunk in split_documents(text)]
 
 
 def _read_scenario(path: Path) -> str:
     told = False
-    for scenario in read(path, paths.fixtures()):
+    for scenario in read_scenarios(path, paths.fixtures()):
         _short(str(problem).removeprefix(str(path)) for problem in scenario.problems)
         try:
             scenario.cells("smoke")
-        except Problems:
+        except InvalidFile:
             told = True
     return "told" if told else "good"
 
@@ -137,7 +137,7 @@ def _read_topology(path: Path) -> str:
     load_topology.cache_clear()
     try:
         topology = load_topology(path)
-    except Problems as error:
+    except InvalidFile as error:
         _short(str(problem).removeprefix(str(path)) for problem in error.problems)
         return "told"
     for server in topology.servers:
@@ -365,7 +365,7 @@ def _read_history(path: Path) -> str:
     cell_page(material, home="index.html", past=())
     try:
         today = cell_of(_known(), cell.header, "smoke")
-    except (ValidationError, Problems):
+    except (ValidationError, InvalidFile):
         return "told"
     if today is None:
         return "told"

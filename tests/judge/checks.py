@@ -9,9 +9,9 @@ from conformance.judge import cell
 from conformance.judge.expectations import CHECKS
 from conformance.judge.finding import Finding
 from conformance.judge.invariants import CHECKS as INVARIANT_CHECKS
-from conformance.scenarios.expectations import VERBS
+from conformance.scenarios.expectations import EXPECTATIONS
 
-ALL = [*(f"expect.{verb}" for verb in VERBS), *(f"invariant.{name}" for name in INVARIANTS)]
+ALL = [*(f"expect.{verb}" for verb in EXPECTATIONS), *(f"invariant.{name}" for name in INVARIANTS)]
 
 
 def blind(check: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def tell(history: History, text: str) -> None:
     for line in filter(None, (line.partition("#! ")[0].strip() for line in text.splitlines())):
         timed = _TIME.fullmatch(line)
         if timed:
-            history.t, line = values.seconds(timed[1]), timed[2]
+            history.t, line = values.parse_duration(timed[1]), timed[2]
         for pattern, happening in _HAPPENINGS:
             if match := re.fullmatch(pattern, line):
                 happening(history, match)
@@ -149,7 +149,7 @@ def _lived(history: History, m: re.Match[str]) -> None:
 
 def _configured(history: History, m: re.Match[str]) -> None:
     name, _, value = m["change"].partition("=")
-    changes = {name: values.parameter(int(value) if value.isdigit() else value)}
+    changes = {name: values.parse_parameter(int(value) if value.isdigit() else value)}
     history.add(ev.Configured, node=m["node"], changes=changes, refused=m["why"])
 
 
@@ -202,12 +202,12 @@ def _reached(history: History, m: re.Match[str]) -> None:
 
 
 def _drained(history: History, m: re.Match[str]) -> None:
-    waited = values.seconds(m["waited"]) if m["waited"] else 300.0
+    waited = values.parse_duration(m["waited"]) if m["waited"] else 300.0
     history.add(ev.Drained, quiet=not m["busy"], waited=waited)
 
 
 def _lagged(history: History, m: re.Match[str]) -> None:
-    history.add(ev.Lag, seconds=values.seconds(m["lag"]))
+    history.add(ev.Lag, seconds=values.parse_duration(m["lag"]))
 
 
 _HAPPENINGS: tuple[tuple[str, Callable[[History, re.Match[str]], None]], ...] = (

@@ -12,7 +12,7 @@ import yaml
 from conformance import paths
 from conformance.judge.cell import Setting, judge_cell
 from conformance.scenarios.document import Cell
-from conformance.scenarios.expectations import VERBS
+from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.steps.blocks import Expect, Step
 from conformance.topology import Topology
@@ -129,7 +129,7 @@ def _cell(topology: Topology, what: Mapping[str, Any], expect: Mapping[str, Any]
     steps = ()
     if expect is not None:
         verb = str(what["check"]).removeprefix("expect.")
-        expectation = VERBS[verb].model_validate(expect)
+        expectation = EXPECTATIONS[verb].model_validate(expect)
         steps = (Step(path="1", line=7, verb="expect", action=Expect(verb=verb, expectation=expectation)),)
     return Cell(
         scenario="miniature", title=str(what["check"]), path="miniature.yaml", line=1, axes={},

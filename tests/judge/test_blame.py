@@ -8,7 +8,7 @@ from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.expectations import CHECKS
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import Cell
-from conformance.scenarios.expectations import VERBS
+from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.steps.blocks import Expect, Step
 from conformance.verdicts import Outcome
@@ -73,7 +73,7 @@ def blamed(history: str, *expected: tuple[str, dict[str, object]], rows: tuple[s
         steps.append(
             Step(
                 path=str(number), line=number, verb="expect",
-                action=Expect(verb=verb, expectation=VERBS[verb].model_validate(fields)),
+                action=Expect(verb=verb, expectation=EXPECTATIONS[verb].model_validate(fields)),
             )
         )  # fmt: skip
         made.step("reached", str(number), "expect")

@@ -8,7 +8,7 @@ from conformance.invariants import INVARIANTS
 from conformance.judge import cell
 from conformance.judge.expectations import CHECKS
 from conformance.judge.invariants import CHECKS as INVARIANT_CHECKS
-from conformance.scenarios.expectations import VERBS
+from conformance.scenarios.expectations import EXPECTATIONS
 from tests.judge.checks import ALL, blind
 from tests.judge.miniature import ELSEWHERE, Miniature, miniatures
 
@@ -37,7 +37,7 @@ def test_every_check_has_a_good_one_two_bad_ones_and_one_without_occasion(check:
 
 
 def test_every_verb_and_every_invariant_has_a_check_and_no_other_has() -> None:
-    assert set(CHECKS) == set(VERBS)
+    assert set(CHECKS) == set(EXPECTATIONS)
     assert set(INVARIANT_CHECKS) == set(INVARIANTS)
     assert {one.check for one in miniatures()} == set(ALL)
 

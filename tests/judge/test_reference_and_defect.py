@@ -14,14 +14,14 @@ from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
-from conformance.scenarios.loader import read
+from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome, Verdict
 
 SETTING = Setting("virtual", 0.0, frozenset({"relay", "shadow-2013", "duplicate-detection"}), complete=True)
 
 
 def cell(name: str) -> Cell:
-    found = read(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
+    found = read_scenarios(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
     return next(cell for scenario in found for cell in scenario.cells() if cell.id.startswith(name))
 
 

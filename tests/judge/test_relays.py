@@ -10,7 +10,7 @@ from conformance.judge.cell import Setting, judge_cell
 from conformance.judge.rows import OF_ANY_RELAY
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import LACKS, Cell
-from conformance.scenarios.expectations import VERBS
+from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.loader import Scenario, read_corpus
 from conformance.scenarios.steps.blocks import Expect, Step, flattened
@@ -44,7 +44,7 @@ def judged(
     told.made(Mail("m", ("victor@outside.test",), sender="alice@outside.test"))
     tell(told, history)
     ((verb, fields),) = expect.items()
-    action = Expect(verb=verb, expectation=VERBS[verb].model_validate(fields))
+    action = Expect(verb=verb, expectation=EXPECTATIONS[verb].model_validate(fields))
     told.step("reached", "1", "expect")
     told.step("ended", "1", "expect")
     cell = Cell(

@@ -14,7 +14,7 @@ from conformance.judge.during import JudgeDuring
 from conformance.judge.trace import Trace
 from conformance.registry import RegistryError
 from conformance.scenarios.document import Cell
-from conformance.scenarios.expectations import VERBS
+from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.steps import ACTIONS
 from conformance.scenarios.steps.blocks import Expect, Step
@@ -45,7 +45,7 @@ def step(verb: str, path: str = "1", **fields: object) -> Step:
 
 
 def expect(verb: str, **fields: object) -> Step:
-    action = Expect(verb=verb, expectation=VERBS[verb].model_validate(fields))
+    action = Expect(verb=verb, expectation=EXPECTATIONS[verb].model_validate(fields))
     return Step(path="1", line=3, verb="expect", action=action)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.node_disk import Kind, NodeDisk
-from conformance.scenarios.steps.nodes import Keeps
+from conformance.scenarios.steps.nodes import SurvivingNames
 from tests.nodes import file_systems
 from tests.nodes.file_systems import LISTS, after_cut
 from tests.nodes.orderings import HELPERS, ORDERINGS, Ordering
@@ -30,7 +30,7 @@ def ran(disk: NodeDisk, program: str, data: Path) -> str:
     return done.stdout
 
 
-def left(directory: Path, ordering: Ordering, kind: Kind, keeps: Keeps) -> dict[str, str]:
+def left(directory: Path, ordering: Ordering, kind: Kind, keeps: SurvivingNames) -> dict[str, str]:
     """Return what a disk has after the calls and a power cut."""
 
     async def main() -> dict[str, str]:

@@ -21,7 +21,7 @@ from conformance.reference.receive.verbs import ShadowVerbs
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
-from conformance.scenarios.loader import read
+from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome, worst_in_cell
 from tests.docs.pages import ROOT
 
@@ -84,7 +84,7 @@ def test_the_page_and_the_tox_environment_name_every_one():
 
 @pytest.mark.parametrize("name", sorted(READINGS))
 def test_each_alone_shadows_and_delivers(name: str, tmp_path: Path):
-    (scenario, *_) = read(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
+    (scenario, *_) = read_scenarios(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
     cell = scenario.cells("smoke")[0]
     cast, settings = Cast(find(f"reference+{name}", tmp_path)), Settings(clock="virtual", seed=1)
     ran = at_once(CellRun(cell, cast, settings, tmp_path, JudgeDuring()).run(ALONE))
@@ -114,7 +114,7 @@ def test_where_a_check_expected_more_than_the_contract(file: str, id_: str, tmp_
 
 def passed_events(file: Path, id_: str, names: str, folder: Path) -> tuple[AnyEvent, ...]:
     """Run one cell with these readings, hold that it passes, and return its history."""
-    scenarios = read(file, paths.fixtures())
+    scenarios = read_scenarios(file, paths.fixtures())
     (cell,) = (cell for scenario in scenarios for cell in scenario.cells("full") if cell.id == id_)
     cast, settings = Cast(find(f"reference{names and '+' + names}", folder)), Settings(clock="virtual", seed=1)
     ran = at_once(CellRun(cell, cast, settings, folder, JudgeDuring()).run(ALONE))

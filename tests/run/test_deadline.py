@@ -17,7 +17,7 @@ from conformance.run.clock import Clock, run_with_clock
 from conformance.run.deadline import CellTimeout, LoopBlocked, cell_timeout, real_deadline
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
-from conformance.scenarios.loader import SUFFIX, read
+from conformance.scenarios.loader import SUFFIX, read_scenarios
 from conformance.verdicts import Outcome
 from tests.suite.helpers import ROOT, conformance_command, environment
 
@@ -38,7 +38,7 @@ steps:
 @pytest.fixture
 def cell(tmp_path: Path) -> Cell:
     (tmp_path / f"slow{SUFFIX}").write_text(SLOW, "utf-8")
-    return read(tmp_path / f"slow{SUFFIX}", paths.fixtures())[0].cells()[0]
+    return read_scenarios(tmp_path / f"slow{SUFFIX}", paths.fixtures())[0].cells()[0]
 
 
 def test_the_bound_is_ten_minutes_more_than_steps_and_drain_take_on_the_clock(cell: Cell) -> None:

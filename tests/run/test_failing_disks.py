@@ -14,7 +14,7 @@ from conformance.nodes.disks import layer
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
-from conformance.scenarios.loader import read
+from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome
 
 pytestmark = [
@@ -25,7 +25,7 @@ pytestmark = [
 
 def played(directory: Path, name: str, defect: str = "") -> tuple[Ran, set[str]]:
     """Return what was run, and the requirements of the checks that failed."""
-    corpus = read(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
+    corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id == name)
     candidate = find(f"exec:reference{'+' * bool(defect)}{defect}", Path())
     cast, settings = Cast(candidate), Settings(clock="shifted", disk="layer", should="fail")

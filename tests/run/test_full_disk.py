@@ -14,14 +14,14 @@ from conformance.nodes.disks import loop
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
-from conformance.scenarios.loader import read
+from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome, worst_in_cell
 
 
 @pytest.mark.integration
 @pytest.mark.skipif(bool(loop.missing()), reason=loop.missing() or "-")
 def test_without_room_nothing_is_acknowledged_and_nobody_dies(tmp_path: Path) -> None:
-    corpus = read(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
+    corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id == "no-room-is-no-loss")
     cast, settings = Cast(find("exec:reference", Path())), Settings(clock="shifted")
     ran = at_once(CellRun(cell, cast, settings, tmp_path, JudgeDuring()).run(ALONE))

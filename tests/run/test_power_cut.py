@@ -14,7 +14,7 @@ from conformance.nodes.disks import layer, loop
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
-from conformance.scenarios.loader import read
+from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome
 
 UNSYNCED = """
@@ -46,7 +46,7 @@ def _kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.usefixtures("_kind")
 @pytest.mark.parametrize("syncs", [True, False])
 def test_only_who_syncs_keeps_what_it_acknowledged(tmp_path: Path, syncs: bool) -> None:
-    corpus = read(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
+    corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id.endswith("synced[messages=1]"))
     candidate = find("exec:reference", Path())
     if not syncs:

@@ -15,7 +15,7 @@ from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
-from conformance.scenarios.loader import read
+from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome, Verdict
 from conformance.verdicts.changes import Should
 from tests.run.spooling import LOSES, RELIES_ON_FSYNC, SERVER, server
@@ -32,7 +32,7 @@ on_both = pytest.mark.parametrize(
 
 
 def cell_of(name: str) -> Cell:
-    corpus = read(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
+    corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     return next(cell for scenario in corpus for cell in scenario.cells() if cell.id == name)
 
 

@@ -14,7 +14,7 @@ from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
 from conformance.run.steps import sending
-from conformance.scenarios.loader import read
+from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome, Verdict
 from conformance.wire.sender import Transmission
 
@@ -22,7 +22,7 @@ RAW = ["smuggling-crlf-dot-lf", "smuggling-crlf-dot-cr"]
 
 
 def verdicts(message: str, directory: Path) -> tuple[Verdict, ...]:
-    scenarios = read(paths.corpus() / "relay" / "relay.scenario.yaml", paths.fixtures())
+    scenarios = read_scenarios(paths.corpus() / "relay" / "relay.scenario.yaml", paths.fixtures())
     wanted = f"no-smuggling[message={message}]"
     cell = next(cell for scenario in scenarios for cell in scenario.cells() if cell.id == wanted)
     cast = read_cast("reference", paths.fixtures() / "candidates")

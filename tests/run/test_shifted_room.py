@@ -14,7 +14,7 @@ from conformance.judge.during import JudgeDuring
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
-from conformance.scenarios.loader import read
+from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome, worst_in_cell
 
 pytestmark = [
@@ -32,7 +32,7 @@ CELL = "a-shadow-that-never-finds-a-route-expires"
 def test_a_shadow_that_never_expires_is_found_and_one_that_does_is_right(
     name: str, outcome: Outcome, tmp_path: Path
 ) -> None:
-    scenarios = read(paths.corpus() / "exchange-2010" / "heartbeat.scenario.yaml", paths.fixtures())
+    scenarios = read_scenarios(paths.corpus() / "exchange-2010" / "heartbeat.scenario.yaml", paths.fixtures())
     (cell,) = (cell for scenario in scenarios for cell in scenario.cells("smoke") if cell.id == CELL)
     cast, settings = Cast(find(name, Path())), Settings(clock="shifted", should="fail")
     ran = at_once(CellRun(cell, cast, settings, tmp_path, JudgeDuring()).run(ALONE))

@@ -6,8 +6,8 @@ from pathlib import Path
 from conformance import paths
 from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import Problem
-from conformance.scenarios.grid import Size
-from conformance.scenarios.loader import read
+from conformance.scenarios.fault_grid import GridSize
+from conformance.scenarios.loader import read_scenarios
 
 HEAD = """\
 id: a-scenario
@@ -19,15 +19,15 @@ topology: two-servers-one-dag
 SEND = "  - send: {as: m, to: bob@corp.test, via: mbx1}\n"
 
 
-def cells(folder: Path, text: str, grid: Size = "smoke") -> tuple[Cell, ...]:
+def cells(folder: Path, text: str, grid: GridSize = "smoke") -> tuple[Cell, ...]:
     """Return the cells of a scenario. Raises Problems."""
-    (scenario,) = read(written(folder, text), paths.fixtures())
+    (scenario,) = read_scenarios(written(folder, text), paths.fixtures())
     return scenario.cells(grid)
 
 
 def problems(folder: Path, text: str) -> Sequence[Problem]:
     """Return what is wrong with a scenario."""
-    (scenario,) = read(written(folder, text), paths.fixtures())
+    (scenario,) = read_scenarios(written(folder, text), paths.fixtures())
     return scenario.problems
 
 

@@ -10,17 +10,17 @@ from pydantic import BaseModel
 from conformance import paths
 from conformance.faults import FAULTS
 from conformance.invariants import INVARIANTS
-from conformance.scenarios.document import NEEDS, Document, Grid
-from conformance.scenarios.expectations import VERBS, Copies, Expectation
-from conformance.scenarios.fixtures import load_topology, names_in
-from conformance.scenarios.messages import template
-from conformance.scenarios.named import names_held
-from conformance.scenarios.names import PLACES
+from conformance.scenarios.document import NEEDS, Document, FaultGrid
+from conformance.scenarios.expectations import EXPECTATIONS, Copies, Expectation
+from conformance.scenarios.fixtures import fixture_names, load_topology
+from conformance.scenarios.messages import load_template
+from conformance.scenarios.name_checks import PLACES
+from conformance.scenarios.name_types import referenced_names
 from conformance.scenarios.steps import ACTIONS
 from conformance.scenarios.steps.nodes import Moment
 from conformance.scenarios.steps.sending import Retry
 from conformance.scenarios.steps.talking import Line
-from conformance.scenarios.values import told as duration
+from conformance.scenarios.values import format_duration as duration
 from conformance.topology import Topology
 
 PAGE = Path(__file__).parents[2] / "docs" / "writing-scenarios.md"
@@ -60,7 +60,7 @@ def reference() -> Iterator[str]:
     yield "### Steps\n\n"
     for verb, model in sorted(ACTIONS.items()):
         short = f" Short: `{verb}: {model.short.upper()}` for `{model.short}`." if model.short else ""
-        yield f"#### `{verb}`\n\n{told(model)}{short}\n\n{table(model, names_held(model))}"
+        yield f"#### `{verb}`\n\n{told(model)}{short}\n\n{table(model, referenced_names(model))}"
         if verb == "fault":
             yield "What it `does`:\n\n" + rows(
                 ("kind", "what it does", "where", "also once it has passed"), kinds_of_faults()
@@ -69,8 +69,8 @@ def reference() -> Iterator[str]:
     yield "`parallel: [STEP, ...]` does steps at the same time and ends when all have ended. "
     yield "`repeat: {times: N, steps: [STEP, ...]}` does steps one after another, N times.\n\n"
     yield "### Expectations\n\nEvery expectation can have, beside its own fields:\n\n" + table(Expectation)
-    for verb, expectation in VERBS.items():
-        yield f"#### `{verb}`\n\n{told(expectation)}\n\n{table(expectation, names_held(expectation), Expectation)}"
+    for verb, expectation in EXPECTATIONS.items():
+        yield f"#### `{verb}`\n\n{told(expectation)}\n\n{table(expectation, referenced_names(expectation), Expectation)}"
     yield "### Parts\n\n"
     parts: dict[str, type[BaseModel]] = {
         "a line of `talk`": Line,
@@ -80,7 +80,7 @@ def reference() -> Iterator[str]:
     }
     for name, part in parts.items():
         yield f"#### {name}\n\n{told(part)}\n\n{table(part)}"
-    yield f"#### `faults`\n\n{told(Grid)}\n\n{table(Grid)}"
+    yield f"#### `faults`\n\n{told(FaultGrid)}\n\n{table(FaultGrid)}"
     yield "### Names\n\n"
     yield f"Capabilities (`needs`): {listed(NEEDS)}.\n\n"
     yield f"Invariants (`waive`): {listed(INVARIANTS)}.\n\n"
@@ -98,15 +98,15 @@ def kinds_of_faults() -> Iterator[tuple[str, ...]]:
 
 def topologies() -> Iterator[tuple[str, str]]:
     """Yield name and title of each topology."""
-    for name in names_in(paths.fixtures() / "topologies"):
+    for name in fixture_names(paths.fixtures() / "topologies"):
         topology: Topology = load_topology(paths.fixtures() / "topologies" / f"{name}.yaml")
         yield f"`{name}`", f"{topology.title} ({', '.join(topology.by_name)})"
 
 
 def messages() -> Iterator[tuple[str, str]]:
     """Yield name and title of each message."""
-    for name in names_in(paths.fixtures() / "messages"):
-        yield f"`{name}`", template(name).title
+    for name in fixture_names(paths.fixtures() / "messages"):
+        yield f"`{name}`", load_template(name).title
 
 
 def table(model: type[BaseModel], names: Mapping[str, str] | None = None, leave: type[BaseModel] | None = None) -> str:
@@ -130,7 +130,9 @@ def kind(schema: Mapping[str, Any]) -> str:
     """Return what a value may be, in words."""
     if "$ref" in schema:
         name = str(schema["$ref"]).rpartition("/")[2]
-        return {"Copies": "copies", "Moment": "moment", "JsonValue": "anything"}.get(name, name.lower())
+        return {"Copies": "copies", "Moment": "moment", "FaultGrid": "fault grid", "JsonValue": "anything"}.get(
+            name, name.lower()
+        )
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in sorted(schema["enum"]))
     if "const" in schema:

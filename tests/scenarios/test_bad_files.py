@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.scenarios.errors import Problems
-from conformance.scenarios.loader import check_corpus, read
-from conformance.scenarios.values import octets
+from conformance.scenarios.errors import InvalidFile
+from conformance.scenarios.loader import check_corpus, read_scenarios
+from conformance.scenarios.values import parse_size
 from conformance.scenarios.yaml_nodes import MAX_NODES, MAX_OCTETS
 
 BAD = Path(__file__).parent / "bad"
@@ -18,7 +18,7 @@ BAD = Path(__file__).parent / "bad"
 
 def told(path: Path) -> str:
     """Return what is wrong with a file, as `conformance validate` prints it, the path cut to its name."""
-    problems = [problem for scenario in read(path, paths.fixtures()) for problem in scenario.problems]
+    problems = [problem for scenario in read_scenarios(path, paths.fixtures()) for problem in scenario.problems]
     return "".join(f"{problem}\n" for problem in problems).replace(str(path), path.name)
 
 
@@ -33,10 +33,10 @@ def test_every_bad_file_has_its_words() -> None:
 
 
 def test_one_bad_scenario_does_not_hide_the_others() -> None:
-    first, second, third = read(BAD / "one-of-three.yaml", paths.fixtures())
+    first, second, third = read_scenarios(BAD / "one-of-three.yaml", paths.fixtures())
     assert len(first.cells()) == 1
     for bad, word in ((second, "no YAML"), (third, "used twice")):
-        with pytest.raises(Problems, match=word):
+        with pytest.raises(InvalidFile, match=word):
             bad.cells()
 
 
@@ -67,7 +67,7 @@ def test_what_is_not_a_regular_file_is_not_read(kind: str, tmp_path: Path) -> No
         file.mkdir()
     elif kind != "missing":
         file.symlink_to("/dev/zero" if kind == "device" else file)
-    (scenario,) = read(file, paths.fixtures())
+    (scenario,) = read_scenarios(file, paths.fixtures())
     (problem,) = scenario.problems
     assert problem.message.startswith("cannot be read: ")
 
@@ -98,7 +98,7 @@ def test_huge_values_are_refused_at_once_and_in_few_words(line: str, message: st
 
 def test_a_size_of_more_than_a_gigabyte_is_refused() -> None:
     with pytest.raises(ValueError, match="at most 1024MB"):
-        octets("9" * 30 + "MB")
+        parse_size("9" * 30 + "MB")
 
 
 def test_a_matrix_whose_cells_have_too_many_steps_is_refused(tmp_path: Path) -> None:
@@ -132,6 +132,6 @@ def test_a_bad_topology_is_told_at_its_own_place(tmp_path: Path) -> None:
         "id: a-scenario\ntitle: In a broken topology\nrequirements: [SR-CRE-01]\ntopology: broken\n"
         "steps:\n  - advance: 1m\n"
     )
-    (scenario,) = read(file, fixtures)
+    (scenario,) = read_scenarios(file, fixtures)
     (problem,) = scenario.problems
     assert str(problem) == f"{fixtures / 'topologies' / 'broken.yaml'}:2:21: unknown key 'sight' (did you mean 'site'?)"

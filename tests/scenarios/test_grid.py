@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.scenarios.document import Cell, Grid
+from conformance.scenarios.document import Cell, FaultGrid
 from conformance.scenarios.errors import Mark
-from conformance.scenarios.grid import GridFault, Size, faults_of, lay
+from conformance.scenarios.fault_grid import GridFault, GridSize, faults_of, points_with_faults
 from conformance.scenarios.matrix import Point
 from conformance.scenarios.steps.breaking import Fault
 from conformance.scenarios.yaml_nodes import Node
 from conformance.wire.fault_plan import check
 from tests.scenarios.documents import HEAD, SEND, cells, problems
 
-GRID = Grid.model_validate({"from": "mbx1", "to": "mbx2", "listener": "transport"})
+GRID = FaultGrid.model_validate({"from": "mbx1", "to": "mbx2", "listener": "transport"})
 FAULTS = "faults: {from: outside, to: mbx1, listener: frontend}\n"
 TEXT = HEAD + FAULTS + "axes: {n: [1, 2]}\nsteps:\n" + SEND.replace("mbx1}", "mbx1, count: '${n}'}")
 
@@ -90,7 +90,7 @@ def test_named_places_take_the_place_of_the_usual_ones(tmp_path: Path) -> None:
 
 
 def test_a_mailbox_store_is_greeted_with_lhlo() -> None:
-    store = Grid.model_validate({"from": "mbx1", "to": "mbx1-store"})
+    store = FaultGrid.model_validate({"from": "mbx1", "to": "mbx1-store"})
     assert {"lhlo-before-drop", "lhlo-after-stall"} <= {fault.name for fault in faults_of(store)}
 
 
@@ -133,8 +133,8 @@ def test_in_the_pairwise_grid_every_pair_that_can_meet_does(axes: list[int], wit
         points = [{**point, f"a{number}": Node(Mark(1, 1), value)} for point in points for value in range(size)]
     points = [point for n, point in enumerate(points) if n not in without] or points[:1]
 
-    def pairs(size: Size) -> set[tuple[object, object]]:
-        rows = [values(point, fault) for point, fault in lay(GRID, points, size) if fault]
+    def pairs(size: GridSize) -> set[tuple[object, object]]:
+        rows = [values(point, fault) for point, fault in points_with_faults(GRID, points, size) if fault]
         return {pair for row in rows for pair in combinations(enumerate(row), 2)}
 
     assert pairs("pairwise") == pairs("full")

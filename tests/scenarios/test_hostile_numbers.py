@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.scenarios.loader import read
+from conformance.scenarios.loader import read_scenarios
 
 HEAD = "id: x\ntitle: a title of enough words\nrequirements: [RL-ACK-01]\ntopology: relay\n"
 
@@ -15,7 +15,11 @@ def told(folder: Path, *steps: str) -> list[str]:
     """Return what is wrong with a scenario of these steps."""
     path = folder / "x.scenario.yaml"
     path.write_text(HEAD + "steps:\n" + "".join(f"  - {step}\n" for step in steps), "utf-8")
-    return [str(one).removeprefix(f"{path}:") for scenario in read(path, paths.fixtures()) for one in scenario.problems]
+    return [
+        str(one).removeprefix(f"{path}:")
+        for scenario in read_scenarios(path, paths.fixtures())
+        for one in scenario.problems
+    ]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,7 @@ def test_a_legal_matrix_of_five_thousand_cells_is_read_in_seconds(tmp_path: Path
         "utf-8",
     )
     began = time.process_time()
-    (scenario,) = read(path, paths.fixtures())
+    (scenario,) = read_scenarios(path, paths.fixtures())
     assert scenario.problems == ()
     assert len(scenario.cells()) == 5000
     assert time.process_time() - began < 60  # it took minutes once; on an idle machine it takes a few seconds

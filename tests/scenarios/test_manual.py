@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.scenarios.loader import read
+from conformance.scenarios.loader import read_scenarios
 from tests.scenarios.manual import PAGE, page
 
 EXAMPLES = re.findall(r"^```yaml\n(id: .*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
@@ -24,6 +24,6 @@ def test_there_are_worked_examples() -> None:
 def test_every_example_is_a_good_scenario(example: str, tmp_path: Path) -> None:
     file = tmp_path / "example.scenario.yaml"
     file.write_text(example, "utf-8")
-    (scenario,) = read(file, paths.fixtures())
+    (scenario,) = read_scenarios(file, paths.fixtures())
     assert scenario.problems == ()
     assert scenario.cells()

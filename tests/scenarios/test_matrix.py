@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.scenarios.errors import Problems
-from conformance.scenarios.loader import files, read, read_corpus
+from conformance.scenarios.errors import InvalidFile
+from conformance.scenarios.loader import read_corpus, read_scenarios, scenario_files
 from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat
 from conformance.scenarios.steps.nodes import Configure
 from conformance.scenarios.steps.sending import Send
@@ -134,7 +134,7 @@ def test_the_hash_covers_the_document_the_topology_and_the_messages(tmp_path: Pa
 
 
 def test_a_scenario_with_problems_has_no_cells(tmp_path: Path) -> None:
-    with pytest.raises(Problems, match=r"a\.scenario\.yaml:5:1: unknown key 'tag' \(did you mean 'tags'\?\)"):
+    with pytest.raises(InvalidFile, match=r"a\.scenario\.yaml:5:1: unknown key 'tag' \(did you mean 'tags'\?\)"):
         cells(tmp_path, HEAD + "tag: [x]\nsteps:\n" + SEND)
 
 
@@ -146,14 +146,14 @@ def test_the_corpus_is_good_and_its_cells_have_ids_of_their_own() -> None:
 
 
 def test_the_same_files_give_the_same_cells() -> None:
-    file = files([paths.corpus()])[0]
-    once, again = (read(file, paths.fixtures()) for _ in range(2))
+    file = scenario_files([paths.corpus()])[0]
+    once, again = (read_scenarios(file, paths.fixtures()) for _ in range(2))
     assert [cell for one in once for cell in one.cells()] == [cell for one in again for cell in one.cells()]
 
 
 def test_the_path_of_a_cell_is_relative_to_the_corpus() -> None:
-    (file,) = files([paths.corpus() / "interoperation" / "hub-2010.scenario.yaml"])
-    assert read(file, paths.fixtures())[0].cells()[0].path == "interoperation/hub-2010.scenario.yaml"
+    (file,) = scenario_files([paths.corpus() / "interoperation" / "hub-2010.scenario.yaml"])
+    assert read_scenarios(file, paths.fixtures())[0].cells()[0].path == "interoperation/hub-2010.scenario.yaml"
 
 
 def test_an_axis_that_is_added_leaves_the_ids_that_there_are(tmp_path: Path) -> None:
@@ -182,6 +182,6 @@ def test_what_is_implied_is_a_value_of_an_axis(tmp_path: Path, implied: str, why
         f"axes: {{offers: [no, yes]}}\nimplied: {implied}\n"
         "steps:\n  - send: {as: m, to: bob@corp.test, via: mbx1, offers-xshadow: '${offers}'}\n"
     )
-    with pytest.raises(Problems) as error:
+    with pytest.raises(InvalidFile) as error:
         cells(tmp_path, text)
     assert why in str(error.value)

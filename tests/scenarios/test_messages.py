@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conformance import paths
-from conformance.scenarios.errors import Problems
-from conformance.scenarios.fixtures import names_in
-from conformance.scenarios.messages import make, template
+from conformance.scenarios.errors import InvalidFile
+from conformance.scenarios.fixtures import fixture_names
+from conformance.scenarios.messages import build_message, load_template
 
-NAMES = names_in(paths.fixtures() / "messages")
+NAMES = fixture_names(paths.fixtures() / "messages")
 USUAL: dict[str, Any] = {
     "message": "plain",
     "sequence": 1,
@@ -31,7 +31,7 @@ def body_of(content: bytes) -> bytes:
 
 
 def test_a_message_to_the_octet() -> None:
-    assert make("m", **USUAL) == (
+    assert build_message("m", **USUAL) == (
         b"From: <alice@outside.test>\r\n"
         b"To: <bob@corp.test>,\r\n <dave@corp.test>\r\n"
         b"Subject: m 1 of a-scenario[n=1,to=a+b]\r\n"
@@ -48,19 +48,19 @@ def test_a_message_to_the_octet() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_template_makes_the_same_octets_again(name: str) -> None:
-    assert make("m", **USUAL | {"message": name}) == make("m", **USUAL | {"message": name})
+    assert build_message("m", **USUAL | {"message": name}) == build_message("m", **USUAL | {"message": name})
 
 
 def test_no_two_messages_are_alike() -> None:
     changes: list[dict[str, Any]] = [{}, {"sequence": 2}, {"seed": 8}, {"scenario": "another"}]
-    contents = [make("m", **USUAL | change) for change in changes] + [make("n", **USUAL)]
+    contents = [build_message("m", **USUAL | change) for change in changes] + [build_message("n", **USUAL)]
     assert len({message_from_bytes(content)["Message-ID"] for content in contents}) == 5
     assert len({body_of(content) for content in contents}) == 5
 
 
 def test_the_templates_are_what_they_are_for() -> None:
     def content(name: str) -> bytes:
-        return make("m", **USUAL | {"message": name})
+        return build_message("m", **USUAL | {"message": name})
 
     assert body_of(content("empty-body")) == b""
     assert content("empty-body").endswith(b"\r\n\r\n")
@@ -75,7 +75,7 @@ def test_the_templates_are_what_they_are_for() -> None:
 
 @pytest.mark.parametrize("octets", [2000, 65535, 65536, 65537])
 def test_a_whole_message_has_the_size_that_is_asked_for(octets: int) -> None:
-    assert len(make("m", **USUAL | {"whole": octets})) == octets
+    assert len(build_message("m", **USUAL | {"whole": octets})) == octets
 
 
 @pytest.mark.parametrize(
@@ -91,10 +91,10 @@ def test_a_whole_message_has_the_size_that_is_asked_for(octets: int) -> None:
     ],
 )
 def test_smuggling_templates_hold_the_false_end_and_never_the_true_one(name: str, end: bytes) -> None:
-    body = body_of(make("m", **USUAL | {"message": f"smuggling-{name}"}))
+    body = body_of(build_message("m", **USUAL | {"message": f"smuggling-{name}"}))
     assert b"The first message." + end + b"MAIL FROM:" in body
     assert b"\r\n.\r\n" not in body
-    assert template(f"smuggling-{name}").raw is (end[:2] == b"\r\n")  # no other false end would be stuffed
+    assert load_template(f"smuggling-{name}").raw is (end[:2] == b"\r\n")  # no other false end would be stuffed
 
 
 def test_there_is_no_template_that_no_test_knows() -> None:
@@ -105,7 +105,7 @@ def test_there_is_no_template_that_no_test_knows() -> None:
 
 
 def test_header_fields_are_set_and_left_out_whatever_their_case() -> None:
-    content = make("m", **USUAL, headers={"message-id": "<x@y>", "DATE": None, "X-New": "1"})
+    content = build_message("m", **USUAL, headers={"message-id": "<x@y>", "DATE": None, "X-New": "1"})
     assert b"\r\nmessage-id: <x@y>\r\n" in content
     assert content.lower().count(b"message-id:") == 1
     assert b"date:" not in content.lower()
@@ -113,19 +113,19 @@ def test_header_fields_are_set_and_left_out_whatever_their_case() -> None:
 
 
 def test_the_null_reverse_path_has_an_author_all_the_same() -> None:
-    assert make("m", **USUAL | {"sender": ""}).startswith(b"From: <mailer-daemon@harness.test>\r\n")
+    assert build_message("m", **USUAL | {"sender": ""}).startswith(b"From: <mailer-daemon@harness.test>\r\n")
 
 
 @pytest.mark.parametrize("headers", [{"X": "a\r\nBcc: b"}, {"X": "a\nb"}, {"X:": "a"}, {"": "a"}, {"X": "é"}])
 def test_no_header_field_breaks_out(headers: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="cannot be written"):
-        make("m", **USUAL, headers=headers)
+        build_message("m", **USUAL, headers=headers)
 
 
 @given(more=st.integers(2, 5000))
 def test_a_body_is_padded_to_the_octet(more: int) -> None:
-    size = len(body_of(make("m", **USUAL))) + more
-    body = body_of(make("m", **USUAL, size=size))
+    size = len(body_of(build_message("m", **USUAL))) + more
+    body = body_of(build_message("m", **USUAL, size=size))
     assert len(body) == size
     assert body.endswith(b"\r\n")
     assert max(map(len, body.split(b"\r\n"))) <= 78
@@ -133,11 +133,11 @@ def test_a_body_is_padded_to_the_octet(more: int) -> None:
 
 def test_a_body_is_never_cut() -> None:
     with pytest.raises(ValueError, match="cannot be padded to 5"):
-        make("m", **USUAL, size=5)
+        build_message("m", **USUAL, size=5)
 
 
 def test_a_template_that_is_wrong_is_told(tmp_path: Path) -> None:
     (tmp_path / "messages").mkdir()
     (tmp_path / "messages" / "bad.yaml").write_text("title: two bodies\nbody: a\noctets: b\n")
-    with pytest.raises(Problems, match=r"bad\.yaml:1:1: a message has either `body` or `octets`"):
-        template("bad", tmp_path)
+    with pytest.raises(InvalidFile, match=r"bad\.yaml:1:1: a message has either `body` or `octets`"):
+        load_template("bad", tmp_path)

@@ -5,13 +5,13 @@ from typing import Annotated
 import pytest
 
 from conformance import paths
-from conformance.scenarios.expectations import VERBS, Expectation, expectation
+from conformance.scenarios.expectations import EXPECTATIONS, Expectation, expectation
 from conformance.scenarios.fixtures import load_topology
-from conformance.scenarios.named import Gives, Message, Servers, Text, name_given, names_held
-from conformance.scenarios.names import world_of
+from conformance.scenarios.name_checks import names_of_topology
+from conformance.scenarios.name_types import DefinesName, Message, Servers, Text, defined_name, referenced_names
 from conformance.scenarios.steps import ACTIONS
 from conformance.scenarios.steps.action import Action, step
-from conformance.scenarios.values import Label, Names
+from conformance.scenarios.values import Label, OneOrMore
 
 
 def test_a_text_that_says_nothing_of_itself_is_refused() -> None:
@@ -20,7 +20,7 @@ def test_a_text_that_says_nothing_of_itself_is_refused() -> None:
         @expectation("bare")
         class Bare(Expectation):
             of: Message
-            to: Names | None = None
+            to: OneOrMore | None = None
 
     with pytest.raises(TypeError, match="Told: `said` is a text"):
 
@@ -28,7 +28,7 @@ def test_a_text_that_says_nothing_of_itself_is_refused() -> None:
         class Told(Action):
             said: str
 
-    assert "bare" not in VERBS
+    assert "bare" not in EXPECTATIONS
     assert "told" not in ACTIONS
 
 
@@ -38,20 +38,20 @@ class Inner(Expectation):
 
 
 class Outer(Expectation):
-    name: Annotated[Label, Gives("message")] = "m"
+    name: Annotated[Label, DefinesName("message")] = "m"
     of: tuple[Message, ...] | None = None
     inner: tuple[Inner, ...] = ()
 
 
 def test_names_are_found_wherever_they_are_in_a_model() -> None:
-    own = {key: kind for key, kind in names_held(Outer).items() if key in ("of", "inner.on", "inner.at", "name")}
+    own = {key: kind for key, kind in referenced_names(Outer).items() if key in ("of", "inner.on", "inner.at", "name")}
     assert own == {"of": "message", "inner.on": "server"}
-    assert name_given(Outer) == ("name", "message", "m")
-    assert name_given(Inner) is None
+    assert defined_name(Outer) == ("name", "message", "m")
+    assert defined_name(Inner) is None
 
 
 def test_every_kind_of_name_is_known() -> None:
     topology = load_topology(paths.fixtures() / "topologies" / "two-servers-one-dag.yaml")
-    kinds = {kind for model in (*VERBS.values(), *ACTIONS.values()) for kind in names_held(model).values()}
+    kinds = {kind for model in (*EXPECTATIONS.values(), *ACTIONS.values()) for kind in referenced_names(model).values()}
     given = {"message", "message or conversation", "conversation", "fault", "label"}
-    assert kinds <= set(world_of(topology, (), ())) | given
+    assert kinds <= set(names_of_topology(topology, (), ())) | given

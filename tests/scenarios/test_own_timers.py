@@ -14,7 +14,7 @@ from conformance.candidates.description import REFERENCE
 from conformance.scenarios import own_timers
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Copies
-from conformance.scenarios.loader import Scenario, read
+from conformance.scenarios.loader import Scenario, read_scenarios
 from conformance.scenarios.own_timers import OwnTimers
 from conformance.scenarios.steps.blocks import Expect
 from tests.scenarios.documents import problems, written
@@ -49,7 +49,7 @@ def expectations(cell: Cell) -> list[Any]:
 
 @pytest.fixture
 def scenario(tmp_path: Path) -> Scenario:
-    (found,) = read(written(tmp_path, SCENARIO), paths.fixtures())
+    (found,) = read_scenarios(written(tmp_path, SCENARIO), paths.fixtures())
     return found
 
 
@@ -95,11 +95,11 @@ def test_an_unknown_one_is_told_with_its_place(tmp_path: Path) -> None:
 
 def test_without_leave_they_are_no_axes(tmp_path: Path) -> None:
     told = problems(tmp_path, SCENARIO.replace("timers: own\n", ""))
-    assert sum(f"axis '{name}'" in one.message for one in told for name in own_timers.NAMES) == 3
+    assert sum(f"axis '{name}'" in one.message for one in told for name in own_timers.PLACEHOLDERS) == 3
 
 
 def test_what_is_left_out_are_parameters_of_a_node() -> None:
-    assert set(HASTY.words) == set(own_timers.NAMES)
+    assert set(HASTY.words) == set(own_timers.PLACEHOLDERS)
 
 
 def test_the_page_s_example_is_a_good_one() -> None:

@@ -8,11 +8,11 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from conformance import paths
-from conformance.scenarios.errors import Report
-from conformance.scenarios.fixtures import load_topology, names_in
-from conformance.scenarios.loader import files
+from conformance.scenarios.errors import ProblemReport
+from conformance.scenarios.fixtures import fixture_names, load_topology
+from conformance.scenarios.loader import scenario_files
 from conformance.scenarios.schema import scenario_schema, topology_schema
-from conformance.scenarios.yaml_nodes import compose, split
+from conformance.scenarios.yaml_nodes import compose, split_documents
 from tests.scenarios.documents import HEAD, SEND
 
 STORED = Path(__file__).parents[2] / "docs" / "schema"
@@ -20,11 +20,11 @@ TOPOLOGIES = paths.fixtures() / "topologies"
 
 
 def documents(path: Path) -> list[Any]:
-    return [data(chunk.text) for chunk in split(path.read_text("utf-8"))]
+    return [data(chunk.text) for chunk in split_documents(path.read_text("utf-8"))]
 
 
 def data(text: str) -> Any:
-    node = compose(next(split(text)), Report("x"))
+    node = compose(next(split_documents(text)), ProblemReport("x"))
     assert node is not None
     return node.data()
 
@@ -43,14 +43,14 @@ def test_the_stored_schemas_are_those_of_the_models() -> None:
         )
 
 
-@pytest.mark.parametrize("path", files([paths.corpus()]), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", scenario_files([paths.corpus()]), ids=lambda path: path.name)
 def test_every_scenario_file_fits(path: Path, scenario: Draft202012Validator) -> None:
     for document in documents(path):
         assert [error.message for error in scenario.iter_errors(document)] == []
     assert path.read_text("utf-8").startswith("# yaml-language-server: $schema=../../docs/schema/scenario.json\n")
 
 
-@pytest.mark.parametrize("name", names_in(TOPOLOGIES))
+@pytest.mark.parametrize("name", fixture_names(TOPOLOGIES))
 def test_every_topology_fits_and_loads(name: str) -> None:
     path = TOPOLOGIES / f"{name}.yaml"
     (document,) = documents(path)

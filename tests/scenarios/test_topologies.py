@@ -3,7 +3,7 @@
 import pytest
 
 from conformance import paths
-from conformance.scenarios.fixtures import load_topology, names_in
+from conformance.scenarios.fixtures import fixture_names, load_topology
 from conformance.topology import Topology
 
 FOLDER = paths.fixtures() / "topologies"
@@ -41,7 +41,7 @@ def test_where_the_boundaries_run(name: str, boundaries: list[set[str]]) -> None
 
 def test_no_topology_is_left_out() -> None:
     marks = getattr(test_where_the_boundaries_run, "pytestmark", [])
-    assert {row[0] for row in marks[0].args[1]} == set(names_in(FOLDER))
+    assert {row[0] for row in marks[0].args[1]} == set(fixture_names(FOLDER))
 
 
 def test_across_sites_there_are_more_members_than_attempts() -> None:
@@ -57,7 +57,7 @@ def test_two_dags_share_a_site_and_no_boundary() -> None:
 
 
 def test_every_recipient_that_scenarios_use_by_default_has_a_mailbox_or_a_route() -> None:
-    for name in names_in(FOLDER):
+    for name in fixture_names(FOLDER):
         topology = world(name)
         addresses = {mailbox.address for mailbox in topology.mailboxes}
         domains = {route.domain for route in topology.routes}

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.scenarios.values import octets, parameter, seconds, told
+from conformance.scenarios.values import format_duration, parse_duration, parse_parameter, parse_size
 
 
 @pytest.mark.parametrize(
@@ -12,29 +12,29 @@ from conformance.scenarios.values import octets, parameter, seconds, told
     [("250ms", 0.25), ("30s", 30), ("2m", 120), ("3h", 10800), ("2d", 172800), ("1h30m", 5400), (7, 7), (0.5, 0.5)],
 )
 def test_durations(written: object, value: float) -> None:
-    assert seconds(written) == value
+    assert parse_duration(written) == value
 
 
 @pytest.mark.parametrize("written", ["", "2", "2 m", "2minutes", "-2m", "m", None, True, [1], "1h 30m", "2M"])
 def test_what_is_no_duration(written: object) -> None:
     with pytest.raises(ValueError, match="is no duration: write 250ms, 30s, 2m, 3h, 2d or 1h30m"):
-        seconds(written)
+        parse_duration(written)
 
 
 @pytest.mark.parametrize(("written", "value"), [("998", 998), ("2KB", 2048), ("10 MB", 10 * 1024**2), (5, 5)])
 def test_sizes(written: object, value: int) -> None:
-    assert octets(written) == value
+    assert parse_size(written) == value
 
 
 @pytest.mark.parametrize("written", ["", "2kb", "-1", "1.5MB", None, True])
 def test_what_is_no_size(written: object) -> None:
     with pytest.raises(ValueError, match="is no size"):
-        octets(written)
+        parse_size(written)
 
 
 @given(st.integers(0, 10**9).map(lambda thousandths: thousandths / 1000))
 def test_what_is_told_reads_back(duration: float) -> None:
-    assert seconds(told(duration)) == pytest.approx(duration)
+    assert parse_duration(format_duration(duration)) == pytest.approx(duration)
 
 
 @pytest.mark.parametrize(
@@ -57,5 +57,5 @@ def test_what_is_told_reads_back(duration: float) -> None:
     ],
 )
 def test_parameters(written: object, value: object) -> None:
-    read = parameter(written)
+    read = parse_parameter(written)
     assert (read, type(read)) == (value, type(value))

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from conformance import paths
 from conformance.scenarios import yaml_nodes
-from conformance.scenarios.errors import Mark, Report
-from conformance.scenarios.loader import read
-from conformance.scenarios.yaml_nodes import Node, compose, resolve, split
+from conformance.scenarios.errors import Mark, ProblemReport
+from conformance.scenarios.loader import read_scenarios
+from conformance.scenarios.yaml_nodes import Node, compose, resolve_plain_scalar, split_documents
 
 
 def node_of(text: str) -> Node:
-    report = Report("x")
-    (chunk,) = split(text)
+    report = ProblemReport("x")
+    (chunk,) = split_documents(text)
     node = compose(chunk, report)
     assert not report.problems
     assert node is not None
@@ -58,14 +58,14 @@ def node_of(text: str) -> Node:
     ],
 )
 def test_plain_scalars_are_what_yaml_1_2_says(plain: str, value: object) -> None:
-    resolved = resolve(plain)
+    resolved = resolve_plain_scalar(plain)
     assert (resolved, type(resolved)) == (value, type(value))
 
 
 @pytest.mark.parametrize("plain", [".inf", "-.Inf", ".NaN", "1e999", "9" * 41])
 def test_numbers_without_measure_are_refused(plain: str) -> None:
     with pytest.raises(ValueError, match="number"):
-        resolve(plain)
+        resolve_plain_scalar(plain)
 
 
 def test_quoted_scalars_are_text() -> None:
@@ -83,13 +83,16 @@ def test_every_value_and_key_knows_its_place() -> None:
 
 def test_documents_are_split_at_their_lines() -> None:
     text = "# head\n---\na: |\n  --- no\n  b\n--- # second\nc: 1\n---\n# only a comment\n---\n"
-    assert [(chunk.line, chunk.text.splitlines()[0]) for chunk in split(text)] == [(2, "---"), (6, "--- # second")]
+    assert [(chunk.line, chunk.text.splitlines()[0]) for chunk in split_documents(text)] == [
+        (2, "---"),
+        (6, "--- # second"),
+    ]
 
 
 @given(st.text(alphabet=st.sampled_from("ab:-[]{}&*!|>'\"%#,? \n\t~<\\0.\x00é"), max_size=200))
 def test_no_text_breaks_the_parser(text: str) -> None:
-    for chunk in split(text):
-        report = Report("x")
+    for chunk in split_documents(text):
+        report = ProblemReport("x")
         assert (compose(chunk, report) is not None) or report.problems
 
 
@@ -99,8 +102,8 @@ def _both(text: str) -> list[object]:
     for plain in (yaml_nodes._PLAIN, re.compile("(?!)")):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(yaml_nodes, "_PLAIN", plain)
-            report = Report("x")
-            nodes = [compose(chunk, report) for chunk in split(text)]
+            report = ProblemReport("x")
+            nodes = [compose(chunk, report) for chunk in split_documents(text)]
         found.append(None if report.problems else [node.data() for node in nodes if node is not None])
     return found
 
@@ -117,7 +120,7 @@ def test_both_parsers_read_the_corpus_alike(path: Path) -> None:
     for plain in (yaml_nodes._PLAIN, re.compile("(?!)")):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(yaml_nodes, "_PLAIN", plain)
-            found.append([compose(chunk, Report("x")) for chunk in split(path.read_text("utf-8"))])
+            found.append([compose(chunk, ProblemReport("x")) for chunk in split_documents(path.read_text("utf-8"))])
     assert found[0] == found[1]  # with all lines and columns
 
 
@@ -180,7 +183,7 @@ def spoiled(tree: Any, pick: Callable[[st.SearchStrategy[Any]], Any]) -> Any:
 def test_the_document_to_be_spoiled_is_good(tmp_path: Path) -> None:
     file = tmp_path / "x.scenario.yaml"
     file.write_text(json.dumps(GOOD), "utf-8")
-    (scenario,) = read(file, paths.fixtures())
+    (scenario,) = read_scenarios(file, paths.fixtures())
     assert len(scenario.cells()) == 3
 
 
@@ -190,7 +193,7 @@ def test_no_document_breaks_the_loader(data: st.DataObject, tmp_path_factory: py
     tree = spoiled(spoiled(GOOD, data.draw), data.draw)
     file = tmp_path_factory.getbasetemp() / "any.scenario.yaml"
     file.write_text(json.dumps(tree), "utf-8")
-    for scenario in read(file, paths.fixtures()):
+    for scenario in read_scenarios(file, paths.fixtures()):
         assert scenario.problems or scenario.cells()
         assert all(problem.line >= 1 and problem.column >= 1 for problem in scenario.problems)
 
@@ -199,5 +202,5 @@ def test_no_document_breaks_the_loader(data: st.DataObject, tmp_path_factory: py
 def test_no_octets_break_the_loader(octets: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.getbasetemp() / "octets.scenario.yaml"
     file.write_bytes(octets)
-    for scenario in read(file, paths.fixtures()):
+    for scenario in read_scenarios(file, paths.fixtures()):
         assert scenario.problems

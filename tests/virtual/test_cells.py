@@ -14,7 +14,7 @@ from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
-from conformance.scenarios.loader import read
+from conformance.scenarios.loader import read_scenarios
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,7 +30,7 @@ def cell_of(file: str, scenario: str, **axes: str) -> Cell:
     """Return one cell of the corpus."""
     (found,) = (
         cell
-        for one in read(paths.corpus() / file, paths.fixtures())
+        for one in read_scenarios(paths.corpus() / file, paths.fixtures())
         if one.id == scenario
         for cell in one.cells("smoke")
         if axes.items() <= cell.axes.items()

@@ -4,11 +4,11 @@ import sys
 
 from conformance import registry
 from conformance.judge.expectations.check import CHECKS
-from conformance.scenarios.expectations import VERBS
+from conformance.scenarios.expectations import EXPECTATIONS
 
 __all__ = ["CHECKS"]
 
 registry.import_submodules(sys.modules[__name__])
 registry.check_counterparts(
-    "expectation", VERBS, "conformance/scenarios/expectations.py", CHECKS, "conformance/judge/expectations/"
+    "expectation", EXPECTATIONS, "conformance/scenarios/expectations.py", CHECKS, "conformance/judge/expectations/"
 )

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from conformance.judge.blame import Blame, Kind
 from conformance.judge.finding import Finding, View
 from conformance.registry import Registry
-from conformance.scenarios.expectations import VERBS, Copies, Expectation
+from conformance.scenarios.expectations import EXPECTATIONS, Copies, Expectation
 
 E = TypeVar("E", bound=Expectation)
 Judged = Callable[[E, View], Finding]
@@ -38,7 +38,7 @@ def check(
     """Declare a function as the check of an expectation, and what its violations are about (see `Blame`)."""
 
     def declare(judged: Judged[E]) -> Judged[E]:
-        CHECKS.declare(VERBS.name_of(model))(Check(judged, Blame(about, frozenset(explains), granted)))
+        CHECKS.declare(EXPECTATIONS.name_of(model))(Check(judged, Blame(about, frozenset(explains), granted)))
         return judged
 
     return declare

@@ -7,7 +7,12 @@ from conformance.judge.blame import Kind
 from conformance.judge.expectations.check import asked, check, times, within
 from conformance.judge.finding import Finding, View, at, moment, named
 from conformance.judge.trace import Copy, ShadowAttempt
-from conformance.scenarios.expectations import ContentSame, NoShadowExpected, ShadowAttemptsExpected, ShadowExpected
+from conformance.scenarios.expectations import (
+    NoShadowExpected,
+    SameContentExpected,
+    ShadowAttemptsExpected,
+    ShadowExpected,
+)
 
 _MADE = frozenset(
     {
@@ -234,8 +239,8 @@ def _distinct(finding: Finding, view: View, by: str, found: Sequence[ShadowAttem
         seen.add(attempt.server)
 
 
-@check(ContentSame, about={"": frozenset({"SR-CRE-06", "RL-CNT-01"})})
-def same_content(e: ContentSame, view: View) -> Finding:
+@check(SameContentExpected, about={"": frozenset({"SR-CRE-06", "RL-CNT-01"})})
+def same_content(e: SameContentExpected, view: View) -> Finding:
     """Envelope and content of each shadow equal the message's."""
     finding = Finding(f"shadows of {e.of} with the same envelope and content")
     for made in view.messages(e.of):

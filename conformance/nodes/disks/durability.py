@@ -10,7 +10,7 @@ from pathlib import Path
 from stat import S_ISSOCK
 
 from conformance.nodes.disks.state import BLOCK, Kind, Record, Status
-from conformance.scenarios.steps.nodes import Keeps
+from conformance.scenarios.steps.nodes import SurvivingNames
 
 ROOT = 0
 """The identity of the data directory itself."""
@@ -80,7 +80,7 @@ class History:
                 known = self._by_number.get
                 self.begun.append((record, known(record.directory), known(record.to_directory)))
 
-    def durable(self, keeps: Keeps) -> dict[tuple[int, str], int]:
+    def durable(self, keeps: SurvivingNames) -> dict[tuple[int, str], int]:
         """Return the names that a power cut leaves now."""
         if keeps == "what-posix-promises":
             return {(where, name): one for where, names in self._promised.items() for name, one in names.items()}

@@ -17,7 +17,7 @@ from conformance.nodes.disks import data_tree
 from conformance.nodes.disks.durability import History, Inode
 from conformance.nodes.disks.state import Kind, Met, Record, State, Status
 from conformance.nodes.preloading import unreached
-from conformance.scenarios.steps.nodes import Keeps
+from conformance.scenarios.steps.nodes import SurvivingNames
 from conformance.untrusted import Anchor
 
 SOURCES = tuple(sorted(Path(__file__).with_name("layer_c").glob("*.[ch]")))
@@ -118,7 +118,7 @@ class Layer:
         """Have every write fail with ENOSPC that comes after so many; None for none."""
         self._state.refuse_writes(after)
 
-    def cut_power(self, keeps: Keeps = "what-file-systems-keep") -> None:
+    def cut_power(self, keeps: SurvivingNames = "what-file-systems-keep") -> None:
         """Forget what was not synced. The node must be dead. Raises UnobservedDisk when the layer has missed something."""
         if not self._forgets:
             raise NodeError(self._node, "power-cut", "its layer keeps nothing to go back to")

@@ -13,7 +13,7 @@ from conformance.nodes.disks.loop import LoopDisk
 from conformance.nodes.disks.state import Met
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.breaking import Disk
-from conformance.scenarios.steps.nodes import Keeps, PowerCut
+from conformance.scenarios.steps.nodes import PowerCut, SurvivingNames
 from conformance.untrusted import Anchor
 
 Trouble = Literal[
@@ -137,7 +137,7 @@ class NodeDisk:
         if self._layer:
             await self._layer.mount()
 
-    async def cut_power(self, keeps: Keeps = "what-file-systems-keep") -> None:
+    async def cut_power(self, keeps: SurvivingNames = "what-file-systems-keep") -> None:
         """Forget what was not synced. The node must be dead."""
         if self._loop:
             await self._loop.cut_power()

@@ -10,7 +10,7 @@ from conformance.report.diagram.layout import GUTTER, HEAD, Diagram, Placed, Sec
 from conformance.report.diagram.rows import told
 from conformance.report.safe import visible
 from conformance.report.words import moment
-from conformance.scenarios.values import told as told_time
+from conformance.scenarios.values import format_duration as told_time
 
 _TITLE = 600
 

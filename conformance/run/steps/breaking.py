@@ -9,7 +9,7 @@ from conformance.nodes.contract import CannotRestart
 from conformance.run.steps.doing import does
 from conformance.run.world import World
 from conformance.scenarios.steps.breaking import Answer, Disk, Fault, Heal, Partition
-from conformance.scenarios.steps.nodes import Keeps
+from conformance.scenarios.steps.nodes import SurvivingNames
 
 
 @does(Fault)
@@ -46,13 +46,13 @@ async def answer(world: World, action: Answer) -> str:
     return ""
 
 
-_WORDS: dict[Keeps, str] = {
+_WORDS: dict[SurvivingNames, str] = {
     "what-file-systems-keep": "power cut: what it had not synced is gone",
     "what-posix-promises": "power cut: what it had not synced is gone, and so are names whose directory was not synced",
 }
 
 
-async def cut_power(world: World, server: str, keeps: Keeps) -> None:
+async def cut_power(world: World, server: str, keeps: SurvivingNames) -> None:
     """Kill a server, and have its disk forget what was not synced."""
     await world.keepers[server].kill(_WORDS[keeps])
     await world.disks[server].cut_power(keeps)

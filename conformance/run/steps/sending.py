@@ -7,7 +7,7 @@ from conformance.history.events import Attempt, MessageMade
 from conformance.run.outbox import OutMessage
 from conformance.run.steps.doing import does
 from conformance.run.world import World
-from conformance.scenarios.messages import make, template
+from conformance.scenarios.messages import build_message, load_template
 from conformance.scenarios.steps.sending import Resend, Send, Submit
 from conformance.wire.client import Identity
 from conformance.wire.content import digest, unstuffed
@@ -101,7 +101,7 @@ def _transmission(how: Send, message: OutMessage) -> Transmission:
         sender=how.sender,
         recipients=tuple(Recipient(address, notify) for address in how.to),
         content=message.content,
-        raw=template(message.how.message).raw,
+        raw=load_template(message.how.message).raw,
         parameters=tuple(
             f"{name}={value}" for name, value in (("RET", how.ret), ("ENVID", how.envid)) if value is not None
         ),
@@ -112,7 +112,7 @@ def _transmission(how: Send, message: OutMessage) -> Transmission:
 
 def _make(world: World, action: Send, number: int) -> OutMessage:
     name = f"{action.name}#{number}"
-    content = make(
+    content = build_message(
         action.name,
         message=action.message,
         sequence=number,
@@ -126,7 +126,7 @@ def _make(world: World, action: Send, number: int) -> OutMessage:
         date=world.today,
     )
     # What is sent raw is read by the receiver as if it were stuffed.
-    summary = digest(unstuffed(content) if template(action.message).raw else content)
+    summary = digest(unstuffed(content) if load_template(action.message).raw else content)
     made = OutMessage(name, content, action)
     world.outbox.add(made)
     world.recorder.record(

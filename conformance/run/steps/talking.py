@@ -5,7 +5,7 @@ import asyncio
 from conformance.history.events import Exchange, Lag, Talked
 from conformance.run.steps.doing import does
 from conformance.run.world import World
-from conformance.scenarios.messages import make, template
+from conformance.scenarios.messages import build_message, load_template
 from conformance.scenarios.steps.talking import Talk
 from conformance.wire.content import stuffed
 from conformance.wire.talk import talk as hold
@@ -28,7 +28,7 @@ async def _talk(world: World, action: Talk) -> None:
     def message(name: str) -> bytes:
         nonlocal made
         made += 1
-        content = make(
+        content = build_message(
             action.name,
             message=name,
             sequence=made,
@@ -38,7 +38,7 @@ async def _talk(world: World, action: Talk) -> None:
             recipients=("bob@corp.test",),
             date=world.today,
         )
-        return content if template(name).raw else stuffed(content)
+        return content if load_template(name).raw else stuffed(content)
 
     link = world.links.link(action.party, action.to, action.listener)
     said = await hold(

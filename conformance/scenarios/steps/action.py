@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from conformance.registry import Registry
-from conformance.scenarios.named import check_marks
+from conformance.scenarios.name_types import require_name_types
 
 
 class Action(BaseModel):
@@ -24,7 +24,7 @@ class Action(BaseModel):
         return {cls.short: value} if cls.short and not isinstance(value, dict) else value
 
 
-ACTIONS: Registry[type[Action]] = Registry("step", check_marks)
-"""Verb -> model. `expect`, `parallel` and `repeat` hold other verbs: they are read by conformance.scenarios.script."""
+ACTIONS: Registry[type[Action]] = Registry("step", require_name_types)
+"""Verb -> model. `expect`, `parallel` and `repeat` hold other verbs: they are read by conformance.scenarios.step_parser."""
 
 step = ACTIONS.declare

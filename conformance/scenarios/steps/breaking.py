@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from conformance.faults import FaultName, When, meaning
-from conformance.scenarios.named import FaultInForce, Gives, Parties, PartyOrAny, Place, Server, Sink, Text
+from conformance.scenarios.name_types import DefinesName, FaultInForce, Parties, PartyOrAny, Place, Server, Sink, Text
 from conformance.scenarios.steps.action import Action, step
 from conformance.scenarios.values import Duration, Label
 
@@ -15,7 +15,7 @@ class Fault(Action):
     """Arm a fault on the link `from` -> `to` (a server's listener, or a sink); it stays until it fired `times` or
     is healed."""
 
-    name: Annotated[Label, Gives("fault")] = Field(alias="as")
+    name: Annotated[Label, DefinesName("fault")] = Field(alias="as")
     sender: PartyOrAny = Field(alias="from", description="who dials; `*` is anyone")
     to: PartyOrAny = Field(description="who is dialled")
     listener: Literal["frontend", "transport", "delivery", "smtp", "lmtp"] | None = None
@@ -41,7 +41,7 @@ class Fault(Action):
 class Partition(Action):
     """Cut every link between two groups of parties; `one-way` cuts only what the first dials."""
 
-    name: Annotated[Label, Gives("fault")] = Field("partition", alias="as")
+    name: Annotated[Label, DefinesName("fault")] = Field("partition", alias="as")
     between: tuple[Parties, Parties]
     one_way: bool = Field(False, alias="one-way")
     how: Literal["refuse", "blackhole"] = "refuse"
@@ -71,7 +71,7 @@ class Disk(Action):
     """Have the disk under a server's data full, read-only, slow or failing, until it is healed by its name, or with
     `all`."""
 
-    name: Annotated[Label, Gives("fault")] = Field("disk", alias="as")
+    name: Annotated[Label, DefinesName("fault")] = Field("disk", alias="as")
     node: Server
     trouble: Literal["full", "read-only", "slow", "failing-syncs"] = Field(
         alias="is", description="what is wrong with it; failing-syncs: each sync fails with an I/O error"

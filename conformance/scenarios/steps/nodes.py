@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from conformance.parameters import editor_schema
-from conformance.scenarios.named import Database, PartyOrAny, PlaceOrContent, Server, ServersOrAll
+from conformance.scenarios.name_types import Database, PartyOrAny, PlaceOrContent, Server, ServersOrAll
 from conformance.scenarios.steps.action import Action, step
 from conformance.scenarios.values import Parameter
 
@@ -44,7 +44,7 @@ class Kill(NodeAction):
     """Kill the whole process tree (SIGKILL); the database stays."""
 
 
-Keeps = Literal["what-file-systems-keep", "what-posix-promises"]
+SurvivingNames = Literal["what-file-systems-keep", "what-posix-promises"]
 """Which names a power cut leaves: those that ext4, XFS and btrfs all keep (also that of a file which was synced itself), or
 those alone whose directory was synced."""
 
@@ -53,7 +53,7 @@ those alone whose directory was synced."""
 class PowerCut(NodeAction):
     """Cut the power: it dies as if killed, and what it had written and not synced to its disk is gone."""
 
-    keeps: Keeps = "what-file-systems-keep"
+    keeps: SurvivingNames = "what-file-systems-keep"
 
 
 @step("stop")

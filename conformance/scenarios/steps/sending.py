@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from conformance.scenarios.named import Gives, Message, MessageFixture, Sender, Servers, Text, Texts
+from conformance.scenarios.name_types import DefinesName, Message, MessageFixture, Sender, Servers, Text, Texts
 from conformance.scenarios.steps.action import Action, step
 from conformance.scenarios.values import LARGEST, Duration, Label, Size
 
@@ -26,7 +26,7 @@ class Send(Action):
     With `background` the step ends at once and the replies come when they come.
     """
 
-    name: Annotated[Label, Gives("message")] = Field(alias="as")
+    name: Annotated[Label, DefinesName("message")] = Field(alias="as")
     count: int = Field(1, ge=1, le=10_000, description="how many messages")
     sender: Text = Field("alice@outside.test", alias="from", description="reverse-path; '' is the null one")
     to: Texts

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from conformance.scenarios.named import Gives, MessageFixture, Sender, Server, Text
+from conformance.scenarios.name_types import DefinesName, MessageFixture, Sender, Server, Text
 from conformance.scenarios.steps.action import Action, step
 from conformance.scenarios.values import Duration, Label
 
@@ -45,7 +45,7 @@ class Line(BaseModel):
 class Talk(Action):
     """Hold one SMTP session, line by line."""
 
-    name: Annotated[Label, Gives("conversation")] = Field(alias="as")
+    name: Annotated[Label, DefinesName("conversation")] = Field(alias="as")
     to: Server
     listener: Literal["frontend", "transport", "delivery"] = "frontend"
     party: Sender = "outside"

@@ -1,6 +1,6 @@
 """Time that passes, and what is waited for."""
 
-from conformance.scenarios.named import MessageOrConversation
+from conformance.scenarios.name_types import MessageOrConversation
 from conformance.scenarios.steps.action import Action, step
 from conformance.scenarios.values import Duration
 

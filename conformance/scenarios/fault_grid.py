@@ -12,13 +12,13 @@ from itertools import combinations
 from typing import Literal
 
 from conformance.faults import FAULTS, WHENS, place_of
-from conformance.scenarios.document import Grid
-from conformance.scenarios.matrix import Point, text_of
+from conformance.scenarios.document import FaultGrid
+from conformance.scenarios.matrix import Point, axis_text
 from conformance.scenarios.steps.blocks import Step
 from conformance.scenarios.steps.breaking import Fault
 
-Size = Literal["smoke", "pairwise", "full"]
-SIZES: dict[str, Size] = {"smoke": "smoke", "pairwise": "pairwise", "full": "full"}
+GridSize = Literal["smoke", "pairwise", "full"]
+GRID_SIZES: dict[str, GridSize] = {"smoke": "smoke", "pairwise": "pairwise", "full": "full"}
 """The sizes of a fault grid, by what they are called."""
 
 AXIS = "fault"
@@ -60,7 +60,7 @@ class GridFault:
         """`dot-after-drop`: its value on the axis."""
         return f"{self.place.lower()}-{self.position}-{self.kind}"
 
-    def step(self, grid: Grid, line: int) -> Step:
+    def step(self, grid: FaultGrid, line: int) -> Step:
         """Return the step that arms it before the first step of the scenario; `line` is that of `faults:`."""
         needs = FAULTS[self.kind].needs
         fault = Fault.model_validate(
@@ -84,7 +84,7 @@ class GridFault:
         return "421 4.3.2 not now" if self.place == "greeting" else "451 4.3.0 try later"
 
 
-def faults_of(grid: Grid) -> tuple[GridFault, ...]:
+def faults_of(grid: FaultGrid) -> tuple[GridFault, ...]:
     """Return every fault of a grid, in the order of a session."""
     return tuple(
         GridFault(place, position, kind)
@@ -95,7 +95,7 @@ def faults_of(grid: Grid) -> tuple[GridFault, ...]:
     )
 
 
-def places_of(grid: Grid) -> tuple[str, ...]:
+def places_of(grid: FaultGrid) -> tuple[str, ...]:
     """Return the places of a grid: those that it names, else those that every mail transaction passes."""
     if grid.places:
         return grid.places
@@ -103,7 +103,9 @@ def places_of(grid: Grid) -> tuple[str, ...]:
     return ("connect", "greeting", hello, "MAIL", "RCPT", "DATA", "body", "dot")
 
 
-def lay(grid: Grid, points: Sequence[Point], size: Size) -> Iterator[tuple[Point, GridFault | None]]:
+def points_with_faults(
+    grid: FaultGrid, points: Sequence[Point], size: GridSize
+) -> Iterator[tuple[Point, GridFault | None]]:
     """Yield the points of a matrix with the faults of a grid of some size, in a stable order.
 
     Grids that name their places are small: *smoke* has the first fault after each place then.
@@ -147,5 +149,5 @@ def _pairwise(points: Sequence[Point], faults: Sequence[GridFault]) -> Iterator[
 
 
 def _pairs(point: Point, fault: GridFault) -> frozenset[tuple[object, object]]:
-    values = [fault.place, fault.position, fault.kind, *(text_of(value.data()) for value in point.values())]
+    values = [fault.place, fault.position, fault.kind, *(axis_text(value.data()) for value in point.values())]
     return frozenset(combinations(enumerate(values), 2))

@@ -6,11 +6,11 @@ from typing import get_args
 
 from conformance.history.dialects import OPERATIONS
 from conformance.history.events import OperationName
-from conformance.scenarios.document import Grid
-from conformance.scenarios.errors import Mark, Report, shown, unknown
-from conformance.scenarios.expectations import VERBS
-from conformance.scenarios.named import name_given, names_held
-from conformance.scenarios.script import ReadStep
+from conformance.scenarios.document import FaultGrid
+from conformance.scenarios.errors import Mark, ProblemReport, short_repr, unknown_name
+from conformance.scenarios.expectations import EXPECTATIONS
+from conformance.scenarios.name_types import defined_name, referenced_names
+from conformance.scenarios.step_parser import ParsedStep
 from conformance.scenarios.steps import ACTIONS
 from conformance.scenarios.yaml_nodes import Node
 from conformance.topology import Topology
@@ -30,7 +30,7 @@ PLACES = frozenset(
 
 
 @dataclass(slots=True)
-class Names:
+class KnownNames:
     """The names that are known at a step of a cell: those of its world, and those that steps have given so far."""
 
     known: dict[str, frozenset[str]]
@@ -44,7 +44,9 @@ class Names:
         return new
 
 
-def world_of(topology: Topology, requirements: Iterable[str], messages: Iterable[str]) -> dict[str, frozenset[str]]:
+def names_of_topology(
+    topology: Topology, requirements: Iterable[str], messages: Iterable[str]
+) -> dict[str, frozenset[str]]:
     """Return the names of every kind that a topology (and what belongs to the harness) gives."""
     servers = frozenset(topology.by_name)
     stores = frozenset(topology.store_name(server) for server in servers)
@@ -68,7 +70,9 @@ def world_of(topology: Topology, requirements: Iterable[str], messages: Iterable
     }
 
 
-def check_names(steps: Iterable[ReadStep], names: Names, report: Report, *, repeated: bool = False) -> None:
+def check_names(
+    steps: Iterable[ParsedStep], names: KnownNames, report: ProblemReport, *, repeated: bool = False
+) -> None:
     """Report every name in the steps that nobody has, and every name that two steps give, or one step twice."""
     for read in steps:
         _check_step(read, names, report)
@@ -80,22 +84,22 @@ def check_names(steps: Iterable[ReadStep], names: Names, report: Report, *, repe
         check_names(read.inner, names, report, repeated=repeated or read.verb == "repeat")
 
 
-def check_grid(faults: Node | None, names: Names, report: Report) -> None:
+def check_fault_grid(faults: Node | None, names: KnownNames, report: ProblemReport) -> None:
     """Report every name in `faults:` that nobody has; its fault is known to the steps as `grid`."""
     if faults is None:
         return
-    for key, kind in names_held(Grid).items():
+    for key, kind in referenced_names(FaultGrid).items():
         for node in _pick(faults, [key]):
             if isinstance(node.value, str) and (problem := _problem(node.value, kind, names)):
                 report.add(node.mark, problem)
     names.give("fault", "grid")
 
 
-def _check_step(read: ReadStep, names: Names, report: Report) -> None:
-    model = VERBS[read.expectation] if read.expectation else ACTIONS.get(read.verb)
+def _check_step(read: ParsedStep, names: KnownNames, report: ProblemReport) -> None:
+    model = EXPECTATIONS[read.expectation] if read.expectation else ACTIONS.get(read.verb)
     if model is None:
         return
-    for key, kind in names_held(model).items():
+    for key, kind in referenced_names(model).items():
         for node in _at(read, key):
             if not isinstance(node.value, str):
                 continue
@@ -103,7 +107,7 @@ def _check_step(read: ReadStep, names: Names, report: Report) -> None:
                 report.add(node.mark, problem)
 
 
-def _problem(name: str, kind: str, names: Names) -> str | None:
+def _problem(name: str, kind: str, names: KnownNames) -> str | None:
     match kind:
         case "message":
             return _message_problem(name, names.given.get("message", {}))
@@ -111,29 +115,29 @@ def _problem(name: str, kind: str, names: Names) -> str | None:
             return None if name in names.given.get("conversation", {}) else _problem(name, "message", names)
         case "fault":
             given = {**names.given.get("fault", {}), "all": 1}
-            return None if name in given else unknown("fault or partition armed before:", name, given)
+            return None if name in given else unknown_name("fault or partition armed before:", name, given)
         case "label" | "conversation":
             given = names.given.get(kind, {})
-            return None if name in given else unknown(f"{kind} of an earlier step:", name, given)
+            return None if name in given else unknown_name(f"{kind} of an earlier step:", name, given)
         case _:
-            return None if name in names.known[kind] else unknown(kind.split(" or ")[0], name, names.known[kind])
+            return None if name in names.known[kind] else unknown_name(kind.split(" or ")[0], name, names.known[kind])
 
 
 def _message_problem(name: str, given: Mapping[str, int]) -> str | None:
     base, hash_sign, number = name.partition("#")
     if base not in given:
-        return unknown("message of an earlier step:", base, given)
+        return unknown_name("message of an earlier step:", base, given)
     if hash_sign and not (
         number.isascii() and number.isdigit() and len(number) <= _MOST_DIGITS and 1 <= int(number) <= given[base]
     ):
-        return f"no message {shown(name)}: {base!r} is {given[base]} message(s), the first is {base}#1"
+        return f"no message {short_repr(name)}: {base!r} is {given[base]} message(s), the first is {base}#1"
     return None
 
 
-def _give_names(read: ReadStep, names: Names, report: Report) -> None:
+def _give_names(read: ParsedStep, names: KnownNames, report: ProblemReport) -> None:
     if read.label is not None and isinstance(read.label.value, str):
         _give(names, "label", read.label.value, read.label.mark, report)
-    given = name_given(ACTIONS[read.verb]) if read.verb in ACTIONS else None
+    given = defined_name(ACTIONS[read.verb]) if read.verb in ACTIONS else None
     if given is None:
         return
     key, kind, default = given
@@ -145,12 +149,12 @@ def _give_names(read: ReadStep, names: Names, report: Report) -> None:
         _give(names, kind, name, node.mark if node else read.node.mark, report, number)
 
 
-def _give(names: Names, kind: str, name: str, mark: Mark, report: Report, count: int = 1) -> None:
+def _give(names: KnownNames, kind: str, name: str, mark: Mark, report: ProblemReport, count: int = 1) -> None:
     if not names.give(kind, name, count):
-        report.add(mark, f"an earlier step of this cell has given the name {shown(name)} to a {kind}")
+        report.add(mark, f"an earlier step of this cell has given the name {short_repr(name)} to a {kind}")
 
 
-def _at(read: ReadStep, key: str) -> Iterator[Node]:
+def _at(read: ParsedStep, key: str) -> Iterator[Node]:
     """Yield the nodes of a field; a bare value stands for the verb's short field."""
     keys = key.split(".")
     model = ACTIONS.get(read.verb)
