@@ -15,9 +15,9 @@ from types import TracebackType
 from conformance.candidates.cast import Cast
 from conformance.candidates.needs import claims
 from conformance.history.events import AnyEvent, StepEvent
-from conformance.judge.cell import Setting, judge_cell
-from conformance.judge.during import JudgeDuring
-from conformance.judge.lag import excused
+from conformance.judge.cell import JudgeSettings, judge_cell
+from conformance.judge.incremental import IncrementalJudge
+from conformance.judge.lag import excuse_lateness
 from conformance.results.kept import keep_nodes, remove_data
 from conformance.results.schema import CellHeader
 from conformance.results.writer import CellWriter
@@ -70,7 +70,7 @@ async def execute(
         if reason:
             return execution.not_applicable(reason)
         run = CellRun(
-            cell, cast, settings, execution.attachments, JudgeDuring(), seen=execution.seen, flush=execution.flush
+            cell, cast, settings, execution.attachments, IncrementalJudge(), seen=execution.seen, flush=execution.flush
         )
         ran = await run.run(place)
         if ran.inapplicable:
@@ -166,7 +166,7 @@ class _Execution:
         return CellResult(outcome, verdicts, ran.events, self._writer.path, ran.logs, ran.problem)
 
     def _excused(self, verdict: Verdict, ran: Ran) -> Iterator[Verdict]:
-        return excused([verdict], ran.events, self._settings.tolerance)
+        return excuse_lateness([verdict], ran.events, self._settings.tolerance)
 
 
 def _judged(cell: Cell, cast: Cast, settings: Settings, ran: Ran) -> tuple[Verdict, ...]:
@@ -207,7 +207,7 @@ def judge(
     cell: Cell, cast: Cast, settings: Settings, events: tuple[AnyEvent, ...], *, complete: bool
 ) -> tuple[Verdict, ...]:
     """Judge a history, of a moment ago or of a year ago."""
-    setting = Setting(settings.clock, settings.tolerance, claims(cell, cast), complete, settings.should)
+    setting = JudgeSettings(settings.clock, settings.tolerance, claims(cell, cast), complete, settings.should)
     return judge_cell(cell, events, setting)
 
 

@@ -9,7 +9,7 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.candidates.needs import claims
 from conformance.execute import stamp
-from conformance.history.secrets import HIDDEN
+from conformance.history.secrets import REDACTED
 from conformance.nodes.contract import NodeError
 from conformance.nodes.kinds import node_class
 from conformance.parameters import effective_parameters
@@ -82,7 +82,7 @@ def _without_secrets(topology: dict[str, JsonValue]) -> dict[str, JsonValue]:
     """Return a topology whose passwords are not told."""
     rights = topology.get("rights")
     if isinstance(rights, list):
-        shown = [{**one, "secret": one.get("secret") and HIDDEN} for one in rights if isinstance(one, dict)]
+        shown = [{**one, "secret": one.get("secret") and REDACTED} for one in rights if isinstance(one, dict)]
         return {**topology, "rights": [*shown]}
     return topology
 

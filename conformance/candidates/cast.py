@@ -52,7 +52,7 @@ class Cast:
 
     def spoken(self, client: str, server: str) -> Dialect:
         """Return how what a party says to a server is read: as that server spells it, or else as the party itself does."""
-        return self.plays(server).spelling.between(self.plays(client).spelling)
+        return self.plays(server).spelling.combined_with(self.plays(client).spelling)
 
     def absent(self, servers: tuple[str, ...]) -> tuple[str, ...]:
         """Return `candidate: what is missing on this machine` for everybody who plays one of the servers."""

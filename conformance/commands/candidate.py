@@ -21,7 +21,7 @@ from conformance.candidates.grammar import find, installable_candidates
 from conformance.candidates.placeholders import unknown_placeholders
 from conformance.clocks import default_clock, default_scale
 from conformance.execute import headline, judge
-from conformance.judge.during import JudgeDuring
+from conformance.judge.incremental import IncrementalJudge
 from conformance.nodes.contract import NodeError
 from conformance.nodes.kinds import node_class
 from conformance.run.applicability import inapplicable
@@ -142,7 +142,7 @@ class _Trial:
         if (refused := self._refused()) is not None:
             return refused
         with tempfile.TemporaryDirectory(prefix="conformance-check-") as directory:
-            run = CellRun(self._cell, self._cast, self._settings, Path(directory), JudgeDuring())
+            run = CellRun(self._cell, self._cast, self._settings, Path(directory), IncrementalJudge())
             ran = await run.run(place)
             return await place.call(self._judged, ran)
 

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from conformance import paths
 from conformance.candidates.generations import with_generations
 from conformance.generations import Generation
-from conformance.history.sound import sound
-from conformance.judge.cell import Setting, judge_cell
+from conformance.history.consistency import consistent_prefix
+from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.report.safe import visible
 from conformance.results.layout import RunDirectoryError
 from conformance.results.reader import Damage, StoredCell, read_run
@@ -69,7 +69,7 @@ def judge_run(run_dir: Path, scenarios: list[Path]) -> int:
             typer.echo(f"! {visible(one.header.nodeid)}: the scenario is not the one that was run")
         if one.cut_short:
             typer.echo(f"! {visible(one.header.nodeid)}: cut short after {len(one.events)} events")
-        events, why = sound(one.events, cell.topology.by_name)
+        events, why = consistent_prefix(one.events, cell.topology.by_name)
         if why:
             typer.echo(f"! {visible(one.header.nodeid)}: judged as far as event {len(events)}: {visible(why)}")
         verdicts = judged_again(cell, replace(one, events=tuple(events)), whole=not why)
@@ -98,7 +98,7 @@ def judged_again(cell: Cell, stored: StoredCell, *, whole: bool = True) -> tuple
         return kept
     broken = any(one.check in _CUT for one in kept)
     complete = whole and not stored.cut_short and not stored.damage and not broken
-    setting = Setting(header.clock, header.tolerance, frozenset(header.claims), complete, header.should)
+    setting = JudgeSettings(header.clock, header.tolerance, frozenset(header.claims), complete, header.should)
     return (*kept, *judge_cell(cell, stored.events, setting))
 
 

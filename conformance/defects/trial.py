@@ -21,7 +21,7 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.description import REFERENCE, Candidate
 from conformance.defects.plan import PlannedTrial
 from conformance.execute import execute, headline, judge, stamp
-from conformance.judge.during import JudgeDuring
+from conformance.judge.incremental import IncrementalJudge
 from conformance.records import candidate_record, cell_header, item_name
 from conformance.results.identity import environment_sha256, suite_sha256
 from conformance.results.schema import CellHeader, RunHeader
@@ -151,7 +151,7 @@ def run_planned(planned: PlannedTrial, seed: int) -> FinishedTrial | Trial:
     with tempfile.TemporaryDirectory(prefix="conformance-trial-") as folder:
         try:
             with _bounded():
-                ran = at_once(CellRun(cell, cast, settings, Path(folder), JudgeDuring()).run(ALONE))
+                ran = at_once(CellRun(cell, cast, settings, Path(folder), IncrementalJudge()).run(ALONE))
         except CpuLimitExceeded:
             return _exhausted(planned)
     if ran.inapplicable:

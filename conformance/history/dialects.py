@@ -103,18 +103,18 @@ class Dialect(BaseModel):
         "the arguments are wrong, and where one operation has two verbs",
     )
 
-    def command(self, line: str) -> Operation | None:
+    def parse_command(self, line: str) -> Operation | None:
         """Return the operation that a command line means, if any."""
         return self._remembered(line, lambda: self._command(line))
 
-    def verb(self, said: str, means: Operation | None) -> str:
+    def canonical_verb(self, said: str, means: Operation | None) -> str:
         """Return the verb under which a command that begins with `said` (in capitals) and `means` an operation is known."""
         known = self.verbs.get(said)
         if means is None or (known is not None and OPERATIONS[known] == means.name):
             return known or said
         return _VERBS.get(means.name, said)
 
-    def between(self, client: "Dialect") -> "Dialect":
+    def combined_with(self, client: "Dialect") -> "Dialect":
         """Return what is spoken where the server has this dialect and the client perhaps another: it may say its own."""
         if client == self:
             return self
@@ -155,14 +155,16 @@ class Dialect(BaseModel):
         except re.error:  # one speaks of its own groups
             return _compiled("")
 
-    def offers(self, lines: tuple[str, ...]) -> tuple[str, ...]:
+    def mark_keywords(self, lines: tuple[str, ...]) -> tuple[str, ...]:
         """Return the lines of a reply to EHLO with the wire profile's keyword before each that is spelled differently."""
         if not self.keywords:
             return lines
         known = ((line, self.keywords.get(line.partition(" ")[0].upper())) for line in lines)
         return tuple(f"{keyword} (said: {line})" if keyword else line for line, keyword in known)
 
-    def reply(self, asked: Operation | None, code: int, lines: tuple[str, ...], *, content: bool) -> Operation | None:
+    def parse_reply(
+        self, asked: Operation | None, code: int, lines: tuple[str, ...], *, content: bool
+    ) -> Operation | None:
         """Return the operation that a reply means; `content`: it is the one after a shadow message's content.
 
         A refusal means nothing: it is told by its code.

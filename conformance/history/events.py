@@ -40,7 +40,7 @@ def recorded(kind: type[R]) -> type[R]:
 
 
 @recorded
-class Frozen:
+class RecordedValue:
     """The base of all recorded values: closed and immutable, and checked when they are read, not when they are made.
 
     A cell has thousands of them, and a dataclass with slots takes a tenth of the memory of a model.
@@ -50,7 +50,7 @@ class Frozen:
 
 
 @recorded
-class Operation(Frozen):
+class Operation(RecordedValue):
     """What a line means in the terms of shadow redundancy, whatever a dialect spells it (wire-profile.md).
 
     - `request-shadow`: XSHADOWREQUEST and its 250 (`server` and `database` name the party that spoke)
@@ -71,7 +71,7 @@ class Operation(Frozen):
 
 
 @recorded
-class Digest(Frozen):
+class Digest(RecordedValue):
     """A message's content as it passed: sizes in octets, SHA-256 in hex, and what identifies it.
 
     `stable` covers everything but trace fields (Received, Return-Path, Delivered-To, X-Original-To), so that it
@@ -93,7 +93,7 @@ class Digest(Frozen):
 
 
 @recorded
-class Event(Frozen):
+class Event(RecordedValue):
     """What all events share."""
 
     n: Annotated[int, Field(ge=0, description="place in the one order of the cell")]
@@ -259,7 +259,7 @@ class Delivered(Event):
 
 
 @recorded
-class Exchange(Frozen):
+class TalkExchange(RecordedValue):
     """One exchange of a `talk`: what was said, and the reply that was read (none: `code` is None, `text` says why)."""
 
     said: str
@@ -282,7 +282,7 @@ class Talked(Event):
     server: str
     listener: Listener
     session: str | None = None
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[TalkExchange, ...]
     problem: Annotated[str, Field(description="in which way a reply was not as written, in words")] = ""
 
 
@@ -359,5 +359,5 @@ AnyEvent = Annotated[
     Field(discriminator="kind"),
 ]  # fmt: skip
 
-EVENT: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
+EVENT_ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
 """Reads one event from its JSON object: `EVENT.validate_json(line)`."""

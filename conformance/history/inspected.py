@@ -32,7 +32,7 @@ class _State(BaseModel):
 _READ: TypeAdapter[_State] = TypeAdapter(_State)
 
 
-def unreadable(state: object) -> str:
+def inspection_problem(state: object) -> str:
     """Return why no check can read what a node printed, in words; '' where they can."""
     try:
         _READ.validate_python(state)

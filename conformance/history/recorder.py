@@ -9,7 +9,7 @@ from conformance.history.secrets import Secrets
 E = TypeVar("E", bound=Event)
 
 
-class Stopwatch(Protocol):
+class ElapsedClock(Protocol):
     """What a recorder needs of a clock."""
 
     def elapsed(self) -> float:
@@ -25,7 +25,7 @@ class Recorder:
     recorded has been written when the program is killed a moment later.
     """
 
-    def __init__(self, clock: Stopwatch, events: list[AnyEvent] | None = None) -> None:
+    def __init__(self, clock: ElapsedClock, events: list[AnyEvent] | None = None) -> None:
         self._clock = clock
         self.secrets = Secrets()
         """What is taken out of all that is recorded from now on."""
@@ -50,7 +50,7 @@ class Recorder:
         if elapsed != self._elapsed:  # of virtual time many events have the same
             self._elapsed, self._stamp = elapsed, round(elapsed, 6)
         if self.secrets:
-            fields = self.secrets.clean_fields(fields)
+            fields = self.secrets.redact_fields(fields)
         event = kind(n=len(self.events), t=self._stamp, **fields)
         self.events.append(event)  # type: ignore[arg-type]  # every concrete Event is one of AnyEvent
         for listener in self._listeners:

@@ -14,7 +14,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 from urllib.parse import quote
 
-HIDDEN = "(redacted)"
+REDACTED = "(redacted)"
 
 _SHORTEST = 4
 """Octets of a secret; a shorter one would take ordinary words out."""
@@ -54,7 +54,7 @@ class Secrets:
         both = (*self._plain, *self._encoded)
         self._pattern = re.compile(b"|".join(map(re.escape, sorted(both, key=len, reverse=True))))
 
-    def learn(self, line: bytes, session: str) -> None:
+    def add_from_auth_line(self, line: bytes, session: str) -> None:
         """Take what a client sent in an AUTH exchange: a command with its initial response, or a line of its own."""
         command = _AUTH.fullmatch(line)
         if command is not None:
@@ -73,26 +73,26 @@ class Secrets:
         elif number > 1:  # the first of LOGIN is the user's name
             self.add(decoded, _SHORTEST_SEEN)
 
-    def clean(self, value: Any) -> Any:
+    def redact(self, value: Any) -> Any:
         """Return a value, and all text in it, without the secrets."""
         if isinstance(value, str):
             octets = value.encode("utf-8", "surrogatepass")
-            cleaned = self.clean_octets(octets)
+            cleaned = self.redact_octets(octets)
             return value if cleaned is octets else cleaned.decode("utf-8", "replace")
         if isinstance(value, dict):
-            return {self.clean(key): self.clean(one) for key, one in value.items()}
+            return {self.redact(key): self.redact(one) for key, one in value.items()}
         if isinstance(value, list | tuple):
-            return type(value)(map(self.clean, value))
+            return type(value)(map(self.redact, value))
         if is_dataclass(value) and not isinstance(value, type):
             before = {field.name: getattr(value, field.name) for field in fields(value)}
-            return replace(value, **after) if (after := self.clean_fields(before)) != before else value
+            return replace(value, **after) if (after := self.redact_fields(before)) != before else value
         return value
 
-    def clean_fields(self, values: dict[str, Any]) -> dict[str, Any]:
+    def redact_fields(self, values: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of an event without the secrets; words of the harness stay as they are."""
-        return {name: value if name in _NAMES else self.clean(value) for name, value in values.items()}
+        return {name: value if name in _NAMES else self.redact(value) for name, value in values.items()}
 
-    def clean_octets(self, octets: bytes) -> bytes:
+    def redact_octets(self, octets: bytes) -> bytes:
         """Return octets without the secrets; the same object where there are none in it."""
         if self._pattern is None or self._pattern.search(octets) is None:
             return octets
@@ -106,7 +106,7 @@ class Secrets:
                 while end < len(octets) and octets[end] in _BASE64:
                     end += 1
             if end > done:
-                pieces += [octets[done : max(start, done)], HIDDEN.encode()]
+                pieces += [octets[done : max(start, done)], REDACTED.encode()]
                 done = end
         return b"".join([*pieces, octets[done:]])
 

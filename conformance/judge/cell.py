@@ -11,8 +11,8 @@ from conformance.judge.expectations import CHECKS
 from conformance.judge.finding import Case, Finding, View, moment, named, of_2010
 from conformance.judge.harness import obstacles
 from conformance.judge.invariants import CHECKS as INVARIANT_CHECKS
-from conformance.judge.lag import excused, excused_bound
-from conformance.judge.remarks import remarked
+from conformance.judge.lag import excuse_late_bound, excuse_lateness
+from conformance.judge.remarks import apply_should_level
 from conformance.judge.rows import binding, unless_nothing_was_acknowledged
 from conformance.judge.telling import inconclusive, plain, verdict_of
 from conformance.judge.trace import Trace
@@ -25,7 +25,7 @@ from conformance.verdicts.changes import Should
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class JudgeSettings:
     """Under which conditions the history was made. `tolerance` is in documented seconds; `should`: what a broken `should` is."""
 
     clock: str
@@ -35,7 +35,7 @@ class Setting:
     should: Should = "warn"
 
 
-def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: Setting) -> tuple[Verdict, ...]:
+def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: JudgeSettings) -> tuple[Verdict, ...]:
     """Return the verdict of every check: the expectations in their order, the harness's own, the invariants.
 
     Violations that may follow from that of a row which theirs presupposes are behind all others; in front are those
@@ -49,8 +49,10 @@ def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: Setting) -> tupl
     case = Case(cell, whole, setting.tolerance, setting.claims)
     verdicts += obstacles(case, steps, complete=setting.complete)
     verdicts += [_invariant(name, case, setting) for name in INVARIANTS if name not in cell.waive]
-    judged = excused(verdicts, events, setting.tolerance, _rooms(steps))
-    return _causes_first(tuple(remarked(shortage.excused(judged, events), setting.should)), explaining)
+    judged = excuse_lateness(verdicts, events, setting.tolerance, _rooms(steps))
+    return _causes_first(
+        tuple(apply_should_level(shortage.excuse_shortage(judged, events), setting.should)), explaining
+    )
 
 
 def _rooms(steps: Sequence[Step]) -> dict[str, float]:
@@ -105,7 +107,7 @@ def _not_offered(expectation: Expectation, view: View) -> str | None:
 
 
 def _expectations(
-    cell: Cell, steps: Sequence[Step], events: Sequence[AnyEvent], setting: Setting, trace: Trace
+    cell: Cell, steps: Sequence[Step], events: Sequence[AnyEvent], setting: JudgeSettings, trace: Trace
 ) -> Iterator[tuple[Verdict, bool]]:
     """Yield the verdict of each expectation, judged on the history as it was when the scenario went on, and whether it
     is a violation that explains others.
@@ -124,7 +126,7 @@ def _expectations(
         yield worst_of_all or (_never_reached(cell, step, setting), False)
 
 
-def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> tuple[Verdict, bool]:
+def _expectation(cell: Cell, step: Step, trace: Trace, setting: JudgeSettings) -> tuple[Verdict, bool]:
     name, requirements, expectation = _parts(cell, step, setting)
     found = find(cell, step, trace, setting.tolerance, setting.claims)
     if found is None:
@@ -139,19 +141,19 @@ def _expectation(cell: Cell, step: Step, trace: Trace, setting: Setting) -> tupl
     early = any(wrong.kind == "early" for wrong in finding.wrong)
     if expectation.within is None or early or CLOCKS[setting.clock].jumps:
         return verdict, explains
-    return excused_bound(verdict, trace.events, view.since, expectation.within, setting.tolerance), explains
+    return excuse_late_bound(verdict, trace.events, view.since, expectation.within, setting.tolerance), explains
 
 
 def _of_2010(cell: Cell) -> bool:
     return all(of_2010(server) for server in cell.topology.servers)
 
 
-def _never_reached(cell: Cell, step: Step, setting: Setting) -> Verdict:
+def _never_reached(cell: Cell, step: Step, setting: JudgeSettings) -> Verdict:
     check, requirements, _ = _parts(cell, step, setting)
     return inconclusive(check, Reason.CUT_SHORT, requirements, "the scenario ended before this step", step)
 
 
-def _parts(cell: Cell, step: Step, setting: Setting) -> tuple[str, tuple[str, ...], Expectation]:
+def _parts(cell: Cell, step: Step, setting: JudgeSettings) -> tuple[str, tuple[str, ...], Expectation]:
     action = step.action
     assert isinstance(action, Expect)
     rows = binding(action.expectation.requirements or cell.requirements, setting.claims)
@@ -172,7 +174,7 @@ def _bounds(finding: Finding, view: View, bounds: Expectation) -> None:
             finding.violated(sentence, met.n, message=message, kind="late")
 
 
-def _invariant(name: str, case: Case, setting: Setting) -> Verdict:
+def _invariant(name: str, case: Case, setting: JudgeSettings) -> Verdict:
     check = f"invariant.{name}"
     requirements, judged = INVARIANT_CHECKS[name]
     rows = tuple(r for r in requirements if r in case.cell.requirements) or requirements

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from conformance.history.events import AnyEvent, Attempt, Exchange, Lag, NodeEvent, StepEvent, Talked
+from conformance.history.events import AnyEvent, Attempt, Lag, NodeEvent, StepEvent, Talked, TalkExchange
 from conformance.verdicts import Outcome, Reason, Verdict
 
 LIMIT = 15.0
@@ -29,7 +29,7 @@ SAID = frozenset({"expect.reply", "expect.conversation"})
 """Checks of what was said: of these no lateness excuses a permanent reply (5yz), which is about what was asked."""
 
 
-def excused(
+def excuse_lateness(
     verdicts: Iterable[Verdict], events: Sequence[AnyEvent], tolerance: float, rooms: Mapping[str, float] | None = None
 ) -> Iterator[Verdict]:
     """Yield the verdicts, with what lateness may have caused told as such where the harness lagged beyond what it may.
@@ -55,7 +55,7 @@ def excused(
             yield verdict
 
 
-def excused_bound(
+def excuse_late_bound(
     verdict: Verdict, events: Sequence[AnyEvent], since: float, within: float, tolerance: float
 ) -> Verdict:
     """Return the verdict on an expectation with an upper bound: inconclusive, where it failed and all lateness since the
@@ -85,7 +85,7 @@ def _lags(events: Iterable[AnyEvent]) -> list[Lag]:
 
 def _refusal(event: AnyEvent) -> bool:
     match event:
-        case Attempt(code=int(code)) | Talked(exchanges=(*_, Exchange(code=int(code)))):
+        case Attempt(code=int(code)) | Talked(exchanges=(*_, TalkExchange(code=int(code)))):
             return code >= 500
     return False
 

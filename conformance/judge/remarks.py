@@ -7,7 +7,7 @@ from conformance.verdicts import Outcome, Verdict
 from conformance.verdicts.changes import Should
 
 
-def remarked(verdicts: Iterable[Verdict], should: Should) -> Iterator[Verdict]:
+def apply_should_level(verdicts: Iterable[Verdict], should: Should) -> Iterator[Verdict]:
     """Yield the verdicts; with `warn`, failures whose first row is a `should` become passes with a remark."""
     for verdict in verdicts:
         row = catalogue().get(verdict.requirements[0]) if verdict.requirements else None

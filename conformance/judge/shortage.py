@@ -6,7 +6,7 @@ from conformance.history.events import AnyEvent, NodeEvent
 from conformance.verdicts import Outcome, Reason, Verdict
 
 
-def excused(verdicts: Iterable[Verdict], events: Sequence[AnyEvent]) -> Iterator[Verdict]:
+def excuse_shortage(verdicts: Iterable[Verdict], events: Sequence[AnyEvent]) -> Iterator[Verdict]:
     """Yield the verdicts, with failures made inconclusive where the machine ran out of something under a node."""
     starved = next((event for event in events if isinstance(event, NodeEvent) and event.action == "starved"), None)
     for verdict in verdicts:

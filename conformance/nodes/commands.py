@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from conformance.candidates.description import Candidate
 from conformance.candidates.kind import NODE_COMMANDS
-from conformance.history.inspected import unreadable
+from conformance.history.inspected import inspection_problem
 from conformance.nodes.contract import CommandFailed, NodeError, Unsupported
 
 MOST = 16 * 2**20
@@ -71,7 +71,7 @@ def parse_output(node: str, name: str, text: str) -> Any:
         answer = from_json(text, allow_inf_nan=False) if text.strip() else None
     except ValueError as error:
         raise NodeError(node, name, f"it printed no JSON: {text[:200]!r}") from error
-    if name == "inspect" and (why := unreadable(answer)):
+    if name == "inspect" and (why := inspection_problem(answer)):
         raise NodeError(node, name, f"what it printed cannot be read: {why}")
     return answer
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel
 
-from conformance.history.events import EVENT, AnyEvent
+from conformance.history.events import EVENT_ADAPTER, AnyEvent
 from conformance.results.columns import TABLES, Column
 from conformance.results.content import Manifest, content_of, sha256_of_file
 from conformance.results.layout import PARQUET
@@ -192,7 +192,7 @@ def _plain(record: BaseModel) -> dict[str, Any]:
 
 
 def _plain_event(event: AnyEvent) -> dict[str, Any]:
-    values: dict[str, Any] = EVENT.dump_python(event, mode="json")
+    values: dict[str, Any] = EVENT_ADAPTER.dump_python(event, mode="json")
     return values
 
 

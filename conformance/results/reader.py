@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from conformance.history.events import EVENT, AnyEvent
+from conformance.history.events import EVENT_ADAPTER, AnyEvent
 from conformance.regular_files import read_regular
 from conformance.results.layout import (
     FOOTER_FILE,
@@ -155,7 +155,7 @@ def read_cell(path: Path, *, aside: re.Pattern[bytes] | None = None) -> StoredCe
                 case "cell" if number == 1:
                     header = _cell_header(path, value)
                 case "event":
-                    events.append(EVENT.validate_python(value))
+                    events.append(EVENT_ADAPTER.validate_python(value))
                 case "verdict":
                     verdicts.append(Verdict.model_validate(value))
                 case "footer":

@@ -135,7 +135,7 @@ class CellRun:
                 world.note_shortage(words)
         await asyncio.to_thread(_forget_data, world.keepers, self.settings, self.directory)
         await asyncio.to_thread(redact_files, self.directory, recorder.secrets)
-        problem = recorder.secrets.clean(problem)
+        problem = recorder.secrets.redact(problem)
         return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs, astray, timed_out, inapplicable)
 
 
@@ -212,7 +212,7 @@ def redact_files(directory: Path, secrets: Secrets) -> None:
                 octets = read_at(handle, 0, _LARGEST)
             finally:
                 os.close(handle)
-            if (cleaned := secrets.clean_octets(octets)) is not octets:
+            if (cleaned := secrets.redact_octets(octets)) is not octets:
                 entry.replace(cleaned)
     finally:
         anchor.close()

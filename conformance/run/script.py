@@ -13,7 +13,7 @@ from conformance.scenarios.steps.nodes import Start
 
 Holds = Callable[[Cell, Step, Sequence[AnyEvent]], bool]
 """Says whether an expectation holds on the history so far, so that a run need not wait for its bound. The judge says it
-(`conformance.judge.during.JudgeDuring`), not the runner."""
+(`conformance.judge.incremental.IncrementalJudge`), not the runner."""
 
 
 _BOUND_ITSELF = 0.001

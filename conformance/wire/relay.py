@@ -3,7 +3,7 @@
 from typing import Literal
 
 from conformance.history.events import Closed, Command, Connected, Content, Operation, Reply
-from conformance.history.secrets import HIDDEN
+from conformance.history.secrets import REDACTED
 from conformance.wire.content import Digester, Unstuffer
 from conformance.wire.end import End
 from conformance.wire.grammar import Conversation
@@ -128,12 +128,12 @@ class Relay:
             case CommandLine():
                 if unit.verb in ABORTS_CONTENT:
                     self._digester = None
-                if HIDDEN in unit.line:
-                    self._recorder.secrets.learn(unit.raw, self.name)
+                if REDACTED in unit.line:
+                    self._recorder.secrets.add_from_auth_line(unit.raw, self.name)
                 self._recorder.record(
                     Command,
                     session=self.name,
-                    verb=self._host.dialect.verb(unit.verb, unit.awaited.asked),
+                    verb=self._host.dialect.canonical_verb(unit.verb, unit.awaited.asked),
                     line=unit.line,
                     operation=unit.awaited.asked,
                 )
@@ -144,7 +144,7 @@ class Relay:
                     to=(unit.awaited.known_as if unit.awaited else "") or unit.to,
                     code=unit.code,
                     enhanced=unit.enhanced,
-                    lines=self._host.dialect.offers(unit.lines) if unit.to in GREETS else unit.lines,
+                    lines=self._host.dialect.mark_keywords(unit.lines) if unit.to in GREETS else unit.lines,
                     recipient=unit.awaited.recipient if unit.awaited and unit.to == "CONTENT" else None,
                     operation=self._means(unit),
                     malformed="" if unit.injected else unit.malformed,
@@ -270,10 +270,10 @@ class Relay:
         self.down.take(units, data, self.conversation.reply_held, hurried=hurried)
 
     def _understand(self, unit: CommandLine) -> None:
-        asked = self._host.dialect.command(unit.line)
+        asked = self._host.dialect.parse_command(unit.line)
         unit.awaited.asked = asked
         if unit.awaited.verb == unit.verb:  # else the reply is to the content that it ends
-            unit.awaited.known_as = self._host.dialect.verb(unit.verb, asked)
+            unit.awaited.known_as = self._host.dialect.canonical_verb(unit.verb, asked)
         if unit.verb in ABORTS_CONTENT:
             self._shadowing = asked if asked is not None and asked.name == "shadow-message" else None
 
@@ -281,7 +281,7 @@ class Relay:
         asked = unit.awaited.asked if unit.awaited is not None else None
         if asked is None:
             return None
-        return self._host.dialect.reply(asked, unit.code, unit.lines, content=unit.to == "CONTENT")
+        return self._host.dialect.parse_reply(asked, unit.code, unit.lines, content=unit.to == "CONTENT")
 
     def _close(self, how: Literal["fin", "reset"]) -> None:
         self.over = True

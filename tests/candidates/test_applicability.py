@@ -301,5 +301,5 @@ def test_a_link_is_read_as_its_server_spells_it_and_else_as_its_client_does():
     for client, server in (("hub1", "hub2"), ("hub2", "hub1")):
         spoken = cast.spoken(client, server)
         for line in ("FOLLOW hub1", "XSHADOW hub2 db-1"):
-            assert (said := spoken.command(line)) is not None
+            assert (said := spoken.parse_command(line)) is not None
             assert said.name == "track-shadow"

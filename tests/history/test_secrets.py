@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from conformance.history.secrets import HIDDEN, Secrets
+from conformance.history.secrets import REDACTED, Secrets
 
 PASSWORD = 'p&ss "wörd" 1'
 OCTETS = PASSWORD.encode()
@@ -30,14 +30,14 @@ WRITTEN = {
 def without(secret: str, octets: bytes) -> bytes:
     secrets = Secrets()
     secrets.add(secret)
-    return secrets.clean_octets(octets)
+    return secrets.redact_octets(octets)
 
 
 @pytest.mark.parametrize("how", WRITTEN)
 def test_a_secret_is_taken_out_however_it_is_written(how: str):
     cleaned = without(PASSWORD, b"before " + WRITTEN[how] + b" after " + WRITTEN[how])
     assert WRITTEN[how] not in cleaned
-    assert cleaned.count(HIDDEN.encode()) == 2
+    assert cleaned.count(REDACTED.encode()) == 2
     assert cleaned.startswith(b"before ")
     for size in (6, 8):  # no part that tells it
         encoded = base64.b64encode(OCTETS)
@@ -47,19 +47,19 @@ def test_a_secret_is_taken_out_however_it_is_written(how: str):
 def test_what_holds_no_secret_stays_the_same_object():
     octets = b"nothing of it"
     assert without(PASSWORD, octets) is octets
-    assert Secrets().clean(("a", {"b": ["c"]})) == ("a", {"b": ["c"]})
+    assert Secrets().redact(("a", {"b": ["c"]})) == ("a", {"b": ["c"]})
 
 
 def test_what_passes_in_an_exchange_is_learned_but_not_the_name_of_the_user():
     secrets = Secrets()
     for line in (b"AUTH\tLOGIN\r\n", base64.b64encode(b"hub1-of-corp") + b"\r\n", base64.b64encode(OCTETS) + b"\r\n"):
-        secrets.learn(line, "s1")
-    assert secrets.clean(f"535 hub1-of-corp said {PASSWORD}") == f"535 hub1-of-corp said {HIDDEN}"
-    secrets.learn(b"AUTH PLAIN " + base64.b64encode(b"\0hub1\0another-one") + b"\r\n", "s1")
-    assert secrets.clean(["another-one"]) == [HIDDEN]
+        secrets.add_from_auth_line(line, "s1")
+    assert secrets.redact(f"535 hub1-of-corp said {PASSWORD}") == f"535 hub1-of-corp said {REDACTED}"
+    secrets.add_from_auth_line(b"AUTH PLAIN " + base64.b64encode(b"\0hub1\0another-one") + b"\r\n", "s1")
+    assert secrets.redact(["another-one"]) == [REDACTED]
 
 
 def test_words_of_events_are_never_taken_out():
     secrets = Secrets()
     secrets.add("mbx1")
-    assert secrets.clean_fields({"node": "mbx1", "detail": "of mbx1"}) == {"node": "mbx1", "detail": f"of {HIDDEN}"}
+    assert secrets.redact_fields({"node": "mbx1", "detail": "of mbx1"}) == {"node": "mbx1", "detail": f"of {REDACTED}"}

@@ -25,7 +25,7 @@ from conformance.candidates.cast import read_cast
 from conformance.candidates.description import CandidateError
 from conformance.candidates.placeholders import unknown_placeholders
 from conformance.commands.judge import cell_of, judged_again
-from conformance.history.sound import sound
+from conformance.history.consistency import consistent_prefix
 from conformance.nodes.commands import parse_output
 from conformance.nodes.contract import NodeError
 from conformance.report.book import entry
@@ -369,7 +369,7 @@ def _read_history(path: Path) -> str:
         return "told"
     if today is None:
         return "told"
-    events, why = sound(cell.events, today.topology.by_name)
+    events, why = consistent_prefix(cell.events, today.topology.by_name)
     whole = not why
     judged_again(today, replace(cell, events=tuple(events)), whole=whole)
     return "told" if told or why else "good"

@@ -11,7 +11,7 @@ from conformance import paths
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
-from conformance.judge.during import JudgeDuring
+from conformance.judge.incremental import IncrementalJudge
 from conformance.results.writer import line_of_event
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
@@ -47,7 +47,7 @@ def test_a_hostile_peer_is_judged_in_time_and_leaves_nothing(peer: str, tmp_path
     cast, settings = Cast(hostile), Settings(clock="virtual")
     listened, files, threads = listening(), psutil.Process().num_fds(), threading.active_count()
     began = time.monotonic()
-    ran = at_once(CellRun(cell, cast, settings, tmp_path / "cell", JudgeDuring()).run(ALONE))
+    ran = at_once(CellRun(cell, cast, settings, tmp_path / "cell", IncrementalJudge()).run(ALONE))
     verdicts = judge(cell, cast, settings, ran.events, complete=ran.complete)
     assert time.monotonic() - began < 60
     outcome = Outcome.ERROR if ran.problem else worst_in_cell(verdict.outcome for verdict in verdicts)

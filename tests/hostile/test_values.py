@@ -9,7 +9,7 @@ import pytest
 from conformance import paths
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import REFERENCE
-from conformance.judge.during import JudgeDuring
+from conformance.judge.incremental import IncrementalJudge
 from conformance.results.reader import read_run
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
@@ -129,7 +129,7 @@ def test_a_number_beyond_the_loader_ends_the_cell_with_a_sentence(tmp_path: Path
     action = step.action.model_copy(update={"transport": {"MessageRetryInterval": 10**400}})
     huge = cell.model_copy(update={"steps": (step.model_copy(update={"action": action}), *cell.steps[1:])})
     settings = Settings(clock=clock, scale=600.0 if clock == "scaled" else 1.0)
-    ran = at_once(CellRun(huge, Cast(REFERENCE), settings, tmp_path / "cell", JudgeDuring()).run(ALONE))
+    ran = at_once(CellRun(huge, Cast(REFERENCE), settings, tmp_path / "cell", IncrementalJudge()).run(ALONE))
     if clock == "scaled":
         assert ran.problem == "OverflowError: int too large to convert to float"
     else:

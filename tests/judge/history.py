@@ -113,12 +113,12 @@ class History:
     def say(self, one: Open, line: str, code: int | None = None, *lines: str) -> None:
         """One command and, with a code, its reply; both mean what the built-in dialect says."""
         verb = line.split(" ")[0].upper()
-        asked = PROFILE_1.command(line)
+        asked = PROFILE_1.parse_command(line)
         self.add(ev.Command, session=one.name, verb=verb, line=line, operation=asked)
         if verb == "MAIL":
             one.mail_operation = asked
         if code is not None:
-            self.reply_to(one, verb, code, *lines, operation=PROFILE_1.reply(asked, code, lines, content=False))
+            self.reply_to(one, verb, code, *lines, operation=PROFILE_1.parse_reply(asked, code, lines, content=False))
 
     def reply_to(
         self, one: Open, to: str, code: int, *lines: str, recipient: str | None = None,
@@ -169,7 +169,9 @@ class History:
                          digest=one.digest, session=one.name)  # fmt: skip
         words = text or {2: "2.6.0 queued", 4: "4.3.0 later", 5: "5.7.1 no"}.get((code or 0) // 100, "")
         if code is not None:
-            stored = PROFILE_1.reply(one.mail_operation, code, (words,), content=True) if one.mail_operation else None
+            stored = (
+                PROFILE_1.parse_reply(one.mail_operation, code, (words,), content=True) if one.mail_operation else None
+            )
             each = one.recipients if one.listener in ("lmtp", "delivery") else (None,)
             for recipient in each:
                 self.reply_to(one, "CONTENT", code, words, recipient=recipient, operation=stored)

@@ -189,7 +189,7 @@ def _fired(history: History, m: re.Match[str]) -> None:
 def _talked(history: History, m: re.Match[str]) -> None:
     history.add(ev.Talked, conversation=m["talk"], client=m["client"], server=m["server"], listener="frontend",
                 session=_last(history, m["client"], m["server"]).name,
-                exchanges=(ev.Exchange(said="EHLO x", code=250),),
+                exchanges=(ev.TalkExchange(said="EHLO x", code=250),),
                 problem="" if m["problem"] == "as written" else m["problem"])  # fmt: skip
 
 

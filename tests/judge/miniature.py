@@ -10,7 +10,7 @@ from typing import Any, Literal
 import yaml
 
 from conformance import paths
-from conformance.judge.cell import Setting, judge_cell
+from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.fixtures import load_topology
@@ -50,7 +50,7 @@ class Miniature:
     says: str
     cell: Cell
     history: History
-    setting: Setting
+    setting: JudgeSettings
 
     def judge(self) -> Verdict:
         """Return the verdict of the check that it is about."""
@@ -104,7 +104,7 @@ def _miniature(file: str, what: Mapping[str, Any]) -> Miniature:
         says=what.get("says", ""),
         cell=_cell(topology, what, expect),
         history=history,
-        setting=Setting("virtual", what.get("tolerance", 0.0), CLAIMS - set(what.get("unclaimed", ())), complete),
+        setting=JudgeSettings("virtual", what.get("tolerance", 0.0), CLAIMS - set(what.get("unclaimed", ())), complete),
     )
 
 

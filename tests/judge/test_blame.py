@@ -4,7 +4,7 @@ import pytest
 
 from conformance import paths
 from conformance.judge.blame import Kind
-from conformance.judge.cell import Setting, judge_cell
+from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.judge.expectations import CHECKS
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import Cell
@@ -82,7 +82,7 @@ def blamed(history: str, *expected: tuple[str, dict[str, object]], rows: tuple[s
         scenario="s", title="t", path="", line=1, axes={}, requirements=rows, needs=(), topology=CROSS_SITE, drain=1,
         steps=tuple(steps), sha256="0",
     )  # fmt: skip
-    setting = Setting("virtual", 0.0, frozenset({"shadow-2013"}), True)
+    setting = JudgeSettings("virtual", 0.0, frozenset({"shadow-2013"}), True)
     return [one.requirements[0] for one in judge_cell(cell, made.events, setting) if one.outcome is Outcome.FAIL]
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from conformance.history.events import AnyEvent, Attempt, Exchange, Lag, NodeEvent, StepEvent, Talked
+from conformance.history.events import AnyEvent, Attempt, Lag, NodeEvent, StepEvent, Talked, TalkExchange
 from conformance.invariants import INVARIANTS
-from conformance.judge.lag import LIMIT, SAID, UNTIMED, excused, excused_bound
+from conformance.judge.lag import LIMIT, SAID, UNTIMED, excuse_late_bound, excuse_lateness
 from conformance.verdicts import Outcome, Reason, Verdict
 
 
@@ -15,7 +15,7 @@ def history(before: float, after: float) -> list[AnyEvent]:
 
 
 def outcome(check: str, events: list[AnyEvent], tolerance: float, was: Outcome = Outcome.FAIL) -> Outcome:
-    return next(excused([Verdict(check=check, outcome=was, sentence="late")], events, tolerance)).outcome
+    return next(excuse_lateness([Verdict(check=check, outcome=was, sentence="late")], events, tolerance)).outcome
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,15 @@ def test_a_permanent_reply_is_about_what_was_asked_and_a_transient_one_may_be_ab
     )  # fmt: skip
     talked = Talked(
         n=4, t=6, kind="talked", conversation="c", client="outside", server="mta1", listener="frontend",
-        exchanges=(Exchange(said="EHLO", code=250), Exchange(said="NOOP", code=code)),
+        exchanges=(TalkExchange(said="EHLO", code=250), TalkExchange(said="NOOP", code=code)),
     )  # fmt: skip
     for event in (answered, talked):
         verdict = Verdict(check=check, outcome=Outcome.FAIL, sentence="not as written", evidence=(event.n,))
-        (told,) = excused([verdict], [*history(0, 20), event], 10)
+        (told,) = excuse_lateness([verdict], [*history(0, 20), event], 10)
         assert told.outcome is expected
-        (timed,) = excused([verdict.model_copy(update={"check": "expect.delivered"})], [*history(0, 20), event], 10)
+        (timed,) = excuse_lateness(
+            [verdict.model_copy(update={"check": "expect.delivered"})], [*history(0, 20), event], 10
+        )
         assert timed.outcome is Outcome.INCONCLUSIVE
 
 
@@ -69,7 +71,7 @@ def test_what_passed_is_left_alone() -> None:
 
 def test_the_sentence_keeps_what_was_seen() -> None:
     verdict = Verdict(check="expect.reply", outcome=Outcome.FAIL, sentence="it came late")
-    (told,) = excused([verdict], history(0, 20), 10)
+    (told,) = excuse_lateness([verdict], history(0, 20), 10)
     assert told.sentence == "the harness or its machine ran 20 s late, and may 10 s: it came late"
     assert told.reason is Reason.LATE
 
@@ -82,13 +84,13 @@ def test_that_a_server_does_not_start_again_is_no_question_of_time() -> None:
     failed = NodeEvent(n=3, t=5, kind="node", node="mta1", action="failed", detail="it left with exit code 1")
     check = "invariant.nothing-acknowledged-is-lost"
     verdict = Verdict(check=check, outcome=Outcome.FAIL, sentence="lost", evidence=(failed.n,))
-    assert next(excused([verdict], [*history(0, 20), failed], 10)).outcome is Outcome.FAIL
+    assert next(excuse_lateness([verdict], [*history(0, 20), failed], 10)).outcome is Outcome.FAIL
 
 
 def test_who_made_the_harness_late_is_named() -> None:
     late = Lag(n=2, t=9, kind="lag", seconds=20, detail="mta1 wakes up more than 100 times a second")
     verdict = Verdict(check="expect.discarded", outcome=Outcome.FAIL, sentence="late")
-    (told,) = excused([verdict], [*history(0, 0), late], 10)
+    (told,) = excuse_lateness([verdict], [*history(0, 0), late], 10)
     assert "20 s late (mta1 wakes up more than 100 times a second)" in told.sentence
 
 
@@ -110,27 +112,27 @@ def test_delays_within_one_bound_add_up(delays: list[tuple[float, float]], expec
     verdict = Verdict(
         check="expect.reply", outcome=Outcome.FAIL, sentence="it came true only 50s after, not within 40s"
     )
-    assert excused_bound(verdict, several(*delays), since=10, within=40, tolerance=10).outcome is expected
+    assert excuse_late_bound(verdict, several(*delays), since=10, within=40, tolerance=10).outcome is expected
 
 
 def test_a_long_bound_leaves_room_for_more() -> None:
     verdict = Verdict(check="expect.delivered", outcome=Outcome.FAIL, sentence="0 copies")
     late = several((11, 60))
-    assert excused_bound(verdict, late, since=10, within=3600, tolerance=10).outcome is Outcome.FAIL
-    assert excused_bound(verdict, late, since=10, within=600, tolerance=10).reason is Reason.LATE
+    assert excuse_late_bound(verdict, late, since=10, within=3600, tolerance=10).outcome is Outcome.FAIL
+    assert excuse_late_bound(verdict, late, since=10, within=600, tolerance=10).reason is Reason.LATE
 
 
 def test_delays_excuse_nothing_that_passed() -> None:
     verdict = Verdict(check="expect.reply", outcome=Outcome.PASS, sentence="")
-    assert excused_bound(verdict, several((11, 400)), since=10, within=40, tolerance=10) == verdict
+    assert excuse_late_bound(verdict, several((11, 400)), since=10, within=40, tolerance=10) == verdict
 
 
 @pytest.mark.parametrize(("late", "expected"), [(20, Outcome.FAIL), (1800, Outcome.FAIL), (1801, Outcome.INCONCLUSIVE)])
 def test_what_is_judged_far_from_its_time_is_excused_by_greater_lateness_only(late: float, expected: Outcome) -> None:
     verdict = Verdict(check="expect.queue", outcome=Outcome.FAIL, sentence="3 items", step="9")
-    (told,) = excused([verdict], history(0, late), 10, {"9": 1800.0})
+    (told,) = excuse_lateness([verdict], history(0, late), 10, {"9": 1800.0})
     assert told.outcome is expected
-    (elsewhere,) = excused([verdict.model_copy(update={"step": "8"})], history(0, late), 10, {"9": 1800.0})
+    (elsewhere,) = excuse_lateness([verdict.model_copy(update={"step": "8"})], history(0, late), 10, {"9": 1800.0})
     assert elsewhere.outcome is Outcome.INCONCLUSIVE
 
 
@@ -138,10 +140,10 @@ def test_both_ways_to_be_late_are_worded_and_marked_alike() -> None:
     """The suite runs a cell again by the mark; a person reads one sentence."""
     verdict = Verdict(check="expect.delivered", outcome=Outcome.FAIL, sentence="0 copies")
     lag = Lag(n=2, t=11, kind="lag", seconds=20)
-    (whole,) = excused([verdict], [*history(0, 0), lag], 10)
-    assert whole == excused_bound(verdict, [lag], since=10, within=40, tolerance=10)
+    (whole,) = excuse_lateness([verdict], [*history(0, 0), lag], 10)
+    assert whole == excuse_late_bound(verdict, [lag], since=10, within=40, tolerance=10)
     assert whole.reason is Reason.LATE
-    assert list(excused([whole], [*history(0, 0), lag], 10)) == [whole]
+    assert list(excuse_lateness([whole], [*history(0, 0), lag], 10)) == [whole]
 
 
 def test_what_could_not_be_judged_beside_a_late_harness_is_told_as_late() -> None:
@@ -149,7 +151,7 @@ def test_what_could_not_be_judged_beside_a_late_harness_is_told_as_late() -> Non
     verdict = Verdict(
         check="harness.fault-fired", outcome=Outcome.INCONCLUSIVE, reason=Reason.NO_OCCASION, sentence="it never fired"
     )
-    (late,) = excused([verdict], history(0, 20), 10)
-    (punctual,) = excused([verdict], history(0, 9), 10)
+    (late,) = excuse_lateness([verdict], history(0, 20), 10)
+    (punctual,) = excuse_lateness([verdict], history(0, 9), 10)
     assert (late.outcome, late.reason) == (Outcome.INCONCLUSIVE, Reason.LATE)
     assert punctual == verdict

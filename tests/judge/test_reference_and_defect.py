@@ -8,8 +8,8 @@ import pytest
 from conformance import paths
 from conformance.candidates.cast import read_cast
 from conformance.history.events import AnyEvent
-from conformance.judge.cell import Setting, judge_cell
-from conformance.judge.during import JudgeDuring
+from conformance.judge.cell import JudgeSettings, judge_cell
+from conformance.judge.incremental import IncrementalJudge
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
@@ -17,7 +17,7 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome, Verdict
 
-SETTING = Setting("virtual", 0.0, frozenset({"relay", "shadow-2013", "duplicate-detection"}), complete=True)
+SETTING = JudgeSettings("virtual", 0.0, frozenset({"relay", "shadow-2013", "duplicate-detection"}), complete=True)
 
 
 def cell(name: str) -> Cell:
@@ -27,7 +27,7 @@ def cell(name: str) -> Cell:
 
 def history(name: str, candidate: str, directory: Path) -> tuple[AnyEvent, ...]:
     cast = read_cast(candidate, paths.fixtures() / "candidates")
-    ran = at_once(CellRun(cell(name), cast, Settings(), directory, JudgeDuring()).run(ALONE))
+    ran = at_once(CellRun(cell(name), cast, Settings(), directory, IncrementalJudge()).run(ALONE))
     assert ran.problem == ""
     return ran.events
 

@@ -6,7 +6,7 @@ import pytest
 
 from conformance import paths
 from conformance.generations import SHADOW_CAPABILITIES
-from conformance.judge.cell import Setting, judge_cell
+from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.judge.rows import OF_ANY_RELAY
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import LACKS, Cell
@@ -51,7 +51,7 @@ def judged(
         scenario="s", title="a scenario", path="x.yaml", line=1, axes={}, requirements=requirements, needs=(),
         topology=topology, drain=60.0, sha256="0" * 64, steps=(Step(path="1", line=2, verb="expect", action=action),),
     )  # fmt: skip
-    return judge_cell(cell, told.events, Setting("virtual", 0.0, claims, complete=True))
+    return judge_cell(cell, told.events, JudgeSettings("virtual", 0.0, claims, complete=True))
 
 
 WRONG = """

@@ -7,7 +7,7 @@ import pytest
 from conformance import paths
 from conformance.candidates.description import REFERENCE
 from conformance.history import events as ev
-from conformance.judge.cell import Setting, judge_cell
+from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import ConversationExpected
 from conformance.scenarios.loader import read_corpus
@@ -33,11 +33,11 @@ def judged(waited: float | None, tolerance: float = 0.0, **line: Any) -> tuple[O
     history = History(topology)
     history.add(
         ev.Talked, conversation="idler", client="outside", server="mbx1", listener="frontend", session=None,
-        exchanges=(ev.Exchange(said="", code=421, waited=waited),),
+        exchanges=(ev.TalkExchange(said="", code=421, waited=waited),),
     )  # fmt: skip
     history.step("reached", "2", "expect")
     history.step("ended", "2", "expect")
-    setting = Setting("virtual", tolerance, frozenset({"relay", "shadow-2013"}), complete=True)
+    setting = JudgeSettings("virtual", tolerance, frozenset({"relay", "shadow-2013"}), complete=True)
     verdict = next(v for v in judge_cell(cell, history.events, setting) if v.check == "expect.conversation")
     return verdict.outcome, verdict.sentence
 

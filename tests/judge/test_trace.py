@@ -9,8 +9,8 @@ from conformance import invariants as declared
 from conformance import paths
 from conformance.history.events import AnyEvent, Delivered, FaultFired, Reply
 from conformance.judge import invariants
-from conformance.judge.cell import Setting, judge_cell
-from conformance.judge.during import JudgeDuring
+from conformance.judge.cell import JudgeSettings, judge_cell
+from conformance.judge.incremental import IncrementalJudge
 from conformance.judge.trace import Trace
 from conformance.registry import RegistryError
 from conformance.scenarios.document import Cell
@@ -50,7 +50,7 @@ def expect(verb: str, **fields: object) -> Step:
 
 
 def verdicts(one: Cell, made: History, *, complete: bool = True) -> dict[str, Verdict]:
-    setting = Setting("virtual", 0.0, frozenset({"shadow-2013"}), complete)
+    setting = JudgeSettings("virtual", 0.0, frozenset({"shadow-2013"}), complete)
     return {verdict.check: verdict for verdict in judge_cell(one, made.events, setting)}
 
 
@@ -116,7 +116,7 @@ def test_while_waiting_each_event_is_taken_once(monkeypatch: pytest.MonkeyPatch)
     taken: list[int] = []
     add = Trace.add
     monkeypatch.setattr(Trace, "add", lambda self, event: (taken.append(event.n), add(self, event))[1])
-    waiting, wanted = JudgeDuring(), expect("delivered", of="m", copies=1)
+    waiting, wanted = IncrementalJudge(), expect("delivered", of="m", copies=1)
     asked = [waiting(cell(wanted), wanted, made.events[: n + 1]) for n in range(len(made.events))]
     assert taken == list(range(len(made.events)))
     assert asked[-1]
@@ -186,6 +186,6 @@ def test_an_expectation_is_judged_on_what_had_happened_by_its_end() -> None:
 
 def test_nothing_is_found_where_nothing_happened() -> None:
     events: list[AnyEvent] = []
-    found = judge_cell(cell(), events, Setting("virtual", 0.0, frozenset(), complete=True))
+    found = judge_cell(cell(), events, JudgeSettings("virtual", 0.0, frozenset(), complete=True))
     assert {verdict.outcome for verdict in found} == {Outcome.NOT_APPLICABLE}
     assert not Trace(events).of(Reply)

@@ -13,7 +13,7 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.history.events import Attempt, Closed
-from conformance.judge.during import JudgeDuring
+from conformance.judge.incremental import IncrementalJudge
 from conformance.results.layout import CELLS
 from conformance.results.reader import read_run
 from conformance.results.writer import line_of_event
@@ -66,7 +66,7 @@ def judged(cell: Cell, misdeed: str, directory: Path) -> tuple[Ran, dict[str, Ve
         listeners=("frontend",),
     )  # fmt: skip
     cast, settings = Cast(hostile), Settings(clock="virtual")
-    ran = at_once(CellRun(cell, cast, settings, directory, JudgeDuring()).run(ALONE))
+    ran = at_once(CellRun(cell, cast, settings, directory, IncrementalJudge()).run(ALONE))
     verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
     return ran, {verdict.check: verdict for verdict in verdicts}
 

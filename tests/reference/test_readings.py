@@ -13,7 +13,7 @@ from conformance.candidates.description import CandidateError
 from conformance.candidates.grammar import find
 from conformance.execute import judge
 from conformance.history.events import AnyEvent, Attempt, Connected, Delivered
-from conformance.judge.during import JudgeDuring
+from conformance.judge.incremental import IncrementalJudge
 from conformance.reference.defects.catalogue import DEFECTS, spoiled
 from conformance.reference.parts import Generations
 from conformance.reference.readings.reading import EVERY, READINGS, reading
@@ -87,7 +87,7 @@ def test_each_alone_shadows_and_delivers(name: str, tmp_path: Path):
     (scenario, *_) = read_scenarios(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
     cell = scenario.cells("smoke")[0]
     cast, settings = Cast(find(f"reference+{name}", tmp_path)), Settings(clock="virtual", seed=1)
-    ran = at_once(CellRun(cell, cast, settings, tmp_path, JudgeDuring()).run(ALONE))
+    ran = at_once(CellRun(cell, cast, settings, tmp_path, IncrementalJudge()).run(ALONE))
     verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
     assert worst_in_cell(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]
 
@@ -117,7 +117,7 @@ def passed_events(file: Path, id_: str, names: str, folder: Path) -> tuple[AnyEv
     scenarios = read_scenarios(file, paths.fixtures())
     (cell,) = (cell for scenario in scenarios for cell in scenario.cells("full") if cell.id == id_)
     cast, settings = Cast(find(f"reference{names and '+' + names}", folder)), Settings(clock="virtual", seed=1)
-    ran = at_once(CellRun(cell, cast, settings, folder, JudgeDuring()).run(ALONE))
+    ran = at_once(CellRun(cell, cast, settings, folder, IncrementalJudge()).run(ALONE))
     verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
     assert worst_in_cell(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]
     return ran.events

@@ -9,7 +9,7 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.grammar import find
 from conformance.execute import judge
 from conformance.history.events import Attempt, FaultFired, NodeEvent
-from conformance.judge.during import JudgeDuring
+from conformance.judge.incremental import IncrementalJudge
 from conformance.nodes.disks import layer
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun, Ran
@@ -29,7 +29,7 @@ def played(directory: Path, name: str, defect: str = "") -> tuple[Ran, set[str]]
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id == name)
     candidate = find(f"exec:reference{'+' * bool(defect)}{defect}", Path())
     cast, settings = Cast(candidate), Settings(clock="shifted", disk="layer", should="fail")
-    ran = at_once(CellRun(cell, cast, settings, directory, JudgeDuring()).run(ALONE))
+    ran = at_once(CellRun(cell, cast, settings, directory, IncrementalJudge()).run(ALONE))
     assert (ran.problem, ran.inapplicable) == ("", "")
     found = judge(cell, cast, settings, ran.events, complete=True)
     return ran, {verdict.requirements[0] for verdict in found if verdict.outcome is Outcome.FAIL}

@@ -9,7 +9,7 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.grammar import find
 from conformance.execute import judge
 from conformance.history.events import Attempt, NodeEvent
-from conformance.judge.during import JudgeDuring
+from conformance.judge.incremental import IncrementalJudge
 from conformance.nodes.disks import loop
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
@@ -24,7 +24,7 @@ def test_without_room_nothing_is_acknowledged_and_nobody_dies(tmp_path: Path) ->
     corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id == "no-room-is-no-loss")
     cast, settings = Cast(find("exec:reference", Path())), Settings(clock="shifted")
-    ran = at_once(CellRun(cell, cast, settings, tmp_path, JudgeDuring()).run(ALONE))
+    ran = at_once(CellRun(cell, cast, settings, tmp_path, IncrementalJudge()).run(ALONE))
     assert ran.problem == ""
     attempts = [event for event in ran.events if isinstance(event, Attempt)]
     refused = [(event.code, event.enhanced) for event in attempts if event.message.startswith("m#")]

@@ -9,7 +9,7 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.grammar import find
 from conformance.execute import judge
 from conformance.history.events import NodeEvent
-from conformance.judge.during import JudgeDuring
+from conformance.judge.incremental import IncrementalJudge
 from conformance.nodes.disks import layer, loop
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
@@ -54,7 +54,7 @@ def test_only_who_syncs_keeps_what_it_acknowledged(tmp_path: Path, syncs: bool) 
         program.write_text(UNSYNCED)
         candidate = candidate.model_copy(update={"argv": ("{python}", str(program), "--config", "{config}")})
     cast, settings = Cast(candidate), Settings(clock="shifted")
-    ran = at_once(CellRun(cell, cast, settings, tmp_path, JudgeDuring()).run(ALONE))
+    ran = at_once(CellRun(cell, cast, settings, tmp_path, IncrementalJudge()).run(ALONE))
     assert ran.problem == ""
     assert any(isinstance(e, NodeEvent) and e.detail.startswith("power cut") for e in ran.events)
     failed = {v.check for v in judge(cell, cast, settings, ran.events, complete=True) if v.outcome is Outcome.FAIL}

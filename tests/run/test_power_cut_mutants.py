@@ -8,7 +8,7 @@ from conformance import paths
 from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
-from conformance.judge.during import JudgeDuring
+from conformance.judge.incremental import IncrementalJudge
 from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.node_disk import Kind
 from conformance.run.bridge import ALONE, at_once
@@ -42,7 +42,7 @@ def verdicts(directory: Path, text: str, cell: Cell, disk: Kind, should: Should 
     argv = ("{python}", str(program), "{data}", "{listen.frontend}", "{next_hop.host}", "{next_hop.port}")
     cast = Cast(Candidate(name="spooling", kind="exec", claims=("relay",), argv=argv, listeners=("frontend",)))
     settings = Settings(clock="shifted", disk=disk, should=should)
-    ran = at_once(CellRun(cell, cast, settings, directory, JudgeDuring()).run(ALONE))
+    ran = at_once(CellRun(cell, cast, settings, directory, IncrementalJudge()).run(ALONE))
     assert (ran.problem, ran.inapplicable, ran.astray) == ("", "", "")
     return judge(cell, cast, settings, ran.events, complete=True)
 

@@ -8,8 +8,8 @@ import pytest
 
 from conformance import paths
 from conformance.candidates.cast import read_cast
-from conformance.judge.cell import Setting, judge_cell
-from conformance.judge.during import JudgeDuring
+from conformance.judge.cell import JudgeSettings, judge_cell
+from conformance.judge.incremental import IncrementalJudge
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
@@ -26,8 +26,8 @@ def verdicts(message: str, directory: Path) -> tuple[Verdict, ...]:
     wanted = f"no-smuggling[message={message}]"
     cell = next(cell for scenario in scenarios for cell in scenario.cells() if cell.id == wanted)
     cast = read_cast("reference", paths.fixtures() / "candidates")
-    ran = at_once(CellRun(cell, cast, Settings(), directory, JudgeDuring()).run(ALONE))
-    return judge_cell(cell, ran.events, Setting("virtual", 0.0, frozenset({"relay"}), complete=True))
+    ran = at_once(CellRun(cell, cast, Settings(), directory, IncrementalJudge()).run(ALONE))
+    return judge_cell(cell, ran.events, JudgeSettings("virtual", 0.0, frozenset({"relay"}), complete=True))
 
 
 @pytest.mark.parametrize("message", RAW)

@@ -10,7 +10,7 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.grammar import find
 from conformance.execute import judge
 from conformance.history.events import Lag
-from conformance.judge.during import JudgeDuring
+from conformance.judge.incremental import IncrementalJudge
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
@@ -35,7 +35,7 @@ def test_a_shadow_that_never_expires_is_found_and_one_that_does_is_right(
     scenarios = read_scenarios(paths.corpus() / "exchange-2010" / "heartbeat.scenario.yaml", paths.fixtures())
     (cell,) = (cell for scenario in scenarios for cell in scenario.cells("smoke") if cell.id == CELL)
     cast, settings = Cast(find(name, Path())), Settings(clock="shifted", should="fail")
-    ran = at_once(CellRun(cell, cast, settings, tmp_path, JudgeDuring()).run(ALONE))
+    ran = at_once(CellRun(cell, cast, settings, tmp_path, IncrementalJudge()).run(ALONE))
     last = ran.events[-1].n + 1
     for late in (0.0, 900.0):  # as it ran, and as late as a busy machine may make it
         events = (*ran.events, Lag(n=last, t=ran.events[-1].t, kind="lag", seconds=late))

@@ -13,7 +13,7 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.history.events import NodeEvent
-from conformance.judge.during import JudgeDuring
+from conformance.judge.incremental import IncrementalJudge
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun, Ran
 from conformance.run.settings import Settings
@@ -74,7 +74,7 @@ def ran(
         argv=("{python}", "-c", server, "{listen.frontend}", "{data}"),
     )  # fmt: skip
     cast, settings = Cast(toy), Settings(clock="scaled", scale=60.0)
-    done = at_once(CellRun(cell, cast, settings, tmp_path / "cell", JudgeDuring()).run(ALONE))
+    done = at_once(CellRun(cell, cast, settings, tmp_path / "cell", IncrementalJudge()).run(ALONE))
     verdicts = judge(cell, cast, settings, done.events, complete=done.problem == "")
     return done, {verdict.check: verdict for verdict in verdicts}
 

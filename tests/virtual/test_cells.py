@@ -8,7 +8,7 @@ import pytest
 from conformance import paths
 from conformance.candidates.cast import read_cast
 from conformance.history.events import Drained
-from conformance.judge.during import JudgeDuring
+from conformance.judge.incremental import IncrementalJudge
 from conformance.run import memory
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun, Ran
@@ -42,7 +42,7 @@ def history(cell: Cell, directory: Path, seed: int = 7) -> Ran:
     """Run a cell with the reference in a directory that is empty again afterwards."""
     cast = read_cast("reference", paths.fixtures() / "candidates")
     try:
-        return at_once(CellRun(cell, cast, Settings(seed=seed), directory, JudgeDuring()).run(ALONE))
+        return at_once(CellRun(cell, cast, Settings(seed=seed), directory, IncrementalJudge()).run(ALONE))
     finally:
         shutil.rmtree(directory)
 

@@ -25,31 +25,31 @@ from conformance.history.events import Operation
     ],
 )
 def test_commands_of_profile_1(line: str, meaning: Operation | None) -> None:
-    assert PROFILE_1.command(line) == meaning
+    assert PROFILE_1.parse_command(line) == meaning
 
 
 def test_replies_of_profile_1() -> None:
-    asked = PROFILE_1.command("XQDISCARD mbx2 2")
+    asked = PROFILE_1.parse_command("XQDISCARD mbx2 2")
     lines = ("2.0.0 database db-1", "2.0.0 discard db-1-7", "2.0.0 discard db-1-9", "2.0.0 end 3")
-    assert PROFILE_1.reply(asked, 250, lines, content=False) == Operation(
+    assert PROFILE_1.parse_reply(asked, 250, lines, content=False) == Operation(
         name="discard-list", database="db-1", shadow_ids=("db-1-7", "db-1-9"), left=3
     )
-    assert PROFILE_1.reply(asked, 250, ("2.0.0 database db-1", "2.0.0 end 0"), content=False) == Operation(
+    assert PROFILE_1.parse_reply(asked, 250, ("2.0.0 database db-1", "2.0.0 end 0"), content=False) == Operation(
         name="discard-list", database="db-1", left=0
     )
-    assert PROFILE_1.reply(asked, 502, ("5.5.1 no",), content=False) is None
-    assert PROFILE_1.reply(None, 250, lines, content=False) is None
-    request = PROFILE_1.command("XSHADOWREQUEST mbx1 db-1")
-    assert PROFILE_1.reply(request, 250, ("2.0.0 mbx2 db-2",), content=False) == Operation(
+    assert PROFILE_1.parse_reply(asked, 502, ("5.5.1 no",), content=False) is None
+    assert PROFILE_1.parse_reply(None, 250, lines, content=False) is None
+    request = PROFILE_1.parse_command("XSHADOWREQUEST mbx1 db-1")
+    assert PROFILE_1.parse_reply(request, 250, ("2.0.0 mbx2 db-2",), content=False) == Operation(
         name="request-shadow", server="mbx2", database="db-2"
     )
 
 
 def test_only_the_reply_after_the_content_says_stored() -> None:
-    asked = PROFILE_1.command("MAIL FROM:<a@b> XSHADOW=db-1-7")
-    assert PROFILE_1.reply(asked, 250, ("2.1.0 OK",), content=False) is None
-    assert PROFILE_1.reply(asked, 451, ("4.3.0 no",), content=True) is None
-    stored = PROFILE_1.reply(asked, 250, ("2.6.0 <1@x> Queued mail for redundancy",), content=True)
+    asked = PROFILE_1.parse_command("MAIL FROM:<a@b> XSHADOW=db-1-7")
+    assert PROFILE_1.parse_reply(asked, 250, ("2.1.0 OK",), content=False) is None
+    assert PROFILE_1.parse_reply(asked, 451, ("4.3.0 no",), content=True) is None
+    stored = PROFILE_1.parse_reply(asked, 250, ("2.6.0 <1@x> Queued mail for redundancy",), content=True)
     assert stored == Operation(name="shadow-stored", shadow_id="db-1-7")
 
 
@@ -63,9 +63,9 @@ def test_a_foreign_dialect_is_data() -> None:
             ],
         }
     )
-    asked = foreign.command("xdone 7 mbx9")
+    asked = foreign.parse_command("xdone 7 mbx9")
     assert asked == Operation(name="query-discard", server="mbx9", limit=7)
-    found = foreign.reply(asked, 250, ("ok", "done=a", "done=b"), content=False)
+    found = foreign.parse_reply(asked, 250, ("ok", "done=a", "done=b"), content=False)
     assert found == Operation(name="discard-list", shadow_ids=("a", "b"))
 
 

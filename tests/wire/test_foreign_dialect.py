@@ -149,10 +149,10 @@ def test_a_fault_meets_the_same_lines_under_other_names(names: dict[str, str], a
 @pytest.mark.parametrize("names", [FRESH], ids=["fresh"])
 def test_a_client_of_another_dialect_is_understood_where_it_is_not_offered_anything(names: dict[str, str]) -> None:
     """The server speaks the wire profile, and the client uses its own verbs there: that is to be seen."""
-    seen = recorded(names, PROFILE_1.between(dialect(names)))
+    seen = recorded(names, PROFILE_1.combined_with(dialect(names)))
     asked = [one["operation"]["name"] for one in seen if "verb" in one and one["operation"]]
     assert asked == ["track-shadow", "request-shadow", "shadow-message", "query-discard", "query-discard"]
     assert [one["verb"] for one in seen if "verb" in one] == [
         one["verb"] for one in recorded({}, PROFILE_1) if "verb" in one
     ]
-    assert PROFILE_1.between(PROFILE_1) is PROFILE_1
+    assert PROFILE_1.combined_with(PROFILE_1) is PROFILE_1

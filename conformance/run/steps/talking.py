@@ -2,7 +2,7 @@
 
 import asyncio
 
-from conformance.history.events import Exchange, Lag, Talked
+from conformance.history.events import Lag, Talked, TalkExchange
 from conformance.run.steps.doing import does
 from conformance.run.world import World
 from conformance.scenarios.messages import build_message, load_template
@@ -48,7 +48,7 @@ async def _talk(world: World, action: Talk) -> None:
         duration=world.clock.duration,
         elapsed=world.clock.elapsed,
         origin=world.links.origin,
-        offers=link.dialect.offers,
+        offers=link.dialect.mark_keywords,
         tolerance=world.settings.tolerance,
     )
     if said.late > 0:
@@ -61,7 +61,7 @@ async def _talk(world: World, action: Talk) -> None:
         listener=action.listener,
         session=said.session,
         exchanges=tuple(
-            Exchange(
+            TalkExchange(
                 said=e.said,
                 code=e.code,
                 enhanced=e.enhanced,

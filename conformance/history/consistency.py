@@ -21,12 +21,12 @@ from conformance.history.events import (
     NodeEvent,
     Reply,
 )
-from conformance.history.inspected import unreadable
+from conformance.history.inspected import inspection_problem
 
 _DOORS = ("frontend", "transport", "delivery")
 
 
-def sound(events: Sequence[AnyEvent], servers: Collection[str]) -> tuple[Sequence[AnyEvent], str]:
+def consistent_prefix(events: Sequence[AnyEvent], servers: Collection[str]) -> tuple[Sequence[AnyEvent], str]:
     """Return the events up to the first that cannot be right, and why that one cannot ('' where all can).
 
     `servers` are the names of the topology's servers.
@@ -61,7 +61,7 @@ def _impossible(event: AnyEvent, servers: Collection[str], sessions: set[str], m
             return f"the message {event.message[:60]!r} was made before"
         case NodeEvent() | Configured() | Inspected() | CommandRun() if event.node not in servers:
             return f"the topology has no server {event.node[:60]!r}"
-        case Inspected(state=state) if why := unreadable(state):
+        case Inspected(state=state) if why := inspection_problem(state):
             return f"what {event.node} printed: {why}"
         case _:
             return ""

@@ -12,7 +12,7 @@ COMPLETES_NOTHING = (Command, Connected, Content, FaultFired, Lag)
 """Kinds of events by which no expectation comes true; what they lead to is an event of its own."""
 
 
-class JudgeDuring:
+class IncrementalJudge:
     """Judges the history of one cell as it grows; each event is taken once, however often it is asked."""
 
     def __init__(self) -> None:
