@@ -51,7 +51,7 @@ def render(
     listener_changes: Mapping[str, Mapping[str, Any]] | None = None,
     mailbox_servers: Mapping[str, str] | None = None,
     unknown: Mapping[str, Any] | None = None,
-    doors: Collection[str] | None = None,
+    opened: Collection[str] | None = None,
     left_out: Collection[str] = (),
     contract_2: Contract2 | None = None,
 ) -> dict[str, Any]:
@@ -74,9 +74,9 @@ def render(
         "data_dir": str(data_dir),
         "seed": seed,
         "listeners": {
-            door: told
-            for door, told in _listeners(topology, server, wiring, duration, listener_changes or {}).items()
-            if doors is None or door in doors
+            listener: settings
+            for listener, settings in _listeners(topology, server, wiring, duration, listener_changes or {}).items()
+            if opened is None or listener in opened
         },
         "peers": _peers(topology, server, wiring),
         "sites": _sites(topology, contract_2),

@@ -28,8 +28,7 @@ from conformance.nodes.kinds import NodeBase, NodeContext
 from conformance.nodes.node_directory import NodeDirectory
 from conformance.nodes.places import Place, PortLeases, addresses_by_listener
 from conformance.nodes.private_root import NODE
-from conformance.nodes.readiness import wait_ready
-from conformance.nodes.reload import reload
+from conformance.nodes.readiness import reload, wait_ready
 from conformance.nodes.streams import Stream, follow, run_inside
 from conformance.shortage import KILLED, is_sigkill
 from conformance.topology import Server
@@ -64,7 +63,7 @@ class DockerNode(NodeBase, kind="docker"):
         self._network = network
         self._moved = moved
         self._shop = NodeDirectory(name, candidate, directory, Presence(), seen_as=NODE, python="python3")
-        self._let_in = False
+        self._for_any_user = False
         self._container: Any = None
         self._follower: threading.Thread | None = None
         self._ended = asyncio.Event()
@@ -108,8 +107,8 @@ class DockerNode(NodeBase, kind="docker"):
     @classmethod
     def create(cls, context: NodeContext) -> Self:
         """See NodeBase."""
-        engine, network = context.place.held
-        return cls(context.name, context.candidate, context.directory, engine, network, context.moved)
+        engine, network = context.place.resources
+        return cls(context.name, context.candidate, context.directory, engine, network, context.set_host)
 
     @property
     def log(self) -> Path:
@@ -134,8 +133,8 @@ class DockerNode(NodeBase, kind="docker"):
         needs = DockerFields.of(self._candidate).container
         assert needs is not None
         image = await self._engine.image(needs.image)
-        user, self._let_in = self._user(str(image.attrs["Config"].get("User") or ""))
-        self._shop.write(configuration, let_in=self._let_in)
+        user, self._for_any_user = self._user(str(image.attrs["Config"].get("User") or ""))
+        self._shop.write(configuration, for_any_user=self._for_any_user)
         self._ended.clear()
         self._exit_code, self._failure, self._asked_to_end, self._outgrew = None, None, False, ""
         self._shop.log.begin()
@@ -199,7 +198,7 @@ class DockerNode(NodeBase, kind="docker"):
         async def signal() -> None:
             await self._engine.ask("reload", partial(container.kill, signal="SIGHUP"))
 
-        await reload(self._shop, self._candidate, configuration, self.command, signal, let_in=self._let_in)
+        await reload(self._shop, self._candidate, configuration, self.command, signal, for_any_user=self._for_any_user)
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run the description's command of that name in the container, and read its JSON."""

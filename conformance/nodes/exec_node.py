@@ -20,8 +20,7 @@ from conformance.nodes.flushing import flush_every, interval
 from conformance.nodes.kinds import NodeBase, NodeContext, ProcessClock
 from conformance.nodes.node_directory import NodeDirectory
 from conformance.nodes.processes import KILLING, descendants
-from conformance.nodes.readiness import wait_ready
-from conformance.nodes.reload import reload
+from conformance.nodes.readiness import reload, wait_ready
 from conformance.shortage import KILLED, is_sigkill
 
 _SLOW_START = "PYTHONDONTWRITEBYTECODE"
@@ -101,7 +100,7 @@ class ExecNode(NodeBase, kind="exec"):
         await asyncio.to_thread(self._shop.write, configuration)  # other cells may be on this loop
         if self._disk is not None:
             if self._presence.private_root is None:
-                self._disk.look_at(self._shop.filled(self._candidate.argv)[0])
+                self._disk.check_program(self._shop.filled(self._candidate.argv)[0])
             await self._disk.mount()
         self._ended.clear()
         self._asked_to_end = False

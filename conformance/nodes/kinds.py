@@ -66,8 +66,8 @@ class NodeContext:
     """One that may fail."""
     freeze: Callable[[bool], None]
     """Lets nothing in or out over its links, or again."""
-    moved: Callable[[str | None], None]
-    """Has its links dial it at another host; None is nowhere."""
+    set_host: Callable[[str | None], None]
+    """Make the links to the node dial another host; None: dial nowhere until the next call."""
 
 
 class NodeBase:

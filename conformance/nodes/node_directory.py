@@ -69,25 +69,25 @@ class NodeDirectory:
         """The file in which a node of contract 2 answers a reload, in a folder that only the node writes."""
         return status_file_path(self.directory)
 
-    def write(self, configuration: NodeConfiguration, *, let_in: bool = False) -> None:
+    def write(self, configuration: NodeConfiguration, *, for_any_user: bool = False) -> None:
         """Write the document and the files.
 
-        With `let_in` any user may read them, and write data and status. Raises NodeError when a template cannot be rendered,
+        With `for_any_user` any user may read them, and write data and status. Raises NodeError when a template cannot be rendered,
         or when the node has put something in the way.
         """
         self.configuration = configuration
         owner = self._owner()
         try:
             for folder in self.writable:
-                self._inside.make(folder.name, owner=owner, mode=0o777 if let_in else None)
+                self._inside.make(folder.name, owner=owner, mode=0o777 if for_any_user else None)
             document = json.dumps(configuration, indent=1).encode()
-            self._inside.write("node.json", document, owner=owner, readable=let_in)
+            self._inside.write("node.json", document, owner=owner, readable=for_any_user)
             for name, template in self._candidate.files.items():
                 text = render_file(name, template, configuration, self.values, self._candidate.options)
-                self._inside.write(name, text.encode(), owner=owner, readable=let_in)
+                self._inside.write(name, text.encode(), owner=owner, readable=for_any_user)
             if owner is not None:
                 self._inside.give(owner)
-            if let_in:
+            if for_any_user:
                 self._inside.open_to_all()
         except CandidateError as error:
             raise NodeError(self.name, "start", str(error), "mend the candidate's description") from error

@@ -91,29 +91,28 @@ LOOPBACK: Address = ("127.0.0.1", 0)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one server is.
+    """The addresses of one server of a cell."""
 
-    `doors` is what it is told to open; `reached` is where links dial it, None for as long as nobody knows; `hears` says
-    where the links that it dials itself have to listen: (party, listener) -> address.
-    """
-
-    doors: dict[str, Address]
-    reached: dict[str, Address | None]
-    hears: Callable[[str, str], Address] = lambda party, listener: LOOPBACK
-    held: Any = None
-    """What its kind has made for it besides."""
+    listen_addresses: dict[str, Address]
+    """Listener -> the address that the server's configuration has it open."""
+    dial_addresses: dict[str, Address | None]
+    """Listener -> the address at which links dial the server; None as long as it is not known."""
+    link_address: Callable[[str, str], Address] = lambda party, listener: LOOPBACK
+    """(party, listener) -> the address at which the link from this server to that party must listen."""
+    resources: Any = None
+    """What `find_place` of the server's kind made for its node; only that kind reads it."""
 
 
 def addresses_by_listener(role: Role, opened: Mapping[str, Address]) -> dict[str, Address]:
-    """Return an address for each door of a role: one that the candidate does not open is its front door too."""
-    return {door: opened.get(door, opened["frontend"]) for door in listeners_of(role)}
+    """Return an address for each listener of a role: the one in `opened`, else that of the listener `frontend`."""
+    return {listener: opened.get(listener, opened["frontend"]) for listener in listeners_of(role)}
 
 
 def leased_place(role: Role, candidate: Candidate, leases: PortLeases) -> Place:
-    """Return a place with ports of this machine that are leased. Raises OSError where none is left."""
-    own = (door for door in candidate.listeners if door in listeners_of(role))
-    doors = addresses_by_listener(role, {door: ("127.0.0.1", leases.lease()) for door in own})
-    return Place(doors, dict(doors))
+    """Return a place on leased ports of 127.0.0.1. Raises OSError when no port is left."""
+    own = (listener for listener in candidate.listeners if listener in listeners_of(role))
+    addresses = addresses_by_listener(role, {listener: ("127.0.0.1", leases.lease()) for listener in own})
+    return Place(addresses, dict(addresses))
 
 
 async def wait_for_exclusive_use(cell_servers: Iterable[Server], cast: Cast, leases: PortLeases) -> None:

@@ -19,12 +19,7 @@ class CannotCompile(Exception):
     """The library cannot be had on this machine. The text says why."""
 
 
-def cache() -> Path:
-    """Return the directory that keeps what was compiled."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "smtp-conformance"
-
-
-def compiled(name: str, sources: Sequence[Path], directory: Path, *, wanted_by: str) -> Path:
+def compile_library(name: str, sources: Sequence[Path], directory: Path, *, wanted_by: str) -> Path:
     """Return a library made of C sources (and headers), from `directory` where it is there. Raises CannotCompile."""
     compiler = shutil.which("cc")
     if compiler is None:
@@ -58,7 +53,7 @@ _GO = b"\xff Go buildinf:"
 _ENOUGH = 64 * 1024 * 1024
 
 
-def unreached(word: str) -> tuple[Path, str] | None:
+def preload_obstacle(word: str) -> tuple[Path, str] | None:
     """Return the program and why what is preloaded does not see what it does: `setuid`, `static` or `go`; None when it does.
 
     `word` is a name or a path; of a script its interpreter is looked at. What is not there is let pass: starting it will
@@ -71,7 +66,7 @@ def unreached(word: str) -> tuple[Path, str] | None:
     with program.open("rb") as file:
         head = file.read(_ENOUGH)
     if head.startswith(b"#!"):
-        return unreached(head[2:].split(b"\n")[0].split()[0].decode())
+        return preload_obstacle(head[2:].split(b"\n")[0].split()[0].decode())
     told = program.stat()
     other_user = told.st_mode & stat.S_ISUID and told.st_uid != os.geteuid()
     other_group = told.st_mode & stat.S_ISGID and told.st_gid != os.getegid()

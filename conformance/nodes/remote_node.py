@@ -22,8 +22,7 @@ from conformance.nodes.contract import CommandFailed, NodeConfiguration, NodeErr
 from conformance.nodes.kinds import NodeBase, NodeContext
 from conformance.nodes.node_directory import NodeDirectory
 from conformance.nodes.places import LOOPBACK, Place, PortLeases, addresses_by_listener
-from conformance.nodes.readiness import wait_ready
-from conformance.nodes.reload import by_command
+from conformance.nodes.readiness import reload_by_command, wait_ready
 from conformance.topology import Server
 
 
@@ -107,7 +106,7 @@ class RemoteNode(NodeBase, kind="remote"):
     async def reload(self, configuration: NodeConfiguration) -> None:
         """Write the files anew and have them read. What it would not take its command has to tell, by its exit code."""
         self._shop.write(configuration)
-        await by_command(self.name, self._do)
+        await reload_by_command(self.name, self._do)
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
         """Run the description's command of that name and read its JSON; the text, of one that is not the contract's."""

@@ -11,7 +11,7 @@ from conformance.candidates.cast import Cast
 from conformance.candidates.description import REFERENCE
 from conformance.candidates.needs import lacking_means, unclaimed
 from conformance.history.dialects import PROFILE_1
-from conformance.nodes.disks.node_disk import disk_troubles_of, missing
+from conformance.nodes.disks.node_disk import disk_troubles_of, unsupported_reason
 from conformance.run.settings import Settings
 from conformance.scenarios import values
 from conformance.scenarios.document import Cell
@@ -32,7 +32,9 @@ def inapplicable(cell: Cell, cast: Cast, settings: Settings) -> str:
     spelled = tuple(_spelled_otherwise(cell, cast))
     waits = (*_silences(cell, cast), *_kills(cell, cast), *_attempts(cell, cast)) if settings.scale != 1 else ()
     times = tuple(_times(cell, settings)) or waits
-    disks = {name: missing(cast.plays(name), disk_troubles_of(cell, name), settings.disk) for name in servers}
+    disks = {
+        name: unsupported_reason(cast.plays(name), disk_troubles_of(cell, name), settings.disk) for name in servers
+    }
     undescribed = cell.timers == "own" and cast.own_timers(servers) is None
     reasons = {
         "not in this topology: ": part,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from conformance.clocks import CLOCKS, ClockName
-from conformance.nodes.disks.node_disk import Kind
+from conformance.nodes.disks.node_disk import DiskKind
 from conformance.scenarios.fault_grid import GridSize
 from conformance.verdicts.changes import Should
 
@@ -23,7 +23,7 @@ class Settings:
     cell_timeout: float | None = None
     """Real seconds that one cell may take; None is a bound that its steps, its drain and the clock give."""
     should: Should = "warn"
-    disk: Kind | None = None
+    disk: DiskKind | None = None
     """What a power cut strikes where both can be had; None: a loop device, else a layer for the reference."""
 
     @property

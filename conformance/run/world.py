@@ -191,7 +191,7 @@ class World:
         """Lay a link for each (client, server, listener) that may be dialled."""
         names = [server.name for server in self.topology.servers]
         for server in self.topology.servers:
-            for listener, address in self._places[server.name].reached.items():
+            for listener, address in self._places[server.name].dial_addresses.items():
                 clients = [*SENDERS, *(name for name in names if name != server.name)]
                 for client in clients:
                     at = self._hears(client, server.name, listener)
@@ -207,7 +207,7 @@ class World:
 
     def _hears(self, client: str, party: str, listener: str) -> Address:
         """Return where the link to a party has to listen, for a client to find it."""
-        return self._places[client].hears(party, listener) if client in self._places else LOOPBACK
+        return self._places[client].link_address(party, listener) if client in self._places else LOOPBACK
 
     async def _find_place(self, server: Server) -> Place:
         candidate, own = self._cast.plays(server.name), self._directory / server.name
@@ -215,7 +215,7 @@ class World:
 
     def _moved(self, server: str, host: str | None) -> None:
         """Have the links of a server dial it where it is now; None is nowhere."""
-        doors = self._places[server].doors
+        doors = self._places[server].listen_addresses
         for link in self.links:
             if link.pair.server == server:
                 link.target = None if host is None else (host, doors[link.pair.listener][1])
@@ -237,7 +237,7 @@ class World:
             return render(
                 self.topology,
                 server,
-                Wiring(listen=lambda name, door: self._places[name].doors[door], dial=self.links.address),
+                Wiring(listen=lambda name, door: self._places[name].listen_addresses[door], dial=self.links.address),
                 data_dir=self._data(server.name),
                 seed=self.settings.seed,
                 duration=self.clock.duration,
@@ -246,7 +246,7 @@ class World:
                 mailbox_servers=self.active_databases,
                 unknown=unknown,
                 left_out=OWN_TIMER_PARAMETERS if self.cell.timers == "own" else (),
-                doors=candidate.doors,
+                opened=candidate.doors,
                 contract_2=contract_2(),
             )
 
@@ -288,7 +288,7 @@ class World:
                 clock=self.clock,
                 disk=self.disks.get(server.name),
                 freeze=lambda frozen: self.links.freeze(server.name, frozen),
-                moved=partial(self._moved, server.name),
+                set_host=partial(self._moved, server.name),
             )
         )
         self._exit.push_async_callback(node.close)

@@ -17,7 +17,7 @@ from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.nodes.document import InspectDocument, NodeDocument
 from conformance.nodes.exec_node import ExecNode
 from conformance.nodes.places import PortLeases
-from conformance.nodes.reload import MOST, read_status
+from conformance.nodes.readiness import MAX_STATUS_OCTETS, read_status
 from conformance.scenarios.fixtures import load_topology
 from conformance.topology import Topology
 from tests.nodes import programs
@@ -153,7 +153,7 @@ def test_a_server_that_is_set_up_by_templates_is_not_waited_for(tmp_path: Path, 
 def test_no_link_is_followed_and_no_more_than_4_kib_are_read(tmp_path: Path):
     path = tmp_path / "status.json"
     assert read_status("mbx1", path) is None
-    path.write_text('{"revision": 1, "applied": true}' + " " * MOST)
+    path.write_text('{"revision": 1, "applied": true}' + " " * MAX_STATUS_OCTETS)
     with pytest.raises(NodeError, match="at most 4096 octets"):
         read_status("mbx1", path)
     path.write_text('{"revision": 1, "applied": "yes"}')

@@ -17,7 +17,7 @@ from conformance.nodes.contract import NodeError
 from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.layer import Layer
 from conformance.nodes.disks.loop import LoopDisk
-from conformance.nodes.disks.node_disk import NodeDisk, Trouble, missing
+from conformance.nodes.disks.node_disk import NodeDisk, Trouble, unsupported_reason
 from conformance.scenarios.steps.breaking import Disk
 
 WRITES = """
@@ -52,8 +52,8 @@ AFTER_A_KILL = {
     "synced": "all of it and more", "sub/deep": "below", "renamed-after": "x", "not-synced": "never mind",
 }  # fmt: skip
 
-on_loop = pytest.mark.skipif(bool(loop.missing()), reason=loop.missing() or "-")
-layered = pytest.mark.skipif(bool(layer.missing()), reason=layer.missing() or "-")
+on_loop = pytest.mark.skipif(bool(loop.unavailable_reason()), reason=loop.unavailable_reason() or "-")
+layered = pytest.mark.skipif(bool(layer.unavailable_reason()), reason=layer.unavailable_reason() or "-")
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -112,7 +112,7 @@ async def written(disk: NodeDisk, directory: Path) -> None:
 @pytest.fixture(params=[pytest.param("loop", marks=on_loop), pytest.param("layer", marks=layered)])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "layer":
-        monkeypatch.setattr(loop, "missing", lambda: "needs root")
+        monkeypatch.setattr(loop, "unavailable_reason", lambda: "needs root")
     return str(request.param)
 
 
@@ -168,7 +168,7 @@ def test_a_full_disk_takes_nothing_until_there_is_room(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "full")
         await disk.mount()
-        assert await disk.trouble(trouble("full"), 0) == "No space left on device"
+        assert await disk.apply(trouble("full"), 0) == "No space left on device"
         assert said(disk, TRIES, tmp_path) == "No space left on device"
         assert not disk.needs_restart
         await disk.heal()
@@ -183,7 +183,7 @@ def test_a_read_only_disk_is_well_when_it_is_mounted_again(tmp_path: Path) -> No
     async def test() -> None:
         disk = disk_of(tmp_path, "read-only")
         await disk.mount()
-        assert await disk.trouble(trouble("read-only"), 0) == "Read-only file system"
+        assert await disk.apply(trouble("read-only"), 0) == "Read-only file system"
         assert said(disk, TRIES, tmp_path) == "Read-only file system"
         assert disk.needs_restart
         await disk.heal()
@@ -199,12 +199,12 @@ def test_a_slow_disk_says_how_often_it_was_met(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "slow")
         await disk.mount()
-        await disk.trouble(trouble("slow", lasting="1s"), 0.001)
-        assert disk.met == ""
+        await disk.apply(trouble("slow", lasting="1s"), 0.001)
+        assert disk.faults_met == ""
         program = on(disk, WRITES, tmp_path)
         assert program.stdout is not None
         assert await asyncio.to_thread(program.stdout.readline) == "done\n"
-        assert disk.met == "7 slow syncs"
+        assert disk.faults_met == "7 slow syncs"
         program.communicate()
         await disk.heal()
         await disk.close()
@@ -221,7 +221,7 @@ def test_a_slow_sync_takes_no_less_than_it_was_told(tmp_path: Path) -> None:
     async def test() -> None:
         disk = disk_of(tmp_path, "slow")
         await disk.mount()
-        await disk.trouble(trouble("slow", lasting="1s"), 0.05)
+        await disk.apply(trouble("slow", lasting="1s"), 0.05)
         assert said(disk, SYNCS, tmp_path) == "True"
 
     run(test)
@@ -274,30 +274,41 @@ def devices() -> str:
 def test_a_disk_that_nobody_can_have_is_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     in_process, program = find("reference", Path()), find("exec:reference", Path())
     other = program.model_copy(update={"name": "other"})
-    assert missing(in_process, ["power-cut"]).endswith("(kind exec)")
-    assert missing(in_process, []) == ""
-    monkeypatch.setattr(loop, "missing", lambda: "needs root")
-    monkeypatch.setattr(layer, "missing", lambda: "")
-    assert missing(program, ["power-cut", "slow"]) == missing(other, ["power-cut", "slow"], "layer") == ""
+    assert unsupported_reason(in_process, ["power-cut"]).endswith("(kind exec)")
+    assert unsupported_reason(in_process, []) == ""
+    monkeypatch.setattr(loop, "unavailable_reason", lambda: "needs root")
+    monkeypatch.setattr(layer, "unavailable_reason", lambda: "")
     assert (
-        missing(other, ["power-cut"])
-        == missing(program, ["full"])
-        == missing(program, ["full"], "layer")
+        unsupported_reason(program, ["power-cut", "slow"])
+        == unsupported_reason(other, ["power-cut", "slow"], "layer")
+        == ""
+    )
+    assert (
+        unsupported_reason(other, ["power-cut"])
+        == unsupported_reason(program, ["full"])
+        == unsupported_reason(program, ["full"], "layer")
         == "needs root"
     )
-    assert missing(program, ["power-cut"], "loop") == missing(other, ["power-cut", "full"], "layer") == "needs root"
-    assert missing(other, ["slow", "failing-syncs", "full-at-write", "power-cut-by-posix"]) == ""
-    assert missing(other, ["full", "power-cut-by-posix"]) == "a file system of its own keeps more than POSIX promises"
-    monkeypatch.setattr(layer, "missing", lambda: "needs cc")
     assert (
-        missing(program, ["power-cut"])
-        == missing(other, ["slow"])
-        == missing(other, ["power-cut-by-posix"])
+        unsupported_reason(program, ["power-cut"], "loop")
+        == unsupported_reason(other, ["power-cut", "full"], "layer")
+        == "needs root"
+    )
+    assert unsupported_reason(other, ["slow", "failing-syncs", "full-at-write", "power-cut-by-posix"]) == ""
+    assert (
+        unsupported_reason(other, ["full", "power-cut-by-posix"])
+        == "a file system of its own keeps more than POSIX promises"
+    )
+    monkeypatch.setattr(layer, "unavailable_reason", lambda: "needs cc")
+    assert (
+        unsupported_reason(program, ["power-cut"])
+        == unsupported_reason(other, ["slow"])
+        == unsupported_reason(other, ["power-cut-by-posix"])
         == "needs cc"
     )
-    monkeypatch.setattr(loop, "missing", lambda: "")
-    assert missing(program, ["power-cut"]) == missing(other, ["power-cut"], "loop") == ""
-    assert missing(other, ["power-cut"], "layer") == "needs cc"
+    monkeypatch.setattr(loop, "unavailable_reason", lambda: "")
+    assert unsupported_reason(program, ["power-cut"]) == unsupported_reason(other, ["power-cut"], "loop") == ""
+    assert unsupported_reason(other, ["power-cut"], "layer") == "needs cc"
 
 
 def test_a_layer_that_forgets_nothing_has_nothing_to_go_back_to(tmp_path: Path) -> None:

@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from conformance.nodes.disks import layer, loop
-from conformance.nodes.disks.node_disk import Kind, NodeDisk
+from conformance.nodes.disks.node_disk import DiskKind, NodeDisk
 from conformance.scenarios.steps.nodes import SurvivingNames
 from tests.nodes import file_systems
 from tests.nodes.file_systems import LISTS, after_cut
 from tests.nodes.orderings import HELPERS, ORDERINGS, Ordering
 
-on_loop = pytest.mark.skipif(bool(loop.missing()), reason=loop.missing() or "-")
-layered = pytest.mark.skipif(bool(layer.missing()), reason=layer.missing() or "-")
+on_loop = pytest.mark.skipif(bool(loop.unavailable_reason()), reason=loop.unavailable_reason() or "-")
+layered = pytest.mark.skipif(bool(layer.unavailable_reason()), reason=layer.unavailable_reason() or "-")
 
 
 def ran(disk: NodeDisk, program: str, data: Path) -> str:
@@ -30,7 +30,7 @@ def ran(disk: NodeDisk, program: str, data: Path) -> str:
     return done.stdout
 
 
-def left(directory: Path, ordering: Ordering, kind: Kind, keeps: SurvivingNames) -> dict[str, str]:
+def left(directory: Path, ordering: Ordering, kind: DiskKind, keeps: SurvivingNames) -> dict[str, str]:
     """Return what a disk has after the calls and a power cut."""
 
     async def main() -> dict[str, str]:

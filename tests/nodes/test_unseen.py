@@ -13,7 +13,7 @@ from conformance.nodes.disks import layer
 from conformance.nodes.disks.layer import Layer, UnobservedDisk
 from conformance.nodes.disks.state import Kind, State, Status
 
-pytestmark = pytest.mark.skipif(bool(layer.missing()), reason=layer.missing() or "-")
+pytestmark = pytest.mark.skipif(bool(layer.unavailable_reason()), reason=layer.unavailable_reason() or "-")
 
 
 def mounted(directory: Path) -> Layer:
@@ -41,12 +41,12 @@ WRITES = '#include <stdio.h>\nint main(void) { FILE *f = fopen("f", "w"); fputs(
 def test_a_static_program_is_told_before_it_is_started(tmp_path: Path) -> None:
     program = built(tmp_path, WRITES, "-static")
     with pytest.raises(UnobservedDisk, match=r"does not see what .*program does: it is linked statically"):
-        mounted(tmp_path).look_at(str(program))
+        mounted(tmp_path).check_program(str(program))
 
 
 def test_a_layer_that_forgets_nothing_takes_any_program(tmp_path: Path) -> None:
     program = built(tmp_path, WRITES, "-static")
-    Layer("n", tmp_path, tmp_path / "disk", forgets=False).look_at(str(program))
+    Layer("n", tmp_path, tmp_path / "disk", forgets=False).check_program(str(program))
 
 
 @pytest.mark.parametrize("way", ["os.execv(P, [P])", "os.execve(P, [P], {})", "os.posix_spawn(P, [P], os.environ)",

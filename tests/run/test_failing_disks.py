@@ -19,7 +19,7 @@ from conformance.verdicts import Outcome
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(bool(layer.missing()), reason=layer.missing() or "-"),
+    pytest.mark.skipif(bool(layer.unavailable_reason()), reason=layer.unavailable_reason() or "-"),
 ]
 
 

@@ -19,7 +19,7 @@ from conformance.verdicts import Outcome, worst_in_cell
 
 
 @pytest.mark.integration
-@pytest.mark.skipif(bool(loop.missing()), reason=loop.missing() or "-")
+@pytest.mark.skipif(bool(loop.unavailable_reason()), reason=loop.unavailable_reason() or "-")
 def test_without_room_nothing_is_acknowledged_and_nobody_dies(tmp_path: Path) -> None:
     corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id == "no-room-is-no-loss")

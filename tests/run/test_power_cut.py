@@ -33,14 +33,18 @@ sys.exit(main(sys.argv[1:]))
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(bool(layer.missing()), reason=layer.missing() or "-"),  # the moved clock needs it as well
+    pytest.mark.skipif(
+        bool(layer.unavailable_reason()), reason=layer.unavailable_reason() or "-"
+    ),  # the moved clock needs it as well
 ]
 
 
-@pytest.fixture(params=["layer", pytest.param("loop", marks=pytest.mark.skipif(bool(loop.missing()), reason="root"))])
+@pytest.fixture(
+    params=["layer", pytest.param("loop", marks=pytest.mark.skipif(bool(loop.unavailable_reason()), reason="root"))]
+)
 def _kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "layer":
-        monkeypatch.setattr(loop, "missing", lambda: "needs root")
+        monkeypatch.setattr(loop, "unavailable_reason", lambda: "needs root")
 
 
 @pytest.mark.usefixtures("_kind")

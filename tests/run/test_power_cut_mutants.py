@@ -10,7 +10,7 @@ from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.judge.incremental import IncrementalJudge
 from conformance.nodes.disks import layer, loop
-from conformance.nodes.disks.node_disk import Kind
+from conformance.nodes.disks.node_disk import DiskKind
 from conformance.run.bridge import ALONE, at_once
 from conformance.run.cell import CellRun
 from conformance.run.settings import Settings
@@ -22,12 +22,17 @@ from tests.run.spooling import LOSES, RELIES_ON_FSYNC, SERVER, server
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(bool(layer.missing()), reason=layer.missing() or "-"),
+    pytest.mark.skipif(bool(layer.unavailable_reason()), reason=layer.unavailable_reason() or "-"),
 ]
 
 on_both = pytest.mark.parametrize(
     "disk",
-    ["layer", pytest.param("loop", marks=pytest.mark.skipif(bool(loop.missing()), reason=loop.missing() or "-"))],
+    [
+        "layer",
+        pytest.param(
+            "loop", marks=pytest.mark.skipif(bool(loop.unavailable_reason()), reason=loop.unavailable_reason() or "-")
+        ),
+    ],
 )
 
 
@@ -36,7 +41,7 @@ def cell_of(name: str) -> Cell:
     return next(cell for scenario in corpus for cell in scenario.cells() if cell.id == name)
 
 
-def verdicts(directory: Path, text: str, cell: Cell, disk: Kind, should: Should = "warn") -> tuple[Verdict, ...]:
+def verdicts(directory: Path, text: str, cell: Cell, disk: DiskKind, should: Should = "warn") -> tuple[Verdict, ...]:
     program = directory / "server.py"
     program.write_text(text)
     argv = ("{python}", str(program), "{data}", "{listen.frontend}", "{next_hop.host}", "{next_hop.port}")
@@ -62,7 +67,7 @@ def test_the_server_has_forty_lines_and_ten_are_wrong() -> None:
 
 @on_both
 @pytest.mark.parametrize("messages", [1, 20])
-def test_a_correct_server_is_clean(tmp_path: Path, disk: Kind, messages: int) -> None:
+def test_a_correct_server_is_clean(tmp_path: Path, disk: DiskKind, messages: int) -> None:
     found = verdicts(tmp_path, server(), cell_of(f"acknowledged-means-synced[messages={messages}]"), disk)
     assert failed(found) == remarked(found) == set()
 
@@ -77,7 +82,7 @@ FAST = "fsync, then rename without any later sync"
 
 @on_both
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == FAST else pytest.mark.slow) for name in LOSES])
-def test_what_loses_mail_is_caught(tmp_path: Path, disk: Kind, name: str) -> None:
+def test_what_loses_mail_is_caught(tmp_path: Path, disk: DiskKind, name: str) -> None:
     found = verdicts(tmp_path, server(LOSES[name]), cell_of("acknowledged-means-synced[messages=1]"), disk)
     assert failed(found) == {"RL-ACK-01"}
 
@@ -85,7 +90,7 @@ def test_what_loses_mail_is_caught(tmp_path: Path, disk: Kind, name: str) -> Non
 @pytest.mark.slow
 @on_both
 @pytest.mark.parametrize("name", RELIES_ON_FSYNC)
-def test_what_relies_on_fsync_to_keep_the_name_is_remarked(tmp_path: Path, disk: Kind, name: str) -> None:
+def test_what_relies_on_fsync_to_keep_the_name_is_remarked(tmp_path: Path, disk: DiskKind, name: str) -> None:
     """It passes on what all file systems keep; the cell of the stricter reading strikes the layer, whatever the disk."""
     text = server(RELIES_ON_FSYNC[name])
     for part in ("kept", "warn", "fail"):

@@ -16,7 +16,7 @@ from tests.suite.helpers import conformance_command
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(bool(layer.missing()), reason=layer.missing() or "-"),
+    pytest.mark.skipif(bool(layer.unavailable_reason()), reason=layer.unavailable_reason() or "-"),
 ]
 
 DOES = {

@@ -11,12 +11,13 @@ import struct
 from pathlib import Path
 from typing import Literal
 
+from conformance import paths
 from conformance.nodes import preloading
 from conformance.nodes.contract import NodeError
 from conformance.nodes.disks import data_tree
 from conformance.nodes.disks.durability import History, Inode
-from conformance.nodes.disks.state import Kind, Met, Record, State, Status
-from conformance.nodes.preloading import unreached
+from conformance.nodes.disks.state import FaultCounts, Kind, Record, State, Status
+from conformance.nodes.preloading import preload_obstacle
 from conformance.scenarios.steps.nodes import SurvivingNames
 from conformance.untrusted import Anchor
 
@@ -31,7 +32,7 @@ class UnobservedDisk(Exception):
     """The layer does not see all that a node does to its disk: it proves nothing of it. The text says what."""
 
 
-def missing() -> str:
+def unavailable_reason() -> str:
     """Return why there can be no layer on this machine; '' when there can."""
     return "" if shutil.which("cc") else "needs a C compiler (cc)"
 
@@ -69,13 +70,13 @@ class Layer:
         self._unseen = ""
 
     @property
-    def met(self) -> Met:
+    def fault_counts(self) -> FaultCounts:
         """How often its faults were met."""
-        return self._state.met
+        return self._state.fault_counts
 
-    def look_at(self, program: str) -> None:
+    def check_program(self, program: str) -> None:
         """Look at a program before it is started. Raises UnobservedDisk when the layer will not see what it does."""
-        if self._forgets and (found := unreached(program)) is not None:
+        if self._forgets and (found := preload_obstacle(program)) is not None:
             raise UnobservedDisk(f"the layer does not see what {found[0]} does: it {_WHY[found[1]]}")
 
     async def mount(self) -> None:
@@ -89,9 +90,9 @@ class Layer:
             self._directory.mkdir(parents=True, exist_ok=True)
             self._directory.chmod(0o755)
             try:
-                place = preloading.cache() / "layer"
+                place = paths.cache() / "layer"
                 made = await asyncio.to_thread(
-                    preloading.compiled, "layer", SOURCES, place, wanted_by="the layer of a disk"
+                    preloading.compile_library, "layer", SOURCES, place, wanted_by="the layer of a disk"
                 )
             except preloading.CannotCompile as error:
                 raise NodeError(self._node, "mount", str(error)) from error
@@ -106,9 +107,9 @@ class Layer:
         else:
             self._begin()
 
-    def be_slow(self, seconds: float) -> None:
+    def slow_syncs(self, seconds: float) -> None:
         """Have every sync take so much longer; 0 for no longer."""
-        self._state.be_slow(seconds)
+        self._state.slow_syncs(seconds)
 
     def fail_syncs(self, *, fails: bool) -> None:
         """Have every sync fail with EIO, or none."""

@@ -18,7 +18,7 @@ SIZE = 64 * 2**20
 _TOOLS = ("mkfs.ext4", "mount", "umount", "unshare", "nsenter")
 
 
-def missing() -> str:
+def unavailable_reason() -> str:
     """Return why there can be no loop disk on this machine; '' when there can."""
     if os.geteuid() != 0:
         return "needs root, to mount a file system of its own"

@@ -10,7 +10,7 @@ from conformance.nodes.contract import NodeError
 from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.layer import Layer
 from conformance.nodes.disks.loop import LoopDisk
-from conformance.nodes.disks.state import Met
+from conformance.nodes.disks.state import FaultCounts
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.breaking import Disk
 from conformance.scenarios.steps.nodes import PowerCut, SurvivingNames
@@ -21,7 +21,7 @@ Trouble = Literal[
 ]  # fmt: skip
 """What a scenario may do to a disk: `power-cut-by-posix` is one that keeps what POSIX promises, and no more."""
 
-Kind = Literal["loop", "layer"]
+DiskKind = Literal["loop", "layer"]
 """What a power cut strikes where both can be had: an ext4 of the node's own, or a layer that logs what is synced."""
 
 _ON_LOOP: frozenset[Trouble] = frozenset({"full", "read-only"})
@@ -43,7 +43,7 @@ def disk_troubles_of(cell: Cell, server: str) -> frozenset[Trouble]:
     return frozenset(found)
 
 
-def missing(candidate: Candidate, troubles: Iterable[Trouble], kind: Kind | None = None) -> str:
+def unsupported_reason(candidate: Candidate, troubles: Iterable[Trouble], kind: DiskKind | None = None) -> str:
     """Return why a candidate cannot have these troubles on this machine; '' when it can."""
     wanted = frozenset(troubles)
     if not wanted:
@@ -53,21 +53,23 @@ def missing(candidate: Candidate, troubles: Iterable[Trouble], kind: Kind | None
         return f"a disk of its own is for servers in processes of their own (kind {kinds})"
     if "power-cut-by-posix" in wanted and wanted & _ON_LOOP:
         return "a file system of its own keeps more than POSIX promises"
-    needs = [layer.missing()] if wanted & _IN_LAYER else []
+    needs = [layer.unavailable_reason()] if wanted & _IN_LAYER else []
     if wanted & _ON_LOOP:
-        needs.append(loop.missing())
+        needs.append(loop.unavailable_reason())
     elif "power-cut" in wanted:
-        needs.append(layer.missing() if _forgets(wanted, candidate.name, kind) else loop.missing())
+        needs.append(
+            layer.unavailable_reason() if _forgets(wanted, candidate.name, kind) else loop.unavailable_reason()
+        )
     return next((reason for reason in needs if reason), "")
 
 
-def _forgets(wanted: frozenset[Trouble], candidate: str, kind: Kind | None) -> bool:
+def _forgets(wanted: frozenset[Trouble], candidate: str, kind: DiskKind | None) -> bool:
     """Whether a power cut is the layer's to see to."""
     if "power-cut-by-posix" in wanted:
         return True
     if "power-cut" not in wanted or wanted & _ON_LOOP:
         return False
-    return kind == "layer" or (kind is None and candidate == _LAYERED and bool(loop.missing()))
+    return kind == "layer" or (kind is None and candidate == _LAYERED and bool(loop.unavailable_reason()))
 
 
 class NodeDisk:
@@ -79,7 +81,7 @@ class NodeDisk:
         directory: Path,
         troubles: Iterable[Trouble],
         candidate: str = _LAYERED,
-        kind: Kind | None = None,
+        kind: DiskKind | None = None,
     ) -> None:
         wanted = frozenset(troubles)
         data, own = directory / "data", directory / "disk"
@@ -95,7 +97,7 @@ class NodeDisk:
         )
         self._full = False
         self._read_only = False
-        self._before = Met()
+        self._before = FaultCounts()
 
     @property
     def prefix(self) -> list[str]:
@@ -113,11 +115,11 @@ class NodeDisk:
         return self._read_only
 
     @property
-    def met(self) -> str:
+    def faults_met(self) -> str:
         """Return how often the node has met the trouble, in words; '' when it has not."""
         if self._layer is None:
             return ""
-        now, before = self._layer.met, self._before
+        now, before = self._layer.fault_counts, self._before
         counts = {
             "slow syncs": now.slow_syncs - before.slow_syncs,
             "failed syncs": now.failed_syncs - before.failed_syncs,
@@ -125,10 +127,10 @@ class NodeDisk:
         }
         return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
 
-    def look_at(self, program: str) -> None:
+    def check_program(self, program: str) -> None:
         """Look at a program of the node before it is started. Raises UnobservedDisk when a layer will not see what it does."""
         if self._layer:
-            self._layer.look_at(program)
+            self._layer.check_program(program)
 
     async def mount(self) -> None:
         """Have it ready before the node starts."""
@@ -145,7 +147,7 @@ class NodeDisk:
             self._layer.cut_power(keeps)
         self._full = self._read_only = False
 
-    async def trouble(self, action: Disk, seconds: float) -> str:
+    async def apply(self, action: Disk, seconds: float) -> str:
         """Have a trouble; return the words of the error that proves it, '' where only the node can meet it.
 
         `slow`: every sync takes so many (real) seconds longer. A disk that was read-only gets well while the node is
@@ -159,14 +161,14 @@ class NodeDisk:
                 self._read_only = True
                 return await self._mounted().become_read_only()
         layered = self._layered()
-        self._before = layered.met
+        self._before = layered.fault_counts
         match action.trouble:
             case "full":
                 layered.refuse_writes((action.at_write or 1) - 1)
             case "failing-syncs":
                 layered.fail_syncs(fails=True)
             case "slow":
-                layered.be_slow(seconds)
+                layered.slow_syncs(seconds)
         return ""
 
     async def heal(self) -> None:
@@ -176,7 +178,7 @@ class NodeDisk:
         if self._read_only:
             await self._mounted().let_go()
         if self._layer:
-            self._layer.be_slow(0)
+            self._layer.slow_syncs(0)
             self._layer.fail_syncs(fails=False)
             self._layer.refuse_writes(None)
         self._full = self._read_only = False

@@ -73,7 +73,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
+class FaultCounts:
     """How often processes of the node have met each fault."""
 
     slow_syncs: int = 0
@@ -116,7 +116,7 @@ class State:
         """Have the next process make the lock anew: nobody holds it, all are dead."""
         self._write(_PREPARED_AT, struct.pack("<I", 0))
 
-    def be_slow(self, seconds: float) -> None:
+    def slow_syncs(self, seconds: float) -> None:
         """Have every sync take so much longer; 0 for no longer."""
         self._write(_SLOW_AT, struct.pack("<I", round(seconds * 1000)))
 
@@ -129,9 +129,11 @@ class State:
         self._write(_WRITES_LEFT_AT, struct.pack("<q", -1 if after is None else after))
 
     @property
-    def met(self) -> Met:
+    def fault_counts(self) -> FaultCounts:
         """How often faults were met."""
-        return Met(*_COUNTERS.unpack(self._read(_COUNTERS_AT, _COUNTERS.size))) if self.exists else Met()
+        return (
+            FaultCounts(*_COUNTERS.unpack(self._read(_COUNTERS_AT, _COUNTERS.size))) if self.exists else FaultCounts()
+        )
 
     @property
     def blind(self) -> str:

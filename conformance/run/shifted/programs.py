@@ -5,8 +5,9 @@ either.
 
 from pathlib import Path
 
+from conformance import paths
 from conformance.nodes import preloading
-from conformance.nodes.preloading import unreached
+from conformance.nodes.preloading import preload_obstacle
 from conformance.run.virtual.errors import ClockError
 
 SOURCES = tuple(sorted(Path(__file__).with_name("shim").glob("*.[ch]")))
@@ -35,7 +36,7 @@ def look_at(word: str) -> None:
 
     What is not there is let pass: starting it will say so.
     """
-    if (found := unreached(word)) is not None:
+    if (found := preload_obstacle(word)) is not None:
         program, why = found
         raise CannotShift(f"{program} {_WHY[why]}")
 
@@ -64,7 +65,7 @@ def compiled() -> list[str]:
 def library(directory: Path | None = None) -> Path:
     """Return the compiled shim, from the cache where it is there. Raises CannotShift."""
     try:
-        place = directory or preloading.cache() / "shifted"
-        return preloading.compiled("shim", SOURCES, place, wanted_by="the shifted clock")
+        place = directory or paths.cache() / "shifted"
+        return preloading.compile_library("shim", SOURCES, place, wanted_by="the shifted clock")
     except preloading.CannotCompile as error:
         raise CannotShift(str(error)) from error

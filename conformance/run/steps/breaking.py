@@ -65,7 +65,7 @@ async def disk(world: World, action: Disk) -> str:
         raise ValueError(f"the disk trouble {action.name!r} is in force already")
     world.disk_troubles[action.name] = action
     _note(world, action, healed=False)
-    proof = await world.disks[action.node].trouble(action, world.clock.duration(action.lasting or 0))
+    proof = await world.disks[action.node].apply(action, world.clock.duration(action.lasting or 0))
     if proof:
         _fired(world, action, f"a write failed: {proof}")
     return "armed"
@@ -75,8 +75,8 @@ async def heal_disk(world: World, action: Disk) -> None:
     """Have a disk well again; one that was read-only is mounted anew, which takes the server down."""
     del world.disk_troubles[action.name]
     disk, keeper = world.disks[action.node], world.keepers[action.node]
-    if met := disk.met:
-        _fired(world, action, met)
+    if faults := disk.faults_met:
+        _fired(world, action, faults)
     _note(world, action, healed=True)
     async with keeper.busy:
         restart = disk.needs_restart and keeper.up
