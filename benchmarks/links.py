@@ -34,7 +34,7 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from benchmarks.link_traffic import Receiver, Through, Traffic, bare_relay, give, send
-from conformance.candidates.grammar import find
+from conformance.candidates.lookup import find_candidate
 from conformance.history.recorder import Recorder
 from conformance.nodes.configuration import Wiring, listeners_of, render
 from conformance.nodes.exec_node import ExecNode
@@ -151,7 +151,7 @@ async def _through_a_server(rounds: int, seconds: float, *, both: bool) -> list[
             doors = {door: ("127.0.0.1", leases.lease()) for door in listeners_of("mailbox")}
             directory = Path(stack.enter_context(TemporaryDirectory()))
             wiring = Wiring(listen=lambda _, door, doors=doors: doors[door], dial=lambda *_, to=onward: to)  # type: ignore[misc]
-            node = ExecNode("mta", find("exec:reference", Path()), directory)
+            node = ExecNode("mta", find_candidate("exec:reference", Path()), directory)
             stack.push_async_callback(node.close)
             await node.start(render(topology, topology.servers[0], wiring, data_dir=directory / "data", seed=1))
             match way:

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 
-from conformance.candidates.cast import Cast
-from conformance.candidates.needs import claims
+from conformance.candidates.assignment import Assignment
+from conformance.candidates.cell_needs import claimed_capabilities
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.judge.incremental import IncrementalJudge
@@ -48,7 +48,7 @@ class CellResult:
 
 async def execute(
     cell: Cell,
-    cast: Cast,
+    assignment: Assignment,
     settings: Settings,
     header: CellHeader,
     run_dir: Path,
@@ -65,17 +65,23 @@ async def execute(
     the harness itself does wrong: that is a verdict. KeyboardInterrupt passes through, after everything was cleaned
     up.
     """
-    reason = inapplicable(cell, cast, settings)
-    with _Execution(cell, cast, header, run_dir, known, settings) as execution:
+    reason = inapplicable(cell, assignment, settings)
+    with _Execution(cell, assignment, header, run_dir, known, settings) as execution:
         if reason:
             return execution.not_applicable(reason)
         run = CellRun(
-            cell, cast, settings, execution.attachments, IncrementalJudge(), seen=execution.seen, flush=execution.flush
+            cell,
+            assignment,
+            settings,
+            execution.attachments,
+            IncrementalJudge(),
+            seen=execution.seen,
+            flush=execution.flush,
         )
         ran = await run.run(place)
         if ran.inapplicable:
             return execution.not_applicable(ran.inapplicable)
-        verdicts = await place.call(_judged, cell, cast, settings, ran)
+        verdicts = await place.call(_judged, cell, assignment, settings, ran)
         return await place.call(execution.finish, ran, verdicts)  # it compresses the history
 
 
@@ -85,7 +91,7 @@ class _Execution:
     def __init__(
         self,
         cell: Cell,
-        cast: Cast,
+        assignment: Assignment,
         header: CellHeader,
         run_dir: Path,
         known: Known,
@@ -93,7 +99,7 @@ class _Execution:
     ) -> None:
         self._settings = settings
         self._cell = cell
-        self._cast = cast
+        self._assignment = assignment
         self._known = known
         self._writer = CellWriter(run_dir, header)
         self._wall, self._cpu = time.monotonic(), time.process_time()
@@ -169,10 +175,10 @@ class _Execution:
         return excuse_lateness([verdict], ran.events, self._settings.tolerance)
 
 
-def _judged(cell: Cell, cast: Cast, settings: Settings, ran: Ran) -> tuple[Verdict, ...]:
+def _judged(cell: Cell, assignment: Assignment, settings: Settings, ran: Ran) -> tuple[Verdict, ...]:
     """Judge what was run; where a check raises an exception, nothing was judged."""
     try:
-        return judge(cell, cast, settings, ran.events, complete=ran.complete)
+        return judge(cell, assignment, settings, ran.events, complete=ran.complete)
     except Exception as error:  # noqa: BLE001  # whatever a check raises, the cell was not judged
         traceback.print_exc()
         said = describe_harness_error(error)
@@ -204,10 +210,12 @@ def _timed_out(cell: Cell, ran: Ran) -> Verdict:
 
 
 def judge(
-    cell: Cell, cast: Cast, settings: Settings, events: tuple[AnyEvent, ...], *, complete: bool
+    cell: Cell, assignment: Assignment, settings: Settings, events: tuple[AnyEvent, ...], *, complete: bool
 ) -> tuple[Verdict, ...]:
     """Judge a history, of a moment ago or of a year ago."""
-    setting = JudgeSettings(settings.clock, settings.tolerance, claims(cell, cast), complete, settings.should)
+    setting = JudgeSettings(
+        settings.clock, settings.tolerance, claimed_capabilities(cell, assignment), complete, settings.should
+    )
     return judge_cell(cell, events, setting)
 
 

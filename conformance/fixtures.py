@@ -31,7 +31,7 @@ def run_scenario(tmp_path: Path) -> RunScenario:
     def run(file: str | Path, candidate: str = "reference", **settings: object) -> tuple[CellResult, ...]:
         # Imported here, since a test session that runs no scenario need not pay for it.
         from conformance import paths
-        from conformance.candidates.cast import read_cast
+        from conformance.candidates.assignment import read_assignment
         from conformance.execute import execute
         from conformance.records import cell_header, item_name
         from conformance.results.identity import environment_sha256
@@ -39,16 +39,16 @@ def run_scenario(tmp_path: Path) -> RunScenario:
         from conformance.run.settings import Settings
         from conformance.scenarios.loader import read_corpus
 
-        cast = read_cast(candidate, paths.fixtures() / "candidates")
+        assignment = read_assignment(candidate, paths.fixtures() / "candidates")
         how = Settings(**settings)  # type: ignore[arg-type]  # what it is given is the caller's to know
         results = []
         for scenario in read_corpus([Path(file)], paths.fixtures()):
             for cell in scenario.cells(how.grid):
-                name = f"{Path(file).name}::{cell.id}::{item_name(cell, cast)}"
+                name = f"{Path(file).name}::{cell.id}::{item_name(cell, assignment)}"
                 header = cell_header(
-                    cell, cast, how, run="run", nodeid=name, environment_sha256=environment_sha256(), repeat=""
+                    cell, assignment, how, run="run", nodeid=name, environment_sha256=environment_sha256(), repeat=""
                 )
-                results.append(at_once(execute(cell, cast, how, header, tmp_path / "run")))
+                results.append(at_once(execute(cell, assignment, how, header, tmp_path / "run")))
         return tuple(results)
 
     return run

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 from pydantic import JsonValue
 
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
+from conformance.candidates.cell_needs import claimed_capabilities
 from conformance.candidates.description import Candidate
-from conformance.candidates.needs import claims
 from conformance.execute import stamp
 from conformance.history.secrets import REDACTED
 from conformance.nodes.contract import NodeError
@@ -19,32 +19,40 @@ from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 
 
-def candidate_record(cast: Cast, cells: Iterable[Cell] = ()) -> CandidateRecord:
-    """Return what the header of a run says of one cast.
+def candidate_record(assignment: Assignment, cells: Iterable[Cell] = ()) -> CandidateRecord:
+    """Return what the header of a run says of one assignment.
 
     `cells` are those of the run: what is claimed is what all claim who play a server in one of them. Without any it is
-    what everybody in the cast claims.
+    what everybody in the assignment claims.
     """
-    alone = not cast.servers
+    alone = not assignment.servers
     players = (
-        cast.players(dict.fromkeys(server for cell in cells for server in cell.topology.by_name)) or cast.candidates
+        assignment.candidates_for(dict.fromkeys(server for cell in cells for server in cell.topology.by_name))
+        or assignment.candidates
     )
     return CandidateRecord(
-        name=cast.identity,
-        kind=cast.default.kind if alone else "mixed",
-        version=_version(cast.default) if alone else "several",
-        sha256=_sha256(cast),
+        name=assignment.identity,
+        kind=assignment.default.kind if alone else "mixed",
+        version=_version(assignment.default) if alone else "several",
+        sha256=_sha256(assignment),
         claims=tuple(sorted(frozenset.intersection(*(frozenset(one.claims) for one in players)))),
     )
 
 
-def item_name(cell: Cell, cast: Cast) -> str:
+def item_name(cell: Cell, assignment: Assignment) -> str:
     """Return the last part of a node id: `candidate=postfix,axis=value`, axes sorted."""
-    return ",".join([f"candidate={cast.identity}", *(f"{axis}={value}" for axis, value in cell.axes.items())])
+    return ",".join([f"candidate={assignment.identity}", *(f"{axis}={value}" for axis, value in cell.axes.items())])
 
 
 def cell_header(
-    cell: Cell, cast: Cast, settings: Settings, *, run: str, nodeid: str, environment_sha256: str, repeat: str
+    cell: Cell,
+    assignment: Assignment,
+    settings: Settings,
+    *,
+    run: str,
+    nodeid: str,
+    environment_sha256: str,
+    repeat: str,
 ) -> CellHeader:
     """Return the first line of a cell's file. `repeat` is the command that runs this one cell again."""
     return CellHeader(
@@ -55,8 +63,8 @@ def cell_header(
         path=cell.path,
         line=cell.line,
         axes=cell.axes,
-        candidate=cast.identity,
-        candidate_sha256=_sha256(cast),
+        candidate=assignment.identity,
+        candidate_sha256=_sha256(assignment),
         generations=tuple(sorted({server.generation for server in cell.topology.servers})),
         requirements=cell.requirements,
         scenario_sha256=cell.sha256,
@@ -72,8 +80,8 @@ def cell_header(
             one.name: effective_parameters(cell.topology.transport, one.transport) for one in cell.topology.servers
         },
         waive=cell.waive,
-        own_timers=_own_timers(cell, cast),
-        claims=tuple(sorted(claims(cell, cast))),
+        own_timers=_own_timers(cell, assignment),
+        claims=tuple(sorted(claimed_capabilities(cell, assignment))),
         should=settings.should,
     )
 
@@ -87,18 +95,18 @@ def _without_secrets(topology: dict[str, JsonValue]) -> dict[str, JsonValue]:
     return topology
 
 
-def _own_timers(cell: Cell, cast: Cast) -> dict[str, JsonValue] | None:
+def _own_timers(cell: Cell, assignment: Assignment) -> dict[str, JsonValue] | None:
     """Return what the candidate says of its own timers, when the cell goes by them."""
-    timers = cast.own_timers(cell.topology.by_name)
+    timers = assignment.own_timers(cell.topology.by_name)
     if cell.timers != "own" or timers is None:
         return None
     described: dict[str, JsonValue] = timers.model_dump(mode="json", by_alias=True, exclude_none=True)
     return described
 
 
-def _sha256(cast: Cast) -> str:
-    everybody = {name: one.sha256 for name, one in [*cast.servers.items(), ("", cast.default)]}
-    return sha256_of(everybody) if cast.servers else cast.default.sha256
+def _sha256(assignment: Assignment) -> str:
+    everybody = {name: one.sha256 for name, one in [*assignment.servers.items(), ("", assignment.default)]}
+    return sha256_of(everybody) if assignment.servers else assignment.default.sha256
 
 
 def _version(candidate: Candidate) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from conformance import paths
-from conformance.candidates.cast import read_cast
+from conformance.candidates.assignment import read_assignment
 from conformance.history.events import AnyEvent, Command, Connected
 from conformance.history.recorder import Recorder
 from conformance.run.clocks.scaled import RealClock
@@ -267,12 +267,12 @@ class MailNodes:
         file = place / "world.scenario.yaml"
         file.write_text(_WORLD, "utf-8")
         (cell,) = read_corpus([file], paths.fixtures())[0].cells("smoke")
-        cast = read_cast(candidate, paths.fixtures() / "candidates")
+        assignment = read_assignment(candidate, paths.fixtures() / "candidates")
 
         async def begin() -> World:
             loop = asyncio.get_running_loop()
             clock = RealClock(loop, 1.0)
-            world = World(cell, cast, Settings(clock="real"), clock, Recorder(clock), place)
+            world = World(cell, assignment, Settings(clock="real"), clock, Recorder(clock), place)
             up: asyncio.Future[None] = loop.create_future()
             end = asyncio.Event()
 

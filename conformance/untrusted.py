@@ -43,7 +43,7 @@ class Moved(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DirectoryEntry:
     """Something below a directory; `folder` is the open directory that holds it, for as long as the walk is here."""
 
     folder: int
@@ -113,19 +113,19 @@ class UntrustedDirectory:
             os.close(self._handle)
             self._handle = -1
 
-    def give(self, owner: Owner) -> None:
+    def chown(self, owner: Owner) -> None:
         """Give the directory itself to a user."""
         os.fchown(self._handle, *owner)
 
-    def open_to_all(self) -> None:
+    def make_world_readable(self) -> None:
         """Let everybody read the directory itself."""
         os.fchmod(self._handle, stat.S_IMODE(os.fstat(self._handle).st_mode) | 0o055)
 
-    def make(self, name: str, *, owner: Owner | None = None, mode: int | None = None) -> None:
+    def make_directory(self, name: str, *, owner: Owner | None = None, mode: int | None = None) -> None:
         """Make a directory below, and those on the way to it; one that is there stays as it is."""
         os.close(self._folder(PurePosixPath(name), owner, mode))
 
-    def write(self, name: str, content: bytes, *, owner: Owner | None = None, readable: bool = False) -> None:
+    def write_file(self, name: str, content: bytes, *, owner: Owner | None = None, readable: bool = False) -> None:
         """Write a file in place of what has the name, with the directories on the way to it.
 
         What is made can be read by everybody where it has to be `readable`, else as the process's umask says.
@@ -151,7 +151,7 @@ class UntrustedDirectory:
         finally:
             os.close(folder)
 
-    def read(self, name: str, most: int) -> bytes | None:
+    def read_file(self, name: str, most: int) -> bytes | None:
         """Return the first `most` octets of a file, or None when nothing has the name. Raises NotAFile."""
         path = PurePosixPath(name)
         try:
@@ -167,7 +167,7 @@ class UntrustedDirectory:
         finally:
             os.close(file)
 
-    def append_to(self, name: str) -> int:
+    def open_for_append(self, name: str) -> int:
         """Open a file to read it and to append to it, and return the descriptor.
 
         What is no regular file of our own with one name is replaced by a new file.
@@ -185,7 +185,7 @@ class UntrustedDirectory:
         self.remove(name)
         return os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=self._handle)
 
-    def is_named(self, name: str, handle: int) -> bool:
+    def refers_to(self, name: str, handle: int) -> bool:
         """Whether a name stands for the file that is open."""
         try:
             found = os.stat(name, dir_fd=self._handle, follow_symlinks=False)
@@ -193,14 +193,14 @@ class UntrustedDirectory:
             return False
         return _identity(found) == _identity(os.fstat(handle))
 
-    def empty(self, name: str) -> None:
+    def empty_directory(self, name: str) -> None:
         """Delete what is in a directory below; the directory itself may be a mount, what is in it is not entered if it is.
 
         Raises NotADirectoryError when it is none, or a link.
         """
         folder = self._existing(PurePosixPath(name))
         try:
-            empty(folder)
+            delete_contents(folder)
         finally:
             os.close(folder)
 
@@ -208,7 +208,7 @@ class UntrustedDirectory:
         """Delete whatever has the name, and what is below it; nothing when there is nothing."""
         _remove(name, self._handle)
 
-    def walk(self) -> Iterator[Entry]:
+    def walk(self) -> Iterator[DirectoryEntry]:
         """Yield everything below; see `walk`."""
         return walk(self._handle)
 
@@ -240,7 +240,7 @@ class UntrustedDirectory:
         return handle
 
 
-class Anchor:
+class PinnedDirectory:
     """A directory that stays the same whatever is done to its path: `path` leads to it for as long as it is held.
 
     Raises OSError when the path is no directory, or a link.
@@ -257,7 +257,7 @@ class Anchor:
             self.handle = -1
 
 
-def discard(path: Path) -> bool:
+def delete_tree(path: Path) -> bool:
     """Delete a directory with all below it, or whatever has the path; return whether it is gone.
 
     What is left, this user must not delete, or it is a mount.
@@ -296,7 +296,7 @@ def read_at(handle: int, start: int, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def walk(top: int) -> Iterator[Entry]:
+def walk(top: int) -> Iterator[DirectoryEntry]:
     """Yield everything below an open directory, each directory before what is in it.
 
     No link is followed, no mount entered; what goes away meanwhile, and what this user must not open, is left out.
@@ -321,7 +321,7 @@ def walk(top: int) -> Iterator[Entry]:
             name = waiting[-1].pop()
             try:
                 found = os.stat(name, dir_fd=here, follow_symlinks=False)
-                yield Entry(here, name, above, found)
+                yield DirectoryEntry(here, name, above, found)
                 if not stat.S_ISDIR(found.st_mode) or found.st_dev != device:
                     continue
                 below = os.open(name, _DIRECTORY, dir_fd=here)
@@ -335,7 +335,7 @@ def walk(top: int) -> Iterator[Entry]:
         os.close(here)
 
 
-def size_of(directory: str) -> int:
+def disk_usage(directory: str) -> int:
     """Return the octets on disk of all below a directory; each name counts for 512 at least.
 
     What cannot be looked at counts for nothing; where directories are moved meanwhile, what was counted until then is
@@ -356,7 +356,7 @@ def size_of(directory: str) -> int:
     return total
 
 
-def empty(folder: int) -> None:
+def delete_contents(folder: int) -> None:
     """Delete everything in an open directory. What is nested is lifted to the top, so that depth does not matter.
 
     Raises OSError for a mount and for what this user must not delete.
@@ -381,7 +381,7 @@ def _remove(name: str, folder: int) -> None:
     except IsADirectoryError:
         below = os.open(name, _DIRECTORY, dir_fd=folder)
         try:
-            empty(below)
+            delete_contents(below)
         finally:
             os.close(below)
         os.rmdir(name, dir_fd=folder)

@@ -15,9 +15,9 @@ from pydantic import PrivateAttr, field_validator, model_validator
 
 from conformance import __version__, registry
 from conformance.candidates import kinds
-from conformance.candidates.kind import KINDS, NODE_COMMANDS, SERVER_COMMANDS, Kind, kinds_with
-from conformance.candidates.parts import FILE_NAME, Described, Door, OwnFields
-from conformance.candidates.presence import Presence
+from conformance.candidates.availability import Availability
+from conformance.candidates.fields import FILE_NAME, CommonFields, KindFields, ListenerName
+from conformance.candidates.kind import KINDS, NODE_COMMANDS, SERVER_COMMANDS, Kind, kinds_with_feature
 from conformance.history.dialects import PROFILE_1, Dialect
 from conformance.scenarios.document import CAPABILITIES
 from conformance.scenarios.errors import Mark, Problem, ProblemReport, did_you_mean, format_problems, short_repr
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 else:
     KindName = Literal[tuple(KINDS)]
 
-MOST_OCTETS = 2**20
+MAX_DESCRIPTION_OCTETS = 2**20
 """The largest description that is read."""
 
 
@@ -43,14 +43,14 @@ class CandidateError(ValueError):
 
 
 if TYPE_CHECKING:
-    _OfKinds = OwnFields
+    _OfKinds = KindFields
 else:
 
-    class _OfKinds(*(kind.fields for kind in KINDS.values() if kind.fields is not OwnFields)):
+    class _OfKinds(*(kind.fields for kind in KINDS.values() if kind.fields is not KindFields)):
         """The fields that one kind has alone."""
 
 
-class Candidate(Described, _OfKinds):
+class Candidate(CommonFields, _OfKinds):
     """How to run one node, and what it claims to support."""
 
     kind: KindName
@@ -79,8 +79,8 @@ class Candidate(Described, _OfKinds):
 
     @model_validator(mode="after")
     def _whole(self) -> "Candidate":
-        if not getattr(self, self.its_kind.needs):
-            raise ValueError(f"kind: the kind {self.kind} needs {self.its_kind.needs!r}")
+        if not getattr(self, self.kind_definition.needs):
+            raise ValueError(f"kind: the kind {self.kind} needs {self.kind_definition.needs!r}")
         if unknown := sorted(set(self.commands) - {*NODE_COMMANDS, *SERVER_COMMANDS}):
             known = ", ".join((*NODE_COMMANDS, *SERVER_COMMANDS))
             hint = did_you_mean(unknown[0], (*NODE_COMMANDS, *SERVER_COMMANDS)) or f"; there are {known}"
@@ -89,47 +89,51 @@ class Candidate(Described, _OfKinds):
             raise ValueError("listeners: every server has a frontend")
         if self.flush_to_retry and "flush" not in self.commands:
             raise ValueError("flush-to-retry: it needs the command 'flush'")
-        self.its_kind.check(self)
+        self.kind_definition.check(self)
         if self.private_root and not self.installed:
             raise ValueError("private-root: it needs 'installed', the directory to lay over the root")
         return self
 
     @property
-    def its_kind(self) -> Kind:
+    def kind_definition(self) -> Kind:
         """What is true of its kind."""
         return KINDS[self.kind]
 
     @property
-    def doors(self) -> tuple[Door, ...]:
+    def listener_names(self) -> tuple[ListenerName, ...]:
         """The doors that it opens: of a server that runs already, those with an address."""
-        return self.its_kind.doors(self)
+        return self.kind_definition.listener_names(self)
 
-    def look_for(self) -> Presence:
+    def check_availability(self) -> Availability:
         """Look for what it needs to be run, in the way of its kind."""
-        return self.its_kind.look_for(self)
+        return self.kind_definition.check_availability(self)
 
     @property
-    def means(self) -> frozenset[str]:
+    def features(self) -> frozenset[str]:
         """What its kind has that not every kind has."""
-        return self.its_kind.means
+        return self.kind_definition.features
 
-    def with_means(self, needed: str) -> "Candidate":
+    def with_feature(self, needed: str) -> "Candidate":
         """Return it of a kind that has this, where its own has not, and the description has what that kind needs."""
-        able = [] if needed in self.means else [one for one in kinds_with(needed) if getattr(self, KINDS[one].needs)]
+        able = (
+            []
+            if needed in self.features
+            else [one for one in kinds_with_feature(needed) if getattr(self, KINDS[one].needs)]
+        )
         return self.model_copy(update={"kind": able[0]}) if able else self
 
     @property
-    def is_told(self) -> bool:
+    def is_configured_here(self) -> bool:
         """Whether it gets the harness's configuration: one that runs already was set up by somebody else."""
-        return self.its_kind.is_told(self)
+        return self.kind_definition.is_configured_here(self)
 
     @property
-    def reads_its_document(self) -> bool:
+    def reads_json_document(self) -> bool:
         """Whether the program is given the harness's JSON document: the one that says where its status file is."""
         return any("{config}" in word for word in self.argv)
 
     @property
-    def spelling(self) -> Dialect:
+    def resolved_dialect(self) -> Dialect:
         """The dialect that its conversations are read with."""
         return PROFILE_1 if self.dialect == "profile-1" else self.dialect
 
@@ -175,12 +179,12 @@ def read_description(path: Path) -> Candidate:
     """Read a description from a file. Raises CandidateError with everything that is wrong, each with its place:
     `path:line:column: message`."""
     report = ProblemReport(str(path))
-    node = read_full_yaml(path, report, most=MOST_OCTETS)
+    node = read_full_yaml(path, report, most=MAX_DESCRIPTION_OCTETS)
     like = node.get("like") if node is not None else None
     # A word that is no name is told by the schema, and names no file.
     if node is not None and like is not None and isinstance(like.value, str) and re.fullmatch(FILE_NAME, like.value):
         beside = ProblemReport(str(path.with_name(f"{like.value}{path.suffix}")))
-        other = read_full_yaml(Path(beside.path), beside, most=MOST_OCTETS)
+        other = read_full_yaml(Path(beside.path), beside, most=MAX_DESCRIPTION_OCTETS)
         report.take(beside.problems)
         if other is not None and (not other.entries or "like" in other.entries):
             report.add(like.mark, f"like: {like.value} must be a description that is like no other itself")

@@ -1,13 +1,13 @@
 """As which generation a server is started: as one that its description names, in a place that the topology has for it."""
 
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import Candidate
 from conformance.generations import GENERATION_SPECIFIC, Generation, generations_of
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import Cell
 
 
-def placed(cell: Cell, cast: Cast) -> Cell:
+def with_described_generations(cell: Cell, assignment: Assignment) -> Cell:
     """Return a cell in which the places of no particular generation are taken as the candidates' descriptions say.
 
     Such a place is one whose generation the topology does not state, in a cell that neither judges a requirement nor
@@ -21,13 +21,13 @@ def placed(cell: Cell, cast: Cast) -> Cell:
         return cell
     taken: dict[str, Generation] = {}
     for server in cell.topology.servers:
-        can_be = cast.plays(server.name).generations
+        can_be = assignment.candidate_for(server.name).generations
         if "generation" not in server.model_fields_set and server.generation not in can_be:
             taken[server.name] = can_be[0]
     return with_generations(cell, taken)
 
 
-def probed(cell: Cell, candidate: Candidate, claim: str) -> Cell:
+def with_probed_generations(cell: Cell, candidate: Candidate, claim: str) -> Cell:
     """Return a probe whose servers are of the first generation that the description names and the claim is of.
 
     A description that names no generations is started as the probe's topology says.

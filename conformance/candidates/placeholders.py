@@ -77,9 +77,9 @@ def _commands(candidate: Candidate) -> Iterator[tuple[str, Sequence[str], tuple[
 
 def _known(candidate: Candidate) -> set[str]:
     plain = {one.name for one in PLACEHOLDERS} - {"1", "listen.X", "listen.X.host", "options.X"}
-    if candidate.folder is None or not candidate.its_kind.sees_files:
+    if candidate.folder is None or not candidate.kind_definition.sees_host_files:
         plain.discard("here")
-    doors = {f"listen.{door}{end}" for door in candidate.doors for end in ("", ".host")}
+    doors = {f"listen.{door}{end}" for door in candidate.listener_names for end in ("", ".host")}
     return plain | doors | {f"options.{name}" for name in candidate.options}
 
 

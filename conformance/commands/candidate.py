@@ -14,10 +14,10 @@ from typing import Literal
 import typer
 
 from conformance import candidates, paths
-from conformance.candidates.cast import Cast, check_hosts
+from conformance.candidates.assignment import Assignment, check_hosts
 from conformance.candidates.description import Candidate, CandidateError
-from conformance.candidates.generations import probed
-from conformance.candidates.grammar import find, installable_candidates
+from conformance.candidates.generations import with_probed_generations
+from conformance.candidates.lookup import find_candidate, installable_candidates
 from conformance.candidates.placeholders import unknown_placeholders
 from conformance.clocks import default_clock, default_scale
 from conformance.execute import headline, judge
@@ -82,7 +82,7 @@ def print_check(word: str, hosts: Sequence[str]) -> int:
     Returns 1 when anything is missing, 2 for a bad description, 3 when some claim could not be judged.
     """
     try:
-        candidate = find(word, paths.fixtures() / "candidates")
+        candidate = find_candidate(word, paths.fixtures() / "candidates")
         check_hosts([candidate], hosts)
     except CandidateError as error:
         typer.echo(str(error), err=True)
@@ -101,7 +101,7 @@ def print_check(word: str, hosts: Sequence[str]) -> int:
 
 def check(candidate: Candidate) -> Iterator[Answer]:
     """Ask a candidate everything that can be asked in a minute; what cannot be started is asked nothing more."""
-    if missing := candidate.look_for().missing:
+    if missing := candidate.check_availability().missing:
         yield Answer("is there", "missing", missing)
         return
     try:
@@ -115,7 +115,7 @@ def check(candidate: Candidate) -> Iterator[Answer]:
         yield answer
         if answer.state == "missing":
             return
-    yield from _answers(trials, candidate.its_kind.at_once)
+    yield from _answers(trials, candidate.kind_definition.parallel_claims)
     for claim in probes:
         if claim not in candidate.claims:
             yield Answer(f"claim {claim}", "told", "not claimed: what needs it is not applicable")
@@ -132,28 +132,28 @@ class _Trial:
 
     def __init__(self, candidate: Candidate, claim: str, cell: Cell) -> None:
         self.claim = claim
-        clock = default_clock([candidate.means])
+        clock = default_clock([candidate.features])
         self._settings = Settings(clock=clock, scale=default_scale(clock))
-        self._cast = Cast(candidate)
-        self._cell = probed(cell, candidate, claim)
+        self._assignment = Assignment(candidate)
+        self._cell = with_probed_generations(cell, candidate, claim)
 
     async def answer(self, place: Place) -> Answer:
         """Try it, alone or beside others."""
         if (refused := self._refused()) is not None:
             return refused
         with tempfile.TemporaryDirectory(prefix="conformance-check-") as directory:
-            run = CellRun(self._cell, self._cast, self._settings, Path(directory), IncrementalJudge())
+            run = CellRun(self._cell, self._assignment, self._settings, Path(directory), IncrementalJudge())
             ran = await run.run(place)
             return await place.call(self._judged, ran)
 
     def _refused(self) -> Answer | None:
         """Return why it cannot be tried, or None when it can."""
-        if reason := inapplicable(self._cell, self._cast, self._settings):
+        if reason := inapplicable(self._cell, self._assignment, self._settings):
             return Answer(f"claim {self.claim}", "not judged", f"it cannot be tried: {reason}")
         return None
 
     def _judged(self, ran: Ran) -> Answer:
-        verdicts = judge(self._cell, self._cast, self._settings, ran.events, complete=ran.complete)
+        verdicts = judge(self._cell, self._assignment, self._settings, ran.events, complete=ran.complete)
         outcome = Outcome.ERROR if ran.problem else worst_in_cell(verdict.outcome for verdict in verdicts)
         states: dict[Outcome, State] = {Outcome.PASS: "ok", Outcome.INCONCLUSIVE: "not judged"}
         return Answer(f"claim {self.claim}", states.get(outcome, "missing"), ran.problem or headline(verdicts))

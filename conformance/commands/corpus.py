@@ -9,7 +9,7 @@ import typer
 
 from conformance import paths
 from conformance.candidates.description import Candidate
-from conformance.candidates.grammar import reference_defects
+from conformance.candidates.lookup import reference_defects
 from conformance.nodes.document import InspectDocument, NodeDocument
 from conformance.requirements.catalogue import catalogue
 from conformance.requirements.coverage import coverage, page

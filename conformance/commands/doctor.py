@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from conformance import paths
-from conformance.candidates.grammar import installable_candidates
+from conformance.candidates.lookup import installable_candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def findings() -> Iterator[Finding]:
     yield Finding("C compiler", shutil.which("cc"), "--clock shifted", "apt-get install gcc libc6-dev")
     yield _module("xdist", "running cells on several cores (-n)", "pip install pytest-xdist")
     for candidate in installable_candidates(paths.fixtures() / "candidates"):
-        present = candidate.look_for()
+        present = candidate.check_availability()
         found = None if present.missing else str(present.installed or "on the system")
         yield Finding(
             candidate.name, found, f"--candidate {candidate.name}", f"conformance candidate install {candidate.name}"

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from conformance.candidates.grammar import reference_defects
+from conformance.candidates.lookup import reference_defects
 from conformance.scenarios.document import Cell
 
 MAX_CELLS_PER_SCENARIO = 6

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import NoReturn
 
 from conformance import paths
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE, Candidate
 from conformance.defects.plan import PlannedTrial
 from conformance.execute import execute, headline, judge, stamp
@@ -59,7 +59,7 @@ class TrialRunDirectory:
             started=stamp(),
             seed=seed,
             clock="virtual",
-            candidates=tuple(candidate_record(Cast(broken_reference(defect))) for defect in defects),
+            candidates=tuple(candidate_record(Assignment(broken_reference(defect))) for defect in defects),
             suite_sha256=suite_sha256(one.cell.sha256 for one in planned),
             environment_sha256=environment,
             command=command,
@@ -69,14 +69,14 @@ class TrialRunDirectory:
         begin_run(directory, header)
         return cls(directory, environment)
 
-    def header(self, cell: Cell, cast: Cast, settings: Settings) -> CellHeader:
+    def header(self, cell: Cell, assignment: Assignment, settings: Settings) -> CellHeader:
         """Return the header of one trial: the cell as `conformance run` would run it with that candidate."""
         place = os.path.relpath(paths.corpus() / cell.path)
-        nodeid = f"{place}::{cell.scenario}::{item_name(cell, cast)}"
-        words = ["conformance", "run", nodeid, "--candidate", cast.identity, "--clock", settings.clock]
+        nodeid = f"{place}::{cell.scenario}::{item_name(cell, assignment)}"
+        words = ["conformance", "run", nodeid, "--candidate", assignment.identity, "--clock", settings.clock]
         return cell_header(
             cell,
-            cast,
+            assignment,
             settings,
             run=self.directory.name,
             nodeid=nodeid,
@@ -118,7 +118,7 @@ class FinishedTrial:
     """A cell that was run with a defect, and is to be judged."""
 
     planned: PlannedTrial
-    cast: Cast
+    assignment: Assignment
     settings: Settings
     ran: Ran
 
@@ -132,11 +132,11 @@ def run_trial(planned: PlannedTrial, seed: int, kept: TrialRunDirectory | None =
 
 
 def _attempt_and_keep(planned: PlannedTrial, seed: int, kept: TrialRunDirectory) -> Trial:
-    cast, settings = _conditions(planned, seed)
-    header = kept.header(planned.cell, cast, settings)
+    assignment, settings = _conditions(planned, seed)
+    header = kept.header(planned.cell, assignment, settings)
     try:
         with _bounded():
-            result = at_once(execute(planned.cell, cast, settings, header, kept.directory))
+            result = at_once(execute(planned.cell, assignment, settings, header, kept.directory))
     except CpuLimitExceeded:
         return _exhausted(planned)
     return _trial(planned, result.outcome, result.verdicts, headline(result.verdicts))
@@ -145,25 +145,25 @@ def _attempt_and_keep(planned: PlannedTrial, seed: int, kept: TrialRunDirectory)
 def run_planned(planned: PlannedTrial, seed: int) -> FinishedTrial | Trial:
     """Run one cell. What came to nothing is a trial already."""
     cell = planned.cell
-    cast, settings = _conditions(planned, seed)
-    if reason := inapplicable(cell, cast, settings):
+    assignment, settings = _conditions(planned, seed)
+    if reason := inapplicable(cell, assignment, settings):
         return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), reason)
     with tempfile.TemporaryDirectory(prefix="conformance-trial-") as folder:
         try:
             with _bounded():
-                ran = at_once(CellRun(cell, cast, settings, Path(folder), IncrementalJudge()).run(ALONE))
+                ran = at_once(CellRun(cell, assignment, settings, Path(folder), IncrementalJudge()).run(ALONE))
         except CpuLimitExceeded:
             return _exhausted(planned)
     if ran.inapplicable:
         return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), ran.inapplicable)
-    return FinishedTrial(planned, cast, settings, ran)
+    return FinishedTrial(planned, assignment, settings, ran)
 
 
 def judge_finished(done: FinishedTrial) -> Trial:
     """Judge what was run, by the checks that there are."""
     planned, ran = done.planned, done.ran
     cell = planned.cell
-    verdicts = judge(cell, done.cast, done.settings, ran.events, complete=ran.complete)
+    verdicts = judge(cell, done.assignment, done.settings, ran.events, complete=ran.complete)
     outcome = Outcome.ERROR if ran.problem else worst_in_cell(verdict.outcome for verdict in verdicts)
     if ran.astray and outcome is Outcome.PASS:
         outcome = Outcome.INCONCLUSIVE
@@ -171,8 +171,8 @@ def judge_finished(done: FinishedTrial) -> Trial:
     return _trial(planned, outcome, verdicts, sentence)
 
 
-def _conditions(planned: PlannedTrial, seed: int) -> tuple[Cast, Settings]:
-    return Cast(broken_reference(planned.defect)), Settings(clock="virtual", seed=seed, should="fail")
+def _conditions(planned: PlannedTrial, seed: int) -> tuple[Assignment, Settings]:
+    return Assignment(broken_reference(planned.defect)), Settings(clock="virtual", seed=seed, should="fail")
 
 
 def _exhausted(planned: PlannedTrial) -> Trial:

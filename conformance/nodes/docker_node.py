@@ -17,9 +17,9 @@ import docker
 import requests
 from docker.types import Mount
 
+from conformance.candidates.availability import Availability
 from conformance.candidates.description import Candidate
 from conformance.candidates.kinds.docker import DockerFields
-from conformance.candidates.presence import Presence
 from conformance.nodes.commands import MOST, command_template, parse_output
 from conformance.nodes.configuration import listeners_of
 from conformance.nodes.contract import REFUSED, CommandFailed, ConfigurationRefused, NodeConfiguration, NodeError
@@ -32,7 +32,7 @@ from conformance.nodes.readiness import reload, wait_ready
 from conformance.nodes.streams import Stream, follow, run_inside
 from conformance.shortage import KILLED, is_sigkill
 from conformance.topology import Server
-from conformance.untrusted import size_of
+from conformance.untrusted import disk_usage
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # in a container, whose network leads to this machine only
 
@@ -62,7 +62,7 @@ class DockerNode(NodeBase, kind="docker"):
         self._engine = engine
         self._network = network
         self._moved = moved
-        self._shop = NodeDirectory(name, candidate, directory, Presence(), seen_as=NODE, python="python3")
+        self._shop = NodeDirectory(name, candidate, directory, Availability(), seen_as=NODE, python="python3")
         self._for_any_user = False
         self._container: Any = None
         self._follower: threading.Thread | None = None
@@ -77,7 +77,7 @@ class DockerNode(NodeBase, kind="docker"):
     async def version(cls, candidate: Candidate) -> str:
         """See NodeBase; of an image it is the one that its label tells, else the description's, else the image's id."""
         container = DockerFields.of(candidate).container
-        if candidate.look_for().missing or container is None:
+        if candidate.check_availability().missing or container is None:
             return candidate.version
         engine = Engine(candidate.name, Path())
         try:
@@ -285,7 +285,7 @@ class DockerNode(NodeBase, kind="docker"):
     async def _watch_size(self) -> None:
         """Kill the container once its directory outgrows its limit."""
         limit = self._candidate.directory_limit
-        while await asyncio.to_thread(size_of, str(self._shop.directory)) <= limit:  # noqa: ASYNC110
+        while await asyncio.to_thread(disk_usage, str(self._shop.directory)) <= limit:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK)  # no event comes of what another process writes
         self._failure = self._outgrew = f"killed: its directory outgrew {limit} octets"
         try:

@@ -14,9 +14,9 @@ import docker
 import requests
 from docker.types import LogConfig, Mount, Ulimit
 
+from conformance.candidates.availability import engine_address
 from conformance.candidates.description import Candidate
 from conformance.candidates.kinds.docker import Container, DockerFields
-from conformance.candidates.presence import engine_address
 from conformance.nodes import reaper
 from conformance.nodes.contract import NodeError
 

@@ -55,8 +55,8 @@ class ExecNode(NodeBase, kind="exec"):
         self._disk = disk
         self._candidate = candidate
         self._own = ExecFields.of(candidate)
-        self._presence = candidate.look_for()
-        self._shop = NodeDirectory(name, candidate, directory, self._presence, user=candidate.user)
+        self._availability = candidate.check_availability()
+        self._shop = NodeDirectory(name, candidate, directory, self._availability, user=candidate.user)
         self._process: Process | None = None
         self._group: cgroups.Cgroup | None = None
         self._killed: int | None = 0
@@ -95,11 +95,11 @@ class ExecNode(NodeBase, kind="exec"):
 
     async def start(self, configuration: NodeConfiguration) -> None:
         """Render the files, start the command under its guard, wait for the greetings."""
-        if self._presence.missing:
-            raise NodeError(self.name, "start", self._presence.missing)
+        if self._availability.missing:
+            raise NodeError(self.name, "start", self._availability.missing)
         await asyncio.to_thread(self._shop.write, configuration)  # other cells may be on this loop
         if self._disk is not None:
-            if self._presence.private_root is None:
+            if self._availability.private_root is None:
                 self._disk.check_program(self._shop.filled(self._candidate.argv)[0])
             await self._disk.mount()
         self._ended.clear()
@@ -217,12 +217,12 @@ class ExecNode(NodeBase, kind="exec"):
         words += ["--processes", str(self._own.process_limit), "--memory", str(self._own.memory_limit)]
         if self._group is not None:
             words += [word for group in self._group.all for word in ("--cgroup", group)]
-        elif self._clock is None and self._presence.private_root is None:
+        elif self._clock is None and self._availability.private_root is None:
             words += ["--twice"]  # a moved clock follows one guard only; a namespace of its own dies with it
         if candidate.user is not None and os.geteuid() == 0:
             words += ["--user", candidate.user]
-        if self._presence.private_root is not None:
-            root = str(self._presence.private_root)
+        if self._availability.private_root is not None:
+            root = str(self._availability.private_root)
             words += ["--namespaces", *_PYTHON, private_root.__file__, root, str(directory), self.name]
             words += ["--preload", str(self._preload), "--"] if self._preload else ["--"]
         return [*words, *self._moved(self._shop.filled(candidate.argv)), *defect]
@@ -233,7 +233,7 @@ class ExecNode(NodeBase, kind="exec"):
 
     async def _run(self, name: str, template: Sequence[str], arguments: Sequence[str] = ()) -> str:
         argv = self._moved(self._shop.filled(template, arguments))
-        if self._presence.private_root is not None:
+        if self._availability.private_root is not None:
             argv = ["nsenter", "-t", str(self._init()), "-p", "-m", "-r", "-w", *argv]
         else:
             argv = [*self._on_disk, *argv]
@@ -342,7 +342,7 @@ class ExecNode(NodeBase, kind="exec"):
         return None if self._disk is None else self._disk.preload
 
     def _environment(self) -> dict[str, str]:
-        own_root = self._presence.private_root is not None  # all its programs preload it without being told
+        own_root = self._availability.private_root is not None  # all its programs preload it without being told
         layer = {"LD_PRELOAD": str(self._preload)} if self._preload and not own_root else {}
         inherited = {name: value for name, value in os.environ.items() if name != _SLOW_START}
         return {**inherited, **self._candidate.environment, **layer}

@@ -30,7 +30,7 @@ if __name__ == "__main__":  # it is run as a file, by an interpreter that knows 
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from conformance.nodes.processes import descendants, kill_tree, memory_of, reap, signal_tree, threads_of
-from conformance.untrusted import size_of
+from conformance.untrusted import disk_usage
 
 _PR_SET_CHILD_SUBREAPER = 36
 _NEW_NAMESPACES = 0x00020000 | 0x20000000
@@ -231,7 +231,7 @@ class Guard:
     def _over(self) -> str:
         """Return which limit the tree is beyond, '' when none."""
         options = self._options
-        if size_of(options.directory) > options.directory_limit:
+        if disk_usage(options.directory) > options.directory_limit:
             return f"its directory outgrew {options.directory_limit} octets"
         if over := _refused(options):
             return over

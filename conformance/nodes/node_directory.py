@@ -7,9 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from conformance.candidates.availability import Availability
 from conformance.candidates.description import Candidate, CandidateError
 from conformance.candidates.placeholders import fill_argv, option_values, render_file
-from conformance.candidates.presence import Presence
 from conformance.nodes.contract import NodeConfiguration, NodeError
 from conformance.nodes.node_log import NAME, NodeLog
 from conformance.nodes.private_root import NODE
@@ -36,7 +36,7 @@ class NodeDirectory:
         name: str,
         candidate: Candidate,
         directory: Path,
-        presence: Presence,
+        availability: Availability,
         *,
         seen_as: Path | None = None,
         python: str = sys.executable,
@@ -44,12 +44,12 @@ class NodeDirectory:
     ) -> None:
         self._user = user
         self._python = python
-        self._seen_as = NODE if presence.private_root is not None else seen_as
+        self._seen_as = NODE if availability.private_root is not None else seen_as
         self.name = name
         self.directory = directory
         self.configuration: NodeConfiguration = {}
         self._candidate = candidate
-        self._presence = presence
+        self._availability = availability
         self._inside = UntrustedDirectory(directory)
         self.log = NodeLog(self._inside)
         """What the node writes to stdout and stderr."""
@@ -79,16 +79,16 @@ class NodeDirectory:
         owner = self._owner()
         try:
             for folder in self.writable:
-                self._inside.make(folder.name, owner=owner, mode=0o777 if for_any_user else None)
+                self._inside.make_directory(folder.name, owner=owner, mode=0o777 if for_any_user else None)
             document = json.dumps(configuration, indent=1).encode()
-            self._inside.write("node.json", document, owner=owner, readable=for_any_user)
+            self._inside.write_file("node.json", document, owner=owner, readable=for_any_user)
             for name, template in self._candidate.files.items():
                 text = render_file(name, template, configuration, self.values, self._candidate.options)
-                self._inside.write(name, text.encode(), owner=owner, readable=for_any_user)
+                self._inside.write_file(name, text.encode(), owner=owner, readable=for_any_user)
             if owner is not None:
-                self._inside.give(owner)
+                self._inside.chown(owner)
             if for_any_user:
-                self._inside.open_to_all()
+                self._inside.make_world_readable()
         except CandidateError as error:
             raise NodeError(self.name, "start", str(error), "mend the candidate's description") from error
         except (OSError, ValueError) as error:
@@ -126,7 +126,7 @@ class NodeDirectory:
             "data": str(seen_as / "data"),
             **({} if self._candidate.folder is None else {"here": str(self._candidate.folder)}),
             "name": self.name,
-            "installed": str(self._presence.installed or ""),
+            "installed": str(self._availability.installed or ""),
             **{f"listen.{door}": str(at["port"]) for door, at in doors.items()},
             **{f"listen.{door}.host": str(at["host"]) for door, at in doors.items()},
             **self._next_hop(),
@@ -149,7 +149,7 @@ class NodeDirectory:
     def wipe(self) -> None:
         """Delete the data directory's content; the directory itself may be a mount. Raises NodeError."""
         try:
-            self._inside.empty(self.data.name)
+            self._inside.empty_directory(self.data.name)
         except FileNotFoundError:
             return
         except OSError as error:

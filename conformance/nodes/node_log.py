@@ -93,7 +93,7 @@ class NodeLog:
     def handle(self) -> int:
         """The descriptor to append by; the file is made when this is first asked for."""
         if self._handle < 0:
-            self._handle = self._directory.append_to(NAME)
+            self._handle = self._directory.open_for_append(NAME)
         return self._handle
 
     @property
@@ -119,8 +119,8 @@ class NodeLog:
         if handle < 0:
             return
         try:
-            if not self._directory.is_named(NAME, handle):
+            if not self._directory.refers_to(NAME, handle):
                 self._directory.remove(NAME)
-                self._directory.write(NAME, read_at(handle, 0, os.fstat(handle).st_size))
+                self._directory.write_file(NAME, read_at(handle, 0, os.fstat(handle).st_size))
         finally:
             os.close(handle)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import Candidate
 from conformance.generations import Role
 from conformance.nodes.configuration import Address, listeners_of
@@ -115,10 +115,10 @@ def leased_place(role: Role, candidate: Candidate, leases: PortLeases) -> Place:
     return Place(addresses, dict(addresses))
 
 
-async def wait_for_exclusive_use(cell_servers: Iterable[Server], cast: Cast, leases: PortLeases) -> None:
+async def wait_for_exclusive_use(cell_servers: Iterable[Server], assignment: Assignment, leases: PortLeases) -> None:
     """Wait until no other cell, of this run or of another, has one of the servers that run already, or its next hops."""
-    players = cast.players(server.name for server in cell_servers)
-    places = [address.at for one in players for address in one.its_kind.elsewhere(one).values()]
+    players = assignment.candidates_for(server.name for server in cell_servers)
+    places = [address.at for one in players for address in one.kind_definition.external_addresses(one).values()]
     for host, port in sorted(set(places)):
         while not leases.hold(f"{host}-{port}"):  # noqa: ASYNC110
             await asyncio.sleep(_PAUSE)  # of what another process lets go there is no event

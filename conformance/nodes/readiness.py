@@ -109,7 +109,7 @@ async def reload(
         async with asyncio.timeout(candidate.ready_within):
             if candidate.contract == 1:
                 await _wait_for_log_line(files.name, files.log, log_size)
-            elif candidate.reads_its_document:
+            elif candidate.reads_json_document:
                 await _wait_for_status(files.name, files.status, int(configuration["revision"]))
     except TimeoutError:
         where = "its log" if candidate.contract == 1 else "its status file"

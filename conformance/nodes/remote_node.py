@@ -13,9 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from conformance.candidates.availability import Availability
 from conformance.candidates.description import Candidate
 from conformance.candidates.kinds.remote import RemoteFields
-from conformance.candidates.presence import Presence
 from conformance.nodes.commands import command_template, parse_output, run_command
 from conformance.nodes.configuration import Address
 from conformance.nodes.contract import CommandFailed, NodeConfiguration, NodeError, Unsupported
@@ -41,7 +41,7 @@ class RemoteNode(NodeBase, kind="remote"):
     def __init__(self, name: str, candidate: Candidate, directory: Path) -> None:
         self.name = name
         self._candidate = candidate
-        self._shop = NodeDirectory(name, candidate, directory, Presence())
+        self._shop = NodeDirectory(name, candidate, directory, Availability())
         self._up = False
         self._fresh = True
 

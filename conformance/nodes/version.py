@@ -24,18 +24,18 @@ async def version_by_command(candidate: Candidate) -> str:
     Raises NodeError when the command fails.
     """
     template = candidate.commands.get("version")
-    presence = candidate.look_for()
-    if template is None or presence.missing:
+    availability = candidate.check_availability()
+    if template is None or availability.missing:
         return candidate.version
     with tempfile.TemporaryDirectory(prefix="conformance-version-") as directory:
-        shop = NodeDirectory(candidate.name, candidate, Path(directory), presence)
+        shop = NodeDirectory(candidate.name, candidate, Path(directory), availability)
         shop.close()
         argv = shop.filled(template)
-        if presence.private_root is not None:
+        if availability.private_root is not None:
             words = [
                 *_OWN_NAMESPACES,
                 private_root.__file__,
-                str(presence.private_root),
+                str(availability.private_root),
                 directory,
                 candidate.name,
                 "--",

@@ -13,7 +13,7 @@ from typing import Any
 
 from conformance.results.layout import cell_name
 from conformance.results.packed import LEFT_OUT, visible_path
-from conformance.untrusted import Anchor, Entry, discard, walk
+from conformance.untrusted import DirectoryEntry, PinnedDirectory, delete_tree, walk
 
 KEPT = "kept"
 _HIDDEN = "***"
@@ -33,12 +33,12 @@ def keep_nodes(cell: Path, attachments: Path) -> None:
     """
     target = kept_of(cell)
     target.parent.mkdir(mode=0o700, exist_ok=True)
-    discard(target)  # of a first attempt
+    delete_tree(target)  # of a first attempt
     target.mkdir(mode=0o700)
     left_out: list[str] = []
-    anchor = Anchor(attachments)
+    pinned = PinnedDirectory(attachments)
     try:
-        for entry in walk(anchor.handle):
+        for entry in walk(pinned.handle):
             path = target / entry.path
             if stat.S_ISDIR(entry.status.st_mode) and not entry.is_deep:
                 path.mkdir(mode=0o700)
@@ -49,7 +49,7 @@ def keep_nodes(cell: Path, attachments: Path) -> None:
             elif entry.is_file:
                 left_out.append(visible_path(entry))
     finally:
-        anchor.close()
+        pinned.close()
     if left_out:
         (target / LEFT_OUT).write_text("\n".join(left_out), "ascii")
     for node in target.iterdir():
@@ -63,10 +63,10 @@ def keep_nodes(cell: Path, attachments: Path) -> None:
 def remove_data(attachments: Path) -> None:
     """Delete the data of a cell's nodes."""
     for node in attachments.iterdir():
-        discard(node / "data")
+        delete_tree(node / "data")
 
 
-def _copy(entry: Entry, target: Path) -> None:
+def _copy(entry: DirectoryEntry, target: Path) -> None:
     """Copy a file, for its owner alone."""
     with os.fdopen(entry.open(), "rb") as file, target.open("xb") as copy:
         target.chmod(0o600)

@@ -15,7 +15,7 @@ from conformance.regular_files import MAX_OCTETS, read_regular
 from conformance.results.layout import PACKED, archive_of
 from conformance.results.whole import write_whole
 from conformance.shortage import shortage_of
-from conformance.untrusted import Anchor, Entry, discard, walk
+from conformance.untrusted import DirectoryEntry, PinnedDirectory, delete_tree, walk
 
 _LEVEL = 6
 """A thirteenth of the size. Level 9 gives three percent more and takes twice the time."""
@@ -46,16 +46,16 @@ def pack_file(path: Path) -> Path:
 def pack_folder(folder: Path) -> None:
     """Replace a folder of attachments by a ZIP file of its regular files. What this user must not read or delete stays as it is.
 
-    Files that would do harm (`Entry.may_be_copied`) are left out, and named in LEFT-OUT.txt.
+    Files that would do harm (`DirectoryEntry.may_be_copied`) are left out, and named in LEFT-OUT.txt.
     """
     target = archive_of(folder)
     target.parent.mkdir(exist_ok=True)
     scratch = target.with_name(f".{target.name}")
     left_out: list[str] = []
-    anchor = Anchor(folder)
+    pinned = PinnedDirectory(folder)
     try:
         with ZipFile(scratch, "w", ZIP_DEFLATED, strict_timestamps=False) as archive:
-            for entry in walk(anchor.handle):
+            for entry in walk(pinned.handle):
                 if entry.may_be_copied:
                     _add(archive, entry)
                 elif entry.is_file:
@@ -66,17 +66,17 @@ def pack_folder(folder: Path) -> None:
         scratch.unlink()
         return
     finally:
-        anchor.close()
+        pinned.close()
     scratch.replace(target)
-    discard(folder)
+    delete_tree(folder)
 
 
-def visible_path(entry: Entry) -> str:
+def visible_path(entry: DirectoryEntry) -> str:
     """Return the path of an entry as text of one line, at most 300 characters of it."""
     return ascii(str(entry.path))[1:-1][-300:]
 
 
-def _add(archive: ZipFile, entry: Entry) -> None:
+def _add(archive: ZipFile, entry: DirectoryEntry) -> None:
     handle = entry.open()
     with os.fdopen(handle, "rb") as file:
         info = ZipInfo(str(entry.path), time.localtime(max(entry.status.st_mtime, _DOS_EPOCH))[:6])

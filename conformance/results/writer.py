@@ -37,7 +37,7 @@ from conformance.results.packed import pack_file, pack_folder
 from conformance.results.reader import read_end, read_ends, read_header
 from conformance.results.schema import CellFooter, CellHeader, RunFooter, RunHeader
 from conformance.results.whole import write_whole
-from conformance.untrusted import discard
+from conformance.untrusted import delete_tree
 from conformance.verdicts import Outcome, Verdict
 from conformance.verdicts.outcome import OK_OUTCOMES
 
@@ -189,7 +189,7 @@ def clear_run(run_dir: Path) -> None:
     if not holds_run(run_dir) and not is_beginning(run_dir):
         return
     for path in sorted(run_dir.iterdir(), key=lambda path: path.name == RUN_FILE):
-        if not discard(path):
+        if not delete_tree(path):
             raise RunDirectoryError(f"{path} cannot be deleted")
 
 

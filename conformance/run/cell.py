@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
 from conformance.history.events import AnyEvent
 from conformance.history.recorder import Recorder
 from conformance.history.secrets import Secrets
@@ -29,7 +29,7 @@ from conformance.run.virtual.errors import ClockError
 from conformance.run.world import World
 from conformance.scenarios.document import Cell
 from conformance.shortage import shortage_of
-from conformance.untrusted import Anchor, discard, read_at, walk
+from conformance.untrusted import PinnedDirectory, delete_tree, read_at, walk
 
 _OWN_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, BufferError, LookupError, MemoryError, OSError, RuntimeError, TypeError,
@@ -74,7 +74,7 @@ class CellRun:
     """
 
     cell: Cell
-    cast: Cast
+    assignment: Assignment
     settings: Settings
     directory: Path
     holds: Holds
@@ -88,7 +88,7 @@ class CellRun:
         """
         events: list[AnyEvent] = []
         try:
-            for candidate in self.cast.candidates:
+            for candidate in self.assignment.candidates:
                 await place.call(node_class(candidate.kind).prepare, candidate)
             return await place.run(lambda clock: self._on(clock, Recorder(clock, events)), self.settings)
         except NodeError as error:
@@ -113,7 +113,7 @@ class CellRun:
         clock.keep(self.flush)
         recorder.subscribe(self.seen)
         recorder.subscribe(lambda event: clock.progress())
-        world = World(self.cell, self.cast, self.settings, clock, recorder, self.directory)
+        world = World(self.cell, self.assignment, self.settings, clock, recorder, self.directory)
         problem = astray = timed_out = inapplicable = ""
         limit = cell_timeout(self.cell, self.settings)
         try:
@@ -152,7 +152,7 @@ def _stopped(limit: float) -> str:
 def _forget_data(servers: Iterable[str], settings: Settings, directory: Path) -> None:
     """Delete the data of servers, unless it is to be kept."""
     for name in servers if settings.keep is None else ():
-        discard(directory / name / "data")
+        delete_tree(directory / name / "data")
 
 
 async def _play(world: World, holds: Holds) -> str:
@@ -202,9 +202,9 @@ def redact_files(directory: Path, secrets: Secrets) -> None:
     """
     if not secrets or not directory.is_dir():
         return
-    anchor = Anchor(directory)
+    pinned = PinnedDirectory(directory)
     try:
-        for entry in walk(anchor.handle):
+        for entry in walk(pinned.handle):
             if DATA in entry.above[1:2] or not entry.is_file or entry.status.st_size > _LARGEST:
                 continue
             handle = entry.open()
@@ -215,4 +215,4 @@ def redact_files(directory: Path, secrets: Secrets) -> None:
             if (cleaned := secrets.redact_octets(octets)) is not octets:
                 entry.replace(cleaned)
     finally:
-        anchor.close()
+        pinned.close()

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
 from conformance.candidates.kind import DISK
 from conformance.clocks import CLOCKS, IN_PROCESS
 from conformance.history.events import Lag, NodeEvent
@@ -49,7 +49,7 @@ class World:
     """Builds a cell's parties, holds them, and takes them down again; an async context manager."""
 
     def __init__(
-        self, cell: Cell, cast: Cast, settings: Settings, clock: Clock, recorder: Recorder, directory: Path
+        self, cell: Cell, assignment: Assignment, settings: Settings, clock: Clock, recorder: Recorder, directory: Path
     ) -> None:
         self.cell = cell
         self.topology = cell.topology
@@ -68,7 +68,7 @@ class World:
         for right in cell.topology.rights:
             if right.secret is not None:
                 recorder.secrets.add(right.secret)
-        self._cast = cast
+        self._assignment = assignment
         self._directory = directory
         self._leases = PortLeases()
         self._places: dict[str, Place] = {}
@@ -93,7 +93,7 @@ class World:
     async def __aenter__(self) -> "World":
         try:
             self._exit.callback(self._leases.release)
-            await wait_for_exclusive_use(self.topology.servers, self._cast, self._leases)
+            await wait_for_exclusive_use(self.topology.servers, self._assignment, self._leases)
             for server in self.topology.servers:
                 self._places[server.name] = await self._find_place(server)
             self._exit.push_async_callback(self.links.close)
@@ -195,14 +195,14 @@ class World:
                 clients = [*SENDERS, *(name for name in names if name != server.name)]
                 for client in clients:
                     at = self._hears(client, server.name, listener)
-                    spoken = self._cast.spoken(client, server.name)
+                    spoken = self._assignment.dialect_between(client, server.name)
                     await self.links.open(client, server.name, listener, address, dialect=spoken, at=at)
         protocols = self._sink_protocols()
         for sink in self.sinks.values():
             owners = [name for name in names if self.topology.store_name(name) == sink.name] or names
             for client in owners:
                 at = self._hears(client, sink.name, protocols[sink.name])
-                spelling = self._cast.plays(client).spelling
+                spelling = self._assignment.candidate_for(client).resolved_dialect
                 await self.links.open(client, sink.name, protocols[sink.name], sink.address, dialect=spelling, at=at)
 
     def _hears(self, client: str, party: str, listener: str) -> Address:
@@ -210,7 +210,7 @@ class World:
         return self._places[client].link_address(party, listener) if client in self._places else LOOPBACK
 
     async def _find_place(self, server: Server) -> Place:
-        candidate, own = self._cast.plays(server.name), self._directory / server.name
+        candidate, own = self._assignment.candidate_for(server.name), self._directory / server.name
         return await node_class(candidate.kind).find_place(server, candidate, own, self._leases, self._exit)
 
     def _moved(self, server: str, host: str | None) -> None:
@@ -222,7 +222,7 @@ class World:
 
     def _make_keeper(self, server: Server) -> None:
         node = self._make_node(server)
-        candidate = self._cast.plays(server.name)
+        candidate = self._assignment.candidate_for(server.name)
         revisions = count(1)
 
         def contract_2() -> Contract2 | None:
@@ -246,7 +246,7 @@ class World:
                 mailbox_servers=self.active_databases,
                 unknown=unknown,
                 left_out=OWN_TIMER_PARAMETERS if self.cell.timers == "own" else (),
-                opened=candidate.doors,
+                opened=candidate.listener_names,
                 contract_2=contract_2(),
             )
 
@@ -254,7 +254,7 @@ class World:
 
     def _data(self, server: str) -> Path:
         """Return where a server has its data, as it sees it itself: in memory, when it lives in this process."""
-        if IN_PROCESS not in self._cast.plays(server).means:
+        if IN_PROCESS not in self._assignment.candidate_for(server).features:
             return self._seen_directory(server) / "data"
         if self._memory is None:
             self._memory = make_directory(f"{self.cell.scenario[:40]}-", self._directory)
@@ -270,12 +270,12 @@ class World:
 
     def _seen_directory(self, server: str) -> Path:
         """Return a server's own directory, as it sees it itself."""
-        return node_class(self._cast.plays(server).kind).seen_at or self._directory / server
+        return node_class(self._assignment.candidate_for(server).kind).seen_at or self._directory / server
 
     def _make_node(self, server: Server) -> Node:
-        candidate = self._cast.plays(server.name)
+        candidate = self._assignment.candidate_for(server.name)
         directory = self._directory / server.name
-        if DISK in candidate.means and (troubles := disk_troubles_of(self.cell, server.name)):
+        if DISK in candidate.features and (troubles := disk_troubles_of(self.cell, server.name)):
             disk = NodeDisk(server.name, directory, troubles, candidate.name, self.settings.disk)
             self.disks[server.name] = disk
         node = node_class(candidate.kind).create(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from conformance import paths
-from conformance.candidates.generations import placed
+from conformance.candidates.generations import with_described_generations
 from conformance.records import item_name
 from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.loader import SUFFIX, Scenario, read_scenarios
@@ -43,9 +43,14 @@ class ScenarioCollector(pytest.Collector):
         options = self.config.stash[OPTIONS]
         grid = options.settings.grid
         for number, one in enumerate(self._scenario.cells(grid)):
-            for cast in options.casts:
-                cell = self._scenario.cells(grid, cast.own_timers(one.topology.by_name))[number]
-                yield CellItem.from_parent(self, name=item_name(cell, cast), cell=placed(cell, cast), cast=cast)
+            for assignment in options.assignments:
+                cell = self._scenario.cells(grid, assignment.own_timers(one.topology.by_name))[number]
+                yield CellItem.from_parent(
+                    self,
+                    name=item_name(cell, assignment),
+                    cell=with_described_generations(cell, assignment),
+                    assignment=assignment,
+                )
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Show what is wrong in the file's own terms, without a traceback."""

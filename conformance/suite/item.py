@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
 from conformance.report.safe import visible
 from conformance.scenarios.document import Cell
 from conformance.shortage import describe_harness_error
@@ -48,16 +48,16 @@ def raise_for(outcome: Outcome, text: str) -> None:
 class CellItem(pytest.Item):
     """A scenario at one point of its matrix, played by one candidate."""
 
-    def __init__(self, *, cell: Cell, cast: Cast, **rest: Any) -> None:
+    def __init__(self, *, cell: Cell, assignment: Assignment, **rest: Any) -> None:
         super().__init__(**rest)
         self.cell = cell
-        self.cast = cast
+        self.assignment = assignment
         self.told: Told | None = None
         self._ended: Reading | None = None
         self._text = ""
         for requirement in cell.requirements:
             self.add_marker(pytest.mark.requirement(requirement))
-        self.add_marker(pytest.mark.candidate(cast.identity))
+        self.add_marker(pytest.mark.candidate(assignment.identity))
         if "fault" in cell.axes:
             self.add_marker(pytest.mark.fault(cell.axes["fault"]))
         self.extra_keyword_matches.update(as_keywords(word) for word in (cell.id, self.name))
@@ -68,7 +68,7 @@ class CellItem(pytest.Item):
     @property
     def collected(self) -> Collected:
         """What the run is told of it."""
-        return Collected(self.nodeid, self.path, self.cell, self.cast)
+        return Collected(self.nodeid, self.path, self.cell, self.assignment)
 
     def runtest(self) -> None:
         """Run and judge the cell, and end as it did.
@@ -95,7 +95,7 @@ class CellItem(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the scenario's file and line."""
-        return self.path, self.cell.line - 1, f"{self.cell.id} [{self.cast.identity}]"
+        return self.path, self.cell.line - 1, f"{self.cell.id} [{self.assignment.identity}]"
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """Return the text for a stranger; a traceback only where the harness itself broke."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast, check_hosts, read_cast
+from conformance.candidates.assignment import Assignment, check_hosts, read_assignment
 from conformance.candidates.description import CandidateError
 from conformance.candidates.kind import KINDS
 from conformance.clocks import CLOCKS, SCALED_BY_DEFAULT, ClockName, default_clock, default_scale
@@ -148,7 +148,7 @@ def declare_options(group: _Group) -> None:
 class Options:
     """The options, checked."""
 
-    casts: tuple[Cast, ...]
+    assignments: tuple[Assignment, ...]
     words: tuple[str, ...]
     settings: Settings
     cells: int
@@ -168,18 +168,20 @@ def read_options(config: pytest.Config) -> Options:
     words = config.getoption("--candidate") or ["reference"]
     hosts = tuple(host for word in config.getoption("--allow-hosts") or () for host in word.split(","))
     try:
-        casts = tuple(read_cast(word, paths.fixtures() / "candidates") for word in words)
-        check_hosts((one for cast in casts for one in cast.candidates), hosts)
+        assignments = tuple(read_assignment(word, paths.fixtures() / "candidates") for word in words)
+        check_hosts((one for assignment in assignments for one in assignment.candidates), hosts)
     except CandidateError as error:
         raise pytest.UsageError(str(error)) from error
-    if len({cast.identity for cast in casts}) != len(casts):
+    if len({assignment.identity for assignment in assignments}) != len(assignments):
         raise pytest.UsageError("--candidate: two of them have the same name")
     clock: ClockName = config.getoption("--clock") or default_clock(
-        one.means for cast in casts for one in cast.candidates
+        one.features for assignment in assignments for one in assignment.candidates
     )
     if needed := CLOCKS[clock].needs:
-        casts = tuple(cast.with_means(needed) for cast in casts)
-        if without := [one.identity for cast in casts for one in cast.candidates if needed not in one.means]:
+        assignments = tuple(assignment.with_feature(needed) for assignment in assignments)
+        if without := [
+            one.identity for assignment in assignments for one in assignment.candidates if needed not in one.features
+        ]:
             raise pytest.UsageError(f"--clock {clock}: {without[0]} {CLOCKS[clock].refused}")
     if CLOCKS[clock].jumps and (unknown := unfamiliar()):
         raise pytest.UsageError(f"--clock {clock}: {UnsupportedPython(unknown)}")
@@ -204,7 +206,7 @@ def read_options(config: pytest.Config) -> Options:
     if cells < 1:
         raise pytest.UsageError("--cells: at least 1")
     return Options(
-        casts=casts,
+        assignments=assignments,
         words=tuple(words),
         settings=settings,
         cells=cells,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
 from conformance.clocks import CLOCKS
 from conformance.execute import CellResult, execute, stamp
 from conformance.records import candidate_record, cell_header
@@ -53,7 +53,7 @@ class Collected:
     nodeid: str
     file: Path
     cell: Cell
-    cast: Cast
+    assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,8 @@ class Run:
             scale=options.settings.scale,
             grid=options.settings.grid,
             candidates=tuple(
-                candidate_record(cast, (one.cell for one in cells if one.cast == cast)) for cast in options.casts
+                candidate_record(assignment, (one.cell for one in cells if one.assignment == assignment))
+                for assignment in options.assignments
             ),
             suite_sha256=suite_sha256(one.cell.sha256 for one in cells),
             environment_sha256=environment_sha256(),
@@ -165,7 +166,7 @@ class Run:
 
         header = self._cell_header(one)
         result = await execute(
-            one.cell, one.cast, self._options.settings, header, self.directory, place=place, known=known
+            one.cell, one.assignment, self._options.settings, header, self.directory, place=place, known=known
         )
         return _Done(header, result, readings[-1])
 
@@ -179,7 +180,7 @@ class Run:
         return spoilt
 
     def _read(self, one: Collected, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
-        baseline = self._baselines.get(one.cast.identity)
+        baseline = self._baselines.get(one.assignment.identity)
         return Reading(outcome=outcome) if baseline is None else self._hold(baseline, one, outcome, verdicts)
 
     def _hold(self, baseline: Baseline, one: Collected, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
@@ -187,10 +188,10 @@ class Run:
         return hold_against(baseline, one.cell, outcome, verdicts, new_cells_fail=fail)
 
     def _cell_header(self, one: Collected) -> CellHeader:
-        repeat = self.repeat(one.nodeid, one.cast, one.file)
+        repeat = self.repeat(one.nodeid, one.assignment, one.file)
         return cell_header(
             one.cell,
-            one.cast,
+            one.assignment,
             self._options.settings,
             run=self._header.run,
             nodeid=one.nodeid,
@@ -198,11 +199,11 @@ class Run:
             repeat=repeat,
         )
 
-    def repeat(self, nodeid: str, cast: Cast, file: Path) -> str:
+    def repeat(self, nodeid: str, assignment: Assignment, file: Path) -> str:
         """Return the command that runs this one cell again, exactly, from the directory that this one was run in."""
         settings = self._options.settings
         place = os.path.relpath(file) + "::" + nodeid.partition("::")[2]
-        word = self._options.words[self._options.casts.index(cast)]
+        word = self._options.words[self._options.assignments.index(assignment)]
         words = ["conformance", "run", place, "--candidate", word, "--clock", settings.clock]
         if CLOCKS[settings.clock].scaled:
             words += ["--scale", f"{settings.scale:g}"]

@@ -1,4 +1,4 @@
-"""Which cells apply to which cast: needs by generation and role, named servers, generations, the shifted clock."""
+"""Which cells apply to which assignment: needs by generation and role, named servers, generations, the shifted clock."""
 
 from functools import cache
 from pathlib import Path
@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast, read_cast
+from conformance.candidates.assignment import Assignment, read_assignment
+from conformance.candidates.cell_needs import claimed_capabilities, servers_needing, unclaimed_needs
 from conformance.candidates.description import REFERENCE, Candidate, read_description
-from conformance.candidates.generations import placed, probed
-from conformance.candidates.needs import asked, claims, unclaimed
+from conformance.candidates.generations import with_described_generations, with_probed_generations
 from conformance.commands.candidate import _probes
 from conformance.history.dialects import PROFILE_1, Dialect
 from conformance.records import candidate_record
@@ -43,7 +43,7 @@ TO_A_MAILBOX_BEHIND_THE_HUB = {"mail-to-a-2010-mailbox-is-shadowed-for-it", "not
 
 @pytest.mark.parametrize("scenario", INTEROPERATION)
 def test_a_hub_of_2010_is_asked_for_what_is_of_2010_alone(scenario: str):
-    said = inapplicable(corpus()[scenario], Cast(REFERENCE, {"hub1": HUB}), SETTINGS)
+    said = inapplicable(corpus()[scenario], Assignment(REFERENCE, {"hub1": HUB}), SETTINGS)
     assert said == ("not claimed: mine: lmtp-delivery" if scenario in TO_A_MAILBOX_BEHIND_THE_HUB else "")
 
 
@@ -52,7 +52,9 @@ def test_a_server_of_2016_is_not_asked_for_the_shadows_of_2010(scenario: str):
     """mbx1 is inspected, and told to resubmit; mbx2 is not."""
     assert (
         inapplicable(
-            corpus()[scenario], Cast(REFERENCE, {"mbx2": candidate("safety-net", *MAILBOX_SERVER.claims)}), SETTINGS
+            corpus()[scenario],
+            Assignment(REFERENCE, {"mbx2": candidate("safety-net", *MAILBOX_SERVER.claims)}),
+            SETTINGS,
         )
         == ""
     )
@@ -60,17 +62,17 @@ def test_a_server_of_2016_is_not_asked_for_the_shadows_of_2010(scenario: str):
 
 def test_a_run_claims_what_all_claim_who_play_in_one_of_its_cells():
     mine = candidate("relay", "dsn", "shadow-2030")
-    cast = Cast(REFERENCE, {"mta1": mine})
-    assert candidate_record(cast, [corpus()["each-message-once"]]).claims == ("dsn", "relay", "shadow-2030")
-    assert candidate_record(cast, corpus().values()).claims == ("dsn", "relay")
-    assert candidate_record(cast).claims == ("dsn", "relay")
+    assignment = Assignment(REFERENCE, {"mta1": mine})
+    assert candidate_record(assignment, [corpus()["each-message-once"]]).claims == ("dsn", "relay", "shadow-2030")
+    assert candidate_record(assignment, corpus().values()).claims == ("dsn", "relay")
+    assert candidate_record(assignment).claims == ("dsn", "relay")
 
 
 @pytest.mark.parametrize("claim", ["shadow-2013", "shadow-2010"])
 def test_parameters_of_exchange_are_for_servers_that_shadow(claim: str):
     cell = corpus()["idle-session-is-closed"]
-    assert unclaimed(cell, Cast(candidate("relay"))) == ("mine: shadow-2013 or shadow-2010",)
-    assert unclaimed(cell, Cast(candidate("relay", claim))) == ()
+    assert unclaimed_needs(cell, Assignment(candidate("relay"))) == ("mine: shadow-2013 or shadow-2010",)
+    assert unclaimed_needs(cell, Assignment(candidate("relay", claim))) == ()
 
 
 @pytest.mark.parametrize(
@@ -86,8 +88,10 @@ def test_parameters_of_exchange_are_for_servers_that_shadow(claim: str):
 )
 def test_what_a_description_lacks_makes_its_cells_not_applicable(scenario: str, lacks: str):
     cell = corpus()[scenario]
-    assert unclaimed(cell, Cast(candidate("relay", "dsn"))) == ()
-    (reason,) = (one for one in unclaimed(cell, Cast(candidate("relay", "dsn", lacks=(lacks,)))) if lacks in one)
+    assert unclaimed_needs(cell, Assignment(candidate("relay", "dsn"))) == ()
+    (reason,) = (
+        one for one in unclaimed_needs(cell, Assignment(candidate("relay", "dsn", lacks=(lacks,)))) if lacks in one
+    )
     assert reason.startswith(f"mine: {lacks} (its description says")
 
 
@@ -104,7 +108,7 @@ def test_what_a_description_lacks_makes_its_cells_not_applicable(scenario: str, 
     ],
 )
 def test_no_clock_divides_how_long_a_server_waits_for_a_silent_next_hop(fault: str, scale: float, applies: bool):
-    patient = Cast(candidate("relay", waits_for_silence=300.0))
+    patient = Assignment(candidate("relay", waits_for_silence=300.0))
     settings = Settings(clock="scaled" if scale != 1 else "real", seed=1, scale=scale)
     scenario = next(
         one
@@ -116,7 +120,7 @@ def test_no_clock_divides_how_long_a_server_waits_for_a_silent_next_hop(fault: s
         "a scaled clock cannot show it: mta1 (mine) waits 5m of real time for a silent next hop"
     )  # fmt: skip
     assert inapplicable(cell, patient, settings) == reason
-    assert inapplicable(cell, Cast(candidate("relay")), settings) == ""
+    assert inapplicable(cell, Assignment(candidate("relay")), settings) == ""
 
 
 def cell_of(file: str, scenario: str) -> Cell:
@@ -138,14 +142,14 @@ def test_no_clock_divides_how_long_a_server_leaves_alone_what_it_was_killed_over
     file: str, scenario: str, scale: float, applies: bool
 ):
     claims = ("relay", "dsn", "delayed-acknowledgement")
-    slow = Cast(candidate(*claims, waits_after_a_kill=465.0))
+    slow = Assignment(candidate(*claims, waits_after_a_kill=465.0))
     settings = Settings(clock="scaled" if scale != 1 else "real", seed=1, scale=scale)
     cell = cell_of(file, scenario)
     reason = "" if applies else (
         "a scaled clock cannot show it: mta1 (mine) may leave a message alone for 7m45s of real time after a kill"
     )  # fmt: skip
     assert inapplicable(cell, slow, settings) == reason
-    assert inapplicable(cell, Cast(candidate(*claims)), settings) == ""
+    assert inapplicable(cell, Assignment(candidate(*claims)), settings) == ""
 
 
 @pytest.mark.parametrize(
@@ -165,8 +169,8 @@ def test_no_clock_divides_how_long_a_server_waits_between_two_attempts(
     settings = Settings(clock="scaled" if scale != 1 else "real", seed=1, scale=scale)
     cell = cell_of(file, scenario)
     reason = "" if applies else "a scaled clock cannot show it: mta1 (mine) waits 30s of real time between two attempts"
-    assert inapplicable(cell, Cast(candidate(*claims, waits_between_attempts=30.0)), settings) == reason
-    assert inapplicable(cell, Cast(candidate(*claims)), settings) == ""
+    assert inapplicable(cell, Assignment(candidate(*claims, waits_between_attempts=30.0)), settings) == reason
+    assert inapplicable(cell, Assignment(candidate(*claims)), settings) == ""
 
 
 @pytest.mark.parametrize("path", sorted((paths.fixtures() / "candidates").glob("*.yaml")), ids=lambda path: path.stem)
@@ -182,14 +186,14 @@ def test_where_a_server_is_killed_the_relay_suite_waits_as_long_as_it_may_leave_
 
 
 def test_a_relay_without_queue_and_routes_is_asked_for_the_rest():
-    bare = Cast(candidate("relay", lacks=("queue", "routes")))
-    assert unclaimed(corpus()["content-passes-unchanged"], bare) == ()
-    assert unclaimed(corpus()["lost-before-the-final-dot"], bare) == ()
+    bare = Assignment(candidate("relay", lacks=("queue", "routes")))
+    assert unclaimed_needs(corpus()["content-passes-unchanged"], bare) == ()
+    assert unclaimed_needs(corpus()["lost-before-the-final-dot"], bare) == ()
 
 
 def test_a_server_without_2010_cannot_play_the_hub():
     cell = corpus()["no-xshadow-for-a-2010-hub"]
-    assert inapplicable(cell, Cast(MAILBOX_SERVER), SETTINGS) == "not claimed: mine: shadow-2010"
+    assert inapplicable(cell, Assignment(MAILBOX_SERVER), SETTINGS) == "not claimed: mine: shadow-2010"
 
 
 def test_what_no_server_of_the_topology_is_of_is_asked_of_all():
@@ -197,51 +201,51 @@ def test_what_no_server_of_the_topology_is_of_is_asked_of_all():
     alone = cell.model_copy(
         update={"topology": cell.topology.model_copy(update={"servers": cell.topology.servers[:2]})}
     )
-    assert [server.name for server in asked("shadow-2010", alone)] == ["mbx1", "mbx2"]
-    assert unclaimed(alone, Cast(MAILBOX_SERVER)) == ("mine: shadow-2010",)
+    assert [server.name for server in servers_needing("shadow-2010", alone)] == ["mbx1", "mbx2"]
+    assert unclaimed_needs(alone, Assignment(MAILBOX_SERVER)) == ("mine: shadow-2010",)
 
 
 def test_a_claim_of_a_mixed_cast_is_one_of_those_whom_it_is_asked_of():
     cell = corpus()["a-2010-hub-keeps-no-shadow-of-what-it-sends-to-2016"]
-    mixed = claims(cell, Cast(REFERENCE, {"hub1": HUB}))
+    mixed = claimed_capabilities(cell, Assignment(REFERENCE, {"hub1": HUB}))
     assert {"shadow-2013", "shadow-2010", "duplicate-detection", "safety-net"} <= mixed
     assert "dsn" not in mixed
-    assert claims(cell, Cast(HUB)) == {"relay", "shadow-2010"}
+    assert claimed_capabilities(cell, Assignment(HUB)) == {"relay", "shadow-2010"}
 
 
 def test_nothing_is_judged_of_a_server_that_a_topology_has_no_place_for():
     cell = next(cell for cell in corpus().values() if cell.topology.name == "two-servers-one-dag")
-    hub = read_cast("hub1=exec:reference", paths.fixtures() / "candidates")
+    hub = read_assignment("hub1=exec:reference", paths.fixtures() / "candidates")
     assert inapplicable(cell, hub, SETTINGS) == "not in this topology: hub1 (reference)"
-    assert inapplicable(cell, read_cast("hub1=reference", paths.fixtures()), SETTINGS).startswith(
+    assert inapplicable(cell, read_assignment("hub1=reference", paths.fixtures()), SETTINGS).startswith(
         "not in this topology"
     )
-    both = Cast(REFERENCE, {"hub1": HUB, "mbx1": MAILBOX_SERVER})
+    both = Assignment(REFERENCE, {"hub1": HUB, "mbx1": MAILBOX_SERVER})
     assert inapplicable(cell, both, SETTINGS) == "not in this topology: hub1 (mine)"
-    assert inapplicable(cell, Cast(REFERENCE, {"hub1": HUB, "mbx1": HUB}), SETTINGS).startswith("not claimed")
-    assert inapplicable(cell, Cast(REFERENCE, {"hub1": REFERENCE, "mbx1": REFERENCE}), SETTINGS) == ""
+    assert inapplicable(cell, Assignment(REFERENCE, {"hub1": HUB, "mbx1": HUB}), SETTINGS).startswith("not claimed")
+    assert inapplicable(cell, Assignment(REFERENCE, {"hub1": REFERENCE, "mbx1": REFERENCE}), SETTINGS) == ""
 
 
 def test_a_server_is_not_started_as_what_it_is_not():
     of_2016 = candidate(*REFERENCE.claims, generations=("ex2016",))
     cell = corpus()["no-xshadow-for-a-2010-hub"]
-    assert inapplicable(cell, Cast(of_2016), SETTINGS) == "not of this generation: mine is ex2016, hub1 is ex2010"
-    assert inapplicable(cell, Cast(REFERENCE, {"mbx1": of_2016}), SETTINGS) == ""
+    assert inapplicable(cell, Assignment(of_2016), SETTINGS) == "not of this generation: mine is ex2016, hub1 is ex2010"
+    assert inapplicable(cell, Assignment(REFERENCE, {"mbx1": of_2016}), SETTINGS) == ""
     of_2013 = candidate(*REFERENCE.claims, generations=("ex2010", "ex2013"))
-    assert inapplicable(cell, Cast(REFERENCE, {"mbx1": of_2013}), SETTINGS) == (
+    assert inapplicable(cell, Assignment(REFERENCE, {"mbx1": of_2013}), SETTINGS) == (
         "not of this generation: mine is ex2010 or ex2013, mbx1 is ex2016"
     )
 
 
 def test_a_place_of_no_generation_in_particular_is_taken_by_any():
-    of_2010 = Cast(candidate("relay", "shadow-2010", generations=("ex2010",)))
+    of_2010 = Assignment(candidate("relay", "shadow-2010", generations=("ex2010",)))
     relayed = next(cell for cell in corpus().values() if cell.topology.name == "relay" and cell.needs == ("relay",))
-    taken = placed(relayed, of_2010)
+    taken = with_described_generations(relayed, of_2010)
     assert [server.generation for server in taken.topology.servers] == ["ex2010"]
     assert inapplicable(taken, of_2010, SETTINGS) == ""
-    assert placed(relayed, Cast(REFERENCE)) is relayed
+    assert with_described_generations(relayed, Assignment(REFERENCE)) is relayed
     shadowed = next(cell for cell in corpus().values() if cell.needs == ("shadow-2013",))
-    assert placed(shadowed, of_2010) is shadowed
+    assert with_described_generations(shadowed, of_2010) is shadowed
 
 
 def test_the_probe_starts_a_server_as_the_first_generation_that_it_names():
@@ -249,7 +253,7 @@ def test_the_probe_starts_a_server_as_the_first_generation_that_it_names():
     of_2013 = candidate(*REFERENCE.claims, generations=("ex2013", "ex2010"))
 
     def generations(claim: str, one: Candidate) -> set[str]:
-        return {server.generation for server in probed(probes[claim], one, claim).topology.servers}
+        return {server.generation for server in with_probed_generations(probes[claim], one, claim).topology.servers}
 
     assert generations("relay", of_2013) == generations("shadow-2013", of_2013) == {"ex2013"}
     assert generations("shadow-2010", of_2013) == {"ex2010"}
@@ -257,10 +261,10 @@ def test_the_probe_starts_a_server_as_the_first_generation_that_it_names():
 
 
 def test_the_default_of_a_mixed_cast_is_a_program_where_programs_are_asked_for():
-    cast = Cast(REFERENCE, {"hub1": HUB})
-    assert {one.kind for one in cast.with_means("moved-clock").candidates} == {"exec"}
-    assert cast.with_means("moved-clock").identity == cast.identity
-    assert Cast(REFERENCE).with_means("moved-clock") == Cast(REFERENCE)
+    assignment = Assignment(REFERENCE, {"hub1": HUB})
+    assert {one.kind for one in assignment.with_feature("moved-clock").candidates} == {"exec"}
+    assert assignment.with_feature("moved-clock").identity == assignment.identity
+    assert Assignment(REFERENCE).with_feature("moved-clock") == Assignment(REFERENCE)
 
 
 FOREIGN = Dialect.model_validate({"name": "foreign", "commands": [], "replies": [], "keywords": {"follow": "XSHADOW"}})
@@ -289,17 +293,17 @@ def test_what_the_harness_says_in_profile_1_asks_nothing_of_a_server_with_anothe
         for cell in one.cells("full", REFERENCE.own_timers)
         if (cell.scenario, cell.axes) == (scenario, axes)
     ]
-    assert inapplicable(cell, Cast(candidate(*REFERENCE.claims, dialect=FOREIGN)), SETTINGS) == said
+    assert inapplicable(cell, Assignment(candidate(*REFERENCE.claims, dialect=FOREIGN)), SETTINGS) == said
 
 
 def test_a_link_is_read_as_its_server_spells_it_and_else_as_its_client_does():
     """A client that uses its own verbs at a server of another dialect is to be seen there."""
     command = {"operation": "track-shadow", "pattern": r"^FOLLOW (?P<server>\S+)$"}
     theirs = Dialect.model_validate({"name": "foreign", "commands": [command], "replies": []})
-    cast = Cast(REFERENCE, {"hub1": candidate(dialect=theirs)})
-    assert cast.spoken("hub2", "hub3") is PROFILE_1
+    assignment = Assignment(REFERENCE, {"hub1": candidate(dialect=theirs)})
+    assert assignment.dialect_between("hub2", "hub3") is PROFILE_1
     for client, server in (("hub1", "hub2"), ("hub2", "hub1")):
-        spoken = cast.spoken(client, server)
+        spoken = assignment.dialect_between(client, server)
         for line in ("FOLLOW hub1", "XSHADOW hub2 db-1"):
             assert (said := spoken.parse_command(line)) is not None
             assert said.name == "track-shadow"

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from conformance.candidates.description import REFERENCE, read_description
-from conformance.candidates.parts import Claim
+from conformance.candidates.fields import Claim
 from conformance.commands.candidate import Answer, _probes, check
 from tests.nodes import programs
 from tests.suite.helpers import conformance_command

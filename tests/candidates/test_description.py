@@ -7,11 +7,11 @@ from jsonschema import Draft202012Validator
 
 import conformance
 from conformance import paths
-from conformance.candidates.cast import read_cast
+from conformance.candidates.assignment import read_assignment
+from conformance.candidates.availability import Availability
 from conformance.candidates.description import Candidate, CandidateError, read_description
-from conformance.candidates.grammar import find
+from conformance.candidates.lookup import find_candidate
 from conformance.candidates.placeholders import fill_argv, render_file, seconds, table, unknown_placeholders
-from conformance.candidates.presence import Presence
 from conformance.nodes.node_directory import NodeDirectory
 
 SHIPPED = paths.fixtures() / "candidates"
@@ -76,27 +76,34 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, change: str, said:
 
 def test_words_of_the_command_line(tmp_path: Path):
     mine = str(written(tmp_path, MINE))
-    assert find("reference", SHIPPED).kind == "python"
-    assert find("exec:reference", SHIPPED).identity == find("reference", SHIPPED).identity
-    assert find("reference+acknowledges-before-shadow", SHIPPED).identity == "reference+acknowledges-before-shadow"
-    assert find(mine, SHIPPED).name == "mine"
-    image = find("docker:mine:1.2", SHIPPED)
+    assert find_candidate("reference", SHIPPED).kind == "python"
+    assert find_candidate("exec:reference", SHIPPED).identity == find_candidate("reference", SHIPPED).identity
+    assert (
+        find_candidate("reference+acknowledges-before-shadow", SHIPPED).identity
+        == "reference+acknowledges-before-shadow"
+    )
+    assert find_candidate(mine, SHIPPED).name == "mine"
+    image = find_candidate("docker:mine:1.2", SHIPPED)
     assert image.kind == "docker"
     assert image.container is not None
     assert image.container.image == "mine:1.2"
-    remote = find("tcp:127.0.0.1:2525", SHIPPED)
+    remote = find_candidate("tcp:127.0.0.1:2525", SHIPPED)
     assert remote.kind == "remote"
     assert remote.addresses["frontend"].port == 2525
 
 
 def test_the_reference_is_of_the_harness_s_own_version_under_every_kind():
-    assert find("reference", SHIPPED).version == find("exec:reference", SHIPPED).version == conformance.__version__
+    assert (
+        find_candidate("reference", SHIPPED).version
+        == find_candidate("exec:reference", SHIPPED).version
+        == conformance.__version__
+    )
 
 
 def test_a_file_may_have_a_plus_in_its_name(tmp_path: Path):
     path = tmp_path / "mine+2.yaml"
     path.write_text(MINE, encoding="utf-8")
-    assert find(str(path), SHIPPED).name == "mine"
+    assert find_candidate(str(path), SHIPPED).name == "mine"
 
 
 @pytest.mark.parametrize(
@@ -104,19 +111,19 @@ def test_a_file_may_have_a_plus_in_its_name(tmp_path: Path):
 )
 def test_words_that_name_nobody_are_refused(word: str):
     with pytest.raises(CandidateError, match="--candidate"):
-        find(word, SHIPPED)
+        find_candidate(word, SHIPPED)
 
 
 def test_a_mixed_cast(tmp_path: Path):
     mine = written(tmp_path, MINE)
-    cast = read_cast(f"mbx1={mine},mbx2=reference", SHIPPED)
-    assert cast.plays("mbx1").name == "mine"
-    assert cast.plays("mbx2").name == cast.plays("mbx3").name == "reference"
+    assignment = read_assignment(f"mbx1={mine},mbx2=reference", SHIPPED)
+    assert assignment.candidate_for("mbx1").name == "mine"
+    assert assignment.candidate_for("mbx2").name == assignment.candidate_for("mbx3").name == "reference"
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path):
-    cast = read_cast(str(written(tmp_path, MINE + "programs: [no-such-program]\n")), SHIPPED)
-    assert cast.absent(("mta1",)) == ("mine: no-such-program is not installed",)
+    assignment = read_assignment(str(written(tmp_path, MINE + "programs: [no-such-program]\n")), SHIPPED)
+    assert assignment.unavailable(("mta1",)) == ("mine: no-such-program is not installed",)
 
 
 def test_templates_fill_in_what_they_know_and_leave_the_rest():
@@ -182,7 +189,7 @@ def test_aliases_and_merge_keys_are_read_as_before(tmp_path: Path):
 def test_options_and_the_description_s_folder_are_placeholders_of_commands(tmp_path: Path):
     text = MINE.replace('"{config}"', '"{options.mode}", "{here}/serve"') + "options: {mode: slow}\n"
     candidate = read_description(written(tmp_path, text))
-    shop = NodeDirectory("mbx1", candidate, tmp_path / "node", Presence())
+    shop = NodeDirectory("mbx1", candidate, tmp_path / "node", Availability())
     assert shop.filled(candidate.argv) == ["/bin/true", "slow", f"{tmp_path}/serve"]
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.candidates.description import MOST_OCTETS, Candidate, CandidateError, read_description
-from conformance.candidates.grammar import find
+from conformance.candidates.description import MAX_DESCRIPTION_OCTETS, Candidate, CandidateError, read_description
+from conformance.candidates.lookup import find_candidate
 
 MINE = """name: mine
 kind: exec
@@ -89,7 +89,7 @@ def test_what_is_not_a_file_of_a_description_is_not_read(tmp_path: Path, what: s
     elif what == "directory":
         base.mkdir()
     elif what == "huge":
-        base.write_bytes(b"#" * (MOST_OCTETS + 1))
+        base.write_bytes(b"#" * (MAX_DESCRIPTION_OCTETS + 1))
     else:
         base.symlink_to("/dev/zero" if what == "device" else base)
     with pytest.raises(CandidateError, match=r"base\.yaml:1:1: (cannot be read: |the file is too large)"):
@@ -99,7 +99,7 @@ def test_what_is_not_a_file_of_a_description_is_not_read(tmp_path: Path, what: s
     with pytest.raises(CandidateError, match=r"base\.yaml:1:1: "):
         read_description(mine)
     with pytest.raises(CandidateError):
-        find(str(base), paths.fixtures() / "candidates")
+        find_candidate(str(base), paths.fixtures() / "candidates")
 
 
 FULL = """%YAML 1.2

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.candidates.grammar import installable_candidates
-from conformance.candidates.presence import INSTALLED_VARIABLE
+from conformance.candidates.availability import INSTALLED_VARIABLE
+from conformance.candidates.lookup import installable_candidates
 from conformance.commands.candidate import install
 from conformance.commands.doctor import findings, print_findings
 

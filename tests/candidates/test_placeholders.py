@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from conformance.candidates.availability import Availability
 from conformance.candidates.description import read_description
 from conformance.candidates.placeholders import PLACEHOLDERS, unknown_placeholders
-from conformance.candidates.presence import Presence
 from conformance.nodes.node_directory import NodeDirectory
 
 DESCRIBED = """name: mine
@@ -63,7 +63,7 @@ def workshop(tmp_path: Path, word: str, template: str = "") -> NodeDirectory:
     path.write_text(text, "utf-8")
     candidate = read_description(path)
     assert [one for one in unknown_placeholders(candidate) if not one.startswith("argv[0]: '{1}'")] == []
-    presence = Presence(installed=Path("/opt/thing"))
+    presence = Availability(installed=Path("/opt/thing"))
     (tmp_path / "node").mkdir()
     made = NodeDirectory("mbx1", candidate, tmp_path / "node", presence, python="/usr/bin/some-python")
     made.write(CONFIGURATION)

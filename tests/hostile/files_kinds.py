@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 import conformance
 from conformance import paths
-from conformance.candidates.cast import read_cast
+from conformance.candidates.assignment import read_assignment
 from conformance.candidates.description import CandidateError
 from conformance.candidates.placeholders import unknown_placeholders
 from conformance.commands.judge import cell_of, judged_again
@@ -166,11 +166,11 @@ def _topology_words(folder: Path) -> Sequence[str]:
 
 def _read_candidate(path: Path) -> str:
     try:
-        cast = read_cast(str(path), paths.fixtures() / "candidates")
+        assignment = read_assignment(str(path), paths.fixtures() / "candidates")
     except CandidateError as error:
         _short(line.removeprefix(str(path)) for line in str(error).splitlines())
         return "told"
-    candidate = cast.default
+    candidate = assignment.default
     candidate.sha256.encode()
     return "told" if list(unknown_placeholders(candidate)) else "good"
 

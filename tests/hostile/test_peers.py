@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.judge.incremental import IncrementalJudge
@@ -44,11 +44,11 @@ def test_a_hostile_peer_is_judged_in_time_and_leaves_nothing(peer: str, tmp_path
         name="hostile", kind="python", claims=("relay",), factory="tests.hostile.peers:create",
         defect=peer.replace(" ", "_"), listeners=("frontend",),
     )  # fmt: skip
-    cast, settings = Cast(hostile), Settings(clock="virtual")
+    assignment, settings = Assignment(hostile), Settings(clock="virtual")
     listened, files, threads = listening(), psutil.Process().num_fds(), threading.active_count()
     began = time.monotonic()
-    ran = at_once(CellRun(cell, cast, settings, tmp_path / "cell", IncrementalJudge()).run(ALONE))
-    verdicts = judge(cell, cast, settings, ran.events, complete=ran.complete)
+    ran = at_once(CellRun(cell, assignment, settings, tmp_path / "cell", IncrementalJudge()).run(ALONE))
+    verdicts = judge(cell, assignment, settings, ran.events, complete=ran.complete)
     assert time.monotonic() - began < 60
     outcome = Outcome.ERROR if ran.problem else worst_in_cell(verdict.outcome for verdict in verdicts)
     starts = not peer.startswith(("greets with HTTP", "greets with SSH", "greets with a TLS", "says nothing at the gr"))

@@ -72,4 +72,4 @@ def test_hostile_programs_harm_neither_the_run_nor_each_other_nor_the_machine(tm
         assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text("utf-8")  # others mount elsewhere meanwhile
     finally:
         for folder in tmp_path.iterdir():
-            untrusted.discard(folder)  # deeper than pytest can delete
+            untrusted.delete_tree(folder)  # deeper than pytest can delete

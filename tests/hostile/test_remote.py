@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from conformance.candidates.cast import check_hosts, is_loopback
+from conformance.candidates.assignment import check_hosts, is_loopback
 from conformance.candidates.description import Candidate, CandidateError
 from conformance.nodes.places import PortLeases
 from conformance.results.reader import read_run

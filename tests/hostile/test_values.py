@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE
 from conformance.judge.incremental import IncrementalJudge
 from conformance.results.reader import read_run
@@ -129,7 +129,7 @@ def test_a_number_beyond_the_loader_ends_the_cell_with_a_sentence(tmp_path: Path
     action = step.action.model_copy(update={"transport": {"MessageRetryInterval": 10**400}})
     huge = cell.model_copy(update={"steps": (step.model_copy(update={"action": action}), *cell.steps[1:])})
     settings = Settings(clock=clock, scale=600.0 if clock == "scaled" else 1.0)
-    ran = at_once(CellRun(huge, Cast(REFERENCE), settings, tmp_path / "cell", IncrementalJudge()).run(ALONE))
+    ran = at_once(CellRun(huge, Assignment(REFERENCE), settings, tmp_path / "cell", IncrementalJudge()).run(ALONE))
     if clock == "scaled":
         assert ran.problem == "OverflowError: int too large to convert to float"
     else:

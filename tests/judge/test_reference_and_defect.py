@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import read_cast
+from conformance.candidates.assignment import read_assignment
 from conformance.history.events import AnyEvent
 from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.judge.incremental import IncrementalJudge
@@ -26,8 +26,8 @@ def cell(name: str) -> Cell:
 
 
 def history(name: str, candidate: str, directory: Path) -> tuple[AnyEvent, ...]:
-    cast = read_cast(candidate, paths.fixtures() / "candidates")
-    ran = at_once(CellRun(cell(name), cast, Settings(), directory, IncrementalJudge()).run(ALONE))
+    assignment = read_assignment(candidate, paths.fixtures() / "candidates")
+    ran = at_once(CellRun(cell(name), assignment, Settings(), directory, IncrementalJudge()).run(ALONE))
     assert ran.problem == ""
     return ran.events
 

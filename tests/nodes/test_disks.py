@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.candidates.grammar import find
+from conformance.candidates.lookup import find_candidate
 from conformance.nodes.contract import NodeError
 from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.layer import Layer
@@ -272,7 +272,7 @@ def devices() -> str:
 
 
 def test_a_disk_that_nobody_can_have_is_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    in_process, program = find("reference", Path()), find("exec:reference", Path())
+    in_process, program = find_candidate("reference", Path()), find_candidate("exec:reference", Path())
     other = program.model_copy(update={"name": "other"})
     assert unsupported_reason(in_process, ["power-cut"]).endswith("(kind exec)")
     assert unsupported_reason(in_process, []) == ""

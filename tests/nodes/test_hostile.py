@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.history.events import Attempt, Closed
@@ -65,9 +65,9 @@ def judged(cell: Cell, misdeed: str, directory: Path) -> tuple[Ran, dict[str, Ve
         name="hostile", kind="python", claims=("relay",), factory="tests.nodes.hostile:create", defect=misdeed,
         listeners=("frontend",),
     )  # fmt: skip
-    cast, settings = Cast(hostile), Settings(clock="virtual")
-    ran = at_once(CellRun(cell, cast, settings, directory, IncrementalJudge()).run(ALONE))
-    verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
+    assignment, settings = Assignment(hostile), Settings(clock="virtual")
+    ran = at_once(CellRun(cell, assignment, settings, directory, IncrementalJudge()).run(ALONE))
+    verdicts = judge(cell, assignment, settings, ran.events, complete=ran.problem == "")
     return ran, {verdict.check: verdict for verdict in verdicts}
 
 

@@ -43,7 +43,7 @@ def configuration() -> Iterator[NodeConfiguration]:
 @pytest.fixture(autouse=True)
 def nothing_outlives(tmp_path: Path) -> Iterator[None]:
     yield
-    untrusted.discard(tmp_path / "mta1")  # deeper than pytest can delete
+    untrusted.delete_tree(tmp_path / "mta1")  # deeper than pytest can delete
     deadline = time.monotonic() + 10
     while (left := marked(str(tmp_path))) and time.monotonic() < deadline:
         psutil.wait_procs(left, timeout=0.1)

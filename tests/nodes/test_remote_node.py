@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast, check_hosts, is_loopback
+from conformance.candidates.assignment import Assignment, check_hosts, is_loopback
+from conformance.candidates.cell_needs import unsupported_reasons
 from conformance.candidates.description import REFERENCE, Candidate, CandidateError
-from conformance.candidates.needs import lacking_means
 from conformance.nodes.contract import NodeError, Unsupported
 from conformance.nodes.places import PortLeases
 from conformance.nodes.remote_node import RemoteNode
@@ -134,7 +134,7 @@ def outside(port: int = 25025) -> dict[str, Any]:
 def test_what_a_server_has_no_means_for_is_not_applicable(
     cells: dict[str, Cell], scenario: str, changes: dict[str, Any], said: str
 ):
-    found = lacking_means(cells[scenario], Cast(candidate(**changes)), 60.0)
+    found = unsupported_reasons(cells[scenario], Assignment(candidate(**changes)), 60.0)
     if not said:
         assert found == ()
     else:
@@ -158,14 +158,14 @@ def test_one_part_of_a_topology_must_have_been_set_up_to_dial_the_others(known: 
     cell = read_corpus([path], paths.fixtures())[0].cells("smoke")[0]
     hops = {party: {"port": 30001 + number} for number, party in enumerate(known)}
     mine = candidate(**SHADOWS, **{"next-hops": hops, "scale": 60})
-    found = lacking_means(cell, Cast(REFERENCE, {"mbx2": mine}), 60.0)
+    found = unsupported_reasons(cell, Assignment(REFERENCE, {"mbx2": mine}), 60.0)
     assert [said in reason for reason in found] == [True] * bool(said), found
 
 
 def test_one_server_cannot_be_two():
     path = paths.corpus() / "creation" / "inbound.scenario.yaml"
     cell = read_corpus([path], paths.fixtures())[0].cells("smoke")[0]
-    assert "cannot be several" in lacking_means(cell, Cast(candidate(claims=("shadow-2013",))), 60.0)[0]
+    assert "cannot be several" in unsupported_reasons(cell, Assignment(candidate(claims=("shadow-2013",))), 60.0)[0]
 
 
 @pytest.mark.parametrize(

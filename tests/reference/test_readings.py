@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import CandidateError
-from conformance.candidates.grammar import find
+from conformance.candidates.lookup import find_candidate
 from conformance.execute import judge
 from conformance.history.events import AnyEvent, Attempt, Connected, Delivered
 from conformance.judge.incremental import IncrementalJudge
@@ -55,10 +55,13 @@ def test_all_at_once_is_every_one():
 
 
 def test_the_command_line_knows_them_and_tells_what_it_does_not_know(tmp_path: Path):
-    assert find(f"reference+{EVERY}", tmp_path).identity == f"reference+{EVERY}"
-    assert find("reference+longer-shadow-ids+never-shadows", tmp_path).defect == "longer-shadow-ids+never-shadows"
+    assert find_candidate(f"reference+{EVERY}", tmp_path).identity == f"reference+{EVERY}"
+    assert (
+        find_candidate("reference+longer-shadow-ids+never-shadows", tmp_path).defect
+        == "longer-shadow-ids+never-shadows"
+    )
     with pytest.raises(CandidateError, match="longer-shadow-id"):
-        find("reference+longer-shadow-idz", tmp_path)
+        find_candidate("reference+longer-shadow-idz", tmp_path)
 
 
 @pytest.mark.parametrize(("name", "part"), [("longer-shadow-ids", "verbs"), (EVERY, "verbs"), ("new", "no-part")])
@@ -86,9 +89,9 @@ def test_the_page_and_the_tox_environment_name_every_one():
 def test_each_alone_shadows_and_delivers(name: str, tmp_path: Path):
     (scenario, *_) = read_scenarios(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
     cell = scenario.cells("smoke")[0]
-    cast, settings = Cast(find(f"reference+{name}", tmp_path)), Settings(clock="virtual", seed=1)
-    ran = at_once(CellRun(cell, cast, settings, tmp_path, IncrementalJudge()).run(ALONE))
-    verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
+    assignment, settings = Assignment(find_candidate(f"reference+{name}", tmp_path)), Settings(clock="virtual", seed=1)
+    ran = at_once(CellRun(cell, assignment, settings, tmp_path, IncrementalJudge()).run(ALONE))
+    verdicts = judge(cell, assignment, settings, ran.events, complete=ran.problem == "")
     assert worst_in_cell(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]
 
 
@@ -116,9 +119,12 @@ def passed_events(file: Path, id_: str, names: str, folder: Path) -> tuple[AnyEv
     """Run one cell with these readings, hold that it passes, and return its history."""
     scenarios = read_scenarios(file, paths.fixtures())
     (cell,) = (cell for scenario in scenarios for cell in scenario.cells("full") if cell.id == id_)
-    cast, settings = Cast(find(f"reference{names and '+' + names}", folder)), Settings(clock="virtual", seed=1)
-    ran = at_once(CellRun(cell, cast, settings, folder, IncrementalJudge()).run(ALONE))
-    verdicts = judge(cell, cast, settings, ran.events, complete=ran.problem == "")
+    assignment, settings = (
+        Assignment(find_candidate(f"reference{names and '+' + names}", folder)),
+        Settings(clock="virtual", seed=1),
+    )
+    ran = at_once(CellRun(cell, assignment, settings, folder, IncrementalJudge()).run(ALONE))
+    verdicts = judge(cell, assignment, settings, ran.events, complete=ran.problem == "")
     assert worst_in_cell(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]
     return ran.events
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast
-from conformance.candidates.grammar import find
+from conformance.candidates.assignment import Assignment
+from conformance.candidates.lookup import find_candidate
 from conformance.execute import judge
 from conformance.history.events import Attempt, FaultFired, NodeEvent
 from conformance.judge.incremental import IncrementalJudge
@@ -27,11 +27,11 @@ def played(directory: Path, name: str, defect: str = "") -> tuple[Ran, set[str]]
     """Return what was run, and the requirements of the checks that failed."""
     corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id == name)
-    candidate = find(f"exec:reference{'+' * bool(defect)}{defect}", Path())
-    cast, settings = Cast(candidate), Settings(clock="shifted", disk="layer", should="fail")
-    ran = at_once(CellRun(cell, cast, settings, directory, IncrementalJudge()).run(ALONE))
+    candidate = find_candidate(f"exec:reference{'+' * bool(defect)}{defect}", Path())
+    assignment, settings = Assignment(candidate), Settings(clock="shifted", disk="layer", should="fail")
+    ran = at_once(CellRun(cell, assignment, settings, directory, IncrementalJudge()).run(ALONE))
     assert (ran.problem, ran.inapplicable) == ("", "")
-    found = judge(cell, cast, settings, ran.events, complete=True)
+    found = judge(cell, assignment, settings, ran.events, complete=True)
     return ran, {verdict.requirements[0] for verdict in found if verdict.outcome is Outcome.FAIL}
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast
-from conformance.candidates.grammar import find
+from conformance.candidates.assignment import Assignment
+from conformance.candidates.lookup import find_candidate
 from conformance.execute import judge
 from conformance.history.events import Attempt, NodeEvent
 from conformance.judge.incremental import IncrementalJudge
@@ -23,12 +23,12 @@ from conformance.verdicts import Outcome, worst_in_cell
 def test_without_room_nothing_is_acknowledged_and_nobody_dies(tmp_path: Path) -> None:
     corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id == "no-room-is-no-loss")
-    cast, settings = Cast(find("exec:reference", Path())), Settings(clock="shifted")
-    ran = at_once(CellRun(cell, cast, settings, tmp_path, IncrementalJudge()).run(ALONE))
+    assignment, settings = Assignment(find_candidate("exec:reference", Path())), Settings(clock="shifted")
+    ran = at_once(CellRun(cell, assignment, settings, tmp_path, IncrementalJudge()).run(ALONE))
     assert ran.problem == ""
     attempts = [event for event in ran.events if isinstance(event, Attempt)]
     refused = [(event.code, event.enhanced) for event in attempts if event.message.startswith("m#")]
     assert refused == [(452, "4.3.1")] * 3
     assert [e.detail for e in ran.events if isinstance(e, NodeEvent) and e.action == "exited"] == []
-    verdicts = judge(cell, cast, settings, ran.events, complete=True)
+    verdicts = judge(cell, assignment, settings, ran.events, complete=True)
     assert worst_in_cell(verdict.outcome for verdict in verdicts) is Outcome.PASS

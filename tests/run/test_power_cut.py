@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast
-from conformance.candidates.grammar import find
+from conformance.candidates.assignment import Assignment
+from conformance.candidates.lookup import find_candidate
 from conformance.execute import judge
 from conformance.history.events import NodeEvent
 from conformance.judge.incremental import IncrementalJudge
@@ -52,14 +52,16 @@ def _kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 def test_only_who_syncs_keeps_what_it_acknowledged(tmp_path: Path, syncs: bool) -> None:
     corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id.endswith("synced[messages=1]"))
-    candidate = find("exec:reference", Path())
+    candidate = find_candidate("exec:reference", Path())
     if not syncs:
         program = tmp_path / "unsynced.py"
         program.write_text(UNSYNCED)
         candidate = candidate.model_copy(update={"argv": ("{python}", str(program), "--config", "{config}")})
-    cast, settings = Cast(candidate), Settings(clock="shifted")
-    ran = at_once(CellRun(cell, cast, settings, tmp_path, IncrementalJudge()).run(ALONE))
+    assignment, settings = Assignment(candidate), Settings(clock="shifted")
+    ran = at_once(CellRun(cell, assignment, settings, tmp_path, IncrementalJudge()).run(ALONE))
     assert ran.problem == ""
     assert any(isinstance(e, NodeEvent) and e.detail.startswith("power cut") for e in ran.events)
-    failed = {v.check for v in judge(cell, cast, settings, ran.events, complete=True) if v.outcome is Outcome.FAIL}
+    failed = {
+        v.check for v in judge(cell, assignment, settings, ran.events, complete=True) if v.outcome is Outcome.FAIL
+    }
     assert failed == (set() if syncs else {"expect.delivered", "invariant.nothing-acknowledged-is-lost"})

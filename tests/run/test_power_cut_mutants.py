@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.judge.incremental import IncrementalJudge
@@ -45,11 +45,13 @@ def verdicts(directory: Path, text: str, cell: Cell, disk: DiskKind, should: Sho
     program = directory / "server.py"
     program.write_text(text)
     argv = ("{python}", str(program), "{data}", "{listen.frontend}", "{next_hop.host}", "{next_hop.port}")
-    cast = Cast(Candidate(name="spooling", kind="exec", claims=("relay",), argv=argv, listeners=("frontend",)))
+    assignment = Assignment(
+        Candidate(name="spooling", kind="exec", claims=("relay",), argv=argv, listeners=("frontend",))
+    )
     settings = Settings(clock="shifted", disk=disk, should=should)
-    ran = at_once(CellRun(cell, cast, settings, directory, IncrementalJudge()).run(ALONE))
+    ran = at_once(CellRun(cell, assignment, settings, directory, IncrementalJudge()).run(ALONE))
     assert (ran.problem, ran.inapplicable, ran.astray) == ("", "", "")
-    return judge(cell, cast, settings, ran.events, complete=True)
+    return judge(cell, assignment, settings, ran.events, complete=True)
 
 
 def failed(found: tuple[Verdict, ...]) -> set[str]:

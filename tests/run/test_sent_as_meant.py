@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import read_cast
+from conformance.candidates.assignment import read_assignment
 from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.judge.incremental import IncrementalJudge
 from conformance.run.bridge import ALONE, at_once
@@ -25,8 +25,8 @@ def verdicts(message: str, directory: Path) -> tuple[Verdict, ...]:
     scenarios = read_scenarios(paths.corpus() / "relay" / "relay.scenario.yaml", paths.fixtures())
     wanted = f"no-smuggling[message={message}]"
     cell = next(cell for scenario in scenarios for cell in scenario.cells() if cell.id == wanted)
-    cast = read_cast("reference", paths.fixtures() / "candidates")
-    ran = at_once(CellRun(cell, cast, Settings(), directory, IncrementalJudge()).run(ALONE))
+    assignment = read_assignment("reference", paths.fixtures() / "candidates")
+    ran = at_once(CellRun(cell, assignment, Settings(), directory, IncrementalJudge()).run(ALONE))
     return judge_cell(cell, ran.events, JudgeSettings("virtual", 0.0, frozenset({"relay"}), complete=True))
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast
-from conformance.candidates.grammar import find
+from conformance.candidates.assignment import Assignment
+from conformance.candidates.lookup import find_candidate
 from conformance.execute import judge
 from conformance.history.events import Lag
 from conformance.judge.incremental import IncrementalJudge
@@ -34,12 +34,12 @@ def test_a_shadow_that_never_expires_is_found_and_one_that_does_is_right(
 ) -> None:
     scenarios = read_scenarios(paths.corpus() / "exchange-2010" / "heartbeat.scenario.yaml", paths.fixtures())
     (cell,) = (cell for scenario in scenarios for cell in scenario.cells("smoke") if cell.id == CELL)
-    cast, settings = Cast(find(name, Path())), Settings(clock="shifted", should="fail")
-    ran = at_once(CellRun(cell, cast, settings, tmp_path, IncrementalJudge()).run(ALONE))
+    assignment, settings = Assignment(find_candidate(name, Path())), Settings(clock="shifted", should="fail")
+    ran = at_once(CellRun(cell, assignment, settings, tmp_path, IncrementalJudge()).run(ALONE))
     last = ran.events[-1].n + 1
     for late in (0.0, 900.0):  # as it ran, and as late as a busy machine may make it
         events = (*ran.events, Lag(n=last, t=ran.events[-1].t, kind="lag", seconds=late))
-        verdicts = judge(cell, cast, settings, events, complete=not ran.problem)
+        verdicts = judge(cell, assignment, settings, events, complete=not ran.problem)
         found = [one for one in verdicts if one.check == "expect.queue"]
         assert worst_in_cell(one.outcome for one in found) is outcome, [one.sentence for one in verdicts]
         assert {one.requirements[0] for one in found if one.outcome is Outcome.FAIL} <= {"SR-E10-12"}

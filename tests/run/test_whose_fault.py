@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.history.events import NodeEvent
@@ -73,9 +73,9 @@ def ran(
         name="toy", kind="exec", claims=("relay",), listeners=("frontend",), ready_within=10,
         argv=("{python}", "-c", server, "{listen.frontend}", "{data}"),
     )  # fmt: skip
-    cast, settings = Cast(toy), Settings(clock="scaled", scale=60.0)
-    done = at_once(CellRun(cell, cast, settings, tmp_path / "cell", IncrementalJudge()).run(ALONE))
-    verdicts = judge(cell, cast, settings, done.events, complete=done.problem == "")
+    assignment, settings = Assignment(toy), Settings(clock="scaled", scale=60.0)
+    done = at_once(CellRun(cell, assignment, settings, tmp_path / "cell", IncrementalJudge()).run(ALONE))
+    verdicts = judge(cell, assignment, settings, done.events, complete=done.problem == "")
     return done, {verdict.check: verdict for verdict in verdicts}
 
 

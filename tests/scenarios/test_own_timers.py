@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from conformance import paths
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE
 from conformance.scenarios import own_timers
 from conformance.scenarios.document import Cell
@@ -79,13 +79,13 @@ def test_timers_that_cannot_be_are_refused(wrong: dict[str, str]) -> None:
 
 def test_two_of_a_cast_who_differ_have_no_timers_in_common() -> None:
     mine = REFERENCE.model_copy(update={"name": "mine", "own_timers": HASTY})
-    assert Cast(REFERENCE, {"mbx1": mine}).own_timers(["mbx1", "mbx2"]) is None
-    assert Cast(REFERENCE, {"mbx1": REFERENCE}).own_timers(["mbx1", "mbx2"]) == REFERENCE.own_timers
+    assert Assignment(REFERENCE, {"mbx1": mine}).own_timers(["mbx1", "mbx2"]) is None
+    assert Assignment(REFERENCE, {"mbx1": REFERENCE}).own_timers(["mbx1", "mbx2"]) == REFERENCE.own_timers
 
 
 def test_the_default_of_a_cast_has_no_say_where_it_plays_nothing() -> None:
     mine = REFERENCE.model_copy(update={"name": "mine", "own_timers": HASTY})
-    assert Cast(REFERENCE, {"mta1": mine}).own_timers(["mta1"]) == HASTY
+    assert Assignment(REFERENCE, {"mta1": mine}).own_timers(["mta1"]) == HASTY
 
 
 def test_an_unknown_one_is_told_with_its_place(tmp_path: Path) -> None:

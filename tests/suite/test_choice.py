@@ -6,7 +6,7 @@ import pytest
 
 from conformance import paths
 from conformance.candidates.description import CandidateError
-from conformance.candidates.grammar import find
+from conformance.candidates.lookup import find_candidate
 from conformance.results.reader import read_header, read_run
 from conformance.scenarios.loader import SUFFIX, read_corpus
 from conformance.suite.selection import (
@@ -91,9 +91,9 @@ def test_a_copy_of_the_corpus_is_the_corpus(tmp_path: Path):
 
 def test_a_defect_that_there_is_not_is_refused_with_a_suggestion():
     with pytest.raises(CandidateError, match="did you mean 'acknowledges-before-shadow'"):
-        find("reference+acknowledge-before-shadow", paths.fixtures() / "candidates")
+        find_candidate("reference+acknowledge-before-shadow", paths.fixtures() / "candidates")
     with pytest.raises(CandidateError, match="did you mean 'postfix'"):
-        find("postfx", paths.fixtures() / "candidates")
+        find_candidate("postfx", paths.fixtures() / "candidates")
     assert read_id(STALLS).axes["silent-from"] == "dot"
 
 

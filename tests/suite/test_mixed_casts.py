@@ -40,10 +40,10 @@ def test_one_program_and_the_reference_in_processes_of_their_own_under_the_shift
 @pytest.mark.skipif(shutil.which("cc") is None, reason="the shifted clock needs a C compiler")
 def test_the_example_and_the_reference_in_processes_of_their_own_interoperate(tmp_path: Path):
     """SR-IOP-01 and SR-IOP-02: the example is the servers of 2016, and the reference the hub of 2010."""
-    cast = f"mbx1={EXAMPLE},mbx2={EXAMPLE},hub1=exec:reference"
+    assignment = f"mbx1={EXAMPLE},mbx2={EXAMPLE},hub1=exec:reference"
     ran = conformance_command(
         *("run", "-k", "no-xshadow-for-a-2010-hub or mail-to-a-2010-hub-is-shadowed"),
-        *("--candidate", cast, "--clock", "shifted", "--run-dir", "run"),
+        *("--candidate", assignment, "--clock", "shifted", "--run-dir", "run"),
         cwd=tmp_path,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr

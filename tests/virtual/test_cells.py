@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.candidates.cast import read_cast
+from conformance.candidates.assignment import read_assignment
 from conformance.history.events import Drained
 from conformance.judge.incremental import IncrementalJudge
 from conformance.run import memory
@@ -40,9 +40,9 @@ def cell_of(file: str, scenario: str, **axes: str) -> Cell:
 
 def history(cell: Cell, directory: Path, seed: int = 7) -> Ran:
     """Run a cell with the reference in a directory that is empty again afterwards."""
-    cast = read_cast("reference", paths.fixtures() / "candidates")
+    assignment = read_assignment("reference", paths.fixtures() / "candidates")
     try:
-        return at_once(CellRun(cell, cast, Settings(seed=seed), directory, IncrementalJudge()).run(ALONE))
+        return at_once(CellRun(cell, assignment, Settings(seed=seed), directory, IncrementalJudge()).run(ALONE))
     finally:
         shutil.rmtree(directory)
 

@@ -4,18 +4,18 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from conformance.candidates.availability import Availability, engine_missing
+from conformance.candidates.fields import ClosedModel, CommonFields, KindFields, ListenerName
 from conformance.candidates.kind import Kind
-from conformance.candidates.parts import Closed, Described, Door, OwnFields
-from conformance.candidates.presence import Presence, engine_missing
 
 
-class Container(Closed):
+class Container(ClosedModel):
     """What the `docker` kind needs beside the image."""
 
     image: str = Field(description="an image that the engine has already; nothing is pulled")
     memory: str = Field("512m", description="memory limit, as Docker writes it")
     pids: int = Field(256, ge=8, description="most processes and threads")
-    ports: dict[Door, Annotated[int, Field(ge=1, le=65535)]] = Field(
+    ports: dict[ListenerName, Annotated[int, Field(ge=1, le=65535)]] = Field(
         {"frontend": 2525, "transport": 2526, "delivery": 2527},
         description="where its doors are in there, for a server that has ports of its own",
     )
@@ -24,7 +24,7 @@ class Container(Closed):
     )
 
 
-class DockerFields(OwnFields):
+class DockerFields(KindFields):
     """What only this kind has in its description."""
 
     container: Container | None = Field(None, description="docker: the image, and what it needs")
@@ -37,15 +37,15 @@ class Docker(Kind):
     needs = "container"
     fields = DockerFields
     word = "docker:IMAGE"
-    sees_files = False
-    at_once = 6
+    sees_host_files = False
+    parallel_claims = 6
 
-    def described(self, what: str, name: str) -> dict[str, Any]:
+    def parse_word(self, what: str, name: str) -> dict[str, Any]:
         """See Kind."""
         if not name:
             raise ValueError(what)
         return {"name": name, "argv": ("--config", "{config}"), "container": Container(image=what)}
 
-    def look_for(self, candidate: Described) -> Presence:
+    def check_availability(self, candidate: CommonFields) -> Availability:
         """See Kind; an engine to run its image."""
-        return Presence(missing=engine_missing())
+        return Availability(missing=engine_missing())

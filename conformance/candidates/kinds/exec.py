@@ -2,12 +2,12 @@
 
 from pydantic import Field
 
+from conformance.candidates.fields import KindFields
 from conformance.candidates.kind import DISK, Kind
-from conformance.candidates.parts import OwnFields
 from conformance.clocks import MOVED_CLOCK
 
 
-class ExecFields(OwnFields):
+class ExecFields(KindFields):
     """What only this kind has in its description."""
 
     process_limit: int = Field(
@@ -30,5 +30,5 @@ class Exec(Kind):
     name = "exec"
     needs = "argv"
     fields = ExecFields
-    means = frozenset({MOVED_CLOCK, DISK})
-    at_once = 6
+    features = frozenset({MOVED_CLOCK, DISK})
+    parallel_claims = 6

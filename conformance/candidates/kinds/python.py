@@ -2,12 +2,12 @@
 
 from pydantic import Field
 
+from conformance.candidates.fields import KindFields
 from conformance.candidates.kind import Kind
-from conformance.candidates.parts import OwnFields
 from conformance.clocks import IN_PROCESS
 
 
-class PythonFields(OwnFields):
+class PythonFields(KindFields):
     """What only this kind has in its description."""
 
     factory: str | None = Field(None, description="python: `package.module:factory`")
@@ -19,4 +19,4 @@ class Python(Kind):
     name = "python"
     needs = "factory"
     fields = PythonFields
-    means = frozenset({IN_PROCESS})
+    features = frozenset({IN_PROCESS})

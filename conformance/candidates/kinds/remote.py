@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import Field
 
+from conformance.candidates.fields import Address, CommonFields, KindFields, ListenerName
 from conformance.candidates.kind import Kind
-from conformance.candidates.means import recipients
-from conformance.candidates.parts import Address, Described, Door, OwnFields
+from conformance.candidates.step_demands import recipients
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.blocks import Step
 from conformance.scenarios.steps.breaking import Answer, Fault, Partition
@@ -25,10 +25,10 @@ _TIMED = (Advance, Answer, Fault, NodeAction, Partition)
 """Steps after which it matters when a server tries again."""
 
 
-class RemoteFields(OwnFields):
+class RemoteFields(KindFields):
     """What only this kind has in its description."""
 
-    addresses: dict[Door, Address] = Field({}, description="remote: where its doors are")
+    addresses: dict[ListenerName, Address] = Field({}, description="remote: where its doors are")
     next_hops: dict[str, Address] = Field(
         {},
         alias="next-hops",
@@ -49,10 +49,10 @@ class Remote(Kind):
     name = "remote"
     needs = "addresses"
     fields = RemoteFields
-    does = frozenset()
+    builtin_commands = frozenset()
     word = "tcp:HOST:PORT"
 
-    def described(self, what: str, name: str) -> dict[str, Any]:
+    def parse_word(self, what: str, name: str) -> dict[str, Any]:
         """See Kind."""
         host, _, port = what.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -63,7 +63,7 @@ class Remote(Kind):
             "next_hops": {"outside": Address(port=FIRST_NEXT_HOP)},
         }
 
-    def check(self, candidate: Described) -> None:
+    def check(self, candidate: CommonFields) -> None:
         """See Kind."""
         fields = RemoteFields.of(candidate)
         if "frontend" not in fields.addresses:
@@ -74,29 +74,31 @@ class Remote(Kind):
         if len(set(places)) != len(places):
             raise ValueError("next-hops: two parties have one address")
 
-    def doors(self, candidate: Described) -> tuple[Door, ...]:
+    def listener_names(self, candidate: CommonFields) -> tuple[ListenerName, ...]:
         """See Kind; those with an address."""
         return tuple(RemoteFields.of(candidate).addresses)
 
-    def is_told(self, candidate: Described) -> bool:
+    def is_configured_here(self, candidate: CommonFields) -> bool:
         """See Kind; not where it runs already."""
         return "start" in candidate.commands
 
-    def elsewhere(self, candidate: Described) -> Mapping[str, Address]:
+    def external_addresses(self, candidate: CommonFields) -> Mapping[str, Address]:
         """See Kind."""
         fields = RemoteFields.of(candidate)
         here = {f"addresses.{door}": address for door, address in fields.addresses.items()}
         return {**here, **{f"next-hops.{party}": address for party, address in fields.next_hops.items()}}
 
-    def lacking(self, cell: Cell, server: str, plays: Callable[[str], Described], scale: float) -> Iterator[str]:
+    def unsupported_reasons(
+        self, cell: Cell, server: str, plays: Callable[[str], CommonFields], scale: float
+    ) -> Iterator[str]:
         """See Kind."""
         candidate = plays(server)
         fields = RemoteFields.of(candidate)
         others = (one.name for one in cell.topology.servers if one.name != server)
         if any(RemoteFields.of(plays(other)).addresses == fields.addresses for other in others):
             yield "it is one server, and cannot be several at the same time; SERVER=CANDIDATE,... gives it one part"
-        yield from super().lacking(cell, server, plays, scale)
-        if self.is_told(candidate):
+        yield from super().unsupported_reasons(cell, server, plays, scale)
+        if self.is_configured_here(candidate):
             return
         own = cell.topology.by_name[server]
         if set(cell.topology.transport) | set(own.transport) | set(own.listeners):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from conformance.nodes.disks.durability import ROOT, Content, Inode
 from conformance.nodes.disks.state import State
-from conformance.untrusted import empty
+from conformance.untrusted import delete_contents
 
 Names = Mapping[tuple[int, str], int]
 """(identity of a directory, name) -> identity of what the name stands for."""
@@ -22,7 +22,9 @@ def read(data: Path, copies: Path) -> tuple[dict[int, Inode], dict[tuple[int, st
     copies.mkdir(parents=True)
 
     def take(path: Path) -> int:
-        seen = data.stat() if path is data else path.lstat()  # the path of the directory itself may be an anchor's
+        seen = (
+            data.stat() if path is data else path.lstat()
+        )  # the path of the directory itself may be a pinned directory's
         if seen.st_ino in known:
             return known[seen.st_ino]
         one = known[seen.st_ino] = len(inodes)
@@ -85,7 +87,7 @@ def write(data: Path, inodes: Mapping[int, Inode], now: Names, names: Names, sta
             path.rename(aside / str(one))
     top = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        empty(top)
+        delete_contents(top)
     finally:
         os.close(top)
     made: dict[int, Path] = {ROOT: data}

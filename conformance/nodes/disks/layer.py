@@ -19,7 +19,7 @@ from conformance.nodes.disks.durability import History, Inode
 from conformance.nodes.disks.state import FaultCounts, Kind, Record, State, Status
 from conformance.nodes.preloading import preload_obstacle
 from conformance.scenarios.steps.nodes import SurvivingNames
-from conformance.untrusted import Anchor
+from conformance.untrusted import PinnedDirectory
 
 SOURCES = tuple(sorted(Path(__file__).with_name("layer_c").glob("*.[ch]")))
 
@@ -58,7 +58,7 @@ class Layer:
     ) -> None:
         self._node = node
         self._directory = directory
-        self._anchor: Anchor | None = None
+        self._pinned: PinnedDirectory | None = None
         self._data = data
         self._forgets = forgets
         self._whole_device = whole_device
@@ -98,9 +98,9 @@ class Layer:
                 raise NodeError(self._node, "mount", str(error)) from error
             shutil.copyfile(made, library)
             library.chmod(0o755)
-        if self._anchor is None:  # before the node first runs
-            self._anchor = Anchor(self._data)
-            self._data = self._anchor.path
+        if self._pinned is None:  # before the node first runs
+            self._pinned = PinnedDirectory(self._data)
+            self._data = self._pinned.path
         if self._state.exists:
             self._settle()
             self._state.free_lock()
@@ -144,8 +144,8 @@ class Layer:
         """Remove the log: it may be large."""
         self._state.remove()
         shutil.rmtree(self._copies, ignore_errors=True)
-        if self._anchor is not None:
-            self._anchor.close()
+        if self._pinned is not None:
+            self._pinned.close()
 
     def _begin(self) -> None:
         """Begin a new log: what is in the directory now is durable."""

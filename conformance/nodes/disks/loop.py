@@ -10,7 +10,7 @@ from subprocess import DEVNULL, PIPE
 
 from conformance.nodes.contract import NodeError
 from conformance.nodes.disks import holder
-from conformance.untrusted import Anchor
+from conformance.untrusted import PinnedDirectory
 
 SIZE = 64 * 2**20
 """Octets of the whole file system, where nobody says otherwise."""
@@ -55,7 +55,7 @@ class LoopDisk:
         if self._holder is not None:
             return
         try:
-            Anchor(self._directory).close()
+            PinnedDirectory(self._directory).close()
         except OSError as error:
             raise NodeError(self._node, "mount", f"its data directory: {error}") from error
         if not self._image.exists():

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from conformance.candidates.description import Candidate
-from conformance.candidates.kind import DISK, kinds_with
+from conformance.candidates.kind import DISK, kinds_with_feature
 from conformance.nodes.contract import NodeError
 from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.layer import Layer
@@ -14,7 +14,7 @@ from conformance.nodes.disks.state import FaultCounts
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.breaking import Disk
 from conformance.scenarios.steps.nodes import PowerCut, SurvivingNames
-from conformance.untrusted import Anchor
+from conformance.untrusted import PinnedDirectory
 
 Trouble = Literal[
     "power-cut", "power-cut-by-posix", "full", "full-at-write", "read-only", "slow", "failing-syncs"
@@ -48,8 +48,8 @@ def unsupported_reason(candidate: Candidate, troubles: Iterable[Trouble], kind: 
     wanted = frozenset(troubles)
     if not wanted:
         return ""
-    if DISK not in candidate.means:
-        kinds = " or ".join(kinds_with(DISK))
+    if DISK not in candidate.features:
+        kinds = " or ".join(kinds_with_feature(DISK))
         return f"a disk of its own is for servers in processes of their own (kind {kinds})"
     if "power-cut-by-posix" in wanted and wanted & _ON_LOOP:
         return "a file system of its own keeps more than POSIX promises"
@@ -86,14 +86,14 @@ class NodeDisk:
         wanted = frozenset(troubles)
         data, own = directory / "data", directory / "disk"
         own.mkdir(parents=True, exist_ok=True)
-        self._anchor = Anchor(own)
+        self._pinned = PinnedDirectory(own)
         forgets = _forgets(wanted, candidate, kind)
         on_loop = bool(wanted & {*_ON_LOOP, "power-cut"}) and not forgets
         self._node = node
-        self._loop = LoopDisk(node, data, self._anchor.path / "image") if on_loop else None
+        self._loop = LoopDisk(node, data, self._pinned.path / "image") if on_loop else None
         layered = forgets or bool(wanted & _IN_LAYER)
         self._layer = (
-            Layer(node, data, self._anchor.path, seen=own, forgets=forgets, whole_device=on_loop) if layered else None
+            Layer(node, data, self._pinned.path, seen=own, forgets=forgets, whole_device=on_loop) if layered else None
         )
         self._full = False
         self._read_only = False
@@ -197,7 +197,7 @@ class NodeDisk:
             await self._loop.close()
         if self._layer:
             self._layer.close()
-        self._anchor.close()
+        self._pinned.close()
 
     def _mounted(self) -> LoopDisk:
         if self._loop is None:

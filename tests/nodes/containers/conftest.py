@@ -9,7 +9,7 @@ from typing import Any
 import docker
 import pytest
 
-from conformance.candidates.presence import engine_missing
+from conformance.candidates.availability import engine_missing
 from tests.nodes import images
 from tests.nodes.containers.node import of_run
 

@@ -16,29 +16,29 @@ if TYPE_CHECKING:
 else:
     Claim = Literal[CAPABILITIES]
 
-Door = Literal["frontend", "transport", "delivery"]
+ListenerName = Literal["frontend", "transport", "delivery"]
 Argv = Annotated[tuple[str, ...], Field(min_length=1)]
 
 FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}$"
 
 
-class Closed(BaseModel):
+class ClosedModel(BaseModel):
     """Takes no key that it does not know, and does not change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
 
-class OwnFields(Closed):
+class KindFields(ClosedModel):
     """The fields of a description that one kind has alone: every candidate has them, and only that kind reads them."""
 
     @classmethod
-    def of(cls, candidate: Closed) -> Self:
+    def of(cls, candidate: ClosedModel) -> Self:
         """Return a candidate as what has these fields."""
         assert isinstance(candidate, cls)
         return candidate
 
 
-class Address(Closed):
+class Address(ClosedModel):
     """Where a server answers or dials."""
 
     host: str = "127.0.0.1"
@@ -50,7 +50,7 @@ class Address(Closed):
         return self.host, self.port
 
 
-class Described(OwnFields):
+class CommonFields(KindFields):
     """What a description says, of whatever kind the candidate is."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+:-]*$", max_length=80)
@@ -99,7 +99,7 @@ class Described(OwnFields):
         description="exec: lay that directory over the system's root, in namespaces of its own (needs root)",
     )
     programs: tuple[str, ...] = Field((), description="exec: programs that must be there, else it is not applicable")
-    listeners: tuple[Door, ...] = Field(
+    listeners: tuple[ListenerName, ...] = Field(
         ("frontend", "transport", "delivery"),
         min_length=1,
         description="the doors it opens; for any other door of its role it is dialled at its frontend",

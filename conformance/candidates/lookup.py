@@ -20,7 +20,7 @@ from conformance.scenarios.errors import did_you_mean, unknown_name
 _NO_WORD = re.compile(r"[^A-Za-z0-9_.+-]+")
 
 
-def find(word: str, shipped: Path) -> Candidate:
+def find_candidate(word: str, shipped: Path) -> Candidate:
     """Return the candidate that a word of the command line names; `shipped` holds those that come with the harness.
 
     Raises CandidateError when there is none, or its description is not right.
@@ -65,7 +65,7 @@ def reference_readings() -> tuple[str, ...]:
 def _of_kind(kind: Kind, word: str) -> Candidate:
     what = word.partition(":")[2]
     try:
-        described = kind.described(what, _NO_WORD.sub("-", what).strip("-"))
+        described = kind.parse_word(what, _NO_WORD.sub("-", what).strip("-"))
     except ValueError as error:
         raise CandidateError(f"--candidate {word}: write {kind.word}") from error
     return Candidate.model_validate({"kind": kind.name, "claims": ("relay",), **described})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from conformance.candidates.parts import Described, is_loopback
+from conformance.candidates.fields import CommonFields, is_loopback
 
 USUAL = "unix:///var/run/docker.sock"
 _PATIENCE = 5
@@ -74,7 +74,7 @@ INSTALLED_VARIABLE = "CONFORMANCE_CANDIDATES"
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class Availability:
     """Where a candidate's programs are; `missing` says why it cannot be run, and is empty when it can."""
 
     missing: str = ""
@@ -89,26 +89,26 @@ def installed_candidates() -> Path:
     return Path(told) if told else Path(cache) / "smtp-conformance" / "candidates"
 
 
-def installed_presence(candidate: Described) -> Presence:
+def installed_availability(candidate: CommonFields) -> Availability:
     """Look for the candidate's programs: in its private root, else on the system."""
     place = installed_candidates() / candidate.installed if candidate.installed else None
     if place is not None and place.is_dir():
         if not candidate.private_root:
-            return _with_programs(candidate, Presence(installed=place))
+            return _with_programs(candidate, Availability(installed=place))
         if os.geteuid() == 0:
-            return Presence(installed=place, private_root=place)
-        found = _with_programs(candidate, Presence(installed=place))
-        return Presence(missing="needs root, to run in a private root") if found.missing else found
-    found = _with_programs(candidate, Presence())
+            return Availability(installed=place, private_root=place)
+        found = _with_programs(candidate, Availability(installed=place))
+        return Availability(missing="needs root, to run in a private root") if found.missing else found
+    found = _with_programs(candidate, Availability())
     if found.missing and candidate.installed:
-        return Presence(missing=f"{found.missing}; conformance candidate install {candidate.installed}")
+        return Availability(missing=f"{found.missing}; conformance candidate install {candidate.installed}")
     return found
 
 
-def _with_programs(candidate: Described, found: Presence) -> Presence:
+def _with_programs(candidate: CommonFields, found: Availability) -> Availability:
     """Return what was found, or what is missing of the programs where it was looked for."""
     for program in candidate.programs:
         path = program.replace("{installed}", str(found.installed or ""))
         if ("{installed}" in program and found.installed is None) or shutil.which(path) is None:
-            return Presence(missing=f"{program} is not installed")
+            return Availability(missing=f"{program} is not installed")
     return found

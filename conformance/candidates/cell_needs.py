@@ -6,9 +6,9 @@ no server of a cell is of is asked of all of them.
 
 from collections.abc import Iterable
 
-from conformance.candidates.cast import Cast
+from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import Candidate
-from conformance.candidates.means import commands_needed, recipients
+from conformance.candidates.step_demands import commands_needed, recipients
 from conformance.generations import GENERATION_SPECIFIC, GENERATIONS, SHADOW_CAPABILITIES
 from conformance.scenarios.document import CAPABILITIES, LACKS, Cell
 from conformance.scenarios.steps.nodes import Activate
@@ -21,7 +21,7 @@ _COMMANDS = {"inspect": "inspect", "redirect": "redirect-messages", "resubmit": 
 """Capabilities that are commands: they are asked of the servers that a step gives the command to."""
 
 
-def asked(need: str, cell: Cell) -> tuple[Server, ...]:
+def servers_needing(need: str, cell: Cell) -> tuple[Server, ...]:
     """Return the servers of a cell that a capability is asked of."""
     servers = cell.topology.servers
     found: Iterable[Server] = servers
@@ -36,14 +36,14 @@ def asked(need: str, cell: Cell) -> tuple[Server, ...]:
     return tuple(found) or servers
 
 
-def unclaimed(cell: Cell, cast: Cast) -> tuple[str, ...]:
+def unclaimed_needs(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
     """Return `candidate: capability` for every need of a cell that one of the servers asked does not claim."""
     needs = dict.fromkeys((*cell.needs, *(("routes",) if _chooses_next_hops(cell) else ())))
     missing = (
-        f"{cast.plays(server.name).identity}: {_WORDS.get(need, need)}"
+        f"{assignment.candidate_for(server.name).identity}: {_WORDS.get(need, need)}"
         for need in needs
-        for server in asked(need, cell)
-        if not _meets(cast.plays(server.name), need)
+        for server in servers_needing(need, cell)
+        if not _meets(assignment.candidate_for(server.name), need)
     )
     return tuple(dict.fromkeys(missing))
 
@@ -75,17 +75,27 @@ def _chooses_next_hops(cell: Cell) -> bool:
     return False
 
 
-def lacking_means(cell: Cell, cast: Cast, scale: float) -> tuple[str, ...]:
+def unsupported_reasons(cell: Cell, assignment: Assignment, scale: float) -> tuple[str, ...]:
     """Return `server: reason` for every server that cannot play its part in a cell; `scale` divides the run's times."""
     names = (server.name for server in cell.topology.servers)
-    reasons = {name: next(cast.plays(name).its_kind.lacking(cell, name, cast.plays, scale), None) for name in names}
+    reasons = {
+        name: next(
+            assignment.candidate_for(name).kind_definition.unsupported_reasons(
+                cell, name, assignment.candidate_for, scale
+            ),
+            None,
+        )
+        for name in names
+    }
     return tuple(f"{server}: {reason}" for server, reason in reasons.items() if reason)
 
 
-def claims(cell: Cell, cast: Cast) -> frozenset[str]:
+def claimed_capabilities(cell: Cell, assignment: Assignment) -> frozenset[str]:
     """Return the capabilities that all of the servers asked claim."""
     return frozenset(
-        need for need in CAPABILITIES if all(need in cast.plays(server.name).claims for server in asked(need, cell))
+        need
+        for need in CAPABILITIES
+        if all(need in assignment.candidate_for(server.name).claims for server in servers_needing(need, cell))
     )
 
 
