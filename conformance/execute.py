@@ -21,9 +21,9 @@ from conformance.judge.lag import excuse_lateness
 from conformance.results.kept import keep_nodes, remove_data
 from conformance.results.schema import CellHeader
 from conformance.results.writer import CellWriter
-from conformance.run.applicability import inapplicable
-from conformance.run.bridge import ALONE, Place
-from conformance.run.cell import CellRun, Ran
+from conformance.run.applicability import inapplicable_reason
+from conformance.run.cell import CellRunner, RecordedRun
+from conformance.run.cell_loop import OWN_LOOP, CellLoop
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.shortage import describe_harness_error
@@ -53,23 +53,23 @@ async def execute(
     header: CellHeader,
     run_dir: Path,
     *,
-    place: Place = ALONE,
+    cell_loop: CellLoop = OWN_LOOP,
     known: Known = lambda outcome, verdicts: "",
 ) -> CellResult:
     """Run and judge one cell; everything is written to its file of the run directory as it happens.
 
-    Where `place` is ALONE this waits for nothing (see `conformance.run.bridge.at_once`). `known` is called once, with
+    Where `cell_loop` is OWN_LOOP this waits for nothing (see `conformance.run.cell_loop.run_without_loop`). `known` is called once, with
     the outcome and the verdicts of the cell; what it returns is written into the footer.
 
     A cell that needs what the candidate does not claim is not started. Never raises for what a node, a scenario or
     the harness itself does wrong: that is a verdict. KeyboardInterrupt passes through, after everything was cleaned
     up.
     """
-    reason = inapplicable(cell, assignment, settings)
+    reason = inapplicable_reason(cell, assignment, settings)
     with _Execution(cell, assignment, header, run_dir, known, settings) as execution:
         if reason:
             return execution.not_applicable(reason)
-        run = CellRun(
+        run = CellRunner(
             cell,
             assignment,
             settings,
@@ -78,11 +78,11 @@ async def execute(
             seen=execution.seen,
             flush=execution.flush,
         )
-        ran = await run.run(place)
+        ran = await run.run(cell_loop)
         if ran.inapplicable:
             return execution.not_applicable(ran.inapplicable)
-        verdicts = await place.call(_judged, cell, assignment, settings, ran)
-        return await place.call(execution.finish, ran, verdicts)  # it compresses the history
+        verdicts = await cell_loop.call(_judged, cell, assignment, settings, ran)
+        return await cell_loop.call(execution.finish, ran, verdicts)  # it compresses the history
 
 
 class _Execution:
@@ -139,7 +139,7 @@ class _Execution:
         )
         return CellResult(Outcome.NOT_APPLICABLE, (verdict,), (), self._writer.path, {})
 
-    def finish(self, ran: Ran, verdicts: tuple[Verdict, ...]) -> CellResult:
+    def finish(self, ran: RecordedRun, verdicts: tuple[Verdict, ...]) -> CellResult:
         """Write the verdicts and the footer."""
         if ran.problem:
             broken = Verdict(
@@ -150,7 +150,7 @@ class _Execution:
                 evidence=(ran.events[-1].n,) if ran.events else (),
             )
             verdicts = (broken, *verdicts)
-        if ran.astray:
+        if ran.wrong_state:
             verdicts = (*verdicts, *self._excused(_astray(self._cell, ran), ran))
         if ran.timed_out:
             verdicts = (*self._excused(_timed_out(self._cell, ran), ran), *verdicts)
@@ -171,11 +171,11 @@ class _Execution:
         )
         return CellResult(outcome, verdicts, ran.events, self._writer.path, ran.logs, ran.problem)
 
-    def _excused(self, verdict: Verdict, ran: Ran) -> Iterator[Verdict]:
+    def _excused(self, verdict: Verdict, ran: RecordedRun) -> Iterator[Verdict]:
         return excuse_lateness([verdict], ran.events, self._settings.tolerance)
 
 
-def _judged(cell: Cell, assignment: Assignment, settings: Settings, ran: Ran) -> tuple[Verdict, ...]:
+def _judged(cell: Cell, assignment: Assignment, settings: Settings, ran: RecordedRun) -> tuple[Verdict, ...]:
     """Judge what was run; where a check raises an exception, nothing was judged."""
     try:
         return judge(cell, assignment, settings, ran.events, complete=ran.complete)
@@ -185,19 +185,19 @@ def _judged(cell: Cell, assignment: Assignment, settings: Settings, ran: Ran) ->
         return (Verdict(check="harness.judge", outcome=Outcome.ERROR, requirements=cell.requirements, sentence=said),)
 
 
-def _astray(cell: Cell, ran: Ran) -> Verdict:
+def _astray(cell: Cell, ran: RecordedRun) -> Verdict:
     """Return what a step that came at the wrong time proves: nothing, whatever else was found."""
     return Verdict(
         check="harness.steps",
         outcome=Outcome.INCONCLUSIVE,
         reason=Reason.NO_OCCASION,
         requirements=cell.requirements,
-        sentence=f"the scenario took another course than it was written for: {ran.astray}",
+        sentence=f"the scenario took another course than it was written for: {ran.wrong_state}",
         evidence=tuple(e.n for e in ran.events if isinstance(e, StepEvent) and e.phase == "failed"),
     )
 
 
-def _timed_out(cell: Cell, ran: Ran) -> Verdict:
+def _timed_out(cell: Cell, ran: RecordedRun) -> Verdict:
     """Return that a cell used up its real time: what it has not shown until then stays open."""
     return Verdict(
         check="harness.cell-timeout",

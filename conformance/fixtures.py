@@ -35,7 +35,7 @@ def run_scenario(tmp_path: Path) -> RunScenario:
         from conformance.execute import execute
         from conformance.records import cell_header, item_name
         from conformance.results.identity import environment_sha256
-        from conformance.run.bridge import at_once
+        from conformance.run.cell_loop import run_without_loop
         from conformance.run.settings import Settings
         from conformance.scenarios.loader import read_corpus
 
@@ -48,7 +48,7 @@ def run_scenario(tmp_path: Path) -> RunScenario:
                 header = cell_header(
                     cell, assignment, how, run="run", nodeid=name, environment_sha256=environment_sha256(), repeat=""
                 )
-                results.append(at_once(execute(cell, assignment, how, header, tmp_path / "run")))
+                results.append(run_without_loop(execute(cell, assignment, how, header, tmp_path / "run")))
         return tuple(results)
 
     return run

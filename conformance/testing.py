@@ -233,7 +233,7 @@ class MailNode(Link):
     def __init__(self, background: BackgroundLoop, world: World) -> None:
         pair = ("outside", _NODE, "frontend")
         super().__init__(background, world.links, world.recorder, pair)
-        self._keeper = world.keepers[_NODE]
+        self._keeper = world.supervisors[_NODE]
         self.next_hop = MailSink(
             background, world.links, world.recorder, (_NODE, "outside", "smtp"), world.sink("outside")
         )

@@ -24,9 +24,9 @@ from conformance.execute import headline, judge
 from conformance.judge.incremental import IncrementalJudge
 from conformance.nodes.contract import NodeError
 from conformance.nodes.kinds import node_class
-from conformance.run.applicability import inapplicable
-from conformance.run.bridge import ALONE, BESIDE, Place, at_once
-from conformance.run.cell import CellRun, Ran
+from conformance.run.applicability import inapplicable_reason
+from conformance.run.cell import CellRunner, RecordedRun
+from conformance.run.cell_loop import OWN_LOOP, SHARED_LOOP, CellLoop, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import unknown_name
@@ -111,7 +111,7 @@ def check(candidate: Candidate) -> Iterator[Answer]:
     probes = _probes()
     trials = [_Trial(candidate, claim, cell) for claim, cell in probes.items() if claim in candidate.claims]
     if trials and trials[0].claim == "relay":  # who does not even relay is asked nothing more
-        answer = at_once(trials.pop(0).answer(ALONE))
+        answer = run_without_loop(trials.pop(0).answer(OWN_LOOP))
         yield answer
         if answer.state == "missing":
             return
@@ -137,22 +137,22 @@ class _Trial:
         self._assignment = Assignment(candidate)
         self._cell = with_probed_generations(cell, candidate, claim)
 
-    async def answer(self, place: Place) -> Answer:
+    async def answer(self, cell_loop: CellLoop) -> Answer:
         """Try it, alone or beside others."""
         if (refused := self._refused()) is not None:
             return refused
         with tempfile.TemporaryDirectory(prefix="conformance-check-") as directory:
-            run = CellRun(self._cell, self._assignment, self._settings, Path(directory), IncrementalJudge())
-            ran = await run.run(place)
-            return await place.call(self._judged, ran)
+            run = CellRunner(self._cell, self._assignment, self._settings, Path(directory), IncrementalJudge())
+            ran = await run.run(cell_loop)
+            return await cell_loop.call(self._judged, ran)
 
     def _refused(self) -> Answer | None:
         """Return why it cannot be tried, or None when it can."""
-        if reason := inapplicable(self._cell, self._assignment, self._settings):
+        if reason := inapplicable_reason(self._cell, self._assignment, self._settings):
             return Answer(f"claim {self.claim}", "not judged", f"it cannot be tried: {reason}")
         return None
 
-    def _judged(self, ran: Ran) -> Answer:
+    def _judged(self, ran: RecordedRun) -> Answer:
         verdicts = judge(self._cell, self._assignment, self._settings, ran.events, complete=ran.complete)
         outcome = Outcome.ERROR if ran.problem else worst_in_cell(verdict.outcome for verdict in verdicts)
         states: dict[Outcome, State] = {Outcome.PASS: "ok", Outcome.INCONCLUSIVE: "not judged"}
@@ -162,9 +162,9 @@ class _Trial:
 def _answers(trials: Sequence[_Trial], most: int) -> Iterator[Answer]:
     """Try claims in their order, up to `most` at a time."""
     if most == 1:
-        yield from (at_once(trial.answer(ALONE)) for trial in trials)
+        yield from (run_without_loop(trial.answer(OWN_LOOP)) for trial in trials)
         return
     with closing(
-        Flight([(trial.claim, partial(trial.answer, BESIDE)) for trial in trials], most, chunks=False)
+        Flight([(trial.claim, partial(trial.answer, SHARED_LOOP)) for trial in trials], most, chunks=False)
     ) as flight:
         yield from (flight.result(trial.claim) for trial in trials)

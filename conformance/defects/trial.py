@@ -26,9 +26,9 @@ from conformance.records import candidate_record, cell_header, item_name
 from conformance.results.identity import environment_sha256, suite_sha256
 from conformance.results.schema import CellHeader, RunHeader
 from conformance.results.writer import begin_run
-from conformance.run.applicability import inapplicable
-from conformance.run.bridge import ALONE, at_once
-from conformance.run.cell import CellRun, Ran
+from conformance.run.applicability import inapplicable_reason
+from conformance.run.cell import CellRunner, RecordedRun
+from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.verdicts import Outcome, Verdict, worst_in_cell
@@ -120,7 +120,7 @@ class FinishedTrial:
     planned: PlannedTrial
     assignment: Assignment
     settings: Settings
-    ran: Ran
+    ran: RecordedRun
 
 
 def run_trial(planned: PlannedTrial, seed: int, kept: TrialRunDirectory | None = None) -> Trial:
@@ -136,7 +136,7 @@ def _attempt_and_keep(planned: PlannedTrial, seed: int, kept: TrialRunDirectory)
     header = kept.header(planned.cell, assignment, settings)
     try:
         with _bounded():
-            result = at_once(execute(planned.cell, assignment, settings, header, kept.directory))
+            result = run_without_loop(execute(planned.cell, assignment, settings, header, kept.directory))
     except CpuLimitExceeded:
         return _exhausted(planned)
     return _trial(planned, result.outcome, result.verdicts, headline(result.verdicts))
@@ -146,12 +146,14 @@ def run_planned(planned: PlannedTrial, seed: int) -> FinishedTrial | Trial:
     """Run one cell. What came to nothing is a trial already."""
     cell = planned.cell
     assignment, settings = _conditions(planned, seed)
-    if reason := inapplicable(cell, assignment, settings):
+    if reason := inapplicable_reason(cell, assignment, settings):
         return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), reason)
     with tempfile.TemporaryDirectory(prefix="conformance-trial-") as folder:
         try:
             with _bounded():
-                ran = at_once(CellRun(cell, assignment, settings, Path(folder), IncrementalJudge()).run(ALONE))
+                ran = run_without_loop(
+                    CellRunner(cell, assignment, settings, Path(folder), IncrementalJudge()).run(OWN_LOOP)
+                )
         except CpuLimitExceeded:
             return _exhausted(planned)
     if ran.inapplicable:
@@ -165,9 +167,9 @@ def judge_finished(done: FinishedTrial) -> Trial:
     cell = planned.cell
     verdicts = judge(cell, done.assignment, done.settings, ran.events, complete=ran.complete)
     outcome = Outcome.ERROR if ran.problem else worst_in_cell(verdict.outcome for verdict in verdicts)
-    if ran.astray and outcome is Outcome.PASS:
+    if ran.wrong_state and outcome is Outcome.PASS:
         outcome = Outcome.INCONCLUSIVE
-    sentence = ran.problem or ran.astray or next((v.sentence for v in verdicts if v.outcome is outcome), "")
+    sentence = ran.problem or ran.wrong_state or next((v.sentence for v in verdicts if v.outcome is outcome), "")
     return _trial(planned, outcome, verdicts, sentence)
 
 

@@ -69,7 +69,7 @@ class ExecNode(NodeBase, kind="exec"):
     @classmethod
     def create(cls, context: NodeContext) -> Self:
         """See NodeBase."""
-        clock = context.clock.program(context.directory / "clock")
+        clock = context.clock.shifted_program(context.directory / "clock")
         return cls(context.name, context.candidate, context.directory, clock=clock, disk=context.disk)
 
     @property

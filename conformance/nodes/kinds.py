@@ -18,7 +18,7 @@ from conformance.topology import Server
 
 
 class ProcessClock(Protocol):
-    """What moves the clock of a node's processes (conformance.run.shifted.program)."""
+    """What moves the clock of a node's processes (conformance.run.shifted.shifted_program)."""
 
     def command_prefix(self, program: str, environment: Mapping[str, str]) -> list[str]: ...
     def on_started(self, guard: int) -> None: ...
@@ -46,7 +46,7 @@ class NodeClock(Protocol):
         """Return the moment for stamps, POSIX seconds."""
         ...
 
-    def program(self, directory: Path) -> ProcessClock | None:
+    def shifted_program(self, directory: Path) -> ProcessClock | None:
         """Return what moves the clock of a program, None where nothing has to."""
         ...
 

@@ -24,7 +24,7 @@ from conformance.scenarios.steps.talking import Talk
 _SHADOW_VERB = re.compile(r"\bX(SHADOW|Q(UERY)?DISCARD)", re.IGNORECASE)
 
 
-def inapplicable(cell: Cell, assignment: Assignment, settings: Settings) -> str:
+def inapplicable_reason(cell: Cell, assignment: Assignment, settings: Settings) -> str:
     """Return why a cell does not apply to an assignment under these settings; '' when it does."""
     servers = tuple(cell.topology.by_name)
     # Asked from here down, candidates last; which reason is told first is another order.

@@ -16,14 +16,13 @@ from conformance.nodes.contract import NodeError, WrongNodeState
 from conformance.nodes.disks.layer import UnobservedDisk
 from conformance.nodes.kinds import node_class
 from conformance.nodes.node_directory import DATA
-from conformance.run.bridge import Place
-from conformance.run.clock import Leftovers
+from conformance.run.cell_loop import CellLoop, Leftovers
 from conformance.run.clocks.interface import Clock
 from conformance.run.deadline import CellTimeout, LoopBlocked, awaited, cell_timeout, real_deadline
 from conformance.run.drain import drain
-from conformance.run.script import Holds, Script
 from conformance.run.settings import Settings
-from conformance.run.shifted.programs import CannotShift, Unmoved
+from conformance.run.shifted.shim_library import CannotShift, UnshiftedTimeout
+from conformance.run.step_runner import Holds, Script
 from conformance.run.steps import HANDLERS
 from conformance.run.virtual.errors import ClockError
 from conformance.run.world import World
@@ -39,10 +38,10 @@ _OWN_ERRORS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RecordedRun:
     """What a cell left: its history; `problem` says why it could not be run to its end, for a reader.
 
-    `astray` says which step found a node in another state than the scenario meant it to be in; the cell was drained
+    `wrong_state` says which step found a node in another state than the scenario meant it to be in; the cell was drained
     all the same. `timed_out` says what it was waiting for when its real time was used up. `inapplicable` says why the
     clock that was asked for does not reach the candidate, or its disk's layer does not see what it does.
     """
@@ -51,7 +50,7 @@ class Ran:
     problem: str
     simulated: float
     logs: dict[str, Path]
-    astray: str = ""
+    wrong_state: str = ""
     timed_out: str = ""
     inapplicable: str = ""
 
@@ -66,7 +65,7 @@ def _no_one(event: AnyEvent) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class CellRun:
+class CellRunner:
     """One cell that is to be run: the cell, who plays it, on which clock, and where what it makes is left.
 
     `directory` takes the nodes' data and logs. `holds` is the judge, asked while the cell waits, whether an expectation
@@ -81,7 +80,7 @@ class CellRun:
     seen: Callable[[AnyEvent], None] = _no_one
     flush: Callable[[], None] = lambda: None
 
-    async def run(self, place: Place) -> Ran:
+    async def run(self, cell_loop: CellLoop) -> RecordedRun:
         """Run the cell and return its history.
 
         What a node or the scenario does wrong is told in `problem`; only KeyboardInterrupt and the like pass through.
@@ -89,12 +88,12 @@ class CellRun:
         events: list[AnyEvent] = []
         try:
             for candidate in self.assignment.candidates:
-                await place.call(node_class(candidate.kind).prepare, candidate)
-            return await place.run(lambda clock: self._on(clock, Recorder(clock, events)), self.settings)
+                await cell_loop.call(node_class(candidate.kind).prepare, candidate)
+            return await cell_loop.run(lambda clock: self._on(clock, Recorder(clock, events)), self.settings)
         except NodeError as error:
-            return Ran((), str(error), 0.0, {})
-        except (CannotShift, Unmoved) as error:
-            return Ran(tuple(events), "", 0.0, {}, inapplicable=f"--clock {self.settings.clock}: {error}")
+            return RecordedRun((), str(error), 0.0, {})
+        except (CannotShift, UnshiftedTimeout) as error:
+            return RecordedRun(tuple(events), "", 0.0, {}, inapplicable=f"--clock {self.settings.clock}: {error}")
         except ClockError as error:
             return self._broken_off(events, f"time cannot go on: {error}")
         except LoopBlocked as error:
@@ -104,28 +103,28 @@ class CellRun:
         except Leftovers as error:
             return self._broken_off(events, f"a node did not end: {error}")
 
-    def _broken_off(self, events: list[AnyEvent], problem: str, timed_out: str = "") -> Ran:
+    def _broken_off(self, events: list[AnyEvent], problem: str, timed_out: str = "") -> RecordedRun:
         elapsed = events[-1].t if events else 0.0
-        return Ran(tuple(events), problem, elapsed, logs(self.cell, self.directory), timed_out=timed_out)
+        return RecordedRun(tuple(events), problem, elapsed, logs(self.cell, self.directory), timed_out=timed_out)
 
-    async def _on(self, clock: Clock, recorder: Recorder) -> Ran:
+    async def _on(self, clock: Clock, recorder: Recorder) -> RecordedRun:
         """Build the world, play the steps, drain, and take everything down."""
-        clock.keep(self.flush)
+        clock.flush_with(self.flush)
         recorder.subscribe(self.seen)
-        recorder.subscribe(lambda event: clock.progress())
+        recorder.subscribe(lambda event: clock.note_progress())
         world = World(self.cell, self.assignment, self.settings, clock, recorder, self.directory)
-        problem = astray = timed_out = inapplicable = ""
+        problem = wrong_state = timed_out = inapplicable = ""
         limit = cell_timeout(self.cell, self.settings)
         try:
             async with real_deadline(limit), world:
-                astray = await _play(world, self.holds)
+                wrong_state = await _play(world, self.holds)
                 await drain(world)
         except* UnobservedDisk as errors:
             inapplicable = "cannot be run: " + "; ".join(dict.fromkeys(map(str, _leaves(errors))))
         except* CellTimeout:
             timed_out = f"{_stopped(limit)}: waiting for {awaited(recorder.events)}"
         except* WrongNodeState as errors:  # of a step that waited for its moment: the steps and the drain went on
-            astray = "; ".join(filter(None, (astray, _told(errors))))
+            wrong_state = "; ".join(filter(None, (wrong_state, _told(errors))))
         except* NodeError as errors:
             problem = _told(errors)
         except* _OWN_ERRORS as errors:  # whatever it is, it is told of this cell, and the others go on
@@ -133,10 +132,12 @@ class CellRun:
             if words := shortage_of(errors):
                 problem = f"the machine ran out of something: {words}: {problem}"
                 world.note_shortage(words)
-        await asyncio.to_thread(_forget_data, world.keepers, self.settings, self.directory)
+        await asyncio.to_thread(_forget_data, world.supervisors, self.settings, self.directory)
         await asyncio.to_thread(redact_files, self.directory, recorder.secrets)
         problem = recorder.secrets.redact(problem)
-        return Ran(tuple(recorder.events), problem, clock.elapsed(), world.logs, astray, timed_out, inapplicable)
+        return RecordedRun(
+            tuple(recorder.events), problem, clock.elapsed(), world.logs, wrong_state, timed_out, inapplicable
+        )
 
 
 def logs(cell: Cell, directory: Path) -> dict[str, Path]:
@@ -157,12 +158,12 @@ def _forget_data(servers: Iterable[str], settings: Settings, directory: Path) ->
 
 async def _play(world: World, holds: Holds) -> str:
     """Play the steps; return why they could not all be taken, or nothing."""
-    astray = ""
+    wrong_state = ""
     try:
         await Script(world, HANDLERS, holds).play(world.cell.steps)
     except* WrongNodeState as errors:
-        astray = _told(errors)
-    return astray
+        wrong_state = _told(errors)
+    return wrong_state
 
 
 def _told(errors: BaseExceptionGroup[Exception]) -> str:

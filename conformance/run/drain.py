@@ -22,13 +22,13 @@ async def drain(world: World) -> None:
     """
     world.heal_all()
     await heal_disks(world)
-    for keeper in world.keepers.values():
-        async with keeper.busy:  # what a step does to it at a moment of the protocol may be under way
-            if keeper.frozen:
-                await keeper.resume()
-            if not keeper.up and keeper.node.failure is None and not keeper.lost:
+    for supervisor in world.supervisors.values():
+        async with supervisor.busy:  # what a step does to it at a moment of the protocol may be under way
+            if supervisor.frozen:
+                await supervisor.resume()
+            if not supervisor.up and supervisor.node.failure is None and not supervisor.lost:
                 with suppress(CannotRestart):  # it is in the history, for the judge
-                    await keeper.start()
+                    await supervisor.start()
     began = world.clock.elapsed()
     until = began + world.cell.drain
     account = Account(world.recorder.events, (mailbox.address for mailbox in world.cell.topology.mailboxes))
@@ -40,9 +40,9 @@ async def drain(world: World) -> None:
             quiet = not account.owing
     finally:
         forget()
-    for keeper in world.keepers.values():
-        keeper.note_failure()
-    kills = any(keeper.may_be_short_of_memory for keeper in world.keepers.values())
+    for supervisor in world.supervisors.values():
+        supervisor.note_failure()
+    kills = any(supervisor.may_be_short_of_memory for supervisor in world.supervisors.values())
     world.note_shortage(world.machine.shortage(kills=kills))
     missing = ", ".join(account.missing)
     waited = round(world.clock.elapsed() - began, 6)
@@ -134,7 +134,9 @@ async def _wait(world: World, account: Account, until: float) -> bool:
     news = asyncio.Event()
     forget = world.recorder.subscribe(lambda event: news.set())
     try:
-        while world.outbox.sending or (account.owing and any(keeper.up for keeper in world.keepers.values())):
+        while world.outbox.sending or (
+            account.owing and any(supervisor.up for supervisor in world.supervisors.values())
+        ):
             left = until - world.clock.elapsed()
             if left <= 0:
                 return False

@@ -24,8 +24,8 @@ from conformance.nodes.node_directory import status_file_path
 from conformance.nodes.places import Place, PortLeases, wait_for_exclusive_use
 from conformance.parameters import OWN_TIMER_PARAMETERS, effective_parameters
 from conformance.run.clocks.interface import Clock
-from conformance.run.keeper import Keeper
-from conformance.run.memory import make_directory
+from conformance.run.memory_directory import make_directory
+from conformance.run.node_supervisor import NodeSupervisor
 from conformance.run.outbox import Outbox
 from conformance.run.run_delay import RunDelay
 from conformance.run.settings import Settings
@@ -58,7 +58,7 @@ class World:
         self.recorder = recorder
         self.links = Links(recorder, duration=clock.duration)
         self.sinks: dict[str, Sink] = {}
-        self.keepers: dict[str, Keeper] = {}
+        self.supervisors: dict[str, NodeSupervisor] = {}
         self.disks: dict[str, NodeDisk] = {}
         self.disk_troubles: dict[str, Disk] = {}
         self.outbox = Outbox()
@@ -87,7 +87,7 @@ class World:
     @property
     def logs(self) -> dict[str, Path]:
         """The log of each node that has written one: not of those that others kept from being started."""
-        logs = {name: keeper.node.log for name, keeper in self.keepers.items()}
+        logs = {name: supervisor.node.log for name, supervisor in self.supervisors.items()}
         return {name: log for name, log in logs.items() if log.exists()}
 
     async def __aenter__(self) -> "World":
@@ -100,10 +100,10 @@ class World:
             await self._open_sinks()
             await self._open_links()
             for server in self.topology.servers:
-                self._make_keeper(server)
+                self._make_supervisor(server)
             self._watch_lateness()
-            for keeper in self.keepers.values():
-                await keeper.start()
+            for supervisor in self.supervisors.values():
+                await supervisor.start()
             self.note_lag()
         except BaseException:
             await self._exit.aclose()
@@ -120,7 +120,7 @@ class World:
 
     def named_servers(self, names: Iterable[str]) -> list[str]:
         """Return the servers that a step names; `all` is every one of the topology."""
-        return [name for word in names for name in (list(self.keepers) if word == "all" else [word])]
+        return [name for word in names for name in (list(self.supervisors) if word == "all" else [word])]
 
     def sink(self, name: str) -> Sink:
         """Return a sink by its name. Raises KeyError when there is none."""
@@ -142,7 +142,7 @@ class World:
     def note_lag(self, *, always: bool = False) -> None:
         """Record how late the harness, and the machine under the nodes, ran since this was last asked, when they did; with
         `always` also that they did not."""
-        seconds, why = self.clock.lag(), self.clock.why_late()
+        seconds, why = self.clock.take_lag(), self.clock.take_lag_reason()
         if self._run_delay is not None:
             real, node = self._run_delay.waited()
             waited = real / self.clock.duration(1.0)
@@ -156,7 +156,7 @@ class World:
         if CLOCKS[self.clock.name].jumps:
             return
         self._run_delay = RunDelay(
-            lambda: {name: kept.node.guard for name, kept in self.keepers.items() if kept.node.guard is not None}
+            lambda: {name: kept.node.guard for name, kept in self.supervisors.items() if kept.node.guard is not None}
         )
         noting = asyncio.create_task(self._note_lag_regularly(), name="lateness")
 
@@ -220,7 +220,7 @@ class World:
             if link.pair.server == server:
                 link.target = None if host is None else (host, doors[link.pair.listener][1])
 
-    def _make_keeper(self, server: Server) -> None:
+    def _make_supervisor(self, server: Server) -> None:
         node = self._make_node(server)
         candidate = self._assignment.candidate_for(server.name)
         revisions = count(1)
@@ -250,7 +250,7 @@ class World:
                 contract_2=contract_2(),
             )
 
-        self.keepers[server.name] = Keeper(node, configuration, self.recorder, self.machine)
+        self.supervisors[server.name] = NodeSupervisor(node, configuration, self.recorder, self.machine)
 
     def _data(self, server: str) -> Path:
         """Return where a server has its data, as it sees it itself: in memory, when it lives in this process."""

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
-from conformance.run.bridge import in_family, make_task
+from conformance.run.cell_loop import create_cell_task, tracked_task_factory
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class Flight(Generic[T]):
         self._begun: set[str] = set()
         self._room = asyncio.Semaphore(most)
         self._loop = asyncio.SelectorEventLoop()
-        self._loop.set_task_factory(make_task)  # type: ignore[arg-type]  # typeshed wants less than asyncio gives
+        self._loop.set_task_factory(tracked_task_factory)  # type: ignore[arg-type]  # typeshed wants less than asyncio gives
         self._thread = threading.Thread(target=self._loop.run_forever, name="cells", daemon=True)
 
     def result(self, name: str) -> T:
@@ -70,7 +70,7 @@ class Flight(Generic[T]):
         if name not in self._tasks:
             for one in self._due(name):
                 self._beside += 1
-                self._tasks[one] = in_family(self._run(one))
+                self._tasks[one] = create_cell_task(self._run(one))
         try:
             return await self._tasks[name]
         finally:

@@ -16,8 +16,8 @@ from conformance.candidates.description import CandidateError
 from conformance.candidates.kind import KINDS
 from conformance.clocks import CLOCKS, SCALED_BY_DEFAULT, ClockName, default_clock, default_scale
 from conformance.run.settings import Settings
+from conformance.run.virtual.asyncio_compat import incompatibilities
 from conformance.run.virtual.errors import UnsupportedPython
-from conformance.run.virtual.seams import unfamiliar
 from conformance.suite.selection import SelectionError, check_requirements
 
 _SCALED = " or ".join(name for name, kind in CLOCKS.items() if kind.scaled)
@@ -183,7 +183,7 @@ def read_options(config: pytest.Config) -> Options:
             one.identity for assignment in assignments for one in assignment.candidates if needed not in one.features
         ]:
             raise pytest.UsageError(f"--clock {clock}: {without[0]} {CLOCKS[clock].refused}")
-    if CLOCKS[clock].jumps and (unknown := unfamiliar()):
+    if CLOCKS[clock].jumps and (unknown := incompatibilities()):
         raise pytest.UsageError(f"--clock {clock}: {UnsupportedPython(unknown)}")
     scale = config.getoption("--scale")
     if scale is not None and (not CLOCKS[clock].scaled or not 0 < scale < _ENDLESS):

@@ -27,7 +27,7 @@ from conformance.results.identity import environment_sha256, suite_sha256
 from conformance.results.layout import RunDirectoryError
 from conformance.results.schema import CellHeader, RunHeader
 from conformance.results.writer import begin_run, finish_run, set_aside
-from conformance.run.bridge import ALONE, BESIDE, Place, at_once
+from conformance.run.cell_loop import OWN_LOOP, SHARED_LOOP, CellLoop, run_without_loop
 from conformance.scenarios.document import Cell
 from conformance.shortage import describe_harness_error
 from conformance.suite.baseline import (
@@ -134,7 +134,7 @@ class Run:
         """Let several cells be in flight at once, where the options say so; time that jumps has one at a time."""
         most = self._options.cells
         if most > 1 and not CLOCKS[self._options.settings.clock].jumps:
-            jobs = [(one.nodeid, partial(self._run, one, BESIDE)) for one in cells]
+            jobs = [(one.nodeid, partial(self._run, one, SHARED_LOOP)) for one in cells]
             self._flight = Flight(jobs, most, chunks=self._worker, again=self._again)
 
     @property
@@ -144,7 +144,9 @@ class Run:
 
     def execute(self, one: Collected) -> Told:
         """Run and judge one cell, or wait for it where it is in flight, and hold it against the baseline."""
-        done = self._flight.result(one.nodeid) if self._flight is not None else at_once(self._run(one, ALONE))
+        done = (
+            self._flight.result(one.nodeid) if self._flight is not None else run_without_loop(self._run(one, OWN_LOOP))
+        )
         result, reading = done.result, done.reading
         material = Material(
             header=done.header,
@@ -157,7 +159,7 @@ class Run:
         )
         return Told(result, reading, material)
 
-    async def _run(self, one: Collected, place: Place) -> _Done:
+    async def _run(self, one: Collected, cell_loop: CellLoop) -> _Done:
         readings: list[Reading] = []
 
         def known(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> str:
@@ -166,7 +168,7 @@ class Run:
 
         header = self._cell_header(one)
         result = await execute(
-            one.cell, one.assignment, self._options.settings, header, self.directory, place=place, known=known
+            one.cell, one.assignment, self._options.settings, header, self.directory, cell_loop=cell_loop, known=known
         )
         return _Done(header, result, readings[-1])
 

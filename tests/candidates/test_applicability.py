@@ -13,7 +13,7 @@ from conformance.candidates.generations import with_described_generations, with_
 from conformance.commands.candidate import _probes
 from conformance.history.dialects import PROFILE_1, Dialect
 from conformance.records import candidate_record
-from conformance.run.applicability import inapplicable
+from conformance.run.applicability import inapplicable_reason
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus, read_scenarios
@@ -43,7 +43,7 @@ TO_A_MAILBOX_BEHIND_THE_HUB = {"mail-to-a-2010-mailbox-is-shadowed-for-it", "not
 
 @pytest.mark.parametrize("scenario", INTEROPERATION)
 def test_a_hub_of_2010_is_asked_for_what_is_of_2010_alone(scenario: str):
-    said = inapplicable(corpus()[scenario], Assignment(REFERENCE, {"hub1": HUB}), SETTINGS)
+    said = inapplicable_reason(corpus()[scenario], Assignment(REFERENCE, {"hub1": HUB}), SETTINGS)
     assert said == ("not claimed: mine: lmtp-delivery" if scenario in TO_A_MAILBOX_BEHIND_THE_HUB else "")
 
 
@@ -51,7 +51,7 @@ def test_a_hub_of_2010_is_asked_for_what_is_of_2010_alone(scenario: str):
 def test_a_server_of_2016_is_not_asked_for_the_shadows_of_2010(scenario: str):
     """mbx1 is inspected, and told to resubmit; mbx2 is not."""
     assert (
-        inapplicable(
+        inapplicable_reason(
             corpus()[scenario],
             Assignment(REFERENCE, {"mbx2": candidate("safety-net", *MAILBOX_SERVER.claims)}),
             SETTINGS,
@@ -119,8 +119,8 @@ def test_no_clock_divides_how_long_a_server_waits_for_a_silent_next_hop(fault: s
     reason = "" if applies else (
         "a scaled clock cannot show it: mta1 (mine) waits 5m of real time for a silent next hop"
     )  # fmt: skip
-    assert inapplicable(cell, patient, settings) == reason
-    assert inapplicable(cell, Assignment(candidate("relay")), settings) == ""
+    assert inapplicable_reason(cell, patient, settings) == reason
+    assert inapplicable_reason(cell, Assignment(candidate("relay")), settings) == ""
 
 
 def cell_of(file: str, scenario: str) -> Cell:
@@ -148,8 +148,8 @@ def test_no_clock_divides_how_long_a_server_leaves_alone_what_it_was_killed_over
     reason = "" if applies else (
         "a scaled clock cannot show it: mta1 (mine) may leave a message alone for 7m45s of real time after a kill"
     )  # fmt: skip
-    assert inapplicable(cell, slow, settings) == reason
-    assert inapplicable(cell, Assignment(candidate(*claims)), settings) == ""
+    assert inapplicable_reason(cell, slow, settings) == reason
+    assert inapplicable_reason(cell, Assignment(candidate(*claims)), settings) == ""
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_no_clock_divides_how_long_a_server_waits_between_two_attempts(
     settings = Settings(clock="scaled" if scale != 1 else "real", seed=1, scale=scale)
     cell = cell_of(file, scenario)
     reason = "" if applies else "a scaled clock cannot show it: mta1 (mine) waits 30s of real time between two attempts"
-    assert inapplicable(cell, Assignment(candidate(*claims, waits_between_attempts=30.0)), settings) == reason
-    assert inapplicable(cell, Assignment(candidate(*claims)), settings) == ""
+    assert inapplicable_reason(cell, Assignment(candidate(*claims, waits_between_attempts=30.0)), settings) == reason
+    assert inapplicable_reason(cell, Assignment(candidate(*claims)), settings) == ""
 
 
 @pytest.mark.parametrize("path", sorted((paths.fixtures() / "candidates").glob("*.yaml")), ids=lambda path: path.stem)
@@ -193,7 +193,7 @@ def test_a_relay_without_queue_and_routes_is_asked_for_the_rest():
 
 def test_a_server_without_2010_cannot_play_the_hub():
     cell = corpus()["no-xshadow-for-a-2010-hub"]
-    assert inapplicable(cell, Assignment(MAILBOX_SERVER), SETTINGS) == "not claimed: mine: shadow-2010"
+    assert inapplicable_reason(cell, Assignment(MAILBOX_SERVER), SETTINGS) == "not claimed: mine: shadow-2010"
 
 
 def test_what_no_server_of_the_topology_is_of_is_asked_of_all():
@@ -216,23 +216,28 @@ def test_a_claim_of_a_mixed_cast_is_one_of_those_whom_it_is_asked_of():
 def test_nothing_is_judged_of_a_server_that_a_topology_has_no_place_for():
     cell = next(cell for cell in corpus().values() if cell.topology.name == "two-servers-one-dag")
     hub = read_assignment("hub1=exec:reference", paths.fixtures() / "candidates")
-    assert inapplicable(cell, hub, SETTINGS) == "not in this topology: hub1 (reference)"
-    assert inapplicable(cell, read_assignment("hub1=reference", paths.fixtures()), SETTINGS).startswith(
+    assert inapplicable_reason(cell, hub, SETTINGS) == "not in this topology: hub1 (reference)"
+    assert inapplicable_reason(cell, read_assignment("hub1=reference", paths.fixtures()), SETTINGS).startswith(
         "not in this topology"
     )
     both = Assignment(REFERENCE, {"hub1": HUB, "mbx1": MAILBOX_SERVER})
-    assert inapplicable(cell, both, SETTINGS) == "not in this topology: hub1 (mine)"
-    assert inapplicable(cell, Assignment(REFERENCE, {"hub1": HUB, "mbx1": HUB}), SETTINGS).startswith("not claimed")
-    assert inapplicable(cell, Assignment(REFERENCE, {"hub1": REFERENCE, "mbx1": REFERENCE}), SETTINGS) == ""
+    assert inapplicable_reason(cell, both, SETTINGS) == "not in this topology: hub1 (mine)"
+    assert inapplicable_reason(cell, Assignment(REFERENCE, {"hub1": HUB, "mbx1": HUB}), SETTINGS).startswith(
+        "not claimed"
+    )
+    assert inapplicable_reason(cell, Assignment(REFERENCE, {"hub1": REFERENCE, "mbx1": REFERENCE}), SETTINGS) == ""
 
 
 def test_a_server_is_not_started_as_what_it_is_not():
     of_2016 = candidate(*REFERENCE.claims, generations=("ex2016",))
     cell = corpus()["no-xshadow-for-a-2010-hub"]
-    assert inapplicable(cell, Assignment(of_2016), SETTINGS) == "not of this generation: mine is ex2016, hub1 is ex2010"
-    assert inapplicable(cell, Assignment(REFERENCE, {"mbx1": of_2016}), SETTINGS) == ""
+    assert (
+        inapplicable_reason(cell, Assignment(of_2016), SETTINGS)
+        == "not of this generation: mine is ex2016, hub1 is ex2010"
+    )
+    assert inapplicable_reason(cell, Assignment(REFERENCE, {"mbx1": of_2016}), SETTINGS) == ""
     of_2013 = candidate(*REFERENCE.claims, generations=("ex2010", "ex2013"))
-    assert inapplicable(cell, Assignment(REFERENCE, {"mbx1": of_2013}), SETTINGS) == (
+    assert inapplicable_reason(cell, Assignment(REFERENCE, {"mbx1": of_2013}), SETTINGS) == (
         "not of this generation: mine is ex2010 or ex2013, mbx1 is ex2016"
     )
 
@@ -242,7 +247,7 @@ def test_a_place_of_no_generation_in_particular_is_taken_by_any():
     relayed = next(cell for cell in corpus().values() if cell.topology.name == "relay" and cell.needs == ("relay",))
     taken = with_described_generations(relayed, of_2010)
     assert [server.generation for server in taken.topology.servers] == ["ex2010"]
-    assert inapplicable(taken, of_2010, SETTINGS) == ""
+    assert inapplicable_reason(taken, of_2010, SETTINGS) == ""
     assert with_described_generations(relayed, Assignment(REFERENCE)) is relayed
     shadowed = next(cell for cell in corpus().values() if cell.needs == ("shadow-2013",))
     assert with_described_generations(shadowed, of_2010) is shadowed
@@ -293,7 +298,7 @@ def test_what_the_harness_says_in_profile_1_asks_nothing_of_a_server_with_anothe
         for cell in one.cells("full", REFERENCE.own_timers)
         if (cell.scenario, cell.axes) == (scenario, axes)
     ]
-    assert inapplicable(cell, Assignment(candidate(*REFERENCE.claims, dialect=FOREIGN)), SETTINGS) == said
+    assert inapplicable_reason(cell, Assignment(candidate(*REFERENCE.claims, dialect=FOREIGN)), SETTINGS) == said
 
 
 def test_a_link_is_read_as_its_server_spells_it_and_else_as_its_client_does():

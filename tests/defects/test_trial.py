@@ -91,7 +91,7 @@ def test_a_trial_that_never_ends_is_broken_off_whatever_its_cleaning_up_says(
                 raise
 
     monkeypatch.setattr(trial, "CPU_LIMIT_S", 0.1)
-    monkeypatch.setattr(trial.CellRun, "run", busy)
+    monkeypatch.setattr(trial.CellRunner, "run", busy)
     ended = trial.run_trial(plan_trials(active_defects()[:1], cells[:1])[0], seed=1)
     assert ended.outcome is Outcome.ERROR
     assert ended.sentence.startswith("broken off after 0.1 s")

@@ -13,8 +13,8 @@ from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.judge.incremental import IncrementalJudge
 from conformance.results.writer import line_of_event
-from conformance.run.bridge import ALONE, at_once
-from conformance.run.cell import CellRun
+from conformance.run.cell import CellRunner
+from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_corpus
 from conformance.verdicts import Outcome, worst_in_cell
@@ -47,7 +47,7 @@ def test_a_hostile_peer_is_judged_in_time_and_leaves_nothing(peer: str, tmp_path
     assignment, settings = Assignment(hostile), Settings(clock="virtual")
     listened, files, threads = listening(), psutil.Process().num_fds(), threading.active_count()
     began = time.monotonic()
-    ran = at_once(CellRun(cell, assignment, settings, tmp_path / "cell", IncrementalJudge()).run(ALONE))
+    ran = run_without_loop(CellRunner(cell, assignment, settings, tmp_path / "cell", IncrementalJudge()).run(OWN_LOOP))
     verdicts = judge(cell, assignment, settings, ran.events, complete=ran.complete)
     assert time.monotonic() - began < 60
     outcome = Outcome.ERROR if ran.problem else worst_in_cell(verdict.outcome for verdict in verdicts)

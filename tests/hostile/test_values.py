@@ -11,8 +11,8 @@ from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE
 from conformance.judge.incremental import IncrementalJudge
 from conformance.results.reader import read_run
-from conformance.run.bridge import ALONE, at_once
-from conformance.run.cell import CellRun
+from conformance.run.cell import CellRunner
+from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_corpus
 from conformance.scenarios.steps.nodes import Configure
@@ -54,7 +54,7 @@ steps:
 
 UNTOUCHED = """\
 ---
-id: untouched
+id: why_not_shifted
 title: Another cell of the same server
 requirements: [RL-ACK-01]
 needs: [relay]
@@ -98,7 +98,7 @@ def test_a_server_that_chokes_on_a_number_ends_its_own_cell_only(tmp_path: Path)
     assert len(cells) == 3 * len(ABOUT_IT)
     ends = {key: cell.footer.outcome for key, cell in cells.items() if cell.footer is not None}
     assert set(ends) == set(cells), "every cell has its end"
-    assert {ends["untouched", name] for name in ABOUT_IT} == {Outcome.PASS}
+    assert {ends["why_not_shifted", name] for name in ABOUT_IT} == {Outcome.PASS}
     goes_on = {name for name in ABOUT_IT if ends["offered-digits", name] is Outcome.PASS}
     assert goes_on == GO_ON, "a refusal is an answer, and so is a revision that is later than ours"
     assert ran.returncode in (1, 3)
@@ -129,7 +129,9 @@ def test_a_number_beyond_the_loader_ends_the_cell_with_a_sentence(tmp_path: Path
     action = step.action.model_copy(update={"transport": {"MessageRetryInterval": 10**400}})
     huge = cell.model_copy(update={"steps": (step.model_copy(update={"action": action}), *cell.steps[1:])})
     settings = Settings(clock=clock, scale=600.0 if clock == "scaled" else 1.0)
-    ran = at_once(CellRun(huge, Assignment(REFERENCE), settings, tmp_path / "cell", IncrementalJudge()).run(ALONE))
+    ran = run_without_loop(
+        CellRunner(huge, Assignment(REFERENCE), settings, tmp_path / "cell", IncrementalJudge()).run(OWN_LOOP)
+    )
     if clock == "scaled":
         assert ran.problem == "OverflowError: int too large to convert to float"
     else:

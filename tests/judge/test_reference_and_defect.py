@@ -10,8 +10,8 @@ from conformance.candidates.assignment import read_assignment
 from conformance.history.events import AnyEvent
 from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.judge.incremental import IncrementalJudge
-from conformance.run.bridge import ALONE, at_once
-from conformance.run.cell import CellRun
+from conformance.run.cell import CellRunner
+from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_scenarios
@@ -27,7 +27,7 @@ def cell(name: str) -> Cell:
 
 def history(name: str, candidate: str, directory: Path) -> tuple[AnyEvent, ...]:
     assignment = read_assignment(candidate, paths.fixtures() / "candidates")
-    ran = at_once(CellRun(cell(name), assignment, Settings(), directory, IncrementalJudge()).run(ALONE))
+    ran = run_without_loop(CellRunner(cell(name), assignment, Settings(), directory, IncrementalJudge()).run(OWN_LOOP))
     assert ran.problem == ""
     return ran.events
 

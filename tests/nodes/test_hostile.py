@@ -17,8 +17,8 @@ from conformance.judge.incremental import IncrementalJudge
 from conformance.results.layout import CELLS
 from conformance.results.reader import read_run
 from conformance.results.writer import line_of_event
-from conformance.run.bridge import ALONE, at_once
-from conformance.run.cell import CellRun, Ran
+from conformance.run.cell import CellRunner, RecordedRun
+from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus
@@ -59,14 +59,14 @@ def cell(tmp_path: Path) -> Cell:
     return read_corpus([tmp_path / "relayed.scenario.yaml"], paths.fixtures())[0].cells("smoke")[0]
 
 
-def judged(cell: Cell, misdeed: str, directory: Path) -> tuple[Ran, dict[str, Verdict]]:
+def judged(cell: Cell, misdeed: str, directory: Path) -> tuple[RecordedRun, dict[str, Verdict]]:
     """Run the cell in virtual time, with a server that does this wrong; return the verdicts by their checks."""
     hostile = Candidate(
         name="hostile", kind="python", claims=("relay",), factory="tests.nodes.hostile:create", defect=misdeed,
         listeners=("frontend",),
     )  # fmt: skip
     assignment, settings = Assignment(hostile), Settings(clock="virtual")
-    ran = at_once(CellRun(cell, assignment, settings, directory, IncrementalJudge()).run(ALONE))
+    ran = run_without_loop(CellRunner(cell, assignment, settings, directory, IncrementalJudge()).run(OWN_LOOP))
     verdicts = judge(cell, assignment, settings, ran.events, complete=ran.problem == "")
     return ran, {verdict.check: verdict for verdict in verdicts}
 

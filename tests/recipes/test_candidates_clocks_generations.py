@@ -99,7 +99,9 @@ def test_a_clock(copy: Copy) -> None:
     assert "has a day of its own" in said.stderr + said.stdout
     usage = " ".join(copy.python("-m", "conformance", "run", "--help").stdout.split())
     assert "evening (virtual time, later in the day)" in usage
-    now = "from conformance.run.clock import run_with_clock\nasync def main(clock): return clock.name, clock.now()\n"
+    now = (
+        "from conformance.run.cell_loop import run_with_clock\nasync def main(clock): return clock.name, clock.now()\n"
+    )
     assert copy.python("-c", now + "print(run_with_clock(main, 'evening'))").stdout == "('evening', 1893520800.0)\n"
 
 
@@ -124,7 +126,7 @@ def test_a_generation_of_servers(copy: Copy) -> None:
         ("A kind of candidate", "nodes.kinds", "'module' is declared in conformance/candidates/kinds/, and nothing in"),
         (
             "A clock",
-            "run.clock",
+            "run.cell_loop",
             "'evening' is declared in conformance/clocks.py, and nothing in conformance/run/clocks/",
         ),
     ],

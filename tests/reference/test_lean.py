@@ -10,7 +10,7 @@ from aiosmtpd.lmtp import LMTP
 from aiosmtpd.smtp import SMTP
 
 from conformance.reference.receive.lean import Lean, LeanSMTP
-from conformance.run.clock import Clock, run_with_clock
+from conformance.run.cell_loop import Clock, run_with_clock
 
 
 class Hooks(Lean):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from conformance.reference.receive.lean import begin
-from conformance.run.virtual.errors import waiting
+from conformance.run.virtual.errors import describe_tasks
 
 
 def test_what_need_not_wait_is_done_at_once_and_without_a_task() -> None:
@@ -96,8 +96,8 @@ def test_one_is_told_where_the_rest_waits() -> None:
 
         task = begin(waiter(), name="rest")
         assert task is not None
-        assert "rest in" in waiting([task])
-        assert "waiter (test_lean_begin.py:" in waiting([task])
+        assert "rest in" in describe_tasks([task])
+        assert "waiter (test_lean_begin.py:" in describe_tasks([task])
         event.set()
         await task
 

@@ -18,8 +18,8 @@ from conformance.reference.defects.catalogue import DEFECTS, spoiled
 from conformance.reference.parts import Generations
 from conformance.reference.readings.reading import EVERY, READINGS, reading
 from conformance.reference.receive.verbs import ShadowVerbs
-from conformance.run.bridge import ALONE, at_once
-from conformance.run.cell import CellRun
+from conformance.run.cell import CellRunner
+from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome, worst_in_cell
@@ -90,7 +90,7 @@ def test_each_alone_shadows_and_delivers(name: str, tmp_path: Path):
     (scenario, *_) = read_scenarios(paths.corpus() / "creation" / "inbound.scenario.yaml", paths.fixtures())
     cell = scenario.cells("smoke")[0]
     assignment, settings = Assignment(find_candidate(f"reference+{name}", tmp_path)), Settings(clock="virtual", seed=1)
-    ran = at_once(CellRun(cell, assignment, settings, tmp_path, IncrementalJudge()).run(ALONE))
+    ran = run_without_loop(CellRunner(cell, assignment, settings, tmp_path, IncrementalJudge()).run(OWN_LOOP))
     verdicts = judge(cell, assignment, settings, ran.events, complete=ran.problem == "")
     assert worst_in_cell(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]
 
@@ -123,7 +123,7 @@ def passed_events(file: Path, id_: str, names: str, folder: Path) -> tuple[AnyEv
         Assignment(find_candidate(f"reference{names and '+' + names}", folder)),
         Settings(clock="virtual", seed=1),
     )
-    ran = at_once(CellRun(cell, assignment, settings, folder, IncrementalJudge()).run(ALONE))
+    ran = run_without_loop(CellRunner(cell, assignment, settings, folder, IncrementalJudge()).run(OWN_LOOP))
     verdicts = judge(cell, assignment, settings, ran.events, complete=ran.problem == "")
     assert worst_in_cell(one.outcome for one in verdicts) is Outcome.PASS, [v.sentence for v in verdicts if v.sentence]
     return ran.events

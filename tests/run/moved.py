@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from conformance.nodes.processes import descendants
-from conformance.run.clock import Clock, run_with_clock
-from conformance.run.shifted.program import ShiftedProgram
-from conformance.run.shifted.programs import library, untouched
+from conformance.run.cell_loop import Clock, run_with_clock
+from conformance.run.shifted.shifted_program import ShiftedProgram
+from conformance.run.shifted.shim_library import library, why_not_shifted
 
 MARKS = [
     pytest.mark.integration,
@@ -43,7 +43,7 @@ async def moving(
 
     It is waited for at the end, and must end well; in a test that fails it is killed.
     """
-    moved = clock.program(directory / "clock")
+    moved = clock.shifted_program(directory / "clock")
     assert moved is not None
     process = await _guarded(moved, *argv, stdout=stdout)
     try:
@@ -85,7 +85,7 @@ async def _guarded(moved: ShiftedProgram, *argv: object, stdout: int | None) -> 
     moved.on_started(process.pid)
     while process.returncode is None:
         below = [*descendants(process.pid)]
-        if below and not any(untouched(pid, Path(library().name), moved.page.path) for pid in below):
+        if below and not any(why_not_shifted(pid, Path(library().name), moved.page.path) for pid in below):
             break
         await asyncio.sleep(0.01)
     return process

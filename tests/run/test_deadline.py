@@ -13,7 +13,7 @@ from conformance import paths
 from conformance.clocks import ClockName
 from conformance.results.reader import read_run
 from conformance.run import deadline
-from conformance.run.clock import Clock, run_with_clock
+from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.deadline import CellTimeout, LoopBlocked, cell_timeout, real_deadline
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
@@ -58,7 +58,7 @@ def test_a_body_that_goes_on_for_ever_is_cancelled_and_cleans_up(name: ClockName
             try:
                 while True:
                     await asyncio.sleep(0.01)
-                    clock.progress()
+                    clock.note_progress()
             finally:
                 await asyncio.sleep(0)
                 cleaned.append(name)

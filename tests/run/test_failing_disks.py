@@ -11,8 +11,8 @@ from conformance.execute import judge
 from conformance.history.events import Attempt, FaultFired, NodeEvent
 from conformance.judge.incremental import IncrementalJudge
 from conformance.nodes.disks import layer
-from conformance.run.bridge import ALONE, at_once
-from conformance.run.cell import CellRun, Ran
+from conformance.run.cell import CellRunner, RecordedRun
+from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome
@@ -23,19 +23,19 @@ pytestmark = [
 ]
 
 
-def played(directory: Path, name: str, defect: str = "") -> tuple[Ran, set[str]]:
+def played(directory: Path, name: str, defect: str = "") -> tuple[RecordedRun, set[str]]:
     """Return what was run, and the requirements of the checks that failed."""
     corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id == name)
     candidate = find_candidate(f"exec:reference{'+' * bool(defect)}{defect}", Path())
     assignment, settings = Assignment(candidate), Settings(clock="shifted", disk="layer", should="fail")
-    ran = at_once(CellRun(cell, assignment, settings, directory, IncrementalJudge()).run(ALONE))
+    ran = run_without_loop(CellRunner(cell, assignment, settings, directory, IncrementalJudge()).run(OWN_LOOP))
     assert (ran.problem, ran.inapplicable) == ("", "")
     found = judge(cell, assignment, settings, ran.events, complete=True)
     return ran, {verdict.requirements[0] for verdict in found if verdict.outcome is Outcome.FAIL}
 
 
-def replies(ran: Ran) -> list[tuple[str, int | None, str | None]]:
+def replies(ran: RecordedRun) -> list[tuple[str, int | None, str | None]]:
     attempts = [event for event in ran.events if isinstance(event, Attempt)]
     return [(event.message.partition("#")[0], event.code, event.enhanced) for event in attempts]
 

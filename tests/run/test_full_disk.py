@@ -11,8 +11,8 @@ from conformance.execute import judge
 from conformance.history.events import Attempt, NodeEvent
 from conformance.judge.incremental import IncrementalJudge
 from conformance.nodes.disks import loop
-from conformance.run.bridge import ALONE, at_once
-from conformance.run.cell import CellRun
+from conformance.run.cell import CellRunner
+from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome, worst_in_cell
@@ -24,7 +24,7 @@ def test_without_room_nothing_is_acknowledged_and_nobody_dies(tmp_path: Path) ->
     corpus = read_scenarios(paths.corpus() / "faults" / "disks.scenario.yaml", paths.fixtures())
     cell = next(cell for scenario in corpus for cell in scenario.cells() if cell.id == "no-room-is-no-loss")
     assignment, settings = Assignment(find_candidate("exec:reference", Path())), Settings(clock="shifted")
-    ran = at_once(CellRun(cell, assignment, settings, tmp_path, IncrementalJudge()).run(ALONE))
+    ran = run_without_loop(CellRunner(cell, assignment, settings, tmp_path, IncrementalJudge()).run(OWN_LOOP))
     assert ran.problem == ""
     attempts = [event for event in ran.events if isinstance(event, Attempt)]
     refused = [(event.code, event.enhanced) for event in attempts if event.message.startswith("m#")]

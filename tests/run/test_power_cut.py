@@ -11,8 +11,8 @@ from conformance.execute import judge
 from conformance.history.events import NodeEvent
 from conformance.judge.incremental import IncrementalJudge
 from conformance.nodes.disks import layer, loop
-from conformance.run.bridge import ALONE, at_once
-from conformance.run.cell import CellRun
+from conformance.run.cell import CellRunner
+from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome
@@ -58,7 +58,7 @@ def test_only_who_syncs_keeps_what_it_acknowledged(tmp_path: Path, syncs: bool) 
         program.write_text(UNSYNCED)
         candidate = candidate.model_copy(update={"argv": ("{python}", str(program), "--config", "{config}")})
     assignment, settings = Assignment(candidate), Settings(clock="shifted")
-    ran = at_once(CellRun(cell, assignment, settings, tmp_path, IncrementalJudge()).run(ALONE))
+    ran = run_without_loop(CellRunner(cell, assignment, settings, tmp_path, IncrementalJudge()).run(OWN_LOOP))
     assert ran.problem == ""
     assert any(isinstance(e, NodeEvent) and e.detail.startswith("power cut") for e in ran.events)
     failed = {

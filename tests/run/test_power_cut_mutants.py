@@ -11,8 +11,8 @@ from conformance.execute import judge
 from conformance.judge.incremental import IncrementalJudge
 from conformance.nodes.disks import layer, loop
 from conformance.nodes.disks.node_disk import DiskKind
-from conformance.run.bridge import ALONE, at_once
-from conformance.run.cell import CellRun
+from conformance.run.cell import CellRunner
+from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_scenarios
@@ -49,8 +49,8 @@ def verdicts(directory: Path, text: str, cell: Cell, disk: DiskKind, should: Sho
         Candidate(name="spooling", kind="exec", claims=("relay",), argv=argv, listeners=("frontend",))
     )
     settings = Settings(clock="shifted", disk=disk, should=should)
-    ran = at_once(CellRun(cell, assignment, settings, directory, IncrementalJudge()).run(ALONE))
-    assert (ran.problem, ran.inapplicable, ran.astray) == ("", "", "")
+    ran = run_without_loop(CellRunner(cell, assignment, settings, directory, IncrementalJudge()).run(OWN_LOOP))
+    assert (ran.problem, ran.inapplicable, ran.wrong_state) == ("", "", "")
     return judge(cell, assignment, settings, ran.events, complete=True)
 
 

@@ -10,8 +10,8 @@ from conformance import paths
 from conformance.candidates.assignment import read_assignment
 from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.judge.incremental import IncrementalJudge
-from conformance.run.bridge import ALONE, at_once
-from conformance.run.cell import CellRun
+from conformance.run.cell import CellRunner
+from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.run.steps import sending
 from conformance.scenarios.loader import read_scenarios
@@ -26,7 +26,7 @@ def verdicts(message: str, directory: Path) -> tuple[Verdict, ...]:
     wanted = f"no-smuggling[message={message}]"
     cell = next(cell for scenario in scenarios for cell in scenario.cells() if cell.id == wanted)
     assignment = read_assignment("reference", paths.fixtures() / "candidates")
-    ran = at_once(CellRun(cell, assignment, Settings(), directory, IncrementalJudge()).run(ALONE))
+    ran = run_without_loop(CellRunner(cell, assignment, Settings(), directory, IncrementalJudge()).run(OWN_LOOP))
     return judge_cell(cell, ran.events, JudgeSettings("virtual", 0.0, frozenset({"relay"}), complete=True))
 
 

@@ -14,10 +14,10 @@ import pytest
 
 from conformance.nodes import guard
 from conformance.nodes.processes import descendants
-from conformance.run.clock import Clock, run_with_clock
+from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.shifted import loop as loop_module
-from conformance.run.shifted.program import ShiftedProgram
-from conformance.run.shifted.programs import Awake
+from conformance.run.shifted.shifted_program import ShiftedProgram
+from conformance.run.shifted.shim_library import NeverQuiet
 from tests.run.moved import HOUR, MARKS, moving
 
 pytestmark = MARKS
@@ -26,7 +26,7 @@ pytestmark = MARKS
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is so late in waking threads that one must sleep for a quarter of a second to be believed."""
-    monkeypatch.setattr(loop_module, "calibrated", lambda times=40: 0.25)
+    monkeypatch.setattr(loop_module, "measure_sleep_threshold", lambda times=40: 0.25)
 
 
 def test_guards_that_look_at_directories_do_not_stop_time(tmp_path: Path, busy: None) -> None:
@@ -48,16 +48,16 @@ def test_guards_that_look_at_directories_do_not_stop_time(tmp_path: Path, busy: 
 
 
 def test_a_program_that_never_rests_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "STUCK", 1.0)
-    with pytest.raises(Awake, match=r"n1: process \d+ \(python"):
+    monkeypatch.setattr(loop_module, "STUCK_AFTER_S", 1.0)
+    with pytest.raises(NeverQuiet, match=r"n1: process \d+ \(python"):
         run_with_clock(lambda clock: _slept(clock, tmp_path / "n1", "while True: pass"), "shifted")
 
 
 def test_a_program_that_wakes_hundreds_of_times_a_second_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_module, "STUCK", 1.0)
-    monkeypatch.setattr(loop_module, "PATIENCE", 2.0)
+    monkeypatch.setattr(loop_module, "STUCK_AFTER_S", 1.0)
+    monkeypatch.setattr(loop_module, "MAX_REAL_WAIT_S", 2.0)
     said: list[str] = []
 
     async def main(clock: Clock) -> None:
@@ -65,11 +65,11 @@ def test_a_program_that_wakes_hundreds_of_times_a_second_is_named(
         try:
             await _slept(clock, tmp_path / "n1", program)
         finally:
-            said.append(clock.why_late())
+            said.append(clock.take_lag_reason())
 
     try:
         run_with_clock(main, "shifted")
-    except Awake as error:
+    except NeverQuiet as error:
         said.append(str(error))
     assert "n1" in " ".join(said)
     assert "wakes up more than 100 times a second" in " ".join(said)
@@ -79,7 +79,7 @@ def test_a_program_that_wakes_hundreds_of_times_a_second_is_named(
 async def _looking(clock: Clock, directory: Path) -> AsyncIterator[ShiftedProgram]:
     """Yield a program that sleeps for an hour, again and again, below the guard of nodes, with a directory to look at."""
     directory.mkdir()  # noqa: ASYNC240
-    moved = clock.program(directory / "clock")
+    moved = clock.shifted_program(directory / "clock")
     assert moved is not None
     program = "import time\nwhile True: time.sleep(3600)"
     limits = ("--directory", str(directory), "--directory-limit", str(2**30))

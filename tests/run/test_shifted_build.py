@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.run.shifted.programs import CannotShift, compiled, library
+from conformance.run.shifted.shim_library import CannotShift, compiled, library
 from tests.run.moved import MARKS
 
 pytestmark = MARKS

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.run.clock import Clock, run_with_clock
+from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.shifted import loop as loop_module
 from conformance.run.shifted.loop import ShiftedClockEventLoop
-from conformance.run.shifted.tree import Tree
+from conformance.run.shifted.process_tree import ProcessTree
 from conformance.run.virtual.selector import OrderedSelector, Ready
 from tests.run.moved import HOUR, MARKS, moving, run_moved
 
@@ -104,10 +104,10 @@ def test_what_was_sent_right_before_all_were_found_quiet_is_read_before_the_jump
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = socket.socketpair()
-    look = Tree.deadline
+    look = ProcessTree.deadline
     read: list[float] = []
 
-    def sends_last(tree: Tree) -> int | None:
+    def sends_last(tree: ProcessTree) -> int | None:
         found = look(tree)
         if found is not None and not read:
             theirs.send(b"x")
@@ -120,7 +120,7 @@ def test_what_was_sent_right_before_all_were_found_quiet_is_read_before_the_jump
 
         asyncio.get_running_loop().add_reader(ours, come)
 
-    monkeypatch.setattr(Tree, "deadline", sends_last)
+    monkeypatch.setattr(ProcessTree, "deadline", sends_last)
     with ours, theirs:
         _, passed = run_moved(tmp_path, "sleep", "3600", before=listen)
     assert passed >= HOUR
@@ -171,7 +171,7 @@ def test_programs_are_asked_again_whatever_the_loop_has_done_since(
 ) -> None:
     """However many turns it took, and whether or not it was progress: what was sent may have come to one of them."""
     ours, theirs = socket.socketpair()
-    deadline, ask, poll = Tree.deadline, Tree.ask, OrderedSelector.poll
+    deadline, ask, poll = ProcessTree.deadline, ProcessTree.ask, OrderedSelector.poll
     told: list[str] = []
     due: list[bytes] = []
     turns = 20
@@ -185,12 +185,12 @@ def test_programs_are_asked_again_whatever_the_loop_has_done_since(
     def listen(clock: Clock) -> None:
         def come() -> None:
             ours.recv(64)
-            clock.progress()
+            clock.note_progress()
             act(told.count("acted"))
 
         asyncio.get_running_loop().add_reader(ours, come)
 
-    def looked(tree: Tree) -> int | None:
+    def looked(tree: ProcessTree) -> int | None:
         if told.count("acted") == turns:
             return deadline(tree)
         if not told or told[-1] != "begun":
@@ -202,7 +202,7 @@ def test_programs_are_asked_again_whatever_the_loop_has_done_since(
                 due.append(b"x")
         return None
 
-    def asked(tree: Tree) -> None:
+    def asked(tree: ProcessTree) -> None:
         told.append("asked")
         ask(tree)
 
@@ -211,8 +211,8 @@ def test_programs_are_asked_again_whatever_the_loop_has_done_since(
             theirs.send(due.pop())
         return poll(sockets, timeout)
 
-    monkeypatch.setattr(Tree, "deadline", looked)
-    monkeypatch.setattr(Tree, "ask", asked)
+    monkeypatch.setattr(ProcessTree, "deadline", looked)
+    monkeypatch.setattr(ProcessTree, "ask", asked)
     monkeypatch.setattr(OrderedSelector, "poll", polled)
     with ours, theirs:
         run_moved(tmp_path, "sleep", "3600", before=listen)
@@ -222,8 +222,8 @@ def test_programs_are_asked_again_whatever_the_loop_has_done_since(
 
 def test_timers_that_are_too_many_are_met_a_little_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that ticks all the time does not make a day last for hours; how late it was woken is told."""
-    monkeypatch.setattr(loop_module, "PATIENCE", 0.0)
-    monkeypatch.setattr(loop_module, "COARSE", 0.01)
+    monkeypatch.setattr(loop_module, "MAX_REAL_WAIT_S", 0.0)
+    monkeypatch.setattr(loop_module, "MAX_SKIP_FRACTION", 0.01)
     program = "import time\nend = time.time() + 86400\nwhile time.time() < end: time.sleep(1)"
     late: list[float] = []
     jumps: list[int] = []
@@ -234,7 +234,7 @@ def test_timers_that_are_too_many_are_met_a_little_late(tmp_path: Path, monkeypa
         async with moving(clock, tmp_path, sys.executable, "-c", program) as (moved, _):
             moved.on_ready()
             await clock.sleep(86500)
-            late.append(clock.lag())
+            late.append(clock.take_lag())
             jumps.append(loop.jumps)
         return clock.elapsed()
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from conformance.nodes.processes import descendants
-from conformance.run.clock import Clock, run_with_clock
-from conformance.run.shifted.programs import CannotShift, Unmoved, look_at
+from conformance.run.cell_loop import Clock, run_with_clock
+from conformance.run.shifted.shim_library import CannotShift, UnshiftedTimeout, check_program
 from tests.run.moved import MARKS, built, run_moved
 
 pytestmark = MARKS
@@ -32,7 +32,7 @@ def look_once_it_runs(directory: Path, program: Path, command: list[str], enviro
     """Start a command whose clock is to be moved below a guard, and have the clock look at it once the program runs."""
 
     async def main(clock: Clock) -> None:
-        moved = clock.program(directory / "clock")
+        moved = clock.shifted_program(directory / "clock")
         assert moved is not None
         words = shlex.join([*moved.command_prefix(command[0], environment), *command])
         guard = await asyncio.create_subprocess_exec("/bin/sh", "-c", f"{words} & echo; read line; kill $!", stdin=PIPE)
@@ -51,7 +51,7 @@ def look_once_it_runs(directory: Path, program: Path, command: list[str], enviro
 def test_a_statically_linked_program_is_refused(tmp_path: Path) -> None:
     program = built(tmp_path, "waits", "-static", "-pthread")
     with pytest.raises(CannotShift, match=r"waits is linked statically: it reads the clock around the shim"):
-        look_at(str(program))
+        check_program(str(program))
 
 
 def test_a_program_that_turns_into_a_static_one_is_refused_once_it_runs(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_go_program_is_refused(tmp_path: Path) -> None:
     source.write_text('const char mark[] = "\\xff Go buildinf:"; int main(void) { return mark[0] == 0; }\n')
     subprocess.run(["cc", "-o", tmp_path / "go", source], check=True)
     with pytest.raises(CannotShift, match="is a Go program"):
-        look_at(str(tmp_path / "go"))
+        check_program(str(tmp_path / "go"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a program to somebody else")
@@ -89,7 +89,7 @@ def test_a_setuid_program_is_refused(tmp_path: Path) -> None:
     os.chown(program, 65534, 65534)
     program.chmod(0o4755)
     with pytest.raises(CannotShift, match="is setuid: the loader drops what would move its clock"):
-        look_at(str(program))
+        check_program(str(program))
 
 
 @pytest.mark.parametrize(
@@ -99,5 +99,5 @@ def test_a_setuid_program_is_refused(tmp_path: Path) -> None:
 def test_a_program_that_asks_the_kernel_for_a_time_limit_is_refused(option: str, words: str, tmp_path: Path) -> None:
     program = f"import socket, struct, time; s = socket.socket(); time.sleep(60); \
 s.setsockopt(socket.SOL_SOCKET, socket.{option}, struct.pack('ll', 30, 0)); time.sleep(3600)"
-    with pytest.raises(Unmoved, match=f"it asks for what is not moved: {words}"):
+    with pytest.raises(UnshiftedTimeout, match=f"it asks for what is not moved: {words}"):
         run_moved(tmp_path, sys.executable, "-c", program)

@@ -11,8 +11,8 @@ from conformance.candidates.lookup import find_candidate
 from conformance.execute import judge
 from conformance.history.events import Lag
 from conformance.judge.incremental import IncrementalJudge
-from conformance.run.bridge import ALONE, at_once
-from conformance.run.cell import CellRun
+from conformance.run.cell import CellRunner
+from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_scenarios
 from conformance.verdicts import Outcome, worst_in_cell
@@ -35,7 +35,7 @@ def test_a_shadow_that_never_expires_is_found_and_one_that_does_is_right(
     scenarios = read_scenarios(paths.corpus() / "exchange-2010" / "heartbeat.scenario.yaml", paths.fixtures())
     (cell,) = (cell for scenario in scenarios for cell in scenario.cells("smoke") if cell.id == CELL)
     assignment, settings = Assignment(find_candidate(name, Path())), Settings(clock="shifted", should="fail")
-    ran = at_once(CellRun(cell, assignment, settings, tmp_path, IncrementalJudge()).run(ALONE))
+    ran = run_without_loop(CellRunner(cell, assignment, settings, tmp_path, IncrementalJudge()).run(OWN_LOOP))
     last = ran.events[-1].n + 1
     for late in (0.0, 900.0):  # as it ran, and as late as a busy machine may make it
         events = (*ran.events, Lag(n=last, t=ran.events[-1].t, kind="lag", seconds=late))

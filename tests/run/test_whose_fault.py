@@ -14,8 +14,8 @@ from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.history.events import NodeEvent
 from conformance.judge.incremental import IncrementalJudge
-from conformance.run.bridge import ALONE, at_once
-from conformance.run.cell import CellRun, Ran
+from conformance.run.cell import CellRunner, RecordedRun
+from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.loader import read_corpus
 from conformance.verdicts import Outcome, Verdict, worst_in_cell
@@ -64,7 +64,7 @@ loop.run_forever()
 
 def ran(
     tmp_path: Path, *, on_a_queue: str = "", then: str = "pass", accepts: bool = True, scenario: str = RESTARTED
-) -> tuple[Ran, dict[str, Verdict]]:
+) -> tuple[RecordedRun, dict[str, Verdict]]:
     """Run the cell with such a server; return the verdicts by their checks."""
     (tmp_path / "restarted.scenario.yaml").write_text(scenario, "utf-8")
     (cell,) = read_corpus([tmp_path / "restarted.scenario.yaml"], paths.fixtures())[0].cells("smoke")
@@ -74,7 +74,7 @@ def ran(
         argv=("{python}", "-c", server, "{listen.frontend}", "{data}"),
     )  # fmt: skip
     assignment, settings = Assignment(toy), Settings(clock="scaled", scale=60.0)
-    done = at_once(CellRun(cell, assignment, settings, tmp_path / "cell", IncrementalJudge()).run(ALONE))
+    done = run_without_loop(CellRunner(cell, assignment, settings, tmp_path / "cell", IncrementalJudge()).run(OWN_LOOP))
     verdicts = judge(cell, assignment, settings, done.events, complete=done.problem == "")
     return done, {verdict.check: verdict for verdict in verdicts}
 
@@ -87,7 +87,7 @@ def ran(
 def test_a_server_that_does_not_start_again_on_its_own_queue_breaks_its_promise(tmp_path: Path, scenario: str):
     done, verdicts = ran(tmp_path, on_a_queue="raise RuntimeError('the queue is torn')", scenario=scenario)
     assert done.problem == ""
-    assert "start" in done.astray
+    assert "start" in done.wrong_state
     lost = verdicts["invariant.nothing-acknowledged-is-lost"]
     assert lost.outcome is Outcome.FAIL
     assert lost.requirements[0] == "RL-ACK-01"

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from conformance.run.bridge import with_own_clock
-from conformance.run.clock import Leftovers
+from conformance.run.cell_loop import Leftovers, run_on_shared_loop
 from conformance.run.clocks.interface import Clock
 from conformance.run.settings import Settings
 from conformance.suite.chunks import ChunkScheduling
@@ -151,8 +150,8 @@ def test_what_a_cell_leaves_behind_is_told_of_that_cell_and_spares_the_others():
     settings = Settings(clock="real")
     flight = Flight(
         [
-            ("careless", lambda: with_own_clock(careless, settings)),
-            ("careful", lambda: with_own_clock(careful, settings)),
+            ("careless", lambda: run_on_shared_loop(careless, settings)),
+            ("careful", lambda: run_on_shared_loop(careful, settings)),
         ],
         2,
         chunks=False,

@@ -14,8 +14,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from conformance.run.virtual.asyncio_compat import MAX_TURNS_WITHOUT_POLL
 from conformance.run.virtual.loop import VirtualClockEventLoop
-from conformance.run.virtual.seams import BUSY
 
 _TICK = 1.0
 """Virtual seconds from one timer to the next: there is always one to jump to."""
@@ -129,7 +129,7 @@ async def slow_reader(one: Speaker, other: Speaker) -> None:
     other.transport.pause_reading()
     one.transport.write(b"y" * 3_000_000)
     one.transport.close()
-    for _ in range(3 * BUSY):
+    for _ in range(3 * MAX_TURNS_WITHOUT_POLL):
         await asyncio.sleep(0)
     other.transport.resume_reading()
     await other.eof
@@ -167,7 +167,7 @@ class Churn:
                 async with asyncio.TaskGroup() as group:
                     for _ in range(at_once):
                         group.create_task(self._dialogue())
-                loop.progress()
+                loop.note_progress()
                 await asyncio.sleep(self._random.choice((0, 0.5, 60)))
         await asyncio.sleep(1)
         server.close()
@@ -231,7 +231,7 @@ def churn(
     def make() -> VirtualClockEventLoop:
         loop = VirtualClockEventLoop()
         if not guard:
-            loop.ledger.owed = lambda final: None  # type: ignore[method-assign]
+            loop.tracker.find_pending = lambda final: None  # type: ignore[method-assign]
         loops.append(loop)
         return loop
 
@@ -260,7 +260,12 @@ def main() -> None:
         guard=not given.no_guard,
         endings=SMALL if given.small else tuple(ENDINGS),
     )
-    figures = {**vars(count), "jumps": loop.jumps, "naps": loop.naps, "seconds": round(time.monotonic() - began, 2)}
+    figures = {
+        **vars(count),
+        "jumps": loop.jumps,
+        "naps": loop.kernel_waits,
+        "seconds": round(time.monotonic() - began, 2),
+    }
     print(json.dumps(figures))
 
 

@@ -66,7 +66,7 @@ async def beat(days: float) -> tuple[int, float]:
         await asyncio.sleep(began + number * EVERY - loop.time())
         _, shadow = await loop.create_connection(Shadow, *address)
         answered += await shadow.over == 4 and loop.time() == began + number * EVERY
-        loop.progress()
+        loop.note_progress()
     server.close()
     return answered, loop.time() - began
 

@@ -65,7 +65,7 @@ async def ping(exchanges: int, at_once: int) -> int:
         for start in range(0, count, _A_CONNECTION):
             _, pinger = await loop.create_connection(lambda: Pinger(min(_A_CONNECTION, count - start)), *address)  # noqa: B023  # called at once
             found += await pinger.lost
-            loop.progress()
+            loop.note_progress()
             await asyncio.sleep(30)
         return found
 
@@ -95,7 +95,7 @@ def main() -> None:
         loop = runner.get_loop()
     assert isinstance(loop, VirtualClockEventLoop)
     seconds = round(time.monotonic() - began, 2)
-    figures = {"false_jumps": found, "jumps": loop.jumps, "naps": loop.naps, "seconds": seconds}
+    figures = {"false_jumps": found, "jumps": loop.jumps, "naps": loop.kernel_waits, "seconds": seconds}
     print(json.dumps({"exchanges": given.exchanges, **figures}))
 
 

@@ -9,9 +9,9 @@ from conformance import paths
 from conformance.candidates.assignment import read_assignment
 from conformance.history.events import Drained
 from conformance.judge.incremental import IncrementalJudge
-from conformance.run import memory
-from conformance.run.bridge import ALONE, at_once
-from conformance.run.cell import CellRun, Ran
+from conformance.run import memory_directory
+from conformance.run.cell import CellRunner, RecordedRun
+from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_scenarios
@@ -20,7 +20,7 @@ from conformance.scenarios.loader import read_scenarios
 @pytest.fixture(scope="module", autouse=True)
 def _own_memory(tmp_path_factory: pytest.TempPathFactory) -> None:
     """The process's directory in memory stays, with a descriptor, until it ends: no test leaves it behind."""
-    memory.make_directory("none-", tmp_path_factory.mktemp("none")).rmdir()
+    memory_directory.make_directory("none-", tmp_path_factory.mktemp("none")).rmdir()
 
 
 CREATION = "creation/inbound.scenario.yaml"
@@ -38,16 +38,18 @@ def cell_of(file: str, scenario: str, **axes: str) -> Cell:
     return found
 
 
-def history(cell: Cell, directory: Path, seed: int = 7) -> Ran:
+def history(cell: Cell, directory: Path, seed: int = 7) -> RecordedRun:
     """Run a cell with the reference in a directory that is empty again afterwards."""
     assignment = read_assignment("reference", paths.fixtures() / "candidates")
     try:
-        return at_once(CellRun(cell, assignment, Settings(seed=seed), directory, IncrementalJudge()).run(ALONE))
+        return run_without_loop(
+            CellRunner(cell, assignment, Settings(seed=seed), directory, IncrementalJudge()).run(OWN_LOOP)
+        )
     finally:
         shutil.rmtree(directory)
 
 
-def words(ran: Ran) -> tuple[str, ...]:
+def words(ran: RecordedRun) -> tuple[str, ...]:
     """Return every event with its number, its virtual time and all that it says."""
     assert ran.problem == ""
     return tuple(map(repr, ran.events))

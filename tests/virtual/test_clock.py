@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 from conformance.clocks import ClockName
-from conformance.run.clock import Clock, Leftovers, run_with_clock
+from conformance.run.cell_loop import Clock, Leftovers, run_with_clock
 from conformance.run.clocks.scaled import ScaledClock
 from conformance.run.clocks.virtual import EPOCH
 
@@ -31,7 +31,7 @@ def test_virtual_stamps_begin_in_2030_and_follow_the_clock() -> None:
     async def stamps(clock: Clock) -> tuple[float, float, float]:
         before = clock.now()
         await clock.sleep(86400)
-        return before, clock.now(), clock.lag()
+        return before, clock.now(), clock.take_lag()
 
     assert run_with_clock(stamps, "virtual") == (EPOCH, EPOCH + 86400, 0.0)
     assert time.gmtime(EPOCH)[:6] == (2030, 1, 1, 0, 0, 0)
@@ -90,10 +90,10 @@ def test_what_happened_is_handed_on_before_virtual_time_passes() -> None:
     happened: list[str] = []
 
     async def main(clock: Clock) -> None:
-        clock.keep(lambda: handed_on.append(happened[:]))
+        clock.flush_with(lambda: handed_on.append(happened[:]))
         for word in ("one", "two"):
             happened.append(word)
-            clock.progress()
+            clock.note_progress()
             await asyncio.sleep(0)
         assert handed_on == []
         await clock.sleep(7)
@@ -107,8 +107,8 @@ def test_what_happened_is_handed_on_at_once_where_time_always_passes(name: Clock
     handed_on: list[str] = []
 
     async def main(clock: Clock) -> None:
-        clock.keep(lambda: handed_on.append("all"))
-        clock.progress()
+        clock.flush_with(lambda: handed_on.append("all"))
+        clock.note_progress()
         assert handed_on == ["all"]
 
     run_with_clock(main, name, 1.0)
@@ -118,14 +118,14 @@ def test_lag_is_what_blocked_the_loop_and_is_told_once() -> None:
     loop = HandLoop()
     clock = ScaledClock(loop, 100)  # type: ignore[arg-type]
     loop.runs_until(1006)
-    assert clock.lag() == 0
+    assert clock.take_lag() == 0
     loop.is_blocked_for(0.3)
-    overdue = clock.lag()
+    overdue = clock.take_lag()
     assert overdue == pytest.approx(30, abs=2), "0.3 real seconds, less a beat, at a scale of 100"
     loop.is_blocked_for(0.2)
     loop.runs_until(1010)
-    assert clock.lag() == pytest.approx(50, abs=2), "told by the beat that came so late"
-    assert clock.lag() == 0
+    assert clock.take_lag() == pytest.approx(50, abs=2), "told by the beat that came so late"
+    assert clock.take_lag() == 0
     clock.stop()
     assert loop.due == float("inf")
 
@@ -135,7 +135,7 @@ def test_a_real_loop_measures_what_blocked_it() -> None:
         await clock.sleep(6)
         time.sleep(0.3)  # noqa: ASYNC251  # a harness that is busy
         await clock.sleep(6)
-        return clock.lag()
+        return clock.take_lag()
 
     assert run_with_clock(blocks, "scaled", 100) >= 25
 

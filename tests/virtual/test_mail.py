@@ -9,7 +9,7 @@ import aiosmtplib
 import pytest
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
 
-from conformance.run.clock import Clock, run_with_clock
+from conformance.run.cell_loop import Clock, run_with_clock
 
 Contexts = tuple[ssl.SSLContext, ssl.SSLContext]
 

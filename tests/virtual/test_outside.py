@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.run.clock import Clock, run_with_clock
+from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.virtual.loop import VirtualClockEventLoop
 
 
@@ -78,7 +78,7 @@ def test_a_thread_holds_time() -> None:
             loop.call_soon_threadsafe(lambda: done.set_result(loop.time()))
 
         thread = threading.Thread(target=work)
-        with loop.hold("a thread"):
+        with loop.hold_time("a thread"):
             assert "held by a thread" in repr(loop)
             thread.start()
             async with asyncio.timeout(60):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import conformance
-from conformance.run.virtual import seams
+from conformance.run.virtual import asyncio_compat
 from conformance.run.virtual.errors import UnsupportedPython
 from conformance.run.virtual.loop import VirtualClockEventLoop
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = Path(conformance.__file__).parent
 
 ALLOWED = {
-    "run/virtual/seams.py": "virtual time: asyncio has no public way to see what sockets have under way, nor its timers",
+    "run/virtual/asyncio_compat.py": "virtual time: asyncio has no public way to see what sockets have under way, nor its timers",
     "reference/receive/lean.py": "the reference's own reading of lines, which shares no code with the harness",
 }
 """The modules that may know private names of asyncio, with the reason."""
@@ -33,9 +33,9 @@ OTHERS = {
 
 
 def test_this_python_has_what_is_needed() -> None:
-    assert seams.unfamiliar() == [], (
+    assert asyncio_compat.incompatibilities() == [], (
         f"asyncio of Python {sys.version.split()[0]} is not the one that conformance/run/virtual was written for. "
-        "Read its selector_events.py, base_events.py and unix_events.py again for every name in seams.py; when they still mean "
+        "Read its selector_events.py, base_events.py and unix_events.py again for every name in asyncio_compat.py; when they still mean "
         "the same, run the slow tests of tests/virtual under it."
     )
 
@@ -56,9 +56,9 @@ def test_a_changed_handle_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_changed_state_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(seams._STATE, asyncio.BaseEventLoop, ("_ready", "_soon"))
+    monkeypatch.setitem(asyncio_compat._STATE, asyncio.BaseEventLoop, ("_ready", "_soon"))
     monkeypatch.delattr(asyncio.Server, "_detach")
-    assert seams.unfamiliar() == ["Server._detach", "BaseEventLoop._soon"]
+    assert asyncio_compat.incompatibilities() == ["Server._detach", "BaseEventLoop._soon"]
 
 
 OTHER_ASYNCIO = """

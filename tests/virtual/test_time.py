@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from conformance.run.clock import Clock, run_with_clock
+from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.clocks.virtual import EPOCH
 from conformance.run.virtual.loop import VirtualClockEventLoop
 from tests.virtual.heartbeats import beat

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from conformance.run.clock import Clock, run_with_clock
+from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.virtual.errors import ClockError, Deadlock, Runaway, Stall
 from conformance.run.virtual.loop import VirtualClockEventLoop
 
@@ -65,7 +65,7 @@ def test_jumps_that_lead_nowhere_are_a_runaway_and_progress_prevents_it() -> Non
         for _ in range(count):
             await asyncio.sleep(60)
             if progress:
-                loop.progress()
+                loop.note_progress()
         return loop.time()
 
     assert run_on(VirtualClockEventLoop(max_jumps=500), ticks(500, progress=False)) == 500 * 60
@@ -91,7 +91,7 @@ def test_a_moment_in_which_things_never_cease_to_happen_is_a_runaway() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualClockEventLoop)
         for _ in range(count):
-            loop.progress()
+            loop.note_progress()
             await asyncio.sleep(every)
 
     run_on(VirtualClockEventLoop(max_progress=1000), happens(1000, every=0))
@@ -110,14 +110,14 @@ def test_what_the_kernel_never_delivers_is_a_stall() -> None:
         server = await asyncio.start_server(lambda reader, writer: writers.append(writer), "127.0.0.1", 0)
         _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         await clock.sleep(1)
-        loop.patience = 0.01
-        loop.ledger.due = lambda: None  # type: ignore[method-assign]
-        loop.ledger.owed = lambda final: "8 octets of 127.0.0.1:1 -> 127.0.0.1:2"  # type: ignore[method-assign]
+        loop.kernel_timeout = 0.01
+        loop.tracker.predict_readable = lambda: None  # type: ignore[method-assign]
+        loop.tracker.find_pending = lambda final: "8 octets of 127.0.0.1:1 -> 127.0.0.1:2"  # type: ignore[method-assign]
         writer.write(b"250 OK\r\n")
         try:
             await clock.sleep(60)
         finally:
-            del loop.ledger.owed, loop.ledger.due
+            del loop.tracker.find_pending, loop.tracker.predict_readable
             for each in (writer, *writers):
                 each.close()
             server.close()
@@ -148,7 +148,7 @@ def test_cleaning_up_may_take_its_time_after_an_error() -> None:
 def test_the_innermost_guard_is_told_and_the_body_may_go_on() -> None:
     async def main(clock: Clock) -> float:
         with pytest.raises(Deadlock):
-            async with clock.guarded():
+            async with clock.raising_clock_errors():
                 await waits(clock)
         await clock.sleep(10)  # the cancellation is over
         task = asyncio.current_task()
@@ -161,7 +161,7 @@ def test_the_innermost_guard_is_told_and_the_body_may_go_on() -> None:
 
 def test_a_guard_does_not_swallow_a_cancellation_that_was_meant() -> None:
     async def guarded(clock: Clock) -> None:
-        async with clock.guarded():
+        async with clock.raising_clock_errors():
             await clock.sleep(60)
 
     async def main(clock: Clock) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.run.clock import Clock, run_with_clock
+from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.virtual import tcp
 from tests.virtual.churn import ENDINGS, Speaker, churn
 
@@ -52,8 +52,8 @@ def test_no_ending_of_a_connection_takes_virtual_time(seed: int) -> None:
     count, loop = churn(120, seed=seed, endings=tuple(ENDINGS))
     assert (count.dialogues, count.false_jumps) == (120, 0)
     assert loop.jumps > 15, "time passed between the dialogues"
-    assert loop.ledger.quiet, "nothing is kept of connections that are gone"
-    assert not loop.ledger._ends
+    assert loop.tracker.idle, "nothing is kept of connections that are gone"
+    assert not loop.tracker._endpoints
 
 
 def test_all_that_is_sent_is_read_before_time_goes_on() -> None:

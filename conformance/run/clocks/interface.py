@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol, TypeVar
 from conformance import registry
 from conformance.clocks import CLOCKS, ClockName
 from conformance.run import clocks
-from conformance.run.shifted.program import ShiftedProgram
+from conformance.run.shifted.shifted_program import ShiftedProgram
 
 
 class Clock(Protocol):
@@ -44,23 +44,23 @@ class Clock(Protocol):
         """Let documented seconds pass."""
         ...
 
-    def lag(self) -> float:
+    def take_lag(self) -> float:
         """Return by how much the harness itself ran late since this was last asked, in all, documented seconds."""
         ...
 
-    def why_late(self) -> str:
+    def take_lag_reason(self) -> str:
         """Return who kept the harness from being in time since this was last asked, where that is known; '' else."""
         ...
 
-    def progress(self) -> None:
+    def note_progress(self) -> None:
         """Say that something happened: a virtual clock that runs on without any says Runaway."""
         ...
 
-    def keep(self, flush: Callable[[], None]) -> None:
+    def flush_with(self, flush: Callable[[], None]) -> None:
         """Have `flush` called after each `progress`: at once, or before virtual time jumps and the loop really waits."""
         ...
 
-    def program(self, directory: Path) -> ShiftedProgram | None:
+    def shifted_program(self, directory: Path) -> ShiftedProgram | None:
         """Return what moves the clock of a node that is a program, None where nothing has to. Raises CannotShift."""
         ...
 
@@ -68,12 +68,12 @@ class Clock(Protocol):
         """Measure no more."""
         ...
 
-    def guarded(self) -> AbstractAsyncContextManager[None]:
+    def raising_clock_errors(self) -> AbstractAsyncContextManager[None]:
         """Cancel the body and raise ClockError from the context when time cannot go on; the innermost first."""
         ...
 
 
-class Keeper(Clock, Protocol):
+class ClockClass(Clock, Protocol):
     """A clock as it is opened, on the loop that is made for it, or on one of several cells where time does not jump."""
 
     make_loop: ClassVar[Callable[[], asyncio.AbstractEventLoop]]
@@ -85,25 +85,25 @@ def nothing() -> None:
     """Keep nothing."""
 
 
-_Class = TypeVar("_Class", bound=Keeper)
+_Class = TypeVar("_Class", bound=ClockClass)
 
-_KEEPERS: registry.Registry[type[Keeper]] = registry.Registry("keeper of a clock")
+_CLOCK_CLASSES: registry.Registry[type[ClockClass]] = registry.Registry("class for the clock")
 
 
-def keeps(name: ClockName) -> Callable[[type[_Class]], type[_Class]]:
+def implements_clock(name: ClockName) -> Callable[[type[_Class]], type[_Class]]:
     """Say that a class keeps the time of a clock."""
 
-    def register(keeper: type[_Class]) -> type[_Class]:
-        setattr(keeper, "name", name)  # noqa: B010  # to read only, for everybody else
-        _KEEPERS.add(name, keeper)
-        return keeper
+    def register(clock_class: type[_Class]) -> type[_Class]:
+        setattr(clock_class, "name", name)  # noqa: B010  # to read only, for everybody else
+        _CLOCK_CLASSES.add(name, clock_class)
+        return clock_class
 
     return register
 
 
 @cache
-def keepers() -> Mapping[ClockName, type[Keeper]]:
+def clock_classes() -> Mapping[ClockName, type[ClockClass]]:
     """Return the class of each clock. Raises Unmatched where a clock has none, or a class no clock."""
     registry.import_submodules(clocks)
-    registry.check_counterparts("clock", CLOCKS, "conformance/clocks.py", _KEEPERS, "conformance/run/clocks/")
-    return _KEEPERS
+    registry.check_counterparts("clock", CLOCKS, "conformance/clocks.py", _CLOCK_CLASSES, "conformance/run/clocks/")
+    return _CLOCK_CLASSES

@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import ClassVar
 
-from conformance.run.clocks.interface import keeps, nothing
-from conformance.run.shifted.program import ShiftedProgram
+from conformance.run.clocks.interface import implements_clock, nothing
+from conformance.run.shifted.shifted_program import ShiftedProgram
 
 _BEAT = 0.02
 """Real seconds between two looks at how late the harness runs."""
@@ -17,7 +17,7 @@ _IN_TIME = 0.005
 """Real seconds by which a beat may be late on a machine that has nothing else to do: these are not counted."""
 
 
-@keeps("scaled")
+@implements_clock("scaled")
 class ScaledClock:
     """Real time in which every documented duration is divided by `scale`; it measures how late the loop runs."""
 
@@ -52,30 +52,30 @@ class ScaledClock:
         """See Clock."""
         await asyncio.sleep(seconds / self.scale)
 
-    def lag(self) -> float:
+    def take_lag(self) -> float:
         """See Clock; a beat that is overdue right now counts."""
         overdue = max(self._loop.time() - self._due, 0.0)
         late = self._late + (overdue if overdue > _IN_TIME else 0.0)
         self._late = 0.0
         return late * self.scale
 
-    def why_late(self) -> str:
+    def take_lag_reason(self) -> str:
         """See Clock; nobody in particular."""
         return ""
 
-    def progress(self) -> None:
+    def note_progress(self) -> None:
         """See Clock."""
         self._flush()
 
-    def keep(self, flush: Callable[[], None]) -> None:
+    def flush_with(self, flush: Callable[[], None]) -> None:
         """See Clock."""
         self._flush = flush
 
-    def program(self, directory: Path) -> ShiftedProgram | None:
+    def shifted_program(self, directory: Path) -> ShiftedProgram | None:
         """See Clock; a scaled node is told so by its configuration."""
         return None
 
-    def guarded(self) -> AbstractAsyncContextManager[None]:
+    def raising_clock_errors(self) -> AbstractAsyncContextManager[None]:
         """See Clock; real time always goes on."""
         return nullcontext()
 
@@ -91,7 +91,7 @@ class ScaledClock:
         self._timer = self._loop.call_at(self._due, self._beat)
 
 
-@keeps("real")
+@implements_clock("real")
 class RealClock(ScaledClock):
     """Real time at the documents' own values."""
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
-from conformance.run.clocks.interface import keeps, nothing
+from conformance.run.clocks.interface import implements_clock, nothing
 from conformance.run.clocks.virtual import VirtualClock
 from conformance.run.shifted.loop import ShiftedClockEventLoop
-from conformance.run.shifted.program import ShiftedProgram
+from conformance.run.shifted.shifted_program import ShiftedProgram
 
 
-@keeps("shifted")
+@implements_clock("shifted")
 class ShiftedClock(VirtualClock):
     """The clock of a ShiftedClockEventLoop: that of the machine, and of its programs, moved on when all is quiet."""
 
@@ -28,23 +28,23 @@ class ShiftedClock(VirtualClock):
         """See Clock; the machine's own and the offset, which the nodes see too."""
         return time.time() + self._shifted.offset
 
-    def lag(self) -> float:
+    def take_lag(self) -> float:
         """See Clock."""
-        return self._shifted.lateness()
+        return self._shifted.take_lag()
 
-    def why_late(self) -> str:
+    def take_lag_reason(self) -> str:
         """See Clock."""
-        return self._shifted.why_late()
+        return self._shifted.take_lag_reason()
 
-    def progress(self) -> None:
+    def note_progress(self) -> None:
         """See Clock."""
-        super().progress()
+        super().note_progress()
         self._flush()
 
-    def keep(self, flush: Callable[[], None]) -> None:
+    def flush_with(self, flush: Callable[[], None]) -> None:
         """See Clock; the machine's time passes all the while."""
         self._flush = flush
 
-    def program(self, directory: Path) -> ShiftedProgram | None:
+    def shifted_program(self, directory: Path) -> ShiftedProgram | None:
         """See Clock."""
-        return self._shifted.program(directory)
+        return self._shifted.shifted_program(directory)

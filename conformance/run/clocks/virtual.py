@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ClassVar
 
-from conformance.run.clocks.interface import keeps
-from conformance.run.shifted.program import ShiftedProgram
+from conformance.run.clocks.interface import implements_clock
+from conformance.run.shifted.shifted_program import ShiftedProgram
 from conformance.run.virtual.errors import ClockError
 from conformance.run.virtual.loop import VirtualClockEventLoop
 
@@ -15,7 +15,7 @@ EPOCH = 1893456000.0
 """The virtual clock's first moment, POSIX seconds: 2030-01-01T00:00:00Z, so that stamps repeat too."""
 
 
-@keeps("virtual")
+@implements_clock("virtual")
 class VirtualClock:
     """The clock of a VirtualClockEventLoop: as exact as its floats, and never late."""
 
@@ -44,28 +44,28 @@ class VirtualClock:
         """See Clock."""
         await asyncio.sleep(seconds)
 
-    def lag(self) -> float:
+    def take_lag(self) -> float:
         """See Clock."""
         return 0.0
 
-    def why_late(self) -> str:
+    def take_lag_reason(self) -> str:
         """See Clock."""
         return ""
 
-    def program(self, directory: Path) -> ShiftedProgram | None:
+    def shifted_program(self, directory: Path) -> ShiftedProgram | None:
         """See Clock."""
         return None
 
-    def progress(self) -> None:
+    def note_progress(self) -> None:
         """See Clock."""
-        self._loop.progress()
+        self._loop.note_progress()
 
-    def keep(self, flush: Callable[[], None]) -> None:
+    def flush_with(self, flush: Callable[[], None]) -> None:
         """See Clock."""
         self._loop.before_waiting = flush
 
     @asynccontextmanager
-    async def guarded(self) -> AsyncIterator[None]:
+    async def raising_clock_errors(self) -> AsyncIterator[None]:
         """See Clock; works as asyncio.timeout does."""
         task = asyncio.current_task()
         assert task is not None
@@ -77,7 +77,7 @@ class VirtualClock:
 
         cancelled_before = task.cancelling()
         try:
-            with self._loop.guard(tell):
+            with self._loop.handling_clock_errors(tell):
                 yield
         except asyncio.CancelledError:
             if told and task.uncancel() <= cancelled_before:

@@ -5,10 +5,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.run.shifted.page import NEVER, ticked
-from conformance.run.shifted.program import ShiftedProgram
-from conformance.run.shifted.programs import Awake, Unmoved, library
-from conformance.run.shifted.tree import calibrated
+from conformance.run.shifted.process_tree import measure_sleep_threshold
+from conformance.run.shifted.shared_page import NEVER, wait_for_tick
+from conformance.run.shifted.shifted_program import ShiftedProgram
+from conformance.run.shifted.shim_library import NeverQuiet, UnshiftedTimeout, library
 from conformance.run.virtual.loop import VirtualClockEventLoop
 from conformance.run.virtual.selector import Ready
 
@@ -20,14 +20,14 @@ _NOTHING = -1
 
 _NANOSECONDS = 1_000_000_000
 
-PATIENCE = 40.0
+MAX_REAL_WAIT_S = 40.0
 """Real seconds that one wait of the harness shall take at most: where meeting every timer of the programs would take
 longer, some are met late."""
 
-COARSE = 0.0015
+MAX_SKIP_FRACTION = 0.0015
 """What part of such a wait is jumped over at most, to keep to that: nine minutes of four days."""
 
-STUCK = 60.0
+STUCK_AFTER_S = 60.0
 """Real seconds without a jump, and without anything to do for the loop, after which it says who is awake."""
 
 _CALIBRATED_FOR = 5.0
@@ -72,10 +72,10 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         super().__init__()
         self._offset = 0
         self._programs: list[ShiftedProgram] = []
-        self._moment = calibrated()
+        self._moment = measure_sleep_threshold()
         self._calibrated = self._moved_at = time.monotonic()
         self._restless = ""
-        self._served = self._looks = 0
+        self._events_served = self._looks = 0
         self._done_before = _NOTHING
         self._late = 0.0
         self._waits: list[_Wait] = []
@@ -96,23 +96,23 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         """How long a thread that the shim does not see must sleep to be believed, real seconds; measured at the start."""
         return self._moment
 
-    def lateness(self) -> float:
+    def take_lag(self) -> float:
         """Return how late a timer rang at worst since this was last asked, seconds."""
         late, self._late = self._late, 0.0
         return late
 
-    def why_late(self) -> str:
+    def take_lag_reason(self) -> str:
         """Return which node woke so often that timers rang late since this was last asked; '' when none did."""
         words, self._restless = self._restless, ""
         return words
 
-    def program(self, directory: Path) -> ShiftedProgram:
+    def shifted_program(self, directory: Path) -> ShiftedProgram:
         """Return what moves a program's clock; its page and its copy of the shim are in `directory`.
 
         Raises CannotShift when the shim cannot be made on this machine.
         """
-        made = ShiftedProgram(directory, library(), self._moment, stand=self.hold, release=self._release)
-        made.page.set_offset(self._offset, ticked())
+        made = ShiftedProgram(directory, library(), self._moment, hold_time=self.hold_time, release=self._release)
+        made.page.set_offset(self._offset, wait_for_tick())
         self._programs.append(made)
         return made
 
@@ -130,22 +130,22 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
 
     # when to jump
 
-    def look(self, turns: int, *, may_wait: bool) -> Ready:
-        """See SeamedEventLoop; how late the next timer is is noted too."""
+    def poll_sockets(self, turns: int, *, may_wait: bool) -> Ready:
+        """See TrackingEventLoop; how late the next timer is is noted too."""
         when = self.next_timer()
         if when is not None:
             self._late = max(self._late, self.time() - when)
-        ready = super().look(turns, may_wait=may_wait)
-        self._served += len(ready)
+        ready = super().poll_sockets(turns, may_wait=may_wait)
+        self._events_served += len(ready)
         return ready
 
-    def _idle(self) -> Ready:
+    def _wait_or_jump(self) -> Ready:
         when = self.next_timer()
         if self._holds:
             return self.sockets.poll(self._until(when))
-        if ready := self._settle(final=True) or self.sockets.poll(0):
+        if ready := self._wait_for_kernel(final=True) or self.sockets.poll(0):
             return ready
-        done = self._served + self.called
+        done = self._events_served + self.callbacks_called
         if done != self._done_before:  # the loop has done something since, which they may have noticed
             self._looks = 0
             self._moved_at = time.monotonic()
@@ -154,11 +154,11 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         self._looks += 1
         self._done_before = done
         if unmoved := next((words for program in self._programs if (words := program.unmoved)), ""):
-            self._tell(Unmoved(unmoved))
+            self._report(UnshiftedTimeout(unmoved))
             return []
         earliest = self._earliest(when)
         if earliest is not None and earliest > self.time():
-            moment = ticked()
+            moment = wait_for_tick()
             self._done_before = _NOTHING
             # A program was found quiet after the last look at the sockets: what it sent in between has to be read first.
             ready = self.sockets.poll(0)
@@ -166,8 +166,8 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
                 self._jump(earliest if when is None or earliest >= when else self._coarse(earliest, when), moment)
             return ready
         self._calibrate()
-        if when is not None and time.monotonic() - self._moved_at > STUCK and (awake := self._awake()):
-            self._tell(Awake(f"for {STUCK:g} s there was no moment to jump from; awake is {awake}"))
+        if when is not None and time.monotonic() - self._moved_at > STUCK_AFTER_S and (awake := self._awake()):
+            self._report(NeverQuiet(f"for {STUCK_AFTER_S:g} s there was no moment to jump from; awake is {awake}"))
             return []
         nap = min(_NAPS[0] * 1.2 ** min(self._looks, 50), _NAPS[1])
         return self.sockets.poll(min(nap, self._until(when)))
@@ -196,10 +196,10 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         wait.jumps += 1
         wait.hasty += earliest - now < 1 / _OFTEN
         spent = real - wait.began_real
-        if spent * (when - wait.began) <= PATIENCE * (now - wait.began) or wait.jumps < _TRIED:
+        if spent * (when - wait.began) <= MAX_REAL_WAIT_S * (now - wait.began) or wait.jumps < _TRIED:
             return earliest
-        left = max(PATIENCE - spent, 0.0) * wait.jumps / spent
-        smallest = min((when - now) / max(left, 1.0), COARSE * (when - wait.began))
+        left = max(MAX_REAL_WAIT_S - spent, 0.0) * wait.jumps / spent
+        smallest = min((when - now) / max(left, 1.0), MAX_SKIP_FRACTION * (when - wait.began))
         target = min(max(earliest, now + smallest), when)
         if wait.hasty * 2 > wait.jumps and (node := self._next_to_wake()):
             self._restless = f"{node} wakes up more than {_OFTEN:.0f} times a second"
@@ -223,7 +223,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         """Measure anew, from time to time, how long a thread must sleep to be believed."""
         now = time.monotonic()
         if now - self._calibrated > _CALIBRATED_FOR:
-            self._moment = calibrated(_AGAIN)
+            self._moment = measure_sleep_threshold(_AGAIN)
             self._calibrated = time.monotonic()
             for program in self._programs:
                 program.tree.trust(self._moment)

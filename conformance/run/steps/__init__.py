@@ -3,7 +3,7 @@
 import sys
 
 from conformance import registry
-from conformance.run.steps.doing import HANDLERS
+from conformance.run.steps.handlers import HANDLERS
 from conformance.scenarios.steps import ACTIONS
 
 __all__ = ["HANDLERS"]

@@ -6,27 +6,27 @@ from contextlib import suppress
 
 from conformance.history.events import FaultArmed, FaultFired
 from conformance.nodes.contract import CannotRestart
-from conformance.run.steps.doing import does
+from conformance.run.steps.handlers import handles
 from conformance.run.world import World
 from conformance.scenarios.steps.breaking import Answer, Disk, Fault, Heal, Partition
 from conformance.scenarios.steps.nodes import SurvivingNames
 
 
-@does(Fault)
+@handles(Fault)
 async def fault(world: World, action: Fault) -> str:
     """Arm a fault."""
     world.links.arm(action)
     return "armed"
 
 
-@does(Partition)
+@handles(Partition)
 async def partition(world: World, action: Partition) -> str:
     """Cut every link between two groups."""
     world.links.partition(action)
     return "cut"
 
 
-@does(Heal)
+@handles(Heal)
 async def heal(world: World, action: Heal) -> str:
     """Take one fault or partition away, or all, and with all what sinks were told to answer."""
     if action.what == "all":
@@ -39,7 +39,7 @@ async def heal(world: World, action: Heal) -> str:
     return ""
 
 
-@does(Answer)
+@handles(Answer)
 async def answer(world: World, action: Answer) -> str:
     """Have a sink answer as told from now on."""
     world.sink(action.sink).answer(action)
@@ -54,11 +54,11 @@ _WORDS: dict[SurvivingNames, str] = {
 
 async def cut_power(world: World, server: str, keeps: SurvivingNames) -> None:
     """Kill a server, and have its disk forget what was not synced."""
-    await world.keepers[server].kill(_WORDS[keeps])
+    await world.supervisors[server].kill(_WORDS[keeps])
     await world.disks[server].cut_power(keeps)
 
 
-@does(Disk)
+@handles(Disk)
 async def disk(world: World, action: Disk) -> str:
     """Have a server's disk in trouble; full and read-only are proved by a write of the harness's own."""
     if action.name in world.disk_troubles:
@@ -74,17 +74,17 @@ async def disk(world: World, action: Disk) -> str:
 async def heal_disk(world: World, action: Disk) -> None:
     """Have a disk well again; one that was read-only is mounted anew, which takes the server down."""
     del world.disk_troubles[action.name]
-    disk, keeper = world.disks[action.node], world.keepers[action.node]
+    disk, supervisor = world.disks[action.node], world.supervisors[action.node]
     if faults := disk.faults_met:
         _fired(world, action, faults)
     _note(world, action, healed=True)
-    async with keeper.busy:
-        restart = disk.needs_restart and keeper.up
+    async with supervisor.busy:
+        restart = disk.needs_restart and supervisor.up
         if restart:
-            await keeper.kill("its disk is mounted anew")
+            await supervisor.kill("its disk is mounted anew")
         await disk.heal()
         if restart:
-            await keeper.start()
+            await supervisor.start()
 
 
 async def heal_disks(world: World) -> None:

@@ -3,7 +3,7 @@
 from conformance.history.events import CommandRun, Configured
 from conformance.nodes.contract import ConfigurationRefused, NodeError, Unsupported
 from conformance.run.steps.breaking import cut_power
-from conformance.run.steps.doing import does
+from conformance.run.steps.handlers import handles
 from conformance.run.world import World
 from conformance.scenarios.steps.nodes import (
     Activate,
@@ -22,7 +22,7 @@ from conformance.scenarios.steps.nodes import (
 )
 
 
-@does(Kill, PowerCut, Stop, Start, Wipe, Pause, Resume)
+@handles(Kill, PowerCut, Stop, Start, Wipe, Pause, Resume)
 async def node_action(world: World, action: NodeAction) -> str:
     """Do it to each node now, or (with `at`) when the moment comes."""
     if action.at is not None:
@@ -35,37 +35,37 @@ async def node_action(world: World, action: NodeAction) -> str:
 async def do_to_nodes(world: World, action: NodeAction) -> None:
     """Do a node action to each of its nodes, in the order named."""
     for name in world.named_servers(action.node):
-        keeper = world.keepers[name]
-        async with keeper.busy:
+        supervisor = world.supervisors[name]
+        async with supervisor.busy:
             match action:
                 case Kill():
-                    await keeper.kill()
+                    await supervisor.kill()
                 case PowerCut():
                     await cut_power(world, name, action.keeps)
                 case Stop():
-                    await keeper.stop()
+                    await supervisor.stop()
                 case Start():
-                    await keeper.start()
+                    await supervisor.start()
                 case Wipe():
-                    await keeper.wipe()
+                    await supervisor.wipe()
                 case Pause():
-                    await keeper.pause()
+                    await supervisor.pause()
                 case Resume():
-                    await keeper.resume()
+                    await supervisor.resume()
                 case _:
                     raise TypeError(f"{type(action).__name__} is no action on nodes")
 
 
-@does(Configure)
+@handles(Configure)
 async def configure(world: World, action: Configure) -> str:
     """Offer changed parameters; a refusal is recorded, and is for the scenario to expect or not."""
     for name in world.named_servers(action.node):
-        keeper = world.keepers[name]
+        supervisor = world.supervisors[name]
         changes = {**action.transport, **{f"listeners.{door}": dict(to) for door, to in action.listeners.items()}}
         refused = None
         try:
-            async with keeper.busy:
-                await keeper.reconfigure(
+            async with supervisor.busy:
+                await supervisor.reconfigure(
                     action.transport, {door: dict(to) for door, to in action.listeners.items()}, action.unknown
                 )
         except ConfigurationRefused as error:
@@ -74,43 +74,43 @@ async def configure(world: World, action: Configure) -> str:
     return ""
 
 
-@does(Activate)
+@handles(Activate)
 async def activate(world: World, action: Activate) -> str:
     """Make a mailbox database active elsewhere; every server that runs reads its file again."""
     world.active_databases[action.database] = action.on
-    for keeper in world.keepers.values():
-        async with keeper.busy:
-            if keeper.up:
-                await keeper.reconfigure({}, {}, {})
+    for supervisor in world.supervisors.values():
+        async with supervisor.busy:
+            if supervisor.up:
+                await supervisor.reconfigure({}, {}, {})
     return f"{action.database} is active on {action.on}"
 
 
-@does(Redirect)
+@handles(Redirect)
 async def redirect(world: World, action: Redirect) -> str:
     """Redirect-Message: drain the active queues of a server to another."""
     await _command(world, action.sender, "redirect-messages", action.to)
     return ""
 
 
-@does(Resubmit)
+@handles(Resubmit)
 async def resubmit(world: World, action: Resubmit) -> str:
     """Ask Safety Net to send again what it holds for a mailbox database."""
     await _command(world, action.on, "resubmit", action.database)
     return ""
 
 
-@does(Inspect)
+@handles(Inspect)
 async def inspect(world: World, action: Inspect) -> str:
     """Have the nodes print their queues into the history."""
     for name in world.named_servers(action.node):
-        await world.keepers[name].inspect()
+        await world.supervisors[name].inspect()
     return ""
 
 
 async def _command(world: World, node: str, command: str, *arguments: str) -> None:
     failed = None
     try:
-        await world.keepers[node].node.command(command, arguments)
+        await world.supervisors[node].node.command(command, arguments)
     except Unsupported:
         raise
     except NodeError as error:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from conformance.history.events import Attempt, MessageMade
 from conformance.run.outbox import OutMessage
-from conformance.run.steps.doing import does
+from conformance.run.steps.handlers import handles
 from conformance.run.world import World
 from conformance.scenarios.messages import build_message, load_template
 from conformance.scenarios.steps.sending import Resend, Send, Submit
@@ -14,7 +14,7 @@ from conformance.wire.content import digest, unstuffed
 from conformance.wire.sender import Outcome, Recipient, Sender, Transmission
 
 
-@does(Send, Submit)
+@handles(Send, Submit)
 async def send(world: World, action: Send) -> str:
     """Make the messages of the step and send them; in the background when it says so."""
     messages = [_make(world, action, number) for number in range(1, action.count + 1)]
@@ -22,7 +22,7 @@ async def send(world: World, action: Send) -> str:
     return f"{len(messages)} messages"
 
 
-@does(Resend)
+@handles(Resend)
 async def resend(world: World, action: Resend) -> str:
     """Transmit earlier messages once more, octet for octet, the way they were sent first."""
     messages = world.outbox.named(action.of)

@@ -3,7 +3,7 @@
 import asyncio
 
 from conformance.history.events import Lag, Talked, TalkExchange
-from conformance.run.steps.doing import does
+from conformance.run.steps.handlers import handles
 from conformance.run.world import World
 from conformance.scenarios.messages import build_message, load_template
 from conformance.scenarios.steps.talking import Talk
@@ -11,7 +11,7 @@ from conformance.wire.content import stuffed
 from conformance.wire.talk import talk as hold
 
 
-@does(Talk)
+@handles(Talk)
 async def talk(world: World, action: Talk) -> str:
     """Say each line and read the replies that are to be read; what came of it is recorded for the judge."""
     if action.background:

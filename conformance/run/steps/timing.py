@@ -1,18 +1,18 @@
 """Steps that let time pass, and wait for what goes on in the background."""
 
-from conformance.run.steps.doing import does
+from conformance.run.steps.handlers import handles
 from conformance.run.world import World
 from conformance.scenarios.steps.timing import Advance, Await
 
 
-@does(Advance)
+@handles(Advance)
 async def advance(world: World, action: Advance) -> str:
     """Let time pass, in documented seconds."""
     await world.clock.sleep(action.by)
     return ""
 
 
-@does(Await)
+@handles(Await)
 async def await_sends(world: World, action: Await) -> str:
     """Wait until the background sends of these messages have ended."""
     await world.outbox.wait(action.of)

@@ -44,7 +44,7 @@ class UnsupportedPython(RuntimeError):
         super().__init__(f"asyncio of Python {version} has another {', '.join(unknown)}: use --clock scaled")
 
 
-def waiting(tasks: Iterable[asyncio.Task[Any]]) -> str:
+def describe_tasks(tasks: Iterable[asyncio.Task[Any]]) -> str:
     """Return a line for each task that is not done: its name, and the innermost place where it waits."""
     pending = sorted((task for task in tasks if not task.done()), key=lambda t: (len(t.get_name()), t.get_name()))
     lines = [f"  {task.get_name()} in {_place(task)}" for task in pending[:_SHOWN]]

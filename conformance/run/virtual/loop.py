@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from selectors import EVENT_READ
 from typing import Any
 
-from conformance.run.virtual.errors import ClockError, Deadlock, Exhausted, Runaway, Stall, waiting
-from conformance.run.virtual.seams import SeamedEventLoop
+from conformance.run.virtual.asyncio_compat import TrackingEventLoop
+from conformance.run.virtual.errors import ClockError, Deadlock, Exhausted, Runaway, Stall, describe_tasks
 from conformance.run.virtual.selector import Ready
 
 BACKLOG = 4096
@@ -27,7 +27,7 @@ _EAGER = 20
 """Looks without a nap in between: what another core delivers takes microseconds."""
 
 
-class VirtualClockEventLoop(SeamedEventLoop):
+class VirtualClockEventLoop(TrackingEventLoop):
     """Runs one program at the times it asks for, without waiting for them.
 
     - Time stands while anything is ready to be done, or under way: octets sent and not read, a connection not yet
@@ -54,23 +54,23 @@ class VirtualClockEventLoop(SeamedEventLoop):
         max_jumps: int = 100_000,
         max_turns: int = 1_000_000,
         max_progress: int = 100_000,
-        patience: float = 5.0,
+        kernel_timeout: float = 5.0,
     ) -> None:
         super().__init__()
         self._now = start
         self._max_jumps = max_jumps
         self._max_turns = max_turns
         self._max_progress = max_progress
-        self.patience = patience
+        self.kernel_timeout = kernel_timeout
         self._since_progress = self._turns = self._since_jump = 0
         self._holds: dict[object, str] = {}
         self._guards: list[Callable[[ClockError], None]] = []
-        self._misled = False
+        self._woken_spuriously = False
         self.before_waiting: Callable[[], None] | None = None
         """What is called whenever nothing is left to be done at this time."""
         self.jumps = 0
         """Jumps so far."""
-        self.naps = 0
+        self.kernel_waits = 0
         """Looks so far at which the kernel still owed something."""
 
     def __repr__(self) -> str:
@@ -82,13 +82,13 @@ class VirtualClockEventLoop(SeamedEventLoop):
         """Return the virtual time, seconds since `start` was 0."""
         return self._now
 
-    def progress(self) -> None:
+    def note_progress(self) -> None:
         """Say that something has happened that the program is run for: the counts of what leads nowhere begin anew."""
         self._since_progress = self._turns = 0
         self._since_jump += 1
 
     @contextlib.contextmanager
-    def hold(self, reason: str) -> Iterator[None]:
+    def hold_time(self, reason: str) -> Iterator[None]:
         """Let time stand, and really wait, while something the loop cannot see is under way: a process, a thread."""
         hold = object()
         self._holds[hold] = reason
@@ -98,7 +98,7 @@ class VirtualClockEventLoop(SeamedEventLoop):
             del self._holds[hold]
 
     @contextlib.contextmanager
-    def guard(self, told: Callable[[ClockError], None]) -> Iterator[None]:
+    def handling_clock_errors(self, told: Callable[[ClockError], None]) -> Iterator[None]:
         """Have `told` called, once, when time cannot go on; without a guard the loop itself raises the error.
 
         The innermost guard is told first. The loop goes on, so that whoever was told can clean up.
@@ -130,21 +130,23 @@ class VirtualClockEventLoop(SeamedEventLoop):
         if isinstance(address, tuple):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         error = sock.connect_ex(address)
-        if error in (0, errno.EINPROGRESS) and self.ledger.dialled(sock):
+        if error in (0, errno.EINPROGRESS) and self.tracker.note_connected(sock):
             return  # as nearly always
         try:
-            with self.ledger.dialling(sock, address):
+            with self.tracker.connecting(sock, address):
                 if not self._answered(sock, address, error):
                     await super().sock_connect(sock, address)
         finally:  # given up or not: once the kernel has established it, it has to be accepted
-            self.ledger.dialled(sock)
+            self.tracker.note_connected(sock)
 
     def _answered(self, sock: socket.socket, address: Any, error: int) -> bool:
         """Wait for an answer to a connect that is under way; return whether there was one. Raises OSError."""
         if error == errno.EINPROGRESS:
             error = sock.connect_ex(address)
         waited = 0.0
-        while error == errno.EALREADY and waited < self.patience and self.ledger.connect_owed(sock, address):
+        while (
+            error == errno.EALREADY and waited < self.kernel_timeout and self.tracker.is_connect_pending(sock, address)
+        ):
             time.sleep(_NAP)
             waited += _NAP
             error = sock.connect_ex(address)
@@ -176,71 +178,77 @@ class VirtualClockEventLoop(SeamedEventLoop):
 
     # when to jump
 
-    def look(self, turns: int, *, may_wait: bool) -> Ready:
-        """See SeamedEventLoop. All that was sent has come then: the order of events does not depend on when it came."""
+    def poll_sockets(self, turns: int, *, may_wait: bool) -> Ready:
+        """See TrackingEventLoop. All that was sent has come then: the order of events does not depend on when it came."""
         self._turns += turns
         if self._turns > self._max_turns:
-            self._tell(Runaway(self._words(f"{self._max_turns} turns of the loop without a jump, and no progress:")))
-        if self._since_jump > self._max_progress:
-            self._tell(
-                Runaway(self._words(f"more than {self._max_progress} things have happened, and no time passes:"))
+            self._report(
+                Runaway(self._describe_state(f"{self._max_turns} turns of the loop without a jump, and no progress:"))
             )
-        due = self.ledger.due()
-        if due and not self._misled and not self.every_turn:
+        if self._since_jump > self._max_progress:
+            self._report(
+                Runaway(
+                    self._describe_state(f"more than {self._max_progress} things have happened, and no time passes:")
+                )
+            )
+        due = self.tracker.predict_readable()
+        if due and not self._woken_spuriously and not self.polls_every_turn:
             return self.sockets.in_order(due) if len(due) > 1 else [(due[0], EVENT_READ)]
-        self._misled = False
+        self._woken_spuriously = False
         ready = self.sockets.poll(0)
         if due is None or (due and not {key.fd for key, _ in ready}.issuperset(key.fd for key in due)):
-            self._settle(final=False)
+            self._wait_for_kernel(final=False)
             ready = self.sockets.poll(0)
-        return ready if ready or not may_wait else self._idle()
+        return ready if ready or not may_wait else self._wait_or_jump()
 
-    def exhausted(self, error: OSError) -> None:
-        """See SeamedEventLoop. The connection stays owed, so that time would stand for ever."""
-        failure = Exhausted(self._words(f"a connection cannot be accepted ({error.strerror}):"))
+    def cannot_accept(self, error: OSError) -> None:
+        """See TrackingEventLoop. The connection stays owed, so that time would stand for ever."""
+        failure = Exhausted(self._describe_state(f"a connection cannot be accepted ({error.strerror}):"))
         failure.__cause__ = error
-        self._tell(failure)
+        self._report(failure)
 
-    def misled(self) -> None:
-        """See SeamedEventLoop."""
-        self._misled = True
+    def note_spurious_wakeup(self) -> None:
+        """See TrackingEventLoop."""
+        self._woken_spuriously = True
 
-    def _idle(self) -> Ready:
+    def _wait_or_jump(self) -> Ready:
         """Nothing is ready: really wait for what is under way, or else jump."""
         if self.before_waiting is not None:
             self.before_waiting()
         if self._holds:
             return self.sockets.poll(None)
-        if not self.ledger.quiet and (ready := self._settle(final=True) or self.sockets.poll(0)):
+        if not self.tracker.idle and (ready := self._wait_for_kernel(final=True) or self.sockets.poll(0)):
             return ready
         when = self.next_timer()
         if when is None or math.isinf(when):
-            self._tell(Deadlock(self._words("nothing is left to happen, and these wait:")))
+            self._report(Deadlock(self._describe_state("nothing is left to happen, and these wait:")))
         elif self._since_progress >= self._max_jumps:
-            self._tell(Runaway(self._words(f"{self._since_progress} jumps of the clock, and no progress:")))
+            self._report(Runaway(self._describe_state(f"{self._since_progress} jumps of the clock, and no progress:")))
         elif when > self._now:
             self._now = when
-            self.may_ring = True
+            self.timer_may_be_due = True
             self.jumps += 1
             self._since_progress += 1
             self._turns = self._since_jump = 0
         return []
 
-    def arrive(self) -> None:
-        """See SeamedEventLoop."""
-        self._settle(final=False)
+    def wait_for_delivery(self) -> None:
+        """See TrackingEventLoop."""
+        self._wait_for_kernel(final=False)
 
-    def _settle(self, *, final: bool) -> Ready:
+    def _wait_for_kernel(self, *, final: bool) -> Ready:
         """Wait until the kernel owes nothing; when `final`, return what became ready meanwhile at once."""
         looks, waited = 0, 0.0
-        while not self.ledger.quiet and (debt := self.ledger.owed(final)):
+        while not self.tracker.idle and (debt := self.tracker.find_pending(final)):
             looks += 1
-            self.naps += 1
+            self.kernel_waits += 1
             nap = _NAP if looks > _EAGER else 0.0
             waited += nap  # counted, not measured: a machine that was suspended has not waited
-            if waited > self.patience:
-                self._tell(Stall(self._words(f"after {waited:.1f} real seconds the kernel still owes {debt}:")))
-                self.ledger.forgive()
+            if waited > self.kernel_timeout:
+                self._report(
+                    Stall(self._describe_state(f"after {waited:.1f} real seconds the kernel still owes {debt}:"))
+                )
+                self.tracker.clear()
                 return []
             if not final:
                 time.sleep(nap)
@@ -248,13 +256,13 @@ class VirtualClockEventLoop(SeamedEventLoop):
                 return ready
         return []
 
-    def _tell(self, error: ClockError) -> None:
+    def _report(self, error: ClockError) -> None:
         self._since_progress = self._turns = self._since_jump = 0
         if not self._guards:
             raise error
         self._guards.pop()(error)
 
-    def _words(self, what: str) -> str:
+    def _describe_state(self, what: str) -> str:
         when = self.next_timer()
         timer = "no timer" if when is None or math.isinf(when) else f"next timer in {when - self._now:.6g} s"
-        return f"at {self._now:.6f} s {what}\n{waiting(asyncio.all_tasks(self))}\n  {timer}"
+        return f"at {self._now:.6f} s {what}\n{describe_tasks(asyncio.all_tasks(self))}\n  {timer}"

@@ -10,11 +10,11 @@ import warnings
 from asyncio.trsock import TransportSocket
 from typing import TYPE_CHECKING, Any
 
-from conformance.run.virtual.ledger import End
+from conformance.run.virtual.in_flight import Endpoint
 from conformance.run.virtual.tcp import readable_octets
 
 if TYPE_CHECKING:
-    from conformance.run.virtual.seams import SeamedEventLoop
+    from conformance.run.virtual.asyncio_compat import TrackingEventLoop
 
 _READ = 65536
 """Octets of a recv(): asyncio's 256 KiB make malloc give back and regrow the heap, up to +40 % time."""
@@ -30,13 +30,18 @@ _NOBODY = asyncio.BaseProtocol()
 """Whom a transport tells nothing, when all is over."""
 
 
-class AccountedTransport(asyncio.Transport):
+class TrackedTransport(asyncio.Transport):
     """See asyncio.Transport. `end` is what the ledger knows of the socket."""
 
     _start_tls_compatible = True  # what asyncio's start_tls() asks for
 
     def __init__(
-        self, loop: "SeamedEventLoop", sock: socket.socket, protocol: asyncio.BaseProtocol, end: End, server: Any = None
+        self,
+        loop: "TrackingEventLoop",
+        sock: socket.socket,
+        protocol: asyncio.BaseProtocol,
+        end: Endpoint,
+        server: Any = None,
     ) -> None:
         self._sock: socket.socket | None = sock
         super().__init__()
@@ -45,7 +50,7 @@ class AccountedTransport(asyncio.Transport):
         self._protocol = protocol
         self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
         self._end = end
-        self._moved = loop.ledger.moved
+        self._moved = loop.tracker.active
         end.served = True
         self._unsent = bytearray()
         self._high, self._low = _HIGH, _LOW
@@ -123,7 +128,7 @@ class AccountedTransport(asyncio.Transport):
         try:
             octets = self._receive(buffer)
         except (BlockingIOError, InterruptedError):
-            self._loop.misled()
+            self._loop.note_spurious_wakeup()
             return
         except OSError as error:
             self._end.heard_all = True
@@ -170,13 +175,13 @@ class AccountedTransport(asyncio.Transport):
         """Wait for what the other end has sent, or return at once when it has sent nothing."""
         assert self._sock is not None
         if self._end.awaits:
-            self._loop.arrive()
+            self._loop.wait_for_delivery()
         return self._sock
 
     def _more_came(self) -> bool:
         """Wait for what the other end has sent meanwhile: how much is read at once shall not depend on the kernel."""
         assert self._sock is not None
-        self._loop.arrive()
+        self._loop.wait_for_delivery()
         return readable_octets(self._sock) > 0
 
     def _heard_all(self) -> None:

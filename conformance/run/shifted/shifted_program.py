@@ -5,9 +5,9 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from conformance.run.shifted.page import Page
-from conformance.run.shifted.programs import look_at
-from conformance.run.shifted.tree import Tree
+from conformance.run.shifted.process_tree import ProcessTree
+from conformance.run.shifted.shared_page import SharedPage
+from conformance.run.shifted.shim_library import check_program
 
 
 class ShiftedProgram:
@@ -22,7 +22,7 @@ class ShiftedProgram:
         library: Path,
         moment: float,
         *,
-        stand: Callable[[str], contextlib.AbstractContextManager[None]],
+        hold_time: Callable[[str], contextlib.AbstractContextManager[None]],
         release: Callable[[int], None],
     ) -> None:
         self.name = directory.parent.name
@@ -32,19 +32,19 @@ class ShiftedProgram:
         self._library = directory / library.name
         shutil.copyfile(library, self._library)
         self._library.chmod(0o755)
-        self.page = Page(directory / "page")
-        self.tree = Tree(self.page, self._library, moment)
-        self._stand = stand
+        self.page = SharedPage(directory / "page")
+        self.tree = ProcessTree(self.page, self._library, moment)
+        self._hold_time = hold_time
         self._release = release
         self._standing = contextlib.ExitStack()
         self._guard = 0
-        self._told = False
+        self._unmoved_reported = False
 
     @property
     def unmoved(self) -> str:
         """What the node has asked for that cannot be moved, once: then it is told. '' when there is nothing to tell."""
-        words = "" if self._told else self.tree.unmoved
-        self._told = self._told or bool(words)
+        words = "" if self._unmoved_reported else self.tree.unmoved
+        self._unmoved_reported = self._unmoved_reported or bool(words)
         return words
 
     def command_prefix(self, program: str, environment: Mapping[str, str]) -> list[str]:
@@ -52,7 +52,7 @@ class ShiftedProgram:
 
         Raises CannotShift when it can be told before its start that the program's clock cannot be moved.
         """
-        look_at(program)
+        check_program(program)
         preloaded = ":".join(filter(None, [str(self._library), environment.get("LD_PRELOAD")]))
         return ["/usr/bin/env", f"LD_PRELOAD={preloaded}", f"CONFORMANCE_CLOCK={self.page.path}"]
 
@@ -63,7 +63,7 @@ class ShiftedProgram:
 
     def on_signal(self) -> None:
         """Say that the node's guard was told something, which it is about to do."""
-        self.tree.told()
+        self.tree.note_guard_signalled()
 
     def awake(self) -> str:
         """Name the node's processes that had something to do at the last look; '' when there was none."""
@@ -77,7 +77,7 @@ class ShiftedProgram:
 
     def on_ending(self) -> None:
         """Say that the node is being ended."""
-        self._standing.enter_context(self._stand("a node ends"))
+        self._standing.enter_context(self._hold_time("a node ends"))
 
     def on_ended(self) -> None:
         """Say that the node was ended."""

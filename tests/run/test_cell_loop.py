@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from conformance.run.bridge import ALONE, BESIDE, at_once, in_family, make_task
+from conformance.run.cell_loop import OWN_LOOP, SHARED_LOOP, create_cell_task, run_without_loop, tracked_task_factory
 from conformance.run.clocks.interface import Clock
 from conformance.run.settings import Settings
 
@@ -16,8 +16,8 @@ async def main(clock: Clock) -> float:
 
 
 def test_alone_gives_a_result_without_a_loop_and_on_the_thread_of_the_caller() -> None:
-    assert at_once(ALONE.run(main, Settings())) == 0.0
-    assert at_once(ALONE.call(threading.current_thread)) is threading.current_thread()
+    assert run_without_loop(OWN_LOOP.run(main, Settings())) == 0.0
+    assert run_without_loop(OWN_LOOP.call(threading.current_thread)) is threading.current_thread()
 
 
 def test_what_waits_for_the_callers_loop_is_refused_and_closed() -> None:
@@ -30,15 +30,15 @@ def test_what_waits_for_the_callers_loop_is_refused_and_closed() -> None:
             closed.append(True)
 
     with pytest.raises(RuntimeError, match="waited for the caller's loop"):
-        at_once(waits())
+        run_without_loop(waits())
     assert closed == [True]
 
 
 def test_beside_keeps_the_loop_of_the_caller_and_lets_others_go_on() -> None:
     async def both() -> tuple[float, bool]:
-        asyncio.get_running_loop().set_task_factory(make_task)
-        elapsed = await in_family(BESIDE.run(main, Settings(clock="real")))
-        return elapsed, await BESIDE.call(threading.current_thread) is not threading.current_thread()
+        asyncio.get_running_loop().set_task_factory(tracked_task_factory)
+        elapsed = await create_cell_task(SHARED_LOOP.run(main, Settings(clock="real")))
+        return elapsed, await SHARED_LOOP.call(threading.current_thread) is not threading.current_thread()
 
     elapsed, elsewhere = asyncio.run(both())
     assert elapsed >= 0.0

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from conformance.run import memory
+from conformance.run import memory_directory
 
 _MAKES = """
 import sys
 from pathlib import Path
-from conformance.run import memory
-memory.SHARED = Path(sys.argv[1])
-made = memory.make_directory("cell-", Path("/nonexistent"))
+from conformance.run import memory_directory
+memory_directory.SHARED = Path(sys.argv[1])
+made = memory_directory.make_directory("cell-", Path("/nonexistent"))
 (made / "queue.db").write_bytes(b"x")
 print(made, flush=True)
 sys.stdin.read()
@@ -71,10 +71,10 @@ def test_a_process_that_ends_while_another_looks_for_what_is_left_harms_it_not(
         looked.extend(one for one in found if not one.exists())
         return iter(found)
 
-    monkeypatch.setattr(memory, "SHARED", tmp_path)
+    monkeypatch.setattr(memory_directory, "SHARED", tmp_path)
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(Path, "iterdir", ends_now)
-        own = memory._own.__wrapped__()
+        own = memory_directory._own.__wrapped__()
     assert looked == [made.parent], "it was listed, and gone when it was opened"
     assert own is not None
     assert own.is_dir()
@@ -95,16 +95,16 @@ def test_a_name_that_another_user_took_is_not_used(taken: str, tmp_path: Path, m
         if os.getuid() != 0:
             pytest.skip("only root can give a directory away")
         os.chown(home, 12345, 12345)
-    monkeypatch.setattr(memory, "SHARED", tmp_path)
+    monkeypatch.setattr(memory_directory, "SHARED", tmp_path)
     fallback = tmp_path / "disk"
     fallback.mkdir()
-    assert memory._own.__wrapped__() is None
-    monkeypatch.setattr(memory, "_own", memory._own.__wrapped__)
-    assert memory.make_directory("cell-", fallback).parent == fallback
+    assert memory_directory._own.__wrapped__() is None
+    monkeypatch.setattr(memory_directory, "_own", memory_directory._own.__wrapped__)
+    assert memory_directory.make_directory("cell-", fallback).parent == fallback
 
 
 def test_without_memory_it_is_below_the_directory_that_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "_own", lambda: None)
-    assert memory.make_directory("cell-", tmp_path).parent == tmp_path
+    monkeypatch.setattr(memory_directory, "_own", lambda: None)
+    assert memory_directory.make_directory("cell-", tmp_path).parent == tmp_path

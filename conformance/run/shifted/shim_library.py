@@ -23,15 +23,15 @@ class CannotShift(Exception):
     """The shifted clock does not reach a program: what was looked at does not apply to it. The text says why."""
 
 
-class Awake(ClockError):
+class NeverQuiet(ClockError):
     """Time could not jump for a minute, since programs never came to rest. The text says which."""
 
 
-class Unmoved(ClockError):
+class UnshiftedTimeout(ClockError):
     """A program that runs has asked for something that the shifted clock does not move. The text says for what."""
 
 
-def look_at(word: str) -> None:
+def check_program(word: str) -> None:
     """Look at a program, by name or path; of a script at its interpreter. Raises CannotShift, saying why.
 
     What is not there is let pass: starting it will say so.
@@ -41,7 +41,7 @@ def look_at(word: str) -> None:
         raise CannotShift(f"{program} {_WHY[why]}")
 
 
-def untouched(pid: int, library: Path, page: Path) -> str:
+def why_not_shifted(pid: int, library: Path, page: Path) -> str:
     """Return why the clock of a running process is not moved; '' when it is, or when the process has ended."""
     try:
         maps = Path(f"/proc/{pid}/maps").read_text("utf-8", "replace")

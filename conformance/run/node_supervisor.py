@@ -1,4 +1,4 @@
-"""The keeper of one node: what it was told last, whether it is up, and its life in the history."""
+"""The supervisor of one node: what it was told last, whether it is up, and its life in the history."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ Render = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]], Mapping[s
 """(transport changes, listener changes, unknown keys) -> the node's configuration as of now."""
 
 
-class Keeper:
+class NodeSupervisor:
     """Starts and ends a node, and records it.
 
     Raises NodeError when the node does not do its part, WrongNodeState when it is not up (or down) as a step needs it.

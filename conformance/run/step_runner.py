@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from conformance.history.events import AnyEvent, StepEvent
-from conformance.run.steps.doing import Handler
+from conformance.run.steps.handlers import Handler
 from conformance.run.world import World
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step

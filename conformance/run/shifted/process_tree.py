@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from conformance.nodes.processes import descendants
-from conformance.run.shifted.page import NEVER, Page, Slot
-from conformance.run.shifted.programs import CannotShift, untouched
+from conformance.run.shifted.shared_page import NEVER, SharedPage, Slot
+from conformance.run.shifted.shim_library import CannotShift, why_not_shifted
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ _WHOLE = 16 * 1024
 """Octets of which no file that is read here has more."""
 
 
-class Tree:
+class ProcessTree:
     """The processes below a guard, with the page that they share.
 
     The guard itself wakes twice a second to look at the size of a directory, which is no news for anybody: it is at rest
@@ -39,7 +39,7 @@ class Tree:
     it to do. Of any other thread it has to be believed when it slept, without any CPU, for a `moment` (real seconds).
     """
 
-    def __init__(self, page: Page, library: Path, moment: float) -> None:
+    def __init__(self, page: SharedPage, library: Path, moment: float) -> None:
         self.page = page
         self._library = library
         self._moment = moment
@@ -50,13 +50,13 @@ class Tree:
         self._waited: list[int] = []
         self._woken: dict[int, int] = {}
         self._glances = 0
-        self._told = 0.0
+        self._guard_signalled_at = 0.0
         self.awake: tuple[int, ...] = ()
         """The processes that had something to do at the last look."""
 
-    def told(self) -> None:
+    def note_guard_signalled(self) -> None:
         """Note that the guard was told something just now: until it has had the time to do it, it is not at rest."""
-        self._told = time.monotonic()
+        self._guard_signalled_at = time.monotonic()
 
     def trust(self, moment: float) -> None:
         """Set how long a thread that the shim does not see must sleep to be believed, real seconds."""
@@ -68,7 +68,7 @@ class Tree:
         self._slept.clear()
         self._inside.clear()
         self._waited.clear()
-        self.told()
+        self.note_guard_signalled()
         self.ask()
 
     def leave(self) -> None:
@@ -88,7 +88,7 @@ class Tree:
         """Raise CannotShift when the clock of one of the processes is not moved."""
         for pid in self._below():
             looks = 0
-            while reason := untouched(pid, self._library, self.page.path):
+            while reason := why_not_shifted(pid, self._library, self.page.path):
                 if looks == _LOOKS or _state(f"/proc/{pid}/task/{pid}") in _ASLEEP:
                     raise CannotShift(reason)
                 looks += 1  # it may still be loading: whoever begins runs, or waits for a disk
@@ -115,7 +115,7 @@ class Tree:
         asleep = True
         for pid, tid, place in self._threads():
             if pid == self._guard:
-                if now - self._told < self._moment or _state(place) not in _ASLEEP:
+                if now - self._guard_signalled_at < self._moment or _state(place) not in _ASLEEP:
                     awake[pid] = None
                 continue
             inner = self._inner(tid, place)
@@ -188,7 +188,7 @@ class Tree:
         return now - since >= self._moment
 
 
-def calibrated(times: int = 40) -> float:
+def measure_sleep_threshold(times: int = 40) -> float:
     """Return how long a thread must sleep to be believed: real seconds, several times what this machine is late at
     worst in waking one."""
     worst = 0.0

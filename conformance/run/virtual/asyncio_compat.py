@@ -1,6 +1,6 @@
 """What of asyncio the virtual clock stands on, with the reason for each: the one module of the harness that knows private names.
 
-asyncio has no public way to see that a socket was accepted, written to or closed, nor to know the next timer. `unfamiliar`
+asyncio has no public way to see that a socket was accepted, written to or closed, nor to know the next timer. `incompatibilities`
 compares what is used with the asyncio that is there; a name that has changed its meaning only, `tests/virtual` would show.
 """
 
@@ -18,13 +18,13 @@ from selectors import EVENT_READ, EVENT_WRITE
 from typing import Any, NamedTuple, Self
 
 from conformance.run.virtual.errors import UnsupportedPython
-from conformance.run.virtual.ledger import Ledger
+from conformance.run.virtual.in_flight import InFlightTracker
 from conformance.run.virtual.selector import OrderedSelector, Ready
-from conformance.run.virtual.transport import AccountedTransport
+from conformance.run.virtual.transport import TrackedTransport
 
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 
-BUSY = 100
+MAX_TURNS_WITHOUT_POLL = 100
 """Turns of a loop that is busy with itself, without a look at the sockets in between: a fixed number, so that the order
 of things depends on nothing else. A look costs as much as a handful of callbacks."""
 
@@ -82,7 +82,7 @@ def _parameters(kind: type, name: str) -> tuple[str, ...] | None:
 _OF_ATTACHING = _parameters(base_events.Server, "_attach")
 
 
-def unfamiliar() -> list[str]:
+def incompatibilities() -> list[str]:
     """Return what of this Python's asyncio is not there, or not as it was when it was read; empty when all of it is."""
     found = []
     for name, parameters in _SIGNATURES.items():
@@ -149,7 +149,7 @@ class Timer(asyncio.TimerHandle):
             self._loop._timer_handle_cancelled(self)
 
 
-class SeamedEventLoop(asyncio.SelectorEventLoop):
+class TrackingEventLoop(asyncio.SelectorEventLoop):
     """An asyncio loop whose sockets are all in a ledger, and whose timers keep their order."""
 
     time_passes = True
@@ -157,19 +157,19 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
         """Refuse before there is half a loop. Raises UnsupportedPython."""
-        if unknown := unfamiliar():
+        if unknown := incompatibilities():
             raise UnsupportedPython(unknown)
         return super().__new__(cls)
 
     def __init__(self) -> None:
         self.sockets = OrderedSelector()
         super().__init__(self.sockets)
-        self.ledger = Ledger(self.sockets.get_map())
-        self.every_turn = False
-        self.may_ring = True
+        self.tracker = InFlightTracker(self.sockets.get_map())
+        self.polls_every_turn = False
+        self.timer_may_be_due = True
         """Whether a timer may be due: whoever sets the clock says so."""
-        self._unlooked = 0
-        self.called = 0
+        self._turns_since_poll = 0
+        self.callbacks_called = 0
         """Callbacks so far that were called soon or by a timer, not for a socket."""
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_made = self._timers_cancelled = 0
@@ -181,58 +181,62 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         # the distance of neighbouring floats once the clock is past 8e6 s: a timer would never be due.
         self._clock_resolution = 1e-6
 
-    def hold(self, reason: str) -> contextlib.AbstractContextManager[None]:
+    def hold_time(self, reason: str) -> contextlib.AbstractContextManager[None]:
         """Let time stand while something the loop cannot see is under way."""
         raise NotImplementedError
 
-    def arrive(self) -> None:
+    def wait_for_delivery(self) -> None:
         """Wait until all that was sent has come."""
         raise NotImplementedError
 
-    def misled(self) -> None:
+    def note_spurious_wakeup(self) -> None:
         """Ask the kernel at the next look: a socket was served, and there was nothing to be done."""
         raise NotImplementedError
 
-    def exhausted(self, error: OSError) -> None:
+    def cannot_accept(self, error: OSError) -> None:
         """Take note that a connection could not be accepted."""
         raise NotImplementedError
 
-    def look(self, turns: int, *, may_wait: bool) -> Ready:
+    def poll_sockets(self, turns: int, *, may_wait: bool) -> Ready:
         """Return what is ready at the sockets, `turns` after the last look; `may_wait`: nothing else is to be done."""
         raise NotImplementedError
 
     # turns and timers
 
-    def look_every_turn(self) -> None:
+    def poll_every_turn(self) -> None:
         """From now on look at the sockets in every turn, also while there are callbacks to run: to see them closed."""
-        self.every_turn = True
+        self.polls_every_turn = True
 
     def _run_once(self) -> None:
         """Make one turn: look at the sockets unless there is something else to do, add the timers that are due, run what
         is ready. asyncio's own queues what it finds at a socket; here it is served at once."""
         ready = self._ready
-        self._unlooked += 1
-        if not ready or self._unlooked >= BUSY or self.every_turn:
-            self._serve()
-        if self.may_ring:
+        self._turns_since_poll += 1
+        if not ready or self._turns_since_poll >= MAX_TURNS_WITHOUT_POLL or self.polls_every_turn:
+            self._serve_sockets()
+        if self.timer_may_be_due:
             due = self.time() + self._clock_resolution
             while self._timers and self._timers[0][0] < due:
                 ready.append(heapq.heappop(self._timers)[2])
-            self.may_ring = self.time_passes
-        self.called += len(ready)
+            self.timer_may_be_due = self.time_passes
+        self.callbacks_called += len(ready)
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
                 try:
                     handle._context.run(handle._callback, *handle._args)
                 except BaseException as error:  # noqa: BLE001
-                    self._failed(handle, error)
+                    self._report_callback_error(handle, error)
 
-    def _serve(self) -> None:
+    def _serve_sockets(self) -> None:
         """Look at the sockets and serve them, and go on with that for as long as a turn would have nothing else to do."""
-        turns, self._unlooked = self._unlooked, 0
-        busy = self._ready or self._stopping or (self.may_ring and self._timers and self._timers[0][0] <= self.time())
-        told = self.look(turns, may_wait=not busy)
+        turns, self._turns_since_poll = self._turns_since_poll, 0
+        busy = (
+            self._ready
+            or self._stopping
+            or (self.timer_may_be_due and self._timers and self._timers[0][0] <= self.time())
+        )
+        told = self.poll_sockets(turns, may_wait=not busy)
         while True:
             for key, events in told:
                 reader, writer = key.data
@@ -240,11 +244,11 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
                     reader._run()
                 if events & EVENT_WRITE and writer is not None and not writer._cancelled:
                     writer._run()
-            if self._ready or self.may_ring or self._stopping:
+            if self._ready or self.timer_may_be_due or self._stopping:
                 break
-            told = self.look(1, may_wait=True)
+            told = self.poll_sockets(1, may_wait=True)
 
-    def _failed(self, handle: asyncio.Handle, error: BaseException) -> None:
+    def _report_callback_error(self, handle: asyncio.Handle, error: BaseException) -> None:
         """Tell of what a callback raised, or raise it on, as asyncio's own handles do."""
         if isinstance(error, SystemExit | KeyboardInterrupt):
             raise error
@@ -281,7 +285,7 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         if self._closed:
             self._check_closed()
         self._timers_made += 1
-        self.may_ring = self.may_ring or when <= self.time() + self._clock_resolution
+        self.timer_may_be_due = self.timer_may_be_due or when <= self.time() + self._clock_resolution
         timer = Timer(when, callback, args, self, context)
         heapq.heappush(self._timers, (when, self._timers_made, timer))
         return timer
@@ -318,8 +322,8 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         *,
         extra: Any = None,
         server: Any = None,
-    ) -> AccountedTransport:
-        transport = AccountedTransport(self, sock, protocol, self.ledger.registered(sock), server)
+    ) -> TrackedTransport:
+        transport = TrackedTransport(self, sock, protocol, self.tracker.endpoint_of(sock), server)
         self._transports[sock.fileno()] = transport
         transport.begin()
         if waiter is not None:
@@ -397,14 +401,14 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         try:
             connection, there = self._taken_from(sock)
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            self.misled()
+            self.note_spurious_wakeup()
             return
         except OSError as error:  # out of descriptors: asyncio's own says so, and tries again later
-            self.exhausted(error)
+            self.cannot_accept(error)
             super()._accept_connection(protocol_factory, sock, sslcontext, server, *rest)
             return
         connection.setblocking(False)
-        self.ledger.accepted(connection, there)
+        self.tracker.note_accepted(connection, there)
         try:
             self._make_socket_transport(connection, protocol_factory(), server=server)
         except BaseException:
@@ -416,17 +420,17 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
         try:
             return listener.accept()
         except BlockingIOError:
-            self.arrive()
+            self.wait_for_delivery()
             return listener.accept()
 
     def _accept_connection2(
         self, protocol_factory: Any, conn: socket.socket, extra: Any, *rest: Any, **named: Any
     ) -> Coroutine[Any, Any, None]:
-        self.ledger.accepted(conn, extra["peername"])  # now, not when the coroutine begins: it has left the queue
+        self.tracker.note_accepted(conn, extra["peername"])  # now, not when the coroutine begins: it has left the queue
         return super()._accept_connection2(protocol_factory, conn, extra, *rest, **named)  # type: ignore[no-any-return]
 
     def _start_serving(self, protocol_factory: Any, sock: socket.socket, *rest: Any, **named: Any) -> None:
-        self.ledger.listening(sock)
+        self.tracker.note_listening(sock)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what is accepted inherits it
         super()._start_serving(protocol_factory, sock, *rest, **named)
@@ -435,7 +439,7 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
 
     async def _make_subprocess_transport(self, *args: Any, **named: Any) -> Any:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self.hold("a subprocess"))
+            stack.enter_context(self.hold_time("a subprocess"))
             transport = await super()._make_subprocess_transport(*args, **named)
             pid = transport.get_pid()
             if pid in self._reaped:  # it has ended already
@@ -455,21 +459,23 @@ class SeamedEventLoop(asyncio.SelectorEventLoop):
             self._reaped.add(pid)
 
 
-class Open(NamedTuple):
+class OpenSocket(NamedTuple):
     """A socket that a loop still serves, in words, and how to close it."""
 
-    words: str
+    description: str
     close: Callable[[], None]
 
 
-def left_open(loop: asyncio.AbstractEventLoop) -> list[Open]:
+def open_sockets(loop: asyncio.AbstractEventLoop) -> list[OpenSocket]:
     """Return the connections and listeners that any selector loop still serves, by descriptor."""
     assert isinstance(loop, selector_events.BaseSelectorEventLoop)
     transports = sorted(loop._transports.items())
-    found = [Open(repr(transport), transport.abort) for _, transport in transports if not transport.is_closing()]
+    found = [OpenSocket(repr(transport), transport.abort) for _, transport in transports if not transport.is_closing()]
     for descriptor, key in sorted(loop._selector.get_map().items()):
         reader = key.data[0]
         if isinstance(reader, asyncio.Handle) and getattr(reader._callback, "__name__", "") == "_accept_connection":
             sock = reader._args[1]  # as _start_serving gave it: (protocol_factory, sock, ...)
-            found.append(Open(f"listener fd={descriptor} {sock.getsockname()}", partial(loop._stop_serving, sock)))
+            found.append(
+                OpenSocket(f"listener fd={descriptor} {sock.getsockname()}", partial(loop._stop_serving, sock))
+            )
     return found

@@ -14,6 +14,6 @@ Handler = Callable[[World, A], Awaitable[str]]
 HANDLERS: Registry[Handler[Any]] = Registry("function for the step")
 
 
-def does(*models: type[A]) -> Callable[[Handler[A]], Handler[A]]:
+def handles(*models: type[A]) -> Callable[[Handler[A]], Handler[A]]:
     """Declare a function as what does the steps of these models."""
     return HANDLERS.declare(*map(ACTIONS.name_of, models))

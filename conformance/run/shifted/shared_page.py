@@ -43,7 +43,7 @@ _AT_JUMPED = _AT_UNMOVED + _UNMOVED.size
 _TABLE = _HEADER + _SLOTS * _SLOT.size
 
 
-def ticked() -> int:
+def wait_for_tick() -> int:
     """Wait for the next tick of the clock that the kernel stamps files with (4 ms at most, where it is 250 Hz), and
     return its time, nanoseconds: what was made right before a jump is told from what is made right after it only when
     there is a tick between."""
@@ -68,7 +68,7 @@ class Slot(NamedTuple):
     woken: int
 
 
-class Page:
+class SharedPage:
     """A page in a file of its own, which every user may map: servers change users after they have begun."""
 
     def __init__(self, path: Path) -> None:

@@ -20,7 +20,7 @@ Name = tuple[tuple[str, int], tuple[str, int]]
 """One direction of a connection: the address of the end that sends, then of the end that receives."""
 
 
-class End:
+class Endpoint:
     """One end of a connection, and the other one, as soon as both are known to be ours.
 
     `listener` is ours that was dialled, when this end dialled one of ours. `sent` and `read` count octets; `said_all` and
@@ -40,7 +40,7 @@ class End:
         self.there = there
         self.name: Name | None = (here[:2], there[:2]) if isinstance(here, tuple) and there is not None else None
         self.listener: socket.socket | None = None
-        self.other: End | None = None
+        self.other: Endpoint | None = None
         self.sent = self.read = 0
         self.said_all = self.heard_all = self.served = self.crowded = False
 
@@ -59,7 +59,7 @@ class End:
         return f"{tcp.shown(self.here)} -> {tcp.shown(self.there)}"
 
 
-class Ledger:
+class InFlightTracker:
     """Knows every TCP socket of one loop; `watched` are those that it is told of, and what for, by descriptor.
 
     `owed(final)`: with `final`, a poll has just shown that nothing is readable, so that whatever has not been read has
@@ -68,28 +68,28 @@ class Ledger:
 
     def __init__(self, watched: Mapping[int, SelectorKey]) -> None:
         self._watched = watched
-        self._ends: dict[Name, End] = {}
-        self.moved: dict[End, None] = {}
+        self._endpoints: dict[Name, Endpoint] = {}
+        self.active: dict[Endpoint, None] = {}
         """Ends that have sent, shut down or closed, and are not known to be owed nothing."""
-        self._come: dict[End, None] = {}
-        self._new: dict[socket.socket, End] = {}
+        self._come: dict[Endpoint, None] = {}
+        self._new: dict[socket.socket, Endpoint] = {}
         self._dialling: dict[socket.socket, tuple[str, int]] = {}
         self._listeners: dict[tuple[str, int], socket.socket] = {}
 
     @property
-    def quiet(self) -> bool:
+    def idle(self) -> bool:
         """Whether there is nothing to look at."""
-        return not self.moved and not self._dialling
+        return not self.active and not self._dialling
 
     # what happens to sockets
 
-    def listening(self, sock: socket.socket) -> None:
+    def note_listening(self, sock: socket.socket) -> None:
         """Note a listener of ours."""
         host, port = sock.getsockname()[:2]
         self._listeners[host, port] = sock
 
     @contextlib.contextmanager
-    def dialling(self, sock: socket.socket, address: tuple[str, int]) -> Iterator[None]:
+    def connecting(self, sock: socket.socket, address: tuple[str, int]) -> Iterator[None]:
         """Note a connection as under way for as long as the context lasts."""
         self._dialling[sock] = address
         try:
@@ -97,44 +97,44 @@ class Ledger:
         finally:
             del self._dialling[sock]
 
-    def dialled(self, sock: socket.socket) -> bool:
+    def note_connected(self, sock: socket.socket) -> bool:
         """Note the dialling end of a connection that the kernel has established; return whether it has."""
         try:
             there = sock.getpeername()
         except OSError:  # refused, not answered yet, or reset already: nothing can be under way then
             return False
-        end = self._new[sock] = self._end(End(sock, sock.getsockname(), there))
+        end = self._new[sock] = self._end(Endpoint(sock, sock.getsockname(), there))
         end.listener = self._listener_at(end.name[1]) if end.name else None
         return True
 
-    def accepted(self, sock: socket.socket, there: Any) -> None:
+    def note_accepted(self, sock: socket.socket, there: Any) -> None:
         """Note the accepting end of a connection from `there`, as soon as it was taken from the queue."""
-        self._new[sock] = self._end(End(sock, sock.getsockname(), there))
+        self._new[sock] = self._end(Endpoint(sock, sock.getsockname(), there))
 
-    def registered(self, sock: socket.socket) -> End:
+    def endpoint_of(self, sock: socket.socket) -> Endpoint:
         """Return the end that a transport is being made for."""
         if (end := self._new.pop(sock, None)) is not None:
             return end
         try:
-            return self._end(End(sock, sock.getsockname(), sock.getpeername()))
+            return self._end(Endpoint(sock, sock.getsockname(), sock.getpeername()))
         except OSError:
-            return End(sock, None, None)
+            return Endpoint(sock, None, None)
 
-    def _end(self, end: End) -> End:
+    def _end(self, end: Endpoint) -> Endpoint:
         if end.name is None:  # a path is a socket of this machine's own kind
             return end
-        self._ends[end.name] = end
-        self.moved[end] = None
-        if other := self._ends.get(end.name[::-1]):  # what it has sent so far was to nobody we knew
-            self.moved[other] = None
+        self._endpoints[end.name] = end
+        self.active[end] = None
+        if other := self._endpoints.get(end.name[::-1]):  # what it has sent so far was to nobody we knew
+            self.active[other] = None
             end.other, other.other = other, end
         return end
 
-    def forgive(self) -> None:
+    def clear(self) -> None:
         """Forget all debts, after they were told."""
-        self.moved.clear()
+        self.active.clear()
 
-    def due(self) -> list[SelectorKey] | None:
+    def predict_readable(self) -> list[SelectorKey] | None:
         """Return the sockets that our own two ends say are about to be readable, if they can say that of all of them.
 
         None says that the kernel has to be asked: somebody else's socket, one that takes no more, a connect without an
@@ -142,23 +142,23 @@ class Ledger:
         """
         if self._dialling:
             return None
-        if len(self.moved) == 1 and not self._come:  # as mostly: one end has said something
-            (end,) = self.moved
+        if len(self.active) == 1 and not self._come:  # as mostly: one end has said something
+            (end,) = self.active
             other = end.other
             if other is not None and other.served and not end.crowded and end.sent > other.read:
                 key = self._watched.get(other.descriptor)
                 return [] if key is None or not key.events & EVENT_READ else [key]
         due: dict[int, SelectorKey] = {}
-        for end in (*self._come, *self.moved):
+        for end in (*self._come, *self.active):
             other = end.other
             if other is None:
-                if end not in self.moved:  # forgotten with its other end
+                if end not in self.active:  # forgotten with its other end
                     continue
                 if end.listener is None or (descriptor := end.listener.fileno()) < 0:
                     return None
             elif end.sent == other.read and (other.heard_all or not end.said_all or not other.open):
                 if end.served and not self._come:  # as most are: nothing else is to be known of an end that goes on
-                    self.moved.pop(end, None)
+                    self.active.pop(end, None)
                 else:
                     self._settled(end)
                 continue
@@ -177,13 +177,13 @@ class Ledger:
 
     # what is owed
 
-    def owed(self, final: bool) -> str | None:
+    def find_pending(self, final: bool) -> str | None:
         """Return the first debt found, in words, or None; what is found quiet is not looked at again."""
         for sock, address in self._dialling.items():
-            if self.connect_owed(sock, address):
+            if self.is_connect_pending(sock, address):
                 return f"the answer to a connect to {tcp.shown(address)}"
         unaccepted: Counter[socket.socket] = Counter()
-        for end in tuple(self.moved):
+        for end in tuple(self.active):
             if end.listener is not None and end.other is None:
                 debt = self._accept_owed(end, end.listener, unaccepted)
             else:
@@ -192,7 +192,7 @@ class Ledger:
                 return f"{debt} of {end}"
         return None
 
-    def connect_owed(self, sock: socket.socket, address: tuple[str, int]) -> bool:
+    def is_connect_pending(self, sock: socket.socket, address: tuple[str, int]) -> bool:
         """A loopback answers every SYN with SYN-ACK or RST, unless the listener's queue is full."""
         if sock.fileno() < 0 or tcp.info(sock).state != tcp.SYN_SENT or not _is_loopback(address):
             return False
@@ -202,7 +202,7 @@ class Ledger:
         queue = tcp.info(listener)
         return queue.unacked <= queue.sacked
 
-    def _accept_owed(self, end: End, listener: socket.socket, unaccepted: "Counter[socket.socket]") -> str | None:
+    def _accept_owed(self, end: Endpoint, listener: socket.socket, unaccepted: "Counter[socket.socket]") -> str | None:
         """A connection that our side calls established comes to its listener's queue, or is reset with the listener."""
         if listener.fileno() < 0:
             if end.open and tcp.info(end.sock).state in tcp.NO_FIN_SEEN:
@@ -214,7 +214,7 @@ class Ledger:
         unaccepted[listener] += 1
         return "an accept" if tcp.info(listener).unacked < unaccepted[listener] else None
 
-    def _delivery_owed(self, end: End, other: End | None, final: bool) -> str | None:
+    def _delivery_owed(self, end: Endpoint, other: Endpoint | None, final: bool) -> str | None:
         if other is None:  # somebody else's process, or a connection that nobody will accept
             self._settled(end)
             return None
@@ -230,7 +230,7 @@ class Ledger:
             return None
         return self._octets_owed(end, tcp.info(end.sock), other, there, final)
 
-    def _reset_owed(self, end: End, other: End) -> str | None:
+    def _reset_owed(self, end: Endpoint, other: Endpoint) -> str | None:
         """Octets sent to an end that is gone are answered with RST."""
         if end.open:
             here = tcp.info(end.sock)
@@ -242,7 +242,7 @@ class Ledger:
             self._forget(other)
         return None
 
-    def _octets_owed(self, end: End, here: Info, other: End, there: Info, final: bool) -> str | None:
+    def _octets_owed(self, end: Endpoint, here: Info, other: Endpoint, there: Info, final: bool) -> str | None:
         if here.sent - here.retransmitted > there.received:
             return f"{here.sent - here.retransmitted - there.received} octets"
         wants_to_write = bool(self._interest(end.sock.fileno()) & EVENT_WRITE)
@@ -254,9 +254,9 @@ class Ledger:
         self._settled(end)
         return None
 
-    def _settled(self, end: End) -> None:
+    def _settled(self, end: Endpoint) -> None:
         """Owe nothing for an end any more; what has come to its other one, and was not read, is still to be told there."""
-        self.moved.pop(end, None)
+        self.active.pop(end, None)
         self._come.pop(end, None)
         other = end.other
         if other is None:
@@ -268,12 +268,12 @@ class Ledger:
             self._forget(other)
             self._forget(end)
 
-    def _forget(self, end: End) -> None:
-        self.moved.pop(end, None)
+    def _forget(self, end: Endpoint) -> None:
+        self.active.pop(end, None)
         self._come.pop(end, None)
         self._new.pop(end.sock, None)
-        if end.name is not None and self._ends.get(end.name) is end:
-            del self._ends[end.name]
+        if end.name is not None and self._endpoints.get(end.name) is end:
+            del self._endpoints[end.name]
         if end.other is not None:
             end.other.other = end.other = None
 
