@@ -15,12 +15,12 @@ from sqlglot import exp
 
 from benchmarks.layers_in_sql import layers
 from conformance.results.layout import PARQUET
-from conformance.spark.ingest import candidate_rows, find_runs, look_at, run_rows
-from conformance.spark.job import ACROSS, SUMMARIES
-from conformance.spark.layers import KEPT, views
+from conformance.spark.aggregation import CROSS_RUN_TABLES, PER_RUN_TABLES
+from conformance.spark.ingest import candidate_rows, find_runs, read_headers, run_rows
 from conformance.spark.schemas import TABLE_DDL
 from conformance.spark.tables.table import Table
-from conformance.spark.worlds import described
+from conformance.spark.topologies import extract_topologies
+from conformance.spark.views import CACHED_VIEWS, view_queries
 
 MACROS = """
 CREATE MACRO xxhash64(a, b) AS hash(a, b);
@@ -63,7 +63,7 @@ def _none_is_no_null(node: exp.Expression) -> exp.Expression:
 
 def tables_of(paths: Sequence[Path], threads: int) -> dict[str, pa.Table]:
     """Return every table of finished runs, as an aggregation of them from nothing gives it."""
-    found = look_at(find_runs(paths))
+    found = read_headers(find_runs(paths))
     with duckdb.connect() as database:
         database.execute(f"SET threads = {threads}")
         database.execute(MACROS)
@@ -72,17 +72,17 @@ def tables_of(paths: Sequence[Path], threads: int) -> dict[str, pa.Table]:
             database.execute(f"CREATE VIEW raw_{table} AS FROM read_parquet({files!r})")
         cells = pq.read_table([f"{run.path}/{PARQUET}/cells.parquet" for run in found.runs.values()])
         database.execute("DROP VIEW raw_cells")
-        cells, worlds = described(cells)
+        cells, worlds = extract_topologies(cells)
         database.register("raw_cells", cells)
         database.register("topologies", worlds)
         database.register("runs", run_rows(found.runs))
         database.register("candidates", candidate_rows(found.runs))
-        for name, query in {**layers(), **views()}.items():
-            kind = "TABLE" if name in (*KEPT, "exchanges", "happenings") else "VIEW"
+        for name, query in {**layers(), **view_queries()}.items():
+            kind = "TABLE" if name in (*CACHED_VIEWS, "exchanges", "happenings") else "VIEW"
             database.execute(f"CREATE {kind} {name} AS {translated(query)}")
-        made = {table.name: _made(database, table) for table in SUMMARIES}
+        made = {table.name: _made(database, table) for table in PER_RUN_TABLES}
         database.register("outcomes", made["outcomes"])
-        return {**made, **{table.name: _made(database, table) for table in ACROSS}}
+        return {**made, **{table.name: _made(database, table) for table in CROSS_RUN_TABLES}}
 
 
 def _made(database: duckdb.DuckDBPyConnection, table: Table) -> pa.Table:

@@ -3,7 +3,7 @@
 Written for an engine of SQL, and on their own: what DuckDB makes of them must be what the pipeline makes of the same runs.
 """
 
-from conformance.spark.layer import COLUMNS
+from conformance.spark.layer import TRANSACTION_COLUMNS
 
 CELLS = "SELECT xxhash64(run, cell) AS cell_id, * FROM raw_cells"
 """The cells, each with a number that stands for its run and its name: one number is joined sooner than two texts."""
@@ -190,13 +190,15 @@ def _either(name: str) -> str:
     return f"CASE WHEN discard THEN {discard} ELSE {mail} END"
 
 
-_EXCHANGE = {name: _either(name) for name in COLUMNS if _either(name)}
+_EXCHANGE = {name: _either(name) for name in TRANSACTION_COLUMNS if _either(name)}
 
 
 def _row(expressions: dict[str, str]) -> str:
     """Return the select list of rows that have these columns, in the layer's order."""
     return ", ".join(
-        f"CAST({expressions[name]} AS {kind}) AS `{name}`" for name, (kind, _) in COLUMNS.items() if name in expressions
+        f"CAST({expressions[name]} AS {kind}) AS `{name}`"
+        for name, (kind, _) in TRANSACTION_COLUMNS.items()
+        if name in expressions
     )
 
 
@@ -214,7 +216,7 @@ WHERE kind IN ('connected', 'delivered', 'message', 'attempt', 'fault-armed', 'f
 
 def _layer(part: str, has: dict[str, str]) -> str:
     known = {"run": "c.run", "cell": "c.cell", "cell_id": "c.cell_id"} | {name: f"x.`{name}`" for name in has}
-    columns = {name: known.get(name, "NULL") for name in COLUMNS}
+    columns = {name: known.get(name, "NULL") for name in TRANSACTION_COLUMNS}
     return f"SELECT {_row(columns)} FROM {part} x JOIN cells c ON c.cell_id = x.cell_id"
 
 

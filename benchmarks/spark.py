@@ -31,7 +31,7 @@ import psutil
 import pyarrow.parquet as pq
 
 from benchmarks.in_duckdb import difference, tables_of
-from conformance.spark.job import TABLES, aggregate
+from conformance.spark.aggregation import TABLES, aggregate
 from conformance.spark.session import open_session
 from tests.spark.many import make_many
 

@@ -67,14 +67,14 @@ def test_no_other_module_states_a_default():
 
 @pytest.mark.parametrize("stated", [False, True])
 def test_a_cells_world_has_the_parameters_of_its_header_or_else_of_its_topology(stated: bool):
-    from conformance.spark.worlds import described
+    from conformance.spark.topologies import extract_topologies
 
     topology = '{"servers": [{"name": "a", "site": "S", "transport": {"MessageRetryInterval": 5}}, {"name": "b", "dag": "D"}], "transport": {"RejectMessageOnShadowFailure": true}}'
     parameters = '{"a": {"MessageRetryInterval": 7}}' if stated else None
     cells = pa.table({
         "cell": ["one", "two"], "topology": [topology, "no JSON"], "parameters": [parameters, "{}"], "waive": ['{"x": "since"}', None], "axes": ['{"k": "v"}', None],
     })  # fmt: skip
-    rows, worlds = described(cells)
+    rows, worlds = extract_topologies(cells)
     one, two = rows.to_pylist()
     by_place = {world["place"]: world for world in worlds.to_pylist()}
     servers = dict(by_place[one["world"]]["servers"])

@@ -20,9 +20,9 @@ def aggregate_runs(
 ) -> int:
     """Aggregate runs; 1 when there is something to fail on, 2 when they or the options cannot be used."""
     try:
+        from conformance.spark.aggregation import aggregate, parse_fail_on
+        from conformance.spark.find_java import JavaMissing
         from conformance.spark.gateway import JavaEnded
-        from conformance.spark.java import JavaMissing
-        from conformance.spark.job import aggregate, failing_from
     except ModuleNotFoundError as error:
         return _missing(error.name)
     if find_spec("pyspark") is None:  # it is loaded while Java starts
@@ -37,7 +37,7 @@ def aggregate_runs(
             out,
             master=master,
             conf=settings,
-            fail_on=failing_from(fail_on),
+            fail_on=parse_fail_on(fail_on),
             make_jvm_cache=make_jvm_cache,
             write_page=partial(write_page, out),
         )

@@ -86,8 +86,8 @@ def read_words(words: Sequence[str], start: Path) -> Asked:
 def run_on_cluster(words: Sequence[str]) -> int:
     """Run cells on a cluster, write the run, tell its summary, and return the exit code that a local run has."""
     try:
+        from conformance.spark.find_java import JavaMissing
         from conformance.spark.gateway import JavaEnded
-        from conformance.spark.java import JavaMissing
         from conformance.spark.session import SparkFailed
     except ModuleNotFoundError as error:
         typer.echo(f"{error.name} is missing: pip install 'smtp-conformance[spark]'", err=True)
@@ -124,10 +124,14 @@ def _make_room(asked: Asked) -> None:
 
 def _run(asked: Asked, folder: Path) -> list[Shard]:
     from conformance.spark.progress import Progress
-    from conformance.spark.session import open_session, settings
+    from conformance.spark.session import open_session, parse_settings
 
     path = os.pathsep.join(one for one in sys.path if one)
-    conf = {"spark.executorEnv.PYTHONPATH": path, "spark.pyspark.python": sys.executable, **settings(list(asked.conf))}
+    conf = {
+        "spark.executorEnv.PYTHONPATH": path,
+        "spark.pyspark.python": sys.executable,
+        **parse_settings(list(asked.conf)),
+    }
     progress = Progress()
     with open_session(asked.master, conf) as session:
         count = _SHARDS_PER_CORE * session.sparkContext.defaultParallelism

@@ -12,13 +12,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from conformance.spark.coded import Whole
+from conformance.spark.dictionary_column import Integers
 
 _SEED = 42
 _Words = npt.NDArray[np.uint32]
 
 
-def bucket_of(numbers: Whole, buckets: int) -> Whole:
+def bucket_numbers(numbers: Integers, buckets: int) -> Integers:
     """Return the bucket of each number."""
     octets = numbers.astype(np.uint64)
     state = np.full(len(numbers), _SEED, np.uint32)
@@ -49,7 +49,7 @@ def write_buckets(rows: pa.Table, folder: Path, number: int, buckets: int) -> No
     rows of their own: a reader who wants one kind reads no other. An empty table is written as one file without rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    place = bucket_of(rows["cell_id"].to_numpy(), buckets)
+    place = bucket_numbers(rows["cell_id"].to_numpy(), buckets)
     for bucket in np.unique(place) if len(place) else [0]:
         _write(
             rows.filter(pa.array(place == bucket)) if buckets > 1 else rows,

@@ -11,7 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from conformance.spark.coded import Coded, Flags, Whole, at, firsts, found, lists
+from conformance.spark.dictionary_column import (
+    DictionaryColumn,
+    Flags,
+    Integers,
+    find_sorted,
+    is_first_of_key,
+    lists_by_owner,
+    take_or_null,
+)
 
 _SAID = ("MAIL", "RCPT", "query", "connected", "content", "told", "to MAIL", "to RCPT", "to CONTENT", "other")
 """What a row is: a command, a new session, a content, or an answer. `told` and `query` are of discard exchanges."""
@@ -21,7 +29,7 @@ _SHAKES_HANDS = ("request-shadow", "track-shadow")
 _PATH = re.compile(r"(?:FROM|TO):\s*<([^>]*)>", re.IGNORECASE)
 
 
-def exchanges(events: pa.Table, cells: Whole) -> pa.Table:
+def exchange_rows(events: pa.Table, cells: Integers) -> pa.Table:
     """Return a row for each mail transaction and discard exchange; `cells` is the cell's number of each event."""
     said = _said(events, cells)
     begun = np.flatnonzero(np.isin(said.what, (MAIL, QUERY)))
@@ -36,24 +44,27 @@ class _Said:
     """What passed in sessions that belongs to an exchange, by session and number of the event."""
 
     events: pa.Table
-    rows: Whole
+    rows: Integers
     """The place of each in `events`."""
-    cells: Whole
-    what: Whole
-    keys: Whole
+    cells: Integers
+    what: Integers
+    keys: Integers
     """Session, whether of a discard exchange, and number, in one."""
-    number: Whole
+    number: Integers
     discard: Flags
-    address: Coded
-    agreed: Coded
+    address: DictionaryColumn
+    agreed: DictionaryColumn
     """The last handshake of the session until the row."""
-    opened: Whole
+    opened: Integers
     """The place in `events` of the row that opened the session; -1 where that was not recorded."""
 
 
-def _said(events: pa.Table, cells: Whole) -> _Said:
-    kind, verb, to = (Coded.of(events[name]) for name in ("kind", "verb", "to"))
-    session, operation = Coded.of(events["session"]), Coded.of(pc.struct_field(events["operation"], "name"))
+def _said(events: pa.Table, cells: Integers) -> _Said:
+    kind, verb, to = (DictionaryColumn.of(events[name]) for name in ("kind", "verb", "to"))
+    session, operation = (
+        DictionaryColumn.of(events["session"]),
+        DictionaryColumn.of(pc.struct_field(events["operation"], "name")),
+    )
     is_command, is_reply = kind.among(["command"]), kind.among(["reply"])
     enveloped = verb.among(["MAIL", "RCPT"])
     told = operation.among(["discard-list"]) | to.where(lambda one: one.startswith("XQ"))
@@ -84,14 +95,14 @@ def _said(events: pa.Table, cells: Whole) -> _Said:
     order = np.lexsort((numbers, owners))
     rows, owners = rows[order], owners[order]
     what = what[rows]
-    first = np.flatnonzero(firsts(owners))
+    first = np.flatnonzero(is_first_of_key(owners))
     start = np.repeat(first, np.diff(np.append(first, len(rows))))  # of each row the place of its session's first
     number = _number(what, start)
     discard = np.isin(what, (TOLD, QUERY))
     handshake = np.where(is_reply[rows] & operation.among(_SHAKES_HANDS)[rows], operation.codes[rows], np.int64(-1))
     last = np.maximum.accumulate(np.where(handshake >= 0, np.arange(len(rows)), -1))
     agreed = np.where(last >= start, handshake[last], -1) if len(rows) else handshake
-    places = np.cumsum(firsts(owners)) - 1
+    places = np.cumsum(is_first_of_key(owners)) - 1
     return _Said(
         events=events,
         rows=rows,
@@ -101,18 +112,18 @@ def _said(events: pa.Table, cells: Whole) -> _Said:
         number=number,
         discard=discard,
         address=_addresses(events, rows, what),
-        agreed=Coded(agreed, operation.words),
+        agreed=DictionaryColumn(agreed, operation.words),
         opened=np.where(what[start] == CONNECTED, rows[start], -1) if len(rows) else rows,
     )
 
 
-def _number(what: Whole, start: Whole) -> Whole:
+def _number(what: Integers, start: Integers) -> Integers:
     """Return which of its session's transactions, or discard exchanges, each row belongs to, from 1."""
 
-    def count(wanted: int) -> Whole:
+    def count(wanted: int) -> Integers:
         until = np.cumsum(what == wanted)
         before = until - (what == wanted)
-        counted: Whole = until - before[start]
+        counted: Integers = until - before[start]
         return counted
 
     of_commands = np.isin(what, (MAIL, RCPT, CONTENT))
@@ -121,14 +132,16 @@ def _number(what: Whole, start: Whole) -> Whole:
     )
 
 
-def _addresses(events: pa.Table, rows: Whole, what: Whole) -> Coded:
+def _addresses(events: pa.Table, rows: Integers, what: Integers) -> DictionaryColumn:
     """Return the address that each row is about: that of MAIL and RCPT, and of a reply that names its recipient."""
     enveloped = np.isin(what, (MAIL, RCPT))
-    lines = Coded.of(at(events["line"].combine_chunks(), np.where(enveloped, rows, -1))).made(_path)
+    lines = DictionaryColumn.of(take_or_null(events["line"].combine_chunks(), np.where(enveloped, rows, -1))).made(
+        _path
+    )
     replies = ~enveloped & np.isin(what, (TOLD, TO_MAIL, TO_RCPT, TO_CONTENT, OTHER))
-    named = Coded.of(at(events["recipient"].combine_chunks(), np.where(replies, rows, -1)))
+    named = DictionaryColumn.of(take_or_null(events["recipient"].combine_chunks(), np.where(replies, rows, -1)))
     codes = np.where(named.codes >= 0, named.codes + len(lines.words), lines.codes)
-    return Coded(codes, (*lines.words, *named.words)).made(str).ranked()
+    return DictionaryColumn(codes, (*lines.words, *named.words)).made(str).ranked()
 
 
 def _path(line: str) -> str:
@@ -136,18 +149,18 @@ def _path(line: str) -> str:
     return match[1] if match else ""
 
 
-def _columns(said: _Said, begun: Whole, groups: Whole) -> pa.Table:
+def _columns(said: _Said, begun: Integers, groups: Integers) -> pa.Table:
     """Return the layer's columns of the exchanges that began with these rows, whose keys are `groups`, sorted."""
     events, count = said.events, len(begun)
     whole = {
         name: events[name].combine_chunks() for name in ("n", "t", "session", "client", "server", "listener", "code")
     }
-    owner = found(groups, said.keys)
+    owner = find_sorted(groups, said.keys)
 
-    def of(wanted: int) -> Whole:
+    def of(wanted: int) -> Integers:
         return np.flatnonzero((said.what == wanted) & (owner >= 0))
 
-    def one(wanted: int) -> Whole:
+    def one(wanted: int) -> Integers:
         """Return for each exchange the event of its first row that is such; -1 where there is none."""
         rows = of(wanted)[::-1]
         places = np.full(count, -1, np.int64)
@@ -167,7 +180,7 @@ def _columns(said: _Said, begun: Whole, groups: Whole) -> pa.Table:
     first = said.rows[begun]
     discard = said.discard[begun]
     answer = np.where(discard, told, last)
-    shadow_id = at(pc.struct_field(operation, "shadow_id"), first)
+    shadow_id = take_or_null(pc.struct_field(operation, "shadow_id"), first)
     agreed = said.agreed.of_rows(begun)
     mode = np.select(
         [
@@ -182,43 +195,46 @@ def _columns(said: _Said, begun: Whole, groups: Whole) -> pa.Table:
         {
             "cell_id": said.cells[begun],
             "kind": pa.array(np.where(discard, "discard", "mail"), pa.string()),
-            "n": at(whole["n"], first),
-            "t": at(whole["t"], first),
-            "session": at(whole["session"], first),
-            "client": at(whole["client"], opened),
-            "server": at(whole["server"], opened),
-            "listener": at(whole["listener"], opened),
+            "n": take_or_null(whole["n"], first),
+            "t": take_or_null(whole["t"], first),
+            "session": take_or_null(whole["session"], first),
+            "client": take_or_null(whole["client"], opened),
+            "server": take_or_null(whole["server"], opened),
+            "listener": take_or_null(whole["listener"], opened),
             "number": said.number[begun],
             "mode": pa.array(mode, pa.string()),
             "sender": said.address.of_rows(begun).arrow(),
             **_recipients(said, owner, codes, finals, each, highest),
             "shadow_id": shadow_id,
-            "key": at(
+            "key": take_or_null(
                 pc.coalesce(pc.struct_field(digest, "message_id"), pc.struct_field(digest, "body_sha256")), content
             ),
             **{
-                name: at(pc.struct_field(digest, name), content)
+                name: take_or_null(pc.struct_field(digest, name), content)
                 for name in ("message_id", "stable_sha256", "report", "about", "size")
             },
-            "dot_n": at(whole["n"], content),
-            "dot_t": at(whole["t"], content),
-            "reply_n": at(whole["n"], answer),
-            "reply_t": at(whole["t"], answer),
+            "dot_n": take_or_null(whole["n"], content),
+            "dot_t": take_or_null(whole["t"], content),
+            "reply_n": take_or_null(whole["n"], answer),
+            "reply_t": take_or_null(whole["t"], answer),
             "code": pa.array(highest, pa.int64(), mask=highest < 0),
             "replies": np.bincount(owner[finals], minlength=count),
-            "limit": at(pc.struct_field(operation, "limit"), first),
-            **{name: at(pc.struct_field(operation, name), told) for name in ("database", "shadow_ids", "left")},
+            "limit": take_or_null(pc.struct_field(operation, "limit"), first),
+            **{
+                name: take_or_null(pc.struct_field(operation, name), told)
+                for name in ("database", "shadow_ids", "left")
+            },
         }
     )
 
 
-def _by_owner(rows: Whole, owner: Whole) -> Whole:
+def _by_owner(rows: Integers, owner: Integers) -> Integers:
     """Return rows by their exchange, those of one in the order in which they came."""
     return rows[np.argsort(owner[rows], kind="stable")]
 
 
 def _recipients(
-    said: _Said, owner: Whole, codes: Whole, finals: Whole, each: Flags, highest: Whole
+    said: _Said, owner: Integers, codes: Integers, finals: Integers, each: Flags, highest: Integers
 ) -> dict[str, pa.Array]:
     """Return whom RCPT took, whom the final reply took, and who was refused for good, of each exchange.
 
@@ -226,7 +242,7 @@ def _recipients(
     """
     count, width = len(each), len(said.address.words) + 1
     asked, answered = (_by_owner(np.flatnonzero((said.what == what) & (owner >= 0)), owner) for what in (RCPT, TO_RCPT))
-    place = found(_ranked(owner[asked], len(said.rows)), _ranked(owner[answered], len(said.rows)))
+    place = find_sorted(_ranked(owner[asked], len(said.rows)), _ranked(owner[answered], len(said.rows)))
     answered, place = answered[place >= 0], place[place >= 0]
     who, whose, code = said.address.codes[asked][place], owner[answered], codes[answered]
     good = (code >= 200) & (code < 300)
@@ -251,13 +267,13 @@ def _recipients(
     refused = refused[np.argsort(refused // width, kind="stable")]
     words = said.address.words
     return {
-        name: lists(keys // width, keys % width, words, count)
+        name: lists_by_owner(keys // width, keys % width, words, count)
         for name, keys in (("recipients", taken), ("accepted", accepted), ("refused", refused))
     }
 
 
-def _ranked(owners: Whole, width: int) -> Whole:
+def _ranked(owners: Integers, width: int) -> Integers:
     """Return sorted keys of rows that lie by owner: the owner, and which of its rows each is."""
-    first = np.flatnonzero(firsts(owners))
+    first = np.flatnonzero(is_first_of_key(owners))
     start = np.repeat(first, np.diff(np.append(first, len(owners))))
     return owners * (width + 1) + np.arange(len(owners)) - start

@@ -18,7 +18,7 @@ _FORMULA = re.compile(r"(^|[;|])(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
 where these separate fields."""
 
 
-def export(
+def export_table(
     table: pa.Table, folder: Path, name: str, write: Callable[[Path, bytes], None] = write_whole
 ) -> list[dict[str, Any]]:
     """Write a table as `name.parquet`, `name.csv` and `name.json` (a list of objects, one a line); return its rows."""

@@ -77,7 +77,7 @@ class Gateway:
         return gateway
 
 
-def can_start(master: str, conf: Mapping[str, str], environ: Mapping[str, str]) -> bool:
+def can_start_directly(master: str, conf: Mapping[str, str], environ: Mapping[str, str]) -> bool:
     """Whether Java can be started so: everything in this process, by Spark as pip installed it, with no setting that
     Spark's own scripts must read.
     """
@@ -94,7 +94,7 @@ def can_start(master: str, conf: Mapping[str, str], environ: Mapping[str, str]) 
 
 
 @contextmanager
-def started(java: Path, options: Sequence[str], folder: Path, *, quiet: bool) -> Iterator[Gateway]:
+def start_java(java: Path, options: Sequence[str], folder: Path, *, quiet: bool) -> Iterator[Gateway]:
     """Start Java, and end it when the block is left, unless it has ended. `folder` is for what it says; `quiet` lets it
     say nothing on standard output.
     """

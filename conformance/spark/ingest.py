@@ -29,7 +29,7 @@ _TOLD = 100
 """Damaged lines of a run that are told; all are counted."""
 
 
-class Ingested(BaseModel):
+class IngestedRun(BaseModel):
     """What the warehouse knows of one run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,10 +44,10 @@ class Ingested(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ReadableRuns:
     """The runs that were found, by name, and what could not be read at all, in words."""
 
-    runs: Mapping[str, Ingested]
+    runs: Mapping[str, IngestedRun]
     unreadable: tuple[str, ...]
 
 
@@ -81,13 +81,13 @@ def _runs_below(path: Path) -> Iterator[Path]:
             folders += [one for one in below if len(os.fsencode(one / RUN_FILE)) < _LONGEST_PATH]
 
 
-def look_at(paths: Sequence[Path]) -> Found:
+def read_headers(paths: Sequence[Path]) -> ReadableRuns:
     """Read headers and hashes of runs. The same run twice (a copy) counts once.
 
     A run whose header cannot be read is told and left out. Raises RunDirectoryError when two different runs have one
     name, or none can be read; SchemaTooNew.
     """
-    runs: dict[str, Ingested] = {}
+    runs: dict[str, IngestedRun] = {}
     unreadable: list[str] = []
     for path in paths:
         try:
@@ -101,15 +101,15 @@ def look_at(paths: Sequence[Path]) -> Found:
             raise RunDirectoryError(f"{known.path} and {path} are different runs named {header.run!r}: rename one")
     if unreadable and not runs:
         raise RunDirectoryError(unreadable[0])
-    return Found(runs, tuple(unreadable))
+    return ReadableRuns(runs, tuple(unreadable))
 
 
-def _look(path: Path, header: RunHeader) -> Ingested:
+def _look(path: Path, header: RunHeader) -> IngestedRun:
     stored = stored_manifest(path)
     trouble = _trouble(path, stored) if stored else ()
     if stored is None or trouble:
         manifest = content_of(path)
-        return Ingested(
+        return IngestedRun(
             content_sha256=manifest.content_sha256,
             path=str(path),
             header=header,
@@ -118,7 +118,7 @@ def _look(path: Path, header: RunHeader) -> Ingested:
             damaged=len(trouble),  # what is wrong with its lines is told when they are read
             damage=trouble,
         )
-    return Ingested(
+    return IngestedRun(
         content_sha256=stored.content_sha256,
         path=str(path),
         header=header,
@@ -165,7 +165,7 @@ def _table(path: Path, name: str) -> Path:
     return path / PARQUET / f"{name}.parquet"
 
 
-def tables_of(run: Ingested, columns: Mapping[str, Sequence[str]]) -> tuple[Ingested, dict[str, pa.Table]]:
+def read_tables(run: IngestedRun, columns: Mapping[str, Sequence[str]]) -> tuple[IngestedRun, dict[str, pa.Table]]:
     """Return a run's tables `cells`, `verdicts` and `events`, and the run with what could not be read of it.
 
     Of its Parquet tables only these columns are read; those that are not named here are read whole. Raises SchemaTooNew when a
@@ -186,12 +186,12 @@ def _read(path: Path, name: str, columns: Sequence[str] | None) -> pa.Table:
     return pq.read_table(path, schema=pa.schema(fields), partitioning=None)
 
 
-def literal(path: Path) -> str:
+def escape_glob(path: Path) -> str:
     """Return a path as Spark must be told it: what it takes for a pattern elsewhere means itself."""
     return "".join(f"\\{one}" if one in "[]{}*?\\" else one for one in str(path))
 
 
-def run_rows(runs: Mapping[str, Ingested]) -> pa.Table:
+def run_rows(runs: Mapping[str, IngestedRun]) -> pa.Table:
     """Return a row for each run: what its header says, and how much of it could not be read."""
     texts = {name: pa.string() for name in ("run", "started", "harness", "clock")}
     schema = pa.schema(
@@ -205,7 +205,7 @@ def run_rows(runs: Mapping[str, Ingested]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema)
 
 
-def candidate_rows(runs: Mapping[str, Ingested]) -> pa.Table:
+def candidate_rows(runs: Mapping[str, IngestedRun]) -> pa.Table:
     """Return a row for each run and candidate in it, with what it claims."""
     schema = pa.schema({"run": pa.string(), "candidate": pa.string(), "claims": pa.list_(pa.string())})
     rows = [

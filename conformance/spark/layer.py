@@ -5,9 +5,9 @@ A message is known by its `key`: its Message-ID, or its body's hash where it has
 
 import pyarrow as pa
 
-from conformance.spark.worlds import TEXTS
+from conformance.spark.topologies import TEXT_MAP
 
-COLUMNS: dict[str, tuple[str, str]] = {
+TRANSACTION_COLUMNS: dict[str, tuple[str, str]] = {
     "run": ("STRING", "the run's name"),
     "cell": ("STRING", "the cell's file without its suffix"),
     "cell_id": ("BIGINT", "a number that stands for both"),
@@ -63,13 +63,13 @@ _ARROW = {
     "DOUBLE": pa.float64(),
     "BOOLEAN": pa.bool_(),
     "ARRAY<STRING>": pa.list_(pa.string()),
-    "MAP<STRING, STRING>": TEXTS,
+    "MAP<STRING, STRING>": TEXT_MAP,
 }
 
-DDL = ", ".join(f"`{name}` {kind}" for name, (kind, _) in COLUMNS.items())
+DDL = ", ".join(f"`{name}` {kind}" for name, (kind, _) in TRANSACTION_COLUMNS.items())
 """The layer's schema in Spark's DDL."""
 
 
 def schema() -> pa.Schema:
     """Return the layer's schema in Arrow's terms."""
-    return pa.schema([pa.field(name, _ARROW[kind]) for name, (kind, _) in COLUMNS.items()])
+    return pa.schema([pa.field(name, _ARROW[kind]) for name, (kind, _) in TRANSACTION_COLUMNS.items()])

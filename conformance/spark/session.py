@@ -12,8 +12,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from conformance.shortage import system_error_in
-from conformance.spark import ahead
-from conformance.spark.starting import Begun, Java, begun
+from conformance.spark import jvm_aot_cache
+from conformance.spark.prepare_session import JavaLaunch, PreparedSession, prepare_session
 
 
 class SparkFailed(RuntimeError):
@@ -24,7 +24,7 @@ class BadSetting(ValueError):
     """A `--conf` is not of the form key=value."""
 
 
-def settings(words: list[str]) -> dict[str, str]:
+def parse_settings(words: list[str]) -> dict[str, str]:
     """Read `key=value` words. Raises BadSetting."""
     pairs = [word.partition("=") for word in words]
     for key, equals, _ in pairs:
@@ -46,12 +46,15 @@ def open_session(
 
     Raises JavaMissing; SparkFailed for what Spark raised within the block.
     """
-    with begun(master, conf, octets=octets, learn=learn) as beginning, opened(beginning, tell) as session:
+    with (
+        prepare_session(master, conf, octets=octets, learn=learn) as beginning,
+        connect_session(beginning, tell) as session,
+    ):
         yield session
 
 
 @contextmanager
-def opened(beginning: Begun, tell: Callable[[str], None] = lambda _: None) -> Iterator[SparkSession]:
+def connect_session(beginning: PreparedSession, tell: Callable[[str], None] = lambda _: None) -> Iterator[SparkSession]:
     """Give a session of a Java that was begun, and end both afterwards, however the block is left.
 
     One that learns makes a cache when it has ended, which lets later ones start sooner, and says so by `tell`. Another one
@@ -72,10 +75,10 @@ def opened(beginning: Begun, tell: Callable[[str], None] = lambda _: None) -> It
         session = _build(beginning, java)
         started = None
         try:
-            if not java.learn and (why := cache.unfit()):
+            if not java.learn and (why := cache.mismatch_reason()):
                 tell(f"{cache.cache.parent}: the cache for Java is not used: {why}; `--make-jvm-cache` makes it anew")
             yield session
-            started = ahead.started_with(session)
+            started = jvm_aot_cache.launch_arguments(session)
         except PySparkException as error:
             text = str(error)  # its words live in the JVM that is about to end
             raise SparkFailed(_first(text)) from system_error_in(text)
@@ -124,7 +127,7 @@ def _environment(java: Path) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _build(beginning: Begun, java: Java) -> SparkSession:
+def _build(beginning: PreparedSession, java: JavaLaunch) -> SparkSession:
     if java.gateway is not None:
         SparkContext._gateway = gateway = java.gateway.connect()
         SparkContext._jvm = gateway.jvm

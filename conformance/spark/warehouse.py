@@ -25,16 +25,16 @@ from conformance.regular_files import read_regular
 from conformance.results.identity import sha256_of
 from conformance.results.layout import RunDirectoryError, SchemaTooNew
 from conformance.results.whole import write_whole
-from conformance.spark.ingest import Ingested
+from conformance.spark.ingest import IngestedRun
 from conformance.spark.tables.table import Table
 
 VERSION = 3
 """The number of the warehouse's own schema: that of its catalog and folders."""
 
-LOCK = ".aggregating"
+LOCK_FILE = ".aggregating"
 """The file beside the warehouse that its one writer holds locked."""
 
-PARTITIONED = ("cells", "transactions")
+PARTITIONED_TABLES = ("cells", "transactions")
 
 
 class Catalog(BaseModel):
@@ -44,7 +44,7 @@ class Catalog(BaseModel):
 
     version: int = VERSION
     layout: str = Field(description="hash of the schemas and queries that its tables were made with")
-    runs: dict[str, Ingested] = {}
+    runs: dict[str, IngestedRun] = {}
     batches: dict[str, tuple[str, ...]] = Field({}, description="the runs whose rows each batch's files hold")
 
 
@@ -89,13 +89,13 @@ class Warehouse:
         return Catalog(layout=layout)
 
     @contextmanager
-    def alone(self, tell: Callable[[str], None]) -> Iterator[None]:
+    def locked(self, tell: Callable[[str], None]) -> Iterator[None]:
         """Let nobody else write into the warehouse, and what is made of it, meanwhile. Waits for whoever does, and tells.
 
         The lock ends with the process that holds it. Where the file system has no locks, there is none.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with (self.path.parent / LOCK).open("wb") as file:
+        with (self.path.parent / LOCK_FILE).open("wb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
@@ -122,7 +122,7 @@ class Warehouse:
         self.path.mkdir(parents=True, exist_ok=True)
         write_whole(self.catalog_file, (catalog.model_dump_json(by_alias=True, indent=1) + "\n").encode())
 
-    def without(self, catalog: Catalog, runs: Collection[str]) -> Catalog:
+    def remove_runs(self, catalog: Catalog, runs: Collection[str]) -> Catalog:
         """Take runs out, and whatever an interrupted aggregation left; return the catalog as it is written then.
 
         Batches of other runs stay as they are; of one that has some of these the files are written anew, without them.
@@ -137,9 +137,9 @@ class Warehouse:
             if stay:
                 batches[batch] = stay
             if len(stay) < len(held):
-                for name in PARTITIONED:
+                for name in PARTITIONED_TABLES:
                     _only(self.batch(name, batch), stay)
-        for name in PARTITIONED:
+        for name in PARTITIONED_TABLES:
             for folder in (self.path / name).glob("batch=*"):
                 if folder.name.removeprefix("batch=") not in batches:
                     shutil.rmtree(folder)
@@ -156,13 +156,13 @@ class Warehouse:
         """Return the folder in which the layers of a batch are made, before any batch that is there is touched."""
         return self.path / "adding"
 
-    def take_in(self, batch: str) -> dict[str, Path]:
+    def move_built_files(self, batch: str) -> dict[str, Path]:
         """Put what was made in `adding` where a batch's rows are; return the folder of each layer, by its name.
 
         What is no table of the warehouse's stays in `adding`.
         """
         folders = {folder.name: folder for folder in self.adding.iterdir()}
-        for name in PARTITIONED:
+        for name in PARTITIONED_TABLES:
             target = self.batch(name, batch)
             target.parent.mkdir(parents=True, exist_ok=True)
             folders[name] = folders[name].rename(target)
@@ -199,7 +199,7 @@ class Warehouse:
         return pq.read_table(file, schema=table.schema) if file.is_file() else table.schema.empty_table()
 
 
-def batch_of(runs: Mapping[str, Ingested]) -> str:
+def batch_name(runs: Mapping[str, IngestedRun]) -> str:
     """Return the name of a batch: the same for the same runs with the same content."""
     return sha256_of({name: run.content_sha256 for name, run in runs.items()})[:16]
 

@@ -58,7 +58,7 @@ def test_a_kind_of_fault(copy: Copy) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "rcpt to:<bob@corp.test>" in {event.get("line") for event in copy.history()}
     assert "makes no sense at dot" in copy.run(armed.replace("RCPT", "dot") + SEND).stdout
-    spark = copy.python("-c", "from conformance.spark.messages import TAMPERED; print(TAMPERED)").stdout
+    spark = copy.python("-c", "from conformance.spark.message_views import TAMPERED; print(TAMPERED)").stdout
     assert "'whisper'" in spark
     cells = copy.python("-m", "conformance", "list", "scenarios", "--grid", "full").stdout
     assert "mail-before-whisper" in cells

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from conformance.report.tables_page.page import TableShown, label_of, shown, tables_page, trends
-from conformance.spark.job import TABLES
+from conformance.spark.aggregation import TABLES
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e'\""
 

@@ -15,12 +15,12 @@ pytest.importorskip("pyspark")
 from pyspark.sql import DataFrame, SparkSession
 
 from conformance.commands.aggregate import write_page
-from conformance.spark import job, spread
-from conformance.spark.job import ACROSS, SUMMARIES, TABLES, Summary, aggregate
-from conformance.spark.layers import KEPT, KEPT_WHERE_SMALL
+from conformance.spark import aggregation, partitioning
+from conformance.spark.aggregation import CROSS_RUN_TABLES, PER_RUN_TABLES, TABLES, AggregationResult, aggregate
 from conformance.spark.session import open_session
 from conformance.spark.tables.table import Table
-from conformance.spark.warehouse import PARTITIONED
+from conformance.spark.views import CACHED_VIEWS, VIEWS_CACHED_WHEN_SMALL
+from conformance.spark.warehouse import PARTITIONED_TABLES
 from tests.results.stored import plain, rewrite
 from tests.spark.miniatures import UNSEEN, make_miniatures
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run
@@ -68,7 +68,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(spark: None, runs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Summary]:
+def made(spark: None, runs: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, AggregationResult]:
     out = tmp_path_factory.mktemp("out")
     return out, aggregate(
         [runs],
@@ -78,12 +78,12 @@ def made(spark: None, runs: Path, tmp_path_factory: pytest.TempPathFactory) -> t
     )
 
 
-def table(made: tuple[Path, Summary], name: str, **wanted: Any) -> list[dict[str, Any]]:
+def table(made: tuple[Path, AggregationResult], name: str, **wanted: Any) -> list[dict[str, Any]]:
     rows = json.loads((made[0] / "tables" / f"{name}.json").read_text())
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
-def test_each_planted_defect_is_found_by_its_invariant(made: tuple[Path, Summary]) -> None:
+def test_each_planted_defect_is_found_by_its_invariant(made: tuple[Path, AggregationResult]) -> None:
     cells = {row["check"]: row["failed"] for row in table(made, "rechecks", run="planted")}
     expected = {f"invariant.{name}": 1 for name in DEFECTS}
     expected["invariant.nothing-acknowledged-is-lost"] = 2  # `blind` loses too
@@ -91,7 +91,7 @@ def test_each_planted_defect_is_found_by_its_invariant(made: tuple[Path, Summary
     assert cells == expected
 
 
-def test_the_oracles_disagree_only_where_one_was_blind(made: tuple[Path, Summary]) -> None:
+def test_the_oracles_disagree_only_where_one_was_blind(made: tuple[Path, AggregationResult]) -> None:
     rows = table(made, "disagreements", run="planted")
     found = {(row["nodeid"].partition("::")[2], row["check"], row["recorded"]) for row in rows}
     assert found == {
@@ -107,14 +107,14 @@ def test_spark_finds_in_histories_written_by_hand_what_the_judge_finds(spark: No
     assert [row["nodeid"].partition("::")[2] for row in rows] == [UNSEEN]
 
 
-def test_what_is_excused_or_waived_is_no_violation(made: tuple[Path, Summary]) -> None:
+def test_what_is_excused_or_waived_is_no_violation(made: tuple[Path, AggregationResult]) -> None:
     failed = {row["check"]: row["failed"] for row in table(made, "rechecks", run="excused") if row["failed"]}
     assert failed == {"invariant.no-duplicate-without-cause": 1}  # a second copy in a mailbox, waived there only
     (row,) = table(made, "disagreements", run="excused")
     assert row["nodeid"].endswith("::waived-no-duplicate-in-mailbox")
 
 
-def test_parquet_and_lines_give_the_same_tables(made: tuple[Path, Summary]) -> None:
+def test_parquet_and_lines_give_the_same_tables(made: tuple[Path, AggregationResult]) -> None:
     for one in TABLES:
         if one.across:
             continue
@@ -126,12 +126,12 @@ def test_parquet_and_lines_give_the_same_tables(made: tuple[Path, Summary]) -> N
 def test_a_small_history_is_not_moved(spark: None, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it is one part: an exchange would be there only because Spark thinks that it is large."""
     plans: dict[str, str] = {}
-    kept, asked = spread.Spread.kept, job._asked
+    kept, asked = partitioning.Partitioning.cached, aggregation._asked
 
     def plan(rows: DataFrame) -> str:
         return str(rows._jdf.queryExecution().executedPlan().toString())
 
-    def keep(self: spread.Spread, rows: DataFrame) -> DataFrame:
+    def keep(self: partitioning.Partitioning, rows: DataFrame) -> DataFrame:
         plans[f"view {len(plans)}"] = plan(rows)
         return kept(self, rows)
 
@@ -139,23 +139,23 @@ def test_a_small_history_is_not_moved(spark: None, runs: Path, tmp_path: Path, m
         plans[table.name] = plan(session.sql(table.query))
         return asked(session, table)
 
-    monkeypatch.setattr(spread.Spread, "kept", keep)
-    monkeypatch.setattr(job, "_asked", ask)
+    monkeypatch.setattr(partitioning.Partitioning, "kept", keep)
+    monkeypatch.setattr(aggregation, "_asked", ask)
     aggregate([runs / "planted"], tmp_path / "out", conf={"spark.sql.maxPlanStringLength": "1000000"})
-    assert len(plans) == len(KEPT) + len(KEPT_WHERE_SMALL) + len(SUMMARIES) + len(ACROSS)
+    assert len(plans) == len(CACHED_VIEWS) + len(VIEWS_CACHED_WHEN_SMALL) + len(PER_RUN_TABLES) + len(CROSS_RUN_TABLES)
     moved = {name: text.count("Exchange hashpartitioning") for name, text in plans.items()}
     # `count(DISTINCT)` of two things makes two rows of each, of which Spark does not know where they lie.
     assert {name for name, times in moved.items() if times} == {"placement", "faults"}
 
 
 def test_a_history_of_several_parts_gives_the_same_tables(
-    made: tuple[Path, Summary], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    made: tuple[Path, AggregationResult], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spread, "SMALL", 0)
+    monkeypatch.setattr(partitioning, "SMALL", 0)
     out = tmp_path / "in [parts]"
     aggregate([runs], out)
-    for layer in PARTITIONED:
-        assert len(list((out / "warehouse" / layer).glob("batch=*/*.parquet"))) == spread.LEAST
+    for layer in PARTITIONED_TABLES:
+        assert len(list((out / "warehouse" / layer).glob("batch=*/*.parquet"))) == partitioning.LEAST
     for one in TABLES:
         assert table((out, made[1]), one.name) == table(made, one.name), one.name
     session = SparkSession.getActiveSession()
@@ -163,13 +163,13 @@ def test_a_history_of_several_parts_gives_the_same_tables(
     assert session.sql("SHOW TABLES").where("NOT isTemporary").collect() == []
 
 
-def test_losses_and_duplicates_are_listed(made: tuple[Path, Summary]) -> None:
+def test_losses_and_duplicates_are_listed(made: tuple[Path, AggregationResult]) -> None:
     assert [row["nodeid"].partition("::")[2] for row in table(made, "losses", run="planted")] == ["blind", DEFECTS[0]]
     duplicates = table(made, "duplicates", run="planted")
     assert [(row["sink"], row["copies"]) for row in duplicates] == [("mbx1-store", 2), ("outside", 2)]
 
 
-def test_latency_and_placement(made: tuple[Path, Summary]) -> None:
+def test_latency_and_placement(made: tuple[Path, AggregationResult]) -> None:
     (row,) = table(made, "latency", run="planted", scenario="grid")
     assert row["messages"] == 30
     assert 0 < row["least"] <= row["p50"] <= row["p95"] <= row["p99"] <= row["most"]
@@ -184,7 +184,7 @@ def test_latency_and_placement(made: tuple[Path, Summary]) -> None:
     assert [row["copies"] for row in strange] == [1]
 
 
-def test_changes_name_what_changed(made: tuple[Path, Summary]) -> None:
+def test_changes_name_what_changed(made: tuple[Path, AggregationResult]) -> None:
     changes = [row for row in table(made, "changes") if row["nodeid"].endswith("::history")]
     assert [(row["run"], row["change"], row["cause"], row["standing"]) for row in changes] == [
         ("day2", "regression", "candidate", False),
@@ -193,26 +193,28 @@ def test_changes_name_what_changed(made: tuple[Path, Summary]) -> None:
     ]
 
 
-def test_a_change_with_a_cause_is_not_flaky(made: tuple[Path, Summary]) -> None:
+def test_a_change_with_a_cause_is_not_flaky(made: tuple[Path, AggregationResult]) -> None:
     assert [row["nodeid"].partition("::")[2] for row in table(made, "changes", cause="unexplained")] == []
     assert [row["nodeid"] for row in table(made, "flaky")] == []
 
 
-def test_a_killed_run_is_read_and_its_damage_told(made: tuple[Path, Summary]) -> None:
+def test_a_killed_run_is_read_and_its_damage_told(made: tuple[Path, AggregationResult]) -> None:
     (row,) = table(made, "runs", run="killed")
     assert (row["cells"], row["passed"], row["cut_short"], row["damaged"]) == (2, 1, 1, 2)
     assert made[1].damaged == 2
     assert {row["cells"] for row in table(made, "matrix", run="killed")} == {1}
 
 
-def test_the_summary_fails_on_what_it_was_asked_to(made: tuple[Path, Summary]) -> None:
+def test_the_summary_fails_on_what_it_was_asked_to(made: tuple[Path, AggregationResult]) -> None:
     assert made[1].found == {"regression": 1, "flaky": 0, "disagreement": 5}
     assert made[1].failing == ("disagreement", "regression")
     assert made[1].exit_code == 1
     assert replace(made[1], fail_on=frozenset()).exit_code == 0
 
 
-def test_again_changes_nothing_and_a_new_run_is_added(made: tuple[Path, Summary], runs: Path, tmp_path: Path) -> None:
+def test_again_changes_nothing_and_a_new_run_is_added(
+    made: tuple[Path, AggregationResult], runs: Path, tmp_path: Path
+) -> None:
     out = made[0]
     before = {path.name: path.read_bytes() for path in (out / "tables").glob("*.json")}
     again = aggregate([runs], out)
@@ -239,7 +241,7 @@ def wilson(k: int, n: int) -> tuple[float, float]:
     return (-b - root) / (2 * a), (-b + root) / (2 * a)
 
 
-def test_the_page_shows_the_failures(made: tuple[Path, Summary]) -> None:
+def test_the_page_shows_the_failures(made: tuple[Path, AggregationResult]) -> None:
     page = (made[0] / "index.html").read_text()
     assert "content-unchanged is violated" in page
     assert "http://" not in page

@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from conformance import paths
-from conformance.spark.ahead import OLDEST, Ahead, ahead_of, started_with
-from conformance.spark.java import java_home, version_of
+from conformance.spark.find_java import find_java_home, java_version
+from conformance.spark.jvm_aot_cache import MIN_JAVA, AotCache, aot_cache_for, launch_arguments
 from conformance.spark.session import open_session
 
 MAKES = """#!/bin/sh
@@ -28,7 +28,7 @@ def java_that(text: str, folder: Path) -> Path:
 
 
 def test_a_session_learns_when_asked_and_uses_what_there_is(tmp_path: Path) -> None:
-    found = Ahead(tmp_path / "kept.aot", tmp_path / "loaded.config")
+    found = AotCache(tmp_path / "kept.aot", tmp_path / "loaded.config")
     assert found.options(brief=True, learn=False) == ()
     assert found.options(brief=True, learn=True)[:2] == ("-XX:AOTMode=record", f"-XX:AOTConfiguration={found.record}")
     found.cache.touch()
@@ -40,7 +40,7 @@ def test_a_session_learns_when_asked_and_uses_what_there_is(tmp_path: Path) -> N
 
 
 def test_it_is_made_with_the_sessions_own_options_and_the_old_one_goes(tmp_path: Path) -> None:
-    found = ahead_of(java_that(MAKES, tmp_path), tmp_path / "cache", tmp_path)
+    found = aot_cache_for(java_that(MAKES, tmp_path), tmp_path / "cache", tmp_path)
     assert not found.make(tmp_path / "java", ["-Xmx2g"], "a.jar:b.jar")  # nothing was recorded
     found.record.touch()
     found.cache.parent.mkdir(parents=True)
@@ -54,7 +54,7 @@ def test_it_is_made_with_the_sessions_own_options_and_the_old_one_goes(tmp_path:
 
 
 def test_a_java_that_cannot_make_it_leaves_what_there_was(tmp_path: Path) -> None:
-    found = ahead_of(java_that("#!/bin/sh\nexit 1\n", tmp_path), tmp_path / "cache", tmp_path)
+    found = aot_cache_for(java_that("#!/bin/sh\nexit 1\n", tmp_path), tmp_path / "cache", tmp_path)
     found.record.touch()
     found.cache.parent.mkdir(parents=True)
     (found.cache.parent / "old.aot").touch()
@@ -66,9 +66,9 @@ def test_a_java_that_cannot_make_it_leaves_what_there_was(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_the_second_session_has_what_the_first_one_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    java = java_home({}, paths.cache()) / "bin" / "java"
-    if (version_of(java) or 0) < OLDEST:
-        pytest.skip(f"keeps nothing before Java {OLDEST}")
+    java = find_java_home({}, paths.cache()) / "bin" / "java"
+    if (java_version(java) or 0) < MIN_JAVA:
+        pytest.skip(f"keeps nothing before Java {MIN_JAVA}")
     told: list[str] = []
     with open_session("local[1]", learn=True, tell=told.append) as session:
         assert session.range(3).count() == 3
@@ -76,7 +76,7 @@ def test_the_second_session_has_what_the_first_one_learnt(tmp_path: Path, monkey
     (kept,) = paths.cache().glob("spark-*/*.aot")
     with open_session("local[1]", tell=told.append) as session:
         assert session.range(3).count() == 3
-        assert f"-XX:AOTCache={kept}" in started_with(session)[0]
+        assert f"-XX:AOTCache={kept}" in launch_arguments(session)[0]
     assert len(told) == 2
     kept.write_bytes(b"no cache" * 1000)
     with open_session("local[1]", tell=told.append) as session:
@@ -90,16 +90,16 @@ def test_the_second_session_has_what_the_first_one_learnt(tmp_path: Path, monkey
 
 
 def test_what_java_refuses_is_told_and_what_it_only_warns_of_is_not(tmp_path: Path) -> None:
-    found = Ahead(tmp_path / "spark-1" / "kept.aot", tmp_path / "loaded.config")
-    assert found.unfit() == ""
+    found = AotCache(tmp_path / "spark-1" / "kept.aot", tmp_path / "loaded.config")
+    assert found.mismatch_reason() == ""
     found.cache.parent.mkdir()
     (found.cache.parent / "other.aot").touch()
-    assert found.unfit() == "it was made of another Java or Spark"
+    assert found.mismatch_reason() == "it was made of another Java or Spark"
     found.cache.touch()
-    assert found.unfit() == ""
+    assert found.mismatch_reason() == ""
     (told,) = (one for one in found.options(brief=True, learn=False) if ":file=" in one)
     said = Path(told.partition(":file=")[2])
     said.write_text("[0.01s][warning][aot] Saved blob's name 'L' is different\n")
-    assert found.unfit() == ""
+    assert found.mismatch_reason() == ""
     said.write_text("[0.01s][warning][aot] The AOT cache has been truncated.\n[0.01s][error  ][aot] Unable to map\n")
-    assert found.unfit() == "The AOT cache has been truncated."
+    assert found.mismatch_reason() == "The AOT cache has been truncated."

@@ -11,8 +11,8 @@ pytest.importorskip("pyspark")
 
 import pyspark
 
-from conformance.spark.gateway import JavaEnded, can_start, class_path, module_options, started
-from conformance.spark.java import java_of
+from conformance.spark.find_java import find_java
+from conformance.spark.gateway import JavaEnded, can_start_directly, class_path, module_options, start_java
 from conformance.spark.session import open_session
 
 HOME = Path(pyspark.__file__).parent
@@ -31,7 +31,7 @@ def test_a_session_needs_no_script_of_sparks(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_java_gets_the_options_that_sparks_launcher_gives_it() -> None:
     words = [
-        java_of({}),
+        find_java({}),
         "-cp",
         f"{HOME}/jars/*",
         "org.apache.spark.launcher.Main",
@@ -70,23 +70,23 @@ def test_the_class_path_is_all_of_spark_but_its_machine_learning() -> None:
 def test_what_only_sparks_scripts_know_is_left_to_them(
     master: str, conf: dict[str, str], environ: dict[str, str]
 ) -> None:
-    assert not can_start(master, conf, environ)
+    assert not can_start_directly(master, conf, environ)
 
 
 def test_other_settings_are_read_when_java_runs() -> None:
     conf = {"spark.driver.memory": "900m", "spark.sql.shuffle.partitions": "3"}
-    assert can_start("local[2]", conf, {"SPARK_LOCAL_IP": "127.0.0.1", "HOME": "/"})
+    assert can_start_directly("local[2]", conf, {"SPARK_LOCAL_IP": "127.0.0.1", "HOME": "/"})
 
 
 def test_a_java_that_ends_at_once_is_told(tmp_path: Path) -> None:
     with (
-        started(Path(sys.executable), [], tmp_path, quiet=True) as gateway,
+        start_java(Path(sys.executable), [], tmp_path, quiet=True) as gateway,
         pytest.raises(JavaEnded, match="before Spark had started"),
     ):
         gateway.connect()
 
 
 def test_java_ends_with_the_block_also_when_nobody_connected(tmp_path: Path) -> None:
-    with started(java_of({}), ["-Xmx256m"], tmp_path, quiet=True) as gateway:
+    with start_java(find_java({}), ["-Xmx256m"], tmp_path, quiet=True) as gateway:
         assert gateway.process.poll() is None
     assert gateway.process.returncode is not None

@@ -17,9 +17,9 @@ pytest.importorskip("pyspark")
 from conformance.results.content import stored_manifest
 from conformance.results.layout import RunDirectoryError
 from conformance.results.parquet import write_parquet
-from conformance.spark.export import export
-from conformance.spark.ingest import find_runs, look_at, tables_of
-from conformance.spark.warehouse import LOCK, Catalog, Warehouse
+from conformance.spark.export import export_table
+from conformance.spark.ingest import find_runs, read_headers, read_tables
+from conformance.spark.warehouse import LOCK_FILE, Catalog, Warehouse
 from tests.spark.synthetic import MadeCell, make_run
 
 
@@ -59,7 +59,7 @@ def test_one_bit_of_a_table_is_found_by_its_hash(run: Path):
     octets = bytearray(table.read_bytes())
     octets[len(octets) // 3] ^= 1
     table.write_bytes(octets)
-    (found,) = look_at([run]).runs.values()
+    (found,) = read_headers([run]).runs.values()
     assert not found.parquet
     assert found.damage == ("parquet/events.parquet: not the file that was written",)
 
@@ -74,7 +74,7 @@ def test_a_table_that_is_no_file_is_not_read(run: Path, what: str):
         table.mkdir()
     else:
         table.symlink_to("/dev/zero" if what == "device" else "nothing")
-    (found,) = look_at([run]).runs.values()
+    (found,) = read_headers([run]).runs.values()
     assert not found.parquet
     assert found.damage[0].startswith("parquet/events.parquet: ")
 
@@ -87,9 +87,9 @@ def test_lines_are_read_from_the_cells_files_alone(run: Path):
     planted = cells / "x" / "mbx1"
     planted.mkdir(parents=True)
     (planted / "forged.jsonl").write_text('{"record":"verdict"}\n', "utf-8")
-    (found,) = look_at([run]).runs.values()
+    (found,) = read_headers([run]).runs.values()
     assert not found.parquet
-    read, tables = tables_of(found, {})
+    read, tables = read_tables(found, {})
     names = tables["cells"]["cell"].to_pylist()
     assert len(names) == 2
     assert {name.partition("-")[0] for name in names} == {"fine", "other"}
@@ -124,10 +124,10 @@ def test_a_damaged_file_of_the_warehouse_is_named(tmp_path: Path):
 def test_of_two_aggregations_into_one_place_the_second_waits_and_says_so(tmp_path: Path):
     program = (
         "import sys; from pathlib import Path; from conformance.spark.warehouse import Warehouse\n"
-        "with Warehouse(Path(sys.argv[1])).alone(lambda text: print(text, flush=True)):\n    print('in', flush=True)"
+        "with Warehouse(Path(sys.argv[1])).locked(lambda text: print(text, flush=True)):\n    print('in', flush=True)"
     )
     warehouse = Warehouse(tmp_path / "out" / "warehouse")
-    with warehouse.alone(lambda text: pytest.fail(text)):
+    with warehouse.locked(lambda text: pytest.fail(text)):
         words = [sys.executable, "-c", program, str(warehouse.path)]
         second = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         assert second.stdout is not None
@@ -136,7 +136,7 @@ def test_of_two_aggregations_into_one_place_the_second_waits_and_says_so(tmp_pat
         assert second.poll() is None
     rest, _ = second.communicate()
     assert (rest, second.returncode) == ("in\n", 0)
-    with (tmp_path / "out" / LOCK).open("rb") as file:  # nobody holds it any more
+    with (tmp_path / "out" / LOCK_FILE).open("rb") as file:  # nobody holds it any more
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
@@ -159,7 +159,7 @@ EVIL = [
 
 def test_no_text_is_a_formula_in_a_spreadsheet_of_any_country(tmp_path: Path):
     texts = [*EVIL, "plain", "a-b", "x=1", 'say "=1"', "a,=1"]
-    rows = export(pa.table({"text": texts, "number": list(range(len(texts)))}), tmp_path, "t")
+    rows = export_table(pa.table({"text": texts, "number": list(range(len(texts)))}), tmp_path, "t")
     assert [row["text"] for row in rows] == texts
     content = (tmp_path / "t.csv").read_text("utf-8")
     read = [row[0] for row in csv.reader(io.StringIO(content, newline=""))][1:]

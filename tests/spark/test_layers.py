@@ -12,11 +12,11 @@ pytest.importorskip("pyspark")
 
 from conformance.results.layout import PARQUET, RunDirectoryError
 from conformance.results.parquet import write_parquet
-from conformance.spark.buckets import bucket_of, write_buckets
-from conformance.spark.ingest import Ingested, look_at, tables_of
-from conformance.spark.layer import COLUMNS
-from conformance.spark.making import Making, make_layers
-from conformance.spark.rows import layers_of, refuse_one_number_for_two
+from conformance.spark.buckets import bucket_numbers, write_buckets
+from conformance.spark.build_layers import build_layers, reject_cell_id_collisions
+from conformance.spark.ingest import IngestedRun, read_headers, read_tables
+from conformance.spark.layer import TRANSACTION_COLUMNS
+from conformance.spark.write_layers import LayerFiles, write_layers
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run
 
 STORED = Path(__file__).parents[1] / "compat" / "0.1.0" / "run"
@@ -32,8 +32,8 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def layers(path: Path) -> dict[str, pa.Table]:
-    (run,) = look_at([path]).runs.values()
-    return layers_of(run.header.run, tables_of(run, {})[1])
+    (run,) = read_headers([path]).runs.values()
+    return build_layers(run.header.run, read_tables(run, {})[1])
 
 
 def ordered(rows: pa.Table, columns: list[str]) -> list[dict[str, Any]]:
@@ -59,16 +59,16 @@ def test_what_is_gathered_is_what_queries_find(planted: Path, tmp_path: Path) ->
             for name, query in in_sql().items():
                 database.execute(f"CREATE VIEW {name} AS {translated(query)}")
             found = database.sql("FROM transactions").to_arrow_table()
-        columns = [name for name in COLUMNS if name != "cell_id"]
+        columns = [name for name in TRANSACTION_COLUMNS if name != "cell_id"]
         assert ordered(made, columns) == ordered(found, columns)
         assert len(set(made["kind"].to_pylist())) >= kinds
 
 
 def test_lines_and_parquet_give_the_same_rows(planted: Path) -> None:
-    (run,) = look_at([planted]).runs.values()
+    (run,) = read_headers([planted]).runs.values()
     assert run.parquet
-    stored = layers_of("r", tables_of(run, {})[1])
-    loose = layers_of("r", tables_of(run.model_copy(update={"parquet": False}), {})[1])
+    stored = build_layers("r", read_tables(run, {})[1])
+    loose = build_layers("r", read_tables(run.model_copy(update={"parquet": False}), {})[1])
     assert {name: rows.to_pylist() for name, rows in stored.items()} == {
         name: rows.to_pylist() for name, rows in loose.items()
     }
@@ -95,12 +95,12 @@ def test_an_answer_belongs_to_its_own_command() -> None:
     ]
     from conformance.results.columns import TABLES
     from conformance.results.parquet import arrow_schema
-    from conformance.spark.exchanges import exchanges
+    from conformance.spark.exchanges import exchange_rows
 
     rows = [{"cell": "c", "session": "1", "n": n, "t": float(n), **one} for n, one in enumerate(said)]
     events = pa.Table.from_pylist(rows, arrow_schema(TABLES["events"]))
     names = ["n", "number", "sender", "recipients", "accepted", "refused", "key", "code", "reply_n", "client"]
-    made = exchanges(events, np.zeros(len(rows), np.int64)).select(names).to_pylist()
+    made = exchange_rows(events, np.zeros(len(rows), np.int64)).select(names).to_pylist()
     assert [list(one.values()) for one in made] == [
         [1, 1, "A@x", ["c@x"], ["c@x"], ["b@x"], "one", 250, 8, "c"],
         [9, 2, "", ["d@x"], [], ["d@x"], "two", 554, 14, "c"],
@@ -109,15 +109,15 @@ def test_an_answer_belongs_to_its_own_command() -> None:
 
 def test_two_cells_of_one_number_are_refused() -> None:
     rows = {"cell_id": [1, 2], "run": ["r", "r"], "cell": ["a", "b"]}
-    refuse_one_number_for_two([pa.table(rows)])
+    reject_cell_id_collisions([pa.table(rows)])
     with pytest.raises(RunDirectoryError, match="r/a and r/b have one number"):
-        refuse_one_number_for_two([pa.table(rows | {"cell_id": [2, 2]})])
+        reject_cell_id_collisions([pa.table(rows | {"cell_id": [2, 2]})])
 
 
 def test_a_cells_bucket_is_the_one_that_spark_looks_in() -> None:
     """Spark says: SELECT hash(1L), hash(-1L), hash(1234567890123456789L)."""
     said = np.array(SPARK_SAYS, np.int64)
-    assert bucket_of(np.array([1, -1, 1234567890123456789]), 1 << 31).tolist() == np.mod(said, 1 << 31).tolist()
+    assert bucket_numbers(np.array([1, -1, 1234567890123456789]), 1 << 31).tolist() == np.mod(said, 1 << 31).tolist()
 
 
 SPARK_SAYS = (-1712319331, -939490007, -2017768400)
@@ -137,8 +137,8 @@ def test_rows_of_a_kind_are_a_group_of_their_own(tmp_path: Path) -> None:
 def test_a_damaged_run_is_made_and_its_damage_told(planted: Path, tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [MadeCell("fine"), MadeCell("torn", cut=True)], whole=False)
     (run / "cells" / "alien-000000000000.jsonl").write_text("garbage\n")
-    found: dict[str, Ingested] = dict(look_at([run]).runs)
-    made = make_layers(Making(found, tmp_path / "made", 1)).runs["run"]
+    found: dict[str, IngestedRun] = dict(read_headers([run]).runs)
+    made = write_layers(LayerFiles(found, tmp_path / "made", 1)).runs["run"]
     assert (found["run"].damaged, made.damaged) == (0, 1)
     assert made.damage[0].startswith("alien-000000000000.jsonl:1: ")
     assert len(pq.read_table(tmp_path / "made" / "cells", partitioning=None)) == 2

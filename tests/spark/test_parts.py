@@ -13,14 +13,14 @@ pytest.importorskip("pyspark")
 
 from conformance.results import columns
 from conformance.results.layout import RunDirectoryError, SchemaTooNew
-from conformance.spark.described import put
-from conformance.spark.export import export
-from conformance.spark.ingest import find_runs, look_at
-from conformance.spark.java import JavaMissing, java_home
-from conformance.spark.job import failing_from
-from conformance.spark.session import BadSetting, settings
+from conformance.spark.aggregation import parse_fail_on
+from conformance.spark.export import export_table
+from conformance.spark.find_java import JavaMissing, find_java_home
+from conformance.spark.generate_docs import update_page
+from conformance.spark.ingest import find_runs, read_headers
+from conformance.spark.session import BadSetting, parse_settings
 from conformance.spark.tables.verdicts import MATRIX
-from conformance.spark.warehouse import PARTITIONED, VERSION, Catalog, Warehouse
+from conformance.spark.warehouse import PARTITIONED_TABLES, VERSION, Catalog, Warehouse
 from tests.spark.synthetic import MadeCell, make_run
 
 
@@ -33,17 +33,17 @@ def test_fields_of_one_name_have_one_type_in_every_line() -> None:
 
 
 def test_fail_on_takes_known_words_only() -> None:
-    assert failing_from(" flaky,regression") == {"flaky", "regression"}
-    assert failing_from("") == frozenset()
+    assert parse_fail_on(" flaky,regression") == {"flaky", "regression"}
+    assert parse_fail_on("") == frozenset()
     with pytest.raises(ValueError, match="--fail-on losses: there are regression, flaky, disagreement"):
-        failing_from("flaky,losses")
+        parse_fail_on("flaky,losses")
 
 
 def test_settings_are_key_and_value() -> None:
-    assert settings(["spark.a=b=c", "spark.x="]) == {"spark.a": "b=c", "spark.x": ""}
+    assert parse_settings(["spark.a=b=c", "spark.x="]) == {"spark.a": "b=c", "spark.x": ""}
     for bad in ("spark.a", "a=secret"):
         with pytest.raises(BadSetting, match=r"write spark\.something=value") as caught:
-            settings([bad])
+            parse_settings([bad])
         assert "secret" not in str(caught.value)
 
 
@@ -60,9 +60,9 @@ def test_two_runs_of_one_name_are_refused_and_a_copy_counts_once(tmp_path: Path)
     one = make_run(tmp_path / "a" / "run", [MadeCell("fine")])
     copy = make_run(tmp_path / "b" / "run", [MadeCell("fine")])
     other = make_run(tmp_path / "c" / "run", [MadeCell("fine")], seed=2)
-    assert list(look_at([one, copy]).runs) == ["run"]
+    assert list(read_headers([one, copy]).runs) == ["run"]
     with pytest.raises(RunDirectoryError, match="different runs named 'run'"):
-        look_at([one, other])
+        read_headers([one, other])
 
 
 def test_a_warehouse_of_another_layout_is_made_anew(tmp_path: Path) -> None:
@@ -76,31 +76,31 @@ def test_a_warehouse_of_another_layout_is_made_anew(tmp_path: Path) -> None:
 
 
 def test_a_run_goes_from_its_batch_and_leftovers_go_whole(tmp_path: Path) -> None:
-    found = look_at([make_run(tmp_path / name, [MadeCell("fine")]) for name in ("a:b", "a", "c")]).runs
+    found = read_headers([make_run(tmp_path / name, [MadeCell("fine")]) for name in ("a:b", "a", "c")]).runs
     warehouse = Warehouse(tmp_path / "warehouse")
     held = {"one": ("a", "a:b"), "two": ("c",), "cut-short": ()}
-    for table in PARTITIONED:
+    for table in PARTITIONED_TABLES:
         for batch, runs in held.items():
             folder = warehouse.batch(table, batch)
             folder.mkdir(parents=True)
             pq.write_table(pa.table({"run": pa.array([*runs, *runs], pa.string())}), folder / "part-0.parquet")
     before = (warehouse.batch("cells", "two") / "part-0.parquet").stat().st_mtime_ns
     known = Catalog(layout="x", runs=dict(found), batches={name: held[name] for name in ("one", "two")})
-    after = warehouse.without(known, {"a:b"})
+    after = warehouse.remove_runs(known, {"a:b"})
     assert (set(after.runs), after.batches) == ({"a", "c"}, {"one": ("a",), "two": ("c",)})
     assert warehouse.load("x") == after
-    for table in PARTITIONED:
+    for table in PARTITIONED_TABLES:
         assert sorted(path.name for path in (warehouse.path / table).iterdir()) == ["batch=one", "batch=two"]
         with pq.ParquetFile(warehouse.batch(table, "one") / "part-0.parquet") as file:
             assert file.read()["run"].to_pylist() == ["a", "a"]
     assert (warehouse.batch("cells", "two") / "part-0.parquet").stat().st_mtime_ns == before
-    assert set(warehouse.without(after, {"a"}).batches) == {"two"}
+    assert set(warehouse.remove_runs(after, {"a"}).batches) == {"two"}
     assert not warehouse.batch("cells", "one").exists()
 
 
 def test_exports_hold_the_same_and_no_formulas(tmp_path: Path) -> None:
     rows = [{"a": "=cmd()", "b": 1, "c": None}, {"a": 'x,"y"\n', "b": 2, "c": True}]
-    export(pa.Table.from_pylist(rows), tmp_path, "t")
+    export_table(pa.Table.from_pylist(rows), tmp_path, "t")
     assert json.loads((tmp_path / "t.json").read_text()) == rows
     with (tmp_path / "t.csv").open(newline="") as file:
         assert list(csv.reader(file)) == [["a", "b", "c"], ["'=cmd()", "1", ""], ['x,"y"\n', "2", "True"]]
@@ -108,7 +108,7 @@ def test_exports_hold_the_same_and_no_formulas(tmp_path: Path) -> None:
 
 def test_the_documentation_is_what_the_code_says() -> None:
     page = (Path(__file__).parents[2] / "docs" / "data.md").read_text("utf-8")
-    assert put(page) == page
+    assert update_page(page) == page
 
 
 def test_a_table_takes_its_own_columns_only() -> None:
@@ -145,18 +145,18 @@ def test_a_run_without_a_readable_header_is_told_and_left_out(tmp_path: Path) ->
     good = make_run(tmp_path / "good", [MadeCell("fine")])
     bad = make_run(tmp_path / "bad", [MadeCell("fine")])
     (bad / "run.json").write_text('{"run":')
-    found = look_at([bad, good])
+    found = read_headers([bad, good])
     assert list(found.runs) == ["good"]
     assert "bad/run.json" in found.unreadable[0]
     with pytest.raises(RunDirectoryError):
-        look_at([bad])
+        read_headers([bad])
 
 
 def test_damaged_parquet_is_told_and_its_lines_are_taken(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [MadeCell(f"c{n}") for n in range(17)])
-    assert look_at([run]).runs["run"].parquet
+    assert read_headers([run]).runs["run"].parquet
     (run / "parquet" / "events.parquet").write_bytes(b"PAR1 torn")
-    found = look_at([run]).runs["run"]
+    found = read_headers([run]).runs["run"]
     assert not found.parquet
     assert found.damaged == 1
     assert found.damage[0].startswith("parquet/events.parquet: ")
@@ -177,21 +177,21 @@ def fake_java(home: Path, version: int, modules: str) -> Path:
 
 def test_the_users_own_java_is_left_alone_when_it_fits(tmp_path: Path) -> None:
     fake_java(tmp_path / "own", 21, "jdk.incubator.vector@21")
-    assert java_home({"JAVA_HOME": str(tmp_path / "own")}, tmp_path / "cache") == tmp_path / "own"
+    assert find_java_home({"JAVA_HOME": str(tmp_path / "own")}, tmp_path / "cache") == tmp_path / "own"
     assert not (tmp_path / "cache").exists()
 
 
 def test_a_java_without_the_vector_module_gets_a_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conformance.spark.java._bundled", lambda: None)
+    monkeypatch.setattr("conformance.spark.find_java._bundled", lambda: None)
     fake_java(tmp_path / "my own", 25, "java.base@25")
-    home = java_home({"PATH": str(tmp_path / "my own" / "bin")}, tmp_path / "cache")
+    home = find_java_home({"PATH": str(tmp_path / "my own" / "bin")}, tmp_path / "cache")
     words = ["--add-modules=jdk.incubator.vector", "-cp", "a b", "--add-opens=java.base/java.nio=ALL-UNNAMED", "$HOME"]
     done = subprocess.run([home / "bin" / "java", "-x", *words], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["-x", *words[1:]]
 
 
 def test_without_a_java_it_is_said_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conformance.spark.java._bundled", lambda: None)
+    monkeypatch.setattr("conformance.spark.find_java._bundled", lambda: None)
     fake_java(tmp_path / "old", 11, "")
     with pytest.raises(JavaMissing, match=r"Java 17 or later: JAVA_HOME=.*old is none; pip install"):
-        java_home({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(tmp_path / "old" / "bin")}, tmp_path)
+        find_java_home({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(tmp_path / "old" / "bin")}, tmp_path)

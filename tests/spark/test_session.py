@@ -22,9 +22,9 @@ from pyspark import SparkContext
 
 from conformance import paths
 from conformance.results.parquet import write_parquet
-from conformance.spark import spread
-from conformance.spark.java import java_home
-from conformance.spark.job import TABLES, aggregate
+from conformance.spark import partitioning
+from conformance.spark.aggregation import TABLES, aggregate
+from conformance.spark.find_java import find_java_home
 from conformance.spark.progress import Progress
 from conformance.spark.session import SparkFailed, open_session
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run
@@ -95,7 +95,7 @@ class Cluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "SPARK_DAEMON_MEMORY": "256m",
-            "JAVA_HOME": str(java_home(os.environ, paths.cache())),
+            "JAVA_HOME": str(find_java_home(os.environ, paths.cache())),
         }
         _, self._said = self._start("org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", "--port", "0")
         self.url = self.wait_for_master(r"spark://127\.0\.0\.1:[1-9]\d*")
@@ -135,7 +135,7 @@ def drain(stream: IO[str], said: queue.Queue[str]) -> None:
     said.put("")
 
 
-@pytest.mark.parametrize("small", [spread.SMALL, 0], ids=["one part", "several parts"])
+@pytest.mark.parametrize("small", [partitioning.SMALL, 0], ids=["one part", "several parts"])
 def test_a_cluster_that_loses_a_worker_makes_the_same_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
@@ -143,7 +143,7 @@ def test_a_cluster_that_loses_a_worker_makes_the_same_tables(
     pytest.importorskip("duckdb")
     from benchmarks.in_duckdb import difference, tables_of
 
-    monkeypatch.setattr(spread, "SMALL", small)
+    monkeypatch.setattr(partitioning, "SMALL", small)
     before = psutil.Process().children(recursive=True)
     run = make_run(tmp_path / "run", [MadeCell(name, name, messages=1) for name in DEFECTS] + [MadeCell("fine")])
     write_parquet(run)

@@ -4,24 +4,24 @@ import threading
 
 import pytest
 
-from conformance.spark.steps import AT_ONCE, Step, done, named_in
+from conformance.spark.task_graph import MAX_RUNNING, Task, names_in_query, run_tasks
 
 
 def test_a_step_begins_when_those_before_it_have_ended() -> None:
     told: list[str] = []
     steps = {
-        "last": Step(lambda: told.append("last"), frozenset({"first", "second"})),
-        "second": Step(lambda: told.append("second"), frozenset({"first"})),
-        "first": Step(lambda: told.append("first")),
+        "last": Task(lambda: told.append("last"), frozenset({"first", "second"})),
+        "second": Task(lambda: told.append("second"), frozenset({"first"})),
+        "first": Task(lambda: told.append("first")),
     }
-    done(steps)
+    run_tasks(steps)
     assert told == ["first", "second", "last"]
 
 
 def test_steps_that_need_not_wait_are_under_way_together() -> None:
-    meeting = threading.Barrier(AT_ONCE)  # broken where one would have to wait for the others' end
-    given = done({str(n): Step(lambda: meeting.wait(timeout=20) >= 0) for n in range(AT_ONCE)})
-    assert given == {str(n): True for n in range(AT_ONCE)}
+    meeting = threading.Barrier(MAX_RUNNING)  # broken where one would have to wait for the others' end
+    given = run_tasks({str(n): Task(lambda: meeting.wait(timeout=20) >= 0) for n in range(MAX_RUNNING)})
+    assert given == {str(n): True for n in range(MAX_RUNNING)}
 
 
 def test_of_several_that_may_begin_the_first_named_does() -> None:
@@ -35,10 +35,10 @@ def test_of_several_that_may_begin_the_first_named_does() -> None:
         told.append("needed")
         gate.set()
 
-    holding = {f"busy {n}": Step(busy) for n in range(AT_ONCE - 1)}
-    rest = {"begins": Step(lambda: told.append("begins")), "needed": Step(open_gate, frozenset({"begins"}))}
-    later = {f"later {n}": Step(lambda: told.append("later")) for n in range(3)}
-    done({**holding, **rest, **later})
+    holding = {f"busy {n}": Task(busy) for n in range(MAX_RUNNING - 1)}
+    rest = {"begins": Task(lambda: told.append("begins")), "needed": Task(open_gate, frozenset({"begins"}))}
+    later = {f"later {n}": Task(lambda: told.append("later")) for n in range(3)}
+    run_tasks({**holding, **rest, **later})
     assert told[:2] == ["begins", "needed"]
 
 
@@ -49,12 +49,12 @@ def test_what_a_step_raises_is_raised_and_nothing_after_it_begins() -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        done({"fails": Step(fails), "after": Step(lambda: told.append("after"), frozenset({"fails"}))})
+        run_tasks({"fails": Task(fails), "after": Task(lambda: told.append("after"), frozenset({"fails"}))})
     assert told == []
 
 
 def test_a_query_names_whole_words_only() -> None:
-    assert named_in("SELECT n FROM mails m JOIN made USING (n)", {"mails", "made", "mail", "copies"}) == {
+    assert names_in_query("SELECT n FROM mails m JOIN made USING (n)", {"mails", "made", "mail", "copies"}) == {
         "mails",
         "made",
     }

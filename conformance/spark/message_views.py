@@ -5,7 +5,7 @@ one there: a mailbox of the topology is found in any letter case, of an address 
 """
 
 from conformance.faults import ALTERING
-from conformance.spark.worlds import PARAMETERS
+from conformance.spark.topologies import PARAMETERS
 
 
 def _one(address: str) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OLDEST = 25
+MIN_JAVA = 25
 """The oldest Java that keeps what it needs."""
 
 _OWN = ("-XX:AOTMode=", "-XX:AOTConfiguration=", "-XX:AOTCache=")
@@ -31,7 +31,7 @@ _LIMIT = 900.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class AotCache:
     """The cache of one Java and one Spark, and where a session records what goes into it."""
 
     cache: Path
@@ -41,7 +41,7 @@ class Ahead:
     def _said(self) -> Path:
         return self.record.with_name("said.log")
 
-    def unfit(self) -> str:
+    def mismatch_reason(self) -> str:
         """Return why a cache that is there is not used by the session that has started; '' where it is, or there is none."""
         if not self.cache.is_file():
             return "it was made of another Java or Spark" if any(self.cache.parent.glob("*.aot")) else ""
@@ -82,7 +82,7 @@ class Ahead:
         return True
 
 
-def ahead_of(java: Path, folder: Path, scratch: Path) -> Ahead:
+def aot_cache_for(java: Path, folder: Path, scratch: Path) -> AotCache:
     """Return the cache for a Java and the Spark that is installed; `folder` is for what can be made again."""
     spark = importlib.util.find_spec("pyspark")
     assert spark is not None
@@ -91,10 +91,10 @@ def ahead_of(java: Path, folder: Path, scratch: Path) -> Ahead:
     place = hashlib.sha256(f"{java} {jars}".encode()).hexdigest()[:12]
     stamp = f"{importlib.metadata.version('pyspark')} {jars.stat().st_mtime_ns} {java.stat().st_mtime_ns}"
     name = hashlib.sha256(stamp.encode()).hexdigest()[:12]
-    return Ahead(folder / f"spark-{place}" / f"{name}.aot", scratch / "loaded.config")
+    return AotCache(folder / f"spark-{place}" / f"{name}.aot", scratch / "loaded.config")
 
 
-def started_with(session: "SparkSession") -> tuple[list[str], str]:
+def launch_arguments(session: "SparkSession") -> tuple[list[str], str]:
     """Return the options and the class path that a session's Java was started with."""
     jvm = session._jvm
     assert jvm is not None

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conformance import paths
-from conformance.spark import ahead
-from conformance.spark.gateway import Gateway, can_start, started
-from conformance.spark.java import java_home, java_of, options_for, version_of
-from conformance.spark.spread import SMALL, settings_for
+from conformance.spark import jvm_aot_cache
+from conformance.spark.find_java import find_java, find_java_home, java_version, warning_free_options
+from conformance.spark.gateway import Gateway, can_start_directly, start_java
+from conformance.spark.partitioning import SMALL, settings_for_size
 
 DEFAULTS = {
     "spark.sql.files.maxPartitionBytes": "32m",
@@ -88,7 +88,7 @@ Where the user says how large the heap may be, Java divides that as it likes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Java:
+class JavaLaunch:
     """The Java of a session: the program, its options (driver, executors), and the process where it has been started.
 
     Without `gateway` Spark's own scripts start it: the user has set something up that only they know how to follow.
@@ -96,47 +96,47 @@ class Java:
 
     program: Path
     folder: Path
-    cache: ahead.Ahead
+    cache: jvm_aot_cache.AotCache
     learn: bool
     options: tuple[list[str], list[str]]
     gateway: Gateway | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class PreparedSession:
     """What a session is opened with. Where one is active already it has its Java."""
 
     master: str
     settings: Mapping[str, str]
-    java: Java | None
+    java: JavaLaunch | None
 
 
 @contextmanager
-def begun(
+def prepare_session(
     master: str = "local[*]", conf: Mapping[str, str] | None = None, *, octets: int = 0, learn: bool = False
-) -> Iterator[Begun]:
+) -> Iterator[PreparedSession]:
     """Start Java for a session that will read about so many octets; what is left of it when the block is left ends.
 
     With `learn` it records what it loads. Raises JavaMissing.
     """
     conf = conf or {}
-    chosen = {**DEFAULTS, **settings_for(octets), **conf}
+    chosen = {**DEFAULTS, **settings_for_size(octets), **conf}
     if _is_active():
-        yield Begun(master, chosen, None)
+        yield PreparedSession(master, chosen, None)
         return
     with tempfile.TemporaryDirectory(prefix="conformance-spark-") as name:
         folder = Path(name)
-        alone = can_start(master, conf, os.environ)
-        program = java_of(os.environ) if alone else java_home(os.environ, paths.cache()) / "bin" / "java"
-        cache = ahead.ahead_of(program, paths.cache(), folder)
+        alone = can_start_directly(master, conf, os.environ)
+        program = find_java(os.environ) if alone else find_java_home(os.environ, paths.cache()) / "bin" / "java"
+        cache = jvm_aot_cache.aot_cache_for(program, paths.cache(), folder)
         room = _ROOM if octets < SMALL and "spark.driver.memory" not in conf else ()
         options = _options(program, folder, cache, room, brief=octets < SMALL, learn=learn)
-        java = Java(program, folder, cache, learn, options)
+        java = JavaLaunch(program, folder, cache, learn, options)
         if not alone:
-            yield Begun(master, chosen, java)
+            yield PreparedSession(master, chosen, java)
             return
-        with started(program, [f"-Xmx{chosen['spark.driver.memory']}", *options[0]], folder, quiet=learn) as gateway:
-            yield Begun(master, chosen, replace(java, gateway=gateway))
+        with start_java(program, [f"-Xmx{chosen['spark.driver.memory']}", *options[0]], folder, quiet=learn) as gateway:
+            yield PreparedSession(master, chosen, replace(java, gateway=gateway))
 
 
 def _is_active() -> bool:
@@ -149,15 +149,15 @@ def _is_active() -> bool:
 
 
 def _options(
-    java: Path, folder: Path, cache: ahead.Ahead, room: Sequence[str], *, brief: bool, learn: bool
+    java: Path, folder: Path, cache: jvm_aot_cache.AotCache, room: Sequence[str], *, brief: bool, learn: bool
 ) -> tuple[list[str], list[str]]:
     """Return Java's options for the driver, and for executors."""
-    version = version_of(java) or 0
+    version = java_version(java) or 0
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J, "utf-8")
     own = _BRIEF if brief else ("-XX:+UseParallelGC", *_LATE)
-    both = [*own, *options_for(version)]
-    kept = cache.options(brief=brief, learn=learn) if version >= ahead.OLDEST else ()
+    both = [*own, *warning_free_options(version)]
+    kept = cache.options(brief=brief, learn=learn) if version >= jvm_aot_cache.MIN_JAVA else ()
     loading = () if kept or not brief else _UNVERIFIED
     driver = [*both, *room, *loading, f"-Dlog4j2.configurationFile=file:{log4j}", f"-Djava.io.tmpdir={folder}"]
     return [*driver, *kept], both

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 
 from conformance.parameters import effective_parameters
 from conformance.results.identity import sha256_of
-from conformance.spark.coded import Coded
+from conformance.spark.dictionary_column import DictionaryColumn
 
 PARAMETERS = {
     "enabled": "ShadowRedundancyEnabled",
@@ -26,9 +26,9 @@ PARAMETERS = {
 }
 """Column -> the parameter that queries ask for, as text."""
 
-TEXTS = pa.map_(pa.string(), pa.string())
+TEXT_MAP = pa.map_(pa.string(), pa.string())
 _OF_A_SERVER = ("generation", "role", "site", "boundary", *PARAMETERS)
-WORLDS = pa.schema(
+TOPOLOGY_SCHEMA = pa.schema(
     {
         "place": pa.int64(),
         "without_rights": pa.bool_(),
@@ -82,39 +82,43 @@ _STATED = TypeAdapter(dict[str, dict[str, JsonValue]])
 _OBJECT = TypeAdapter(dict[str, JsonValue])
 
 
-def described(cells: pa.Table) -> tuple[pa.Table, pa.Table]:
+def extract_topologies(cells: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return cells with the columns of `DDL` instead of those of JSON, and their worlds. Worlds that are alike are one."""
-    topology, parameters = Coded.of(cells["topology"]), Coded.of(cells["parameters"])
+    topology, parameters = DictionaryColumn.of(cells["topology"]), DictionaryColumn.of(cells["parameters"])
     pairs, rows = np.unique(np.stack([topology.codes, parameters.codes], axis=1), axis=0, return_inverse=True)
     worlds = [_world(_word(topology, one), _word(parameters, other)) for one, other in pairs]
     numbers = [int(sha256_of(world)[:15], 16) for world in worlds]
     columns = {
         "world": pa.array(numbers, pa.int64()).take(pa.array(rows.reshape(-1))),
-        "waived": pa.array([sorted(said(text)) for text in cells["waive"].to_pylist()], pa.list_(pa.string())),
-        "axes": texts_of(cells["axes"]),
+        "waived": pa.array(
+            [sorted(object_as_texts(text)) for text in cells["waive"].to_pylist()], pa.list_(pa.string())
+        ),
+        "axes": maps_of_texts(cells["axes"]),
     }
     kept = {name: cells[name] for name in cells.column_names if name not in READ}
-    return pa.table({**kept, **columns}), once([{"place": n, **w} for n, w in zip(numbers, worlds, strict=True)])
+    return pa.table({**kept, **columns}), unique_topologies(
+        [{"place": n, **w} for n, w in zip(numbers, worlds, strict=True)]
+    )
 
 
-def once(worlds: Iterable[Mapping[str, Any]]) -> pa.Table:
+def unique_topologies(worlds: Iterable[Mapping[str, Any]]) -> pa.Table:
     """Return worlds as a table, each once."""
-    return pa.Table.from_pylist([*{world["place"]: world for world in worlds}.values()], WORLDS)
+    return pa.Table.from_pylist([*{world["place"]: world for world in worlds}.values()], TOPOLOGY_SCHEMA)
 
 
-def texts_of(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+def maps_of_texts(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Return JSON objects as maps of texts: of what is no text its JSON. Null stays null."""
-    coded = Coded.of(column)
-    made = pa.array([*([*said(text).items()] for text in coded.words), None], TEXTS)
+    coded = DictionaryColumn.of(column)
+    made = pa.array([*([*object_as_texts(text).items()] for text in coded.words), None], TEXT_MAP)
     return made.take(pa.array(np.where(coded.codes < 0, len(coded.words), coded.codes)))
 
 
-def said(text: str | None) -> dict[str, str | None]:
+def object_as_texts(text: str | None) -> dict[str, str | None]:
     """Return what a JSON object says, as texts; nothing of what is none."""
     return {name: _text(value) for name, value in (_read(_OBJECT, text) or {}).items()}
 
 
-def _word(coded: Coded, code: int) -> str | None:
+def _word(coded: DictionaryColumn, code: int) -> str | None:
     return None if code < 0 else coded.words[code]
 
 

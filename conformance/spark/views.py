@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from conformance.results.columns import TABLES
-from conformance.spark import invariants, messages, worlds
-from conformance.spark.ingest import candidate_rows, literal, run_rows
+from conformance.spark import invariants, message_views, topologies
+from conformance.spark.ingest import candidate_rows, escape_glob, run_rows
 from conformance.spark.layer import DDL
-from conformance.spark.making import Making
+from conformance.spark.partitioning import Partitioning
 from conformance.spark.schemas import ddl
-from conformance.spark.spread import Spread
-from conformance.spark.steps import Step, named_in
+from conformance.spark.task_graph import Task, names_in_query
+from conformance.spark.write_layers import LayerFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,46 +40,46 @@ LAYERS = {
 """What the views are made of, over the files of a batch."""
 
 STORED = {
-    "cells": f"`cell_id` BIGINT, {ddl(tuple(column for column in TABLES['cells'] if column.name not in worlds.READ))}, {worlds.DDL}",
+    "cells": f"`cell_id` BIGINT, {ddl(tuple(column for column in TABLES['cells'] if column.name not in topologies.READ))}, {topologies.DDL}",
     "transactions": DDL,
     "recorded": "`cell_id` BIGINT, `check` STRING, `outcome` STRING, `occasions` BIGINT, `requirements` ARRAY<STRING>, "
     "`remark` BOOLEAN, `failure` STRUCT<`message`: STRING, `moment`: DOUBLE, `sentence`: STRING, `event`: BIGINT>",
 }
 """The schemas of those files, in Spark's DDL."""
 
-KEPT = ("conditions", "made", "mails", "acknowledgements", "rechecks", "verdicts")
+CACHED_VIEWS = ("conditions", "made", "mails", "acknowledgements", "rechecks", "verdicts")
 """Views that more than one query builds on: each is computed once."""
 
-KEPT_WHERE_SMALL = ("changes", "altered", "copies", "deliveries", *invariants.PARTS)
+VIEWS_CACHED_WHEN_SMALL = ("changes", "altered", "copies", "deliveries", *invariants.PARTS)
 """Of a small history planning costs more than computing: these too are planned and computed once, by themselves."""
 
 
-def views() -> dict[str, str]:
+def view_queries() -> dict[str, str]:
     """Return the query of every view over the layers, in order."""
     return {
         "conditions": invariants.CONDITIONS,
-        **messages.VIEWS,
+        **message_views.VIEWS,
         "verdicts": JUDGED,
         **invariants.rechecks(),
     }
 
 
 @contextmanager
-def layers(
-    session: "SparkSession", folders: Mapping[str, Path], batch: str, spread: Spread
-) -> Iterator["dict[str, Step[DataFrame]]"]:
+def layer_tasks(
+    session: "SparkSession", folders: Mapping[str, Path], batch: str, spread: Partitioning
+) -> Iterator["dict[str, Task[DataFrame]]"]:
     """Give the steps by which the session knows the files of a batch by the names of the layers.
 
     Afterwards it forgets them, and the files stay. Nearly whatever is asked of them is asked of each cell on its own: rows of
     a cell lie together in the files already.
     """
     tables = {name: f"conformance_{name}_{batch}" for name in STORED} if spread.several else {}
-    steps: dict[str, Step[DataFrame]] = {
-        f"stored_{name}": Step(partial(_store, session, spread, name, folders[name], tables.get(name)))
+    steps: dict[str, Task[DataFrame]] = {
+        f"stored_{name}": Task(partial(_store, session, spread, name, folders[name], tables.get(name)))
         for name in STORED
     }
     for name, query in LAYERS.items():
-        steps[name] = Step(partial(_layer, session, spread, name, query), named_in(query, steps.keys()))
+        steps[name] = Task(partial(_layer, session, spread, name, query), names_in_query(query, steps.keys()))
     try:
         yield steps
     finally:
@@ -87,29 +87,29 @@ def layers(
             session.sql(f"DROP TABLE IF EXISTS {table}")
 
 
-def _store(session: "SparkSession", spread: Spread, name: str, folder: Path, table: str | None) -> "DataFrame":
+def _store(session: "SparkSession", spread: Partitioning, name: str, folder: Path, table: str | None) -> "DataFrame":
     if table is None:
-        rows = spread.together(session.read.schema(STORED[name]).parquet(literal(folder)))
+        rows = spread.repartition_by_cell(session.read.schema(STORED[name]).parquet(escape_glob(folder)))
     else:
-        spread.known(session, table, STORED[name], folder)
+        spread.register_bucketed_table(session, table, STORED[name], folder)
         rows = session.table(table)
     rows.createOrReplaceTempView(f"stored_{name}")
     return rows
 
 
-def _layer(session: "SparkSession", spread: Spread, name: str, query: str) -> "DataFrame":
+def _layer(session: "SparkSession", spread: Partitioning, name: str, query: str) -> "DataFrame":
     # Of a small history it is known what is few, and said where it is joined: Spark would take all mails for fewer than cells.
     looked_up = ("cells", "exchanges", "happenings") if spread.several else ("cells",)
     made = rows = session.sql(query)
     if name == "cells":
-        made = rows = spread.at_hand(rows)
-    (spread.looked_up(rows) if name in looked_up else rows).createOrReplaceTempView(name)
+        made = rows = spread.cached_in_memory_when_small(rows)
+    (spread.hash_join_hint(rows) if name in looked_up else rows).createOrReplaceTempView(name)
     return made
 
 
-def defining(
-    session: "SparkSession", making: Making, spread: Spread, before: "Mapping[str, Step[DataFrame]]"
-) -> "dict[str, Step[DataFrame]]":
+def view_tasks(
+    session: "SparkSession", making: LayerFiles, spread: Partitioning, before: "Mapping[str, Task[DataFrame]]"
+) -> "dict[str, Task[DataFrame]]":
     """Return these steps, and those that define the views over headers and layers; each gives what its view is made of.
 
     Whoever asks several things at once must hold that: what nobody holds Spark forgets, while tasks still count in it.
@@ -118,26 +118,26 @@ def defining(
     headers = {"topologies": making.worlds, "candidates": candidate_rows(runs), "runs": run_rows(runs)}
     steps = {
         **before,
-        **{name: Step(partial(_header, session, spread, name, rows)) for name, rows in headers.items()},
+        **{name: Task(partial(_header, session, spread, name, rows)) for name, rows in headers.items()},
     }
-    for name, query in views().items():
-        steps[name] = Step(partial(_define, session, spread, name, query), named_in(query, steps.keys()))
+    for name, query in view_queries().items():
+        steps[name] = Task(partial(_define, session, spread, name, query), names_in_query(query, steps.keys()))
     return steps
 
 
-def _header(session: "SparkSession", spread: Spread, name: str, rows: pa.Table) -> "DataFrame":
+def _header(session: "SparkSession", spread: Partitioning, name: str, rows: pa.Table) -> "DataFrame":
     made = session.createDataFrame(rows)
-    spread.everywhere(made).createOrReplaceTempView(name)
+    spread.broadcast(made).createOrReplaceTempView(name)
     return made
 
 
-def _define(session: "SparkSession", spread: Spread, name: str, query: str) -> "DataFrame":
+def _define(session: "SparkSession", spread: Partitioning, name: str, query: str) -> "DataFrame":
     made = rows = session.sql(query)
     if name == "rechecks":  # Spark does not see that rows of eight queries still lie where their cells do
-        rows = spread.together(rows)
-    if name in KEPT:
-        rows = spread.kept(rows)
-    elif name in KEPT_WHERE_SMALL:
-        rows = spread.kept_where_small(rows)
+        rows = spread.repartition_by_cell(rows)
+    if name in CACHED_VIEWS:
+        rows = spread.cached(rows)
+    elif name in VIEWS_CACHED_WHEN_SMALL:
+        rows = spread.cached_when_small(rows)
     rows.createOrReplaceTempView(name)
     return made

@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from conformance import parameters
 from conformance.results.identity import sha256_of
 from conformance.results.layout import RunDirectoryError
-from conformance.spark import coded, exchanges, happenings, worlds
-from conformance.spark.coded import Coded, Whole
+from conformance.spark import dictionary_column, exchanges, single_events, topologies
+from conformance.spark.dictionary_column import DictionaryColumn, Integers
 from conformance.spark.layer import schema
-from conformance.spark.worlds import described
+from conformance.spark.topologies import extract_topologies
 
 EVENTS = (
     "cell", "n", "t", "kind", "session", "client", "server", "listener", "verb", "line", "operation", "to", "code",
@@ -34,19 +34,24 @@ VERDICTS = (
 LAYERS = ("cells", "transactions", "recorded")
 
 
-def made_by() -> str:
+def code_hash() -> str:
     """Return the hash of the code that makes the layers: other code may make other rows."""
     here = sys.modules[__name__]
-    return sha256_of([inspect.getsource(module) for module in (coded, exchanges, happenings, worlds, parameters, here)])
+    return sha256_of(
+        [
+            inspect.getsource(module)
+            for module in (dictionary_column, exchanges, single_events, topologies, parameters, here)
+        ]
+    )
 
 
-def number_of(run: str, cell: str) -> int:
+def cell_id(run: str, cell: str) -> int:
     """Return the number that stands for a run's cell: one number is joined sooner than two texts."""
     digest = hashlib.blake2b(f"{run}\0{cell}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
 
 
-def layers_of(run: str, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+def build_layers(run: str, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Return the layers of a run and its cells' worlds, of its tables `cells`, `verdicts` and `events` (which need but the columns named here)."""
     known: dict[str, int] = {}
     cells, verdicts, events = (tables[name].combine_chunks() for name in ("cells", "verdicts", "events"))
@@ -54,7 +59,8 @@ def layers_of(run: str, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     whose = _numbers(run, events, known)
     names = dict(zip(known.values(), known.keys(), strict=True))
     rows = pa.concat_tables(
-        [happenings.happenings(events, whose), exchanges.exchanges(events, whose)], promote_options="default"
+        [single_events.single_event_rows(events, whose), exchanges.exchange_rows(events, whose)],
+        promote_options="default",
     )
     # What is of a cell without a header (it could not be read) is of no cell.
     rows = rows.filter(pc.is_in(rows["cell_id"], value_set=pa.array(numbers)))
@@ -65,7 +71,7 @@ def layers_of(run: str, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     columns = [keyed.get(field.name) if field.name in keyed else _column(rows, field) for field in schema()]
     transactions = pa.table(columns, schema=schema())
     order = pc.sort_indices(transactions, [("kind", "ascending"), ("cell", "ascending"), ("n", "ascending")])
-    cells, worlds_of_cells = described(cells)
+    cells, worlds_of_cells = extract_topologies(cells)
     return {
         "worlds": worlds_of_cells,
         "cells": cells.add_column(0, "cell_id", pa.array(numbers)),
@@ -78,15 +84,15 @@ def _column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
     return rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
 
 
-def _numbers(run: str, rows: pa.Table, known: dict[str, int]) -> Whole:
-    coded = Coded.of(rows["cell"])
+def _numbers(run: str, rows: pa.Table, known: dict[str, int]) -> Integers:
+    coded = DictionaryColumn.of(rows["cell"])
     for cell in coded.words:
         if cell not in known:
-            known[cell] = number_of(run, cell)
+            known[cell] = cell_id(run, cell)
     return np.array([known[cell] for cell in coded.words], np.int64)[coded.codes]
 
 
-def _recorded(verdicts: pa.Table, whose: Whole) -> pa.Table:
+def _recorded(verdicts: pa.Table, whose: Integers) -> pa.Table:
     """Return the recorded verdicts. How it came to it is asked of failures and remarks only."""
     remark = pc.fill_null(verdicts["remark"], False).combine_chunks()
     told = pc.or_(pc.fill_null(pc.equal(verdicts["outcome"], "fail"), False), remark).combine_chunks()
@@ -114,7 +120,7 @@ def _recorded(verdicts: pa.Table, whose: Whole) -> pa.Table:
     )
 
 
-def refuse_one_number_for_two(cells: Sequence[pa.Table]) -> None:
+def reject_cell_id_collisions(cells: Sequence[pa.Table]) -> None:
     """Raise RunDirectoryError when two cells have one number, and would be taken for one.
 
     Among a million cells that happens once in thirty million times; nobody would ever notice.

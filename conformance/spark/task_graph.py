@@ -9,24 +9,24 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-AT_ONCE = 3
+MAX_RUNNING = 3
 """Steps in flight: while one is planned, another computes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step(Generic[T]):
+class Task(Generic[T]):
     """Something to do, after the steps of these names."""
 
     do: Callable[[], T]
     after: frozenset[str] = frozenset()
 
 
-def named_in(query: str, names: Collection[str]) -> frozenset[str]:
+def names_in_query(query: str, names: Collection[str]) -> frozenset[str]:
     """Return which of these names a query has, as whole words: of more than it needs it only waits for too much."""
     return frozenset(names) & frozenset(re.findall(r"\w+", query))
 
 
-def done(steps: Mapping[str, Step[T]]) -> dict[str, T]:
+def run_tasks(steps: Mapping[str, Task[T]]) -> dict[str, T]:
     """Do all steps, each as soon as those before it are done, of several the first named first; return what each gave.
 
     Raises what a step raises, when those that had begun have ended; graphlib.CycleError where steps wait for each other.
@@ -37,10 +37,10 @@ def done(steps: Mapping[str, Step[T]]) -> dict[str, T]:
     ready: list[str] = []
     under_way: dict[Future[T], str] = {}
     results: dict[str, T] = {}
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(MAX_RUNNING) as pool:
         while sorter.is_active():
             ready = sorted([*ready, *sorter.get_ready()], key=order.__getitem__)
-            while ready and len(under_way) < AT_ONCE:
+            while ready and len(under_way) < MAX_RUNNING:
                 name = ready.pop(0)
                 under_way[pool.submit(steps[name].do)] = name
             for one in wait(under_way, return_when=FIRST_COMPLETED).done:

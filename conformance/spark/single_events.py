@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from conformance.spark.coded import Coded, Flags, Whole, at
-from conformance.spark.worlds import texts_of
+from conformance.spark.dictionary_column import DictionaryColumn, Flags, Integers, take_or_null
+from conformance.spark.topologies import maps_of_texts
 
 _INCIDENTS = (
     "fault-armed", "fault-fired", "connect-failed", "node", "node-command", "configured", "talked", "drained",
@@ -19,9 +19,9 @@ _FIELDS = ("n", "t", "session", "listener", "message", "code", "fault", "healed"
 _DIGEST = ("message_id", "date", "stable_sha256", "report", "about", "size")
 
 
-def happenings(events: pa.Table, cells: Whole) -> pa.Table:
+def single_event_rows(events: pa.Table, cells: Integers) -> pa.Table:
     """Return a row for each event that is one by itself; `cells` is the cell's number of each event."""
-    kind, how, to = (Coded.of(events[name]) for name in ("kind", "how", "to"))
+    kind, how, to = (DictionaryColumn.of(events[name]) for name in ("kind", "how", "to"))
     code = pc.fill_null(events["code"], 0).to_numpy()
     answers_nothing, other = to.among([""]), to.where(lambda one: one != "QUIT")
     wanted = (
@@ -48,19 +48,19 @@ def happenings(events: pa.Table, cells: Whole) -> pa.Table:
             "mode": _if(stray, pa.scalar(_STRAY), _if(kind.among(_KINDS), None, column["kind"])),
             "sender": column["sender"],
             "recipients": _recipients(column["recipient"], column["recipients"], of["delivered"], of["message"]),
-            "accepted": at(column["accepted"], np.where(of["attempt"] & _taken(column), here, -1)),
-            "failed": at(digest["failed"], np.where(of["delivered"], here, -1)),
+            "accepted": take_or_null(column["accepted"], np.where(of["attempt"] & _taken(column), here, -1)),
+            "failed": take_or_null(digest["failed"], np.where(of["delivered"], here, -1)),
             **{name: digest[name] for name in _DIGEST},
             "key": pc.coalesce(digest["message_id"], digest["body_sha256"]),
             "action": _if(of["delivered"], digest["action"], action),
-            "changes": texts_of(
+            "changes": maps_of_texts(
                 _if(
                     of["configured"] & column["refused"].is_null().to_numpy(zero_copy_only=False),
                     column["changes"],
                     None,
                 )
             ),
-            "waited": at(column["waited"], np.where(of["drained"], here, -1)),
+            "waited": take_or_null(column["waited"], np.where(of["drained"], here, -1)),
         }
     )
 
@@ -74,7 +74,7 @@ def _taken(column: dict[str, pa.Array]) -> Flags:
     """Whether an attempt ended with a positive reply to the final dot."""
     code = pc.fill_null(column["code"], 0).to_numpy(zero_copy_only=False)
     dot = pc.fill_null(column["dot_sent"], False).to_numpy(zero_copy_only=False)
-    taken: Flags = dot & (code >= 200) & (code < 300) & Coded.of(column["outcome"]).among(["answered"])
+    taken: Flags = dot & (code >= 200) & (code < 300) & DictionaryColumn.of(column["outcome"]).among(["answered"])
     return taken
 
 
@@ -83,4 +83,4 @@ def _recipients(one: pa.Array, several: pa.Array, delivered: Flags, made: Flags)
     count = len(one)
     single = pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), one)
     places = np.where(delivered, np.arange(count), np.where(made, np.arange(count) + count, -1))
-    return at(pa.concat_arrays([single, several]), places)
+    return take_or_null(pa.concat_arrays([single, several]), places)

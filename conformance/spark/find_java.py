@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from shlex import quote
 
-OLDEST = 17
+MIN_JAVA = 17
 """The oldest Java that Spark 4 runs on."""
 
 _LAUNCHER = """#!/bin/sh
@@ -36,41 +36,41 @@ class JavaMissing(RuntimeError):
     """There is no Java that Spark can run on; the text says how to get one."""
 
 
-def java_home(environ: Mapping[str, str], cache: Path) -> Path:
+def find_java_home(environ: Mapping[str, str], cache: Path) -> Path:
     """Return what JAVA_HOME must be for Spark; `cache` is where a launcher is written when one is needed.
 
     Raises JavaMissing.
     """
-    java = java_of(environ)
+    java = find_java(environ)
     own = environ.get("JAVA_HOME")
     return Path(own) if own and java == Path(own) / "bin" / "java" else _with_launcher(java, cache)
 
 
-def java_of(environ: Mapping[str, str]) -> Path:
+def find_java(environ: Mapping[str, str]) -> Path:
     """Return the Java for Spark itself, as a program. Raises JavaMissing."""
     own = environ.get("JAVA_HOME")
     if own and is_suitable(Path(own) / "bin" / "java"):
         return Path(own) / "bin" / "java"
     for java in (_bundled(), _on_path(environ)):
-        if java is not None and (version_of(java) or 0) >= OLDEST:
+        if java is not None and (java_version(java) or 0) >= MIN_JAVA:
             return java
     said = f"JAVA_HOME={own} is none; " if own else ""
-    raise JavaMissing(f"Spark needs Java {OLDEST} or later: {said}pip install 'smtp-conformance[spark]' brings one")
+    raise JavaMissing(f"Spark needs Java {MIN_JAVA} or later: {said}pip install 'smtp-conformance[spark]' brings one")
 
 
 def is_suitable(java: Path) -> bool:
     """Whether Spark's own launcher can start this Java as it is."""
     modules = _release(java) or _output(java, "--list-modules")
-    return (version_of(java) or 0) >= OLDEST and "jdk.incubator.vector" in modules
+    return (java_version(java) or 0) >= MIN_JAVA and "jdk.incubator.vector" in modules
 
 
-def version_of(java: Path) -> int | None:
+def java_version(java: Path) -> int | None:
     """Return the major version of a Java, or None when it cannot be started."""
     match = re.search(r'JAVA_VERSION="(\d+)', _release(java)) or re.search(r'version "(\d+)', _output(java, "-version"))
     return int(match[1]) if match else None
 
 
-def options_for(version: int) -> tuple[str, ...]:
+def warning_free_options(version: int) -> tuple[str, ...]:
     """Return the options without which a Java of this version prints warnings about what Spark does."""
     return ("--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED") if version >= 24 else ()
 
@@ -89,9 +89,9 @@ def _on_path(environ: Mapping[str, str]) -> Path | None:
 
 
 def _with_launcher(java: Path, cache: Path) -> Path:
-    home = cache / f"java-{version_of(java)}"
+    home = cache / f"java-{java_version(java)}"
     launcher = home / "bin" / "java"
-    gone = "|--add-opens=java.base/sun.security.action=ALL-UNNAMED" if (version_of(java) or 0) >= 24 else ""
+    gone = "|--add-opens=java.base/sun.security.action=ALL-UNNAMED" if (java_version(java) or 0) >= 24 else ""
     content = _LAUNCHER.format(java=quote(str(java)), also=gone)
     if not launcher.is_file() or launcher.read_text("utf-8") != content:
         launcher.parent.mkdir(parents=True, exist_ok=True)

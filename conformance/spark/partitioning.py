@@ -22,7 +22,7 @@ MOST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Partitioning:
     """So many parts, each with all rows of some cells."""
 
     parts: int
@@ -34,11 +34,11 @@ class Spread:
         """Whether there is more than one part."""
         return self.parts > 1
 
-    def together(self, rows: "DataFrame") -> "DataFrame":
+    def repartition_by_cell(self, rows: "DataFrame") -> "DataFrame":
         """Return rows put together; they must have the column `cell_id`."""
         return rows.coalesce(1) if self.parts == 1 else rows.repartition(self.parts, "cell_id")
 
-    def kept(self, rows: "DataFrame") -> "DataFrame":
+    def cached(self, rows: "DataFrame") -> "DataFrame":
         """Return rows that are computed once, for several queries.
 
         Of a small history the rows lie in memory, and a query's plan begins with them instead of with how they were
@@ -46,24 +46,24 @@ class Spread:
         cluster any node may go, and its rows are then made again.
         """
         if self.parts == 1 and self.local:
-            return self.looked_up(rows.localCheckpoint(eager=True))  # by whoever defines it: others plan meanwhile
+            return self.hash_join_hint(rows.localCheckpoint(eager=True))  # by whoever defines it: others plan meanwhile
         from pyspark import StorageLevel
 
-        return self.looked_up(rows.persist(StorageLevel.DISK_ONLY))
+        return self.hash_join_hint(rows.persist(StorageLevel.DISK_ONLY))
 
-    def at_hand(self, rows: "DataFrame") -> "DataFrame":
+    def cached_in_memory_when_small(self, rows: "DataFrame") -> "DataFrame":
         """Return rows that nearly every query reads: of a small history from memory, once one has read them."""
         return rows.localCheckpoint(eager=False) if self.parts == 1 and self.local else rows
 
-    def kept_where_small(self, rows: "DataFrame") -> "DataFrame":
+    def cached_when_small(self, rows: "DataFrame") -> "DataFrame":
         """Return rows that one other query is made of: planned and computed by themselves where the history is small."""
-        return self.kept(rows) if self.parts == 1 and self.local else rows
+        return self.cached(rows) if self.parts == 1 and self.local else rows
 
-    def looked_up(self, rows: "DataFrame") -> "DataFrame":
+    def hash_join_hint(self, rows: "DataFrame") -> "DataFrame":
         """Return rows that a join looks up, and does not sort: a part has few of them, which Spark cannot know."""
         return rows.hint("shuffle_hash")
 
-    def known(self, session: "SparkSession", table: str, columns: str, folder: Path) -> None:
+    def register_bucketed_table(self, session: "SparkSession", table: str, columns: str, folder: Path) -> None:
         """Let a session know files by a table's name: those of several parts, each by the part that its cells are in.
 
         Spark does not move what it reads from them. They must be there as `buckets.write_buckets` writes them.
@@ -75,12 +75,12 @@ class Spread:
             f"CLUSTERED BY (cell_id) INTO {self.parts} BUCKETS"
         )
 
-    def everywhere(self, rows: "DataFrame") -> "DataFrame":
+    def broadcast(self, rows: "DataFrame") -> "DataFrame":
         """Return a few rows that every part is joined with."""
-        return self.looked_up(rows.coalesce(1)) if self.parts == 1 else rows.hint("broadcast")
+        return self.hash_join_hint(rows.coalesce(1)) if self.parts == 1 else rows.hint("broadcast")
 
 
-def parts_of(octets: int) -> int:
+def partition_count(octets: int) -> int:
     """Return how many parts a history of this size has."""
     return 1 if octets < SMALL else min(max(octets // PART, LEAST), MOST)
 
@@ -101,12 +101,12 @@ ONE_PART = {
 `session.DEFAULTS`."""
 
 
-def settings_for(octets: int) -> dict[str, str]:
+def settings_for_size(octets: int) -> dict[str, str]:
     """Return Spark's settings that suit a history of this size."""
     small = octets < SMALL
     return {
         **(ONE_PART if small else {}),
-        "spark.sql.shuffle.partitions": str(parts_of(octets)),
+        "spark.sql.shuffle.partitions": str(partition_count(octets)),
         "spark.serializer": f"org.apache.spark.serializer.{'Java' if small else 'Kryo'}Serializer",
         "spark.kryoserializer.buffer.max": "1g",
         "spark.sql.codegen.wholeStage": str(not small).lower(),

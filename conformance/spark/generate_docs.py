@@ -1,6 +1,6 @@
 """The part of docs/data.md that the code knows better: every layer and table, with its columns.
 
-`python -m conformance.spark.described docs/data.md` writes it anew between its two marks.
+`python -m conformance.spark.generate_docs docs/data.md` writes it anew between its two marks.
 """
 
 import sys
@@ -9,16 +9,16 @@ from pathlib import Path
 from conformance.results.columns import TABLES as WRITTEN
 from conformance.results.columns import Column as Field
 from conformance.results.schema import SCHEMA
+from conformance.spark.aggregation import TABLES
 from conformance.spark.invariants import INVARIANTS
-from conformance.spark.job import TABLES
-from conformance.spark.layer import COLUMNS
+from conformance.spark.layer import TRANSACTION_COLUMNS
 from conformance.spark.warehouse import VERSION
 
-BEGIN = "<!-- made by conformance.spark.described; change the code, not this -->"
+BEGIN = "<!-- made by conformance.spark.generate_docs; change the code, not this -->"
 END = "<!-- end of what is made -->"
 
 
-def described() -> str:
+def reference() -> str:
     """Return the part, as Markdown."""
     parts = [
         f"### What a run has as Parquet (schema {SCHEMA})",
@@ -26,7 +26,10 @@ def described() -> str:
         f"### The warehouse's transactions (warehouse {VERSION})",
         "A row for each session, mail transaction, discard exchange, delivery, message, attempt and incident. A column "
         "that a kind of row has no use for is null.",
-        _table(("column", "type", "meaning"), [(f"`{n}`", kind, meaning) for n, (kind, meaning) in COLUMNS.items()]),
+        _table(
+            ("column", "type", "meaning"),
+            [(f"`{n}`", kind, meaning) for n, (kind, meaning) in TRANSACTION_COLUMNS.items()],
+        ),
         "### Tables",
         *(
             f"`{table.name}`: {table.title}\n\n"
@@ -39,13 +42,13 @@ def described() -> str:
     return "\n\n".join(parts)
 
 
-def put(page: str) -> str:
+def update_page(page: str) -> str:
     """Return a page with the part as the code has it now. Raises ValueError when it has not both marks."""
     before, _, rest = page.partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:
         raise ValueError(f"the page has no {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n\n{described()}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{reference()}\n\n{END}{after}"
 
 
 def _written(name: str, fields: tuple[Field, ...]) -> str:
@@ -65,4 +68,4 @@ def _table(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 if __name__ == "__main__":
     target = Path(sys.argv[1])
-    target.write_text(put(target.read_text("utf-8")), "utf-8")
+    target.write_text(update_page(target.read_text("utf-8")), "utf-8")
