@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from conformance.history.events import AnyEvent, Delivered
 from conformance.history.recorder import Recorder
-from conformance.wire.content import stuffed
+from conformance.wire.content import dot_stuffed
 from conformance.wire.link import Address
 from conformance.wire.sender import Recipient, Sender, Transmission
 
@@ -123,7 +123,7 @@ async def send(address: Address, size: int, sessions: int, seconds: float) -> fl
 
 
 async def _send(address: Address, size: int, sessions: int, seconds: float) -> int:
-    content = stuffed(b"Message-ID: <1@b.test>\r\n\r\n" + (b"x" * 76 + b"\r\n") * (size // 78))
+    content = dot_stuffed(b"Message-ID: <1@b.test>\r\n\r\n" + (b"x" * 76 + b"\r\n") * (size // 78))
     transmission = Transmission("a@b.test", (Recipient("c@d.test"),), content)
     until = time.perf_counter() + seconds
 

@@ -163,7 +163,7 @@ class _Execution:
             remove_data(self._writer.attachments)
         self._writer.finish(
             outcome,
-            headline(verdicts),
+            worst_sentence(verdicts),
             wall_seconds=time.monotonic() - self._wall,
             cpu_seconds=time.process_time() - self._cpu,
             simulated_seconds=ran.simulated,
@@ -219,7 +219,7 @@ def judge(
     return judge_cell(cell, events, setting)
 
 
-def headline(verdicts: tuple[Verdict, ...]) -> str:
+def worst_sentence(verdicts: tuple[Verdict, ...]) -> str:
     """Return the sentence of the worst verdict, or nothing when all is well."""
     whole = worst_in_cell(verdict.outcome for verdict in verdicts)
     if whole in OK_OUTCOMES:
@@ -227,11 +227,11 @@ def headline(verdicts: tuple[Verdict, ...]) -> str:
     return next(verdict.sentence for verdict in verdicts if verdict.outcome is whole)
 
 
-def stamp() -> str:
+def utc_timestamp() -> str:
     """Return the present moment for a header: real time, UTC, to the second."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def workers() -> int:
+def available_cores() -> int:
     """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0))

@@ -28,11 +28,11 @@ class FaultKind:
 
     about: str
     at: tuple[Place, ...]
-    once_passed: bool = False
+    after_unit: bool = False
     """Whether it can strike behind a unit that has passed (`heard`, `answered`)."""
-    of_replies: bool = False
+    acts_on_reply: bool = False
     """Whether it strikes a reply even where `before` is said."""
-    senseless: Mapping[tuple[Place, When], str] = field(default_factory=dict)
+    invalid_points: Mapping[tuple[Place, When], str] = field(default_factory=dict)
     """Points of its places at which it makes no sense, and why."""
     takes: Mapping[Field, str] = field(default_factory=dict)
     """What fields mean for it."""
@@ -56,16 +56,16 @@ _ENDS: Mapping[Place, tuple[When, ...]] = {
 FAULTS = {
     "drop": FaultKind(
         about="ends the connection both ways (FIN); the unit does not pass",
-        at=("connect", *_UNITS), once_passed=True, only_ends=True, grid=_ENDS,
+        at=("connect", *_UNITS), after_unit=True, only_ends=True, grid=_ENDS,
     ),
     "refuse": FaultKind(about="refuses the connection (RST)", at=("connect",), grid={"connect": ("before",)}),
     "reset": FaultKind(
         about="resets the connection both ways (RST); the unit does not pass",
-        at=("connect", *_UNITS), once_passed=True, only_ends=True, grid={"connect": ("before",), **_ENDS},
+        at=("connect", *_UNITS), after_unit=True, only_ends=True, grid={"connect": ("before",), **_ENDS},
     ),
     "stall": FaultKind(
         about="holds the unit, and what comes behind it in its direction",
-        at=("connect", *_UNITS), once_passed=True, takes={"lasting": "how long (else until it is healed)"}, holds=True,
+        at=("connect", *_UNITS), after_unit=True, takes={"lasting": "how long (else until it is healed)"}, holds=True,
         grid={"greeting": ("after",), "verb": _BOTH_WAYS, "body": ("before",), "dot": _BOTH_WAYS},
     ),
     "delay": FaultKind(
@@ -75,12 +75,12 @@ FAULTS = {
     ),
     "replace": FaultKind(
         about="gives another reply in the place of the server's, which has done what it was told",
-        at=_REPLIED, of_replies=True, takes={"reply": "the reply, without CRLF"}, needs="reply", alters=True,
+        at=_REPLIED, acts_on_reply=True, takes={"reply": "the reply, without CRLF"}, needs="reply", alters=True,
         grid={"greeting": ("after",), "verb": ("after",), "dot": ("after",)},
     ),
     "half-close": FaultKind(
         about="ends the unit's direction (FIN); the other still passes",
-        at=_UNITS, once_passed=True, grid={"dot": ("before",)},
+        at=_UNITS, after_unit=True, grid={"dot": ("before",)},
     ),
     "cut": FaultKind(
         about="passes a part of the unit, and ends the connection (FIN)",
@@ -88,7 +88,7 @@ FAULTS = {
     ),
     "mute": FaultKind(
         about="lets nothing pass any more, either way; resets the connection when it is healed",
-        at=("connect", *_UNITS), once_passed=True, alters=True, grid={"connect": ("before",)},
+        at=("connect", *_UNITS), after_unit=True, alters=True, grid={"connect": ("before",)},
     ),
     "throttle": FaultKind(
         about="lets the unit's direction pass slowly (at connect: both)",
@@ -97,7 +97,7 @@ FAULTS = {
     "garble": FaultKind(
         about="spoils the unit beyond recognition, its line ends excepted; of the body, one octet",
         at=_UNITS, alters=True,
-        senseless={("dot", "before"): "a garbled dot ends nothing; garble the body, or the reply (`when: after`)"},
+        invalid_points={("dot", "before"): "a garbled dot ends nothing; garble the body, or the reply (`when: after`)"},
     ),
     "answer": FaultKind(
         about="gives a reply without the server's having heard the command; to a reply, as `replace`",
@@ -115,18 +115,18 @@ if TYPE_CHECKING:
 else:
     FaultName = Literal[tuple(FAULTS)]
 
-ALTERING = frozenset(name for name, kind in FAULTS.items() if kind.alters)
-HOLDING = frozenset(name for name, kind in FAULTS.items() if kind.holds)
-ENDING = frozenset(name for name, kind in FAULTS.items() if kind.only_ends)
+ALTERING_FAULTS = frozenset(name for name, kind in FAULTS.items() if kind.alters)
+HOLDING_FAULTS = frozenset(name for name, kind in FAULTS.items() if kind.holds)
+ENDING_FAULTS = frozenset(name for name, kind in FAULTS.items() if kind.only_ends)
 
 
-def place_of(at: str) -> Place:
+def fault_place(at: str) -> Place:
     """Return the place that `at` of a fault names: any but the places of their own is a verb."""
     places: dict[str, Place] = {"connect": "connect", "greeting": "greeting", "dot": "dot", "body": "body"}
     return places.get(at, "verb")
 
 
-def meaning(of: Field) -> str:
+def field_meaning(of: Field) -> str:
     """Return what a field means, kind by kind."""
     kinds: dict[str, list[str]] = {}
     for name, kind in FAULTS.items():

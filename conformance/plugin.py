@@ -23,7 +23,12 @@ from conformance.suite.collect import (
     narrow,
     take_ids,
 )
-from conformance.suite.directory import (
+from conformance.suite.item import CellItem, outcome_of
+from conformance.suite.junit import JUnitCauses
+from conformance.suite.options import add_options, read_options
+from conformance.suite.progress import show_progress
+from conformance.suite.run import RUN, PytestRun, summarise
+from conformance.suite.run_directory import (
     DIRECTORY,
     allure_results,
     hand_to_worker,
@@ -32,11 +37,6 @@ from conformance.suite.directory import (
     runs_nothing,
     tidy,
 )
-from conformance.suite.item import CellItem, outcome_of
-from conformance.suite.junit import JUnitCauses
-from conformance.suite.options import add_options, read_options
-from conformance.suite.progress import show_progress
-from conformance.suite.run import RUN, Run, summarise
 from conformance.verdicts.outcome import OUTCOME_DISPLAY
 
 STARTED = pytest.StashKey[float]()
@@ -72,7 +72,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Show what runs and what waits."""
     config = session.config
-    show_progress(config, lambda: run.flying if (run := config.stash.get(RUN, None)) else (), config.stash[DIRECTORY])
+    show_progress(
+        config, lambda: run.running_cells if (run := config.stash.get(RUN, None)) else (), config.stash[DIRECTORY]
+    )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -110,7 +112,7 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
     cells = [item.collected for item in session.items if isinstance(item, CellItem)]
     if cells and not runs_nothing(config):
         filtered = is_filtered(config, [one.file for one in cells])
-        config.stash[RUN] = Run.begin(config, config.stash[OPTIONS], cells, filtered=filtered)
+        config.stash[RUN] = PytestRun.begin(config, config.stash[OPTIONS], cells, filtered=filtered)
         # What was loaded stays to the end: no collection has to look at it again (a tenth of the CPU). What a cell makes is
         # kept in its history, or gone at once: so it need not be looked through after every 700 objects (a twentieth).
         gc.freeze()

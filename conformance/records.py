@@ -8,7 +8,7 @@ from pydantic import JsonValue
 from conformance.candidates.assignment import Assignment
 from conformance.candidates.cell_needs import claimed_capabilities
 from conformance.candidates.description import Candidate
-from conformance.execute import stamp
+from conformance.execute import utc_timestamp
 from conformance.history.secrets import REDACTED
 from conformance.nodes.contract import NodeError
 from conformance.nodes.kinds import node_class
@@ -73,7 +73,7 @@ def cell_header(
         clock=settings.clock,
         scale=settings.scale,
         tolerance=settings.tolerance,
-        started=stamp(),
+        started=utc_timestamp(),
         repeat=repeat,
         topology=_without_secrets(cell.topology.model_dump(mode="json", by_alias=True)),
         parameters={

@@ -160,7 +160,7 @@ class MailSink(Link):
         self._sink = sink
         self._taken: list[ReceivedMessage] = []
         self._news = threading.Condition()
-        sink.keep = self._keep
+        sink.on_delivery = self._keep
 
     def _keep(self, sender: str, recipients: Sequence[str], content: bytes) -> None:
         with self._news:

@@ -20,7 +20,7 @@ from conformance.candidates.generations import with_probed_generations
 from conformance.candidates.lookup import find_candidate, installable_candidates
 from conformance.candidates.placeholders import unknown_placeholders
 from conformance.clocks import default_clock, default_scale
-from conformance.execute import headline, judge
+from conformance.execute import judge, worst_sentence
 from conformance.judge.incremental import IncrementalJudge
 from conformance.nodes.contract import NodeError
 from conformance.nodes.kinds import node_class
@@ -31,7 +31,7 @@ from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.errors import unknown_name
 from conformance.scenarios.loader import read_corpus
-from conformance.suite.flight import Flight
+from conformance.suite.job_pool import JobPool
 from conformance.verdicts import Outcome, worst_in_cell
 
 PROBE = "probe-"
@@ -156,7 +156,7 @@ class _Trial:
         verdicts = judge(self._cell, self._assignment, self._settings, ran.events, complete=ran.complete)
         outcome = Outcome.ERROR if ran.problem else worst_in_cell(verdict.outcome for verdict in verdicts)
         states: dict[Outcome, State] = {Outcome.PASS: "ok", Outcome.INCONCLUSIVE: "not judged"}
-        return Answer(f"claim {self.claim}", states.get(outcome, "missing"), ran.problem or headline(verdicts))
+        return Answer(f"claim {self.claim}", states.get(outcome, "missing"), ran.problem or worst_sentence(verdicts))
 
 
 def _answers(trials: Sequence[_Trial], most: int) -> Iterator[Answer]:
@@ -165,6 +165,6 @@ def _answers(trials: Sequence[_Trial], most: int) -> Iterator[Answer]:
         yield from (run_without_loop(trial.answer(OWN_LOOP)) for trial in trials)
         return
     with closing(
-        Flight([(trial.claim, partial(trial.answer, SHARED_LOOP)) for trial in trials], most, chunks=False)
+        JobPool([(trial.claim, partial(trial.answer, SHARED_LOOP)) for trial in trials], most, chunks=False)
     ) as flight:
         yield from (flight.result(trial.claim) for trial in trials)

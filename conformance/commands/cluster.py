@@ -23,8 +23,8 @@ from conformance.report.book import read_book
 from conformance.report.terminal import summary
 from conformance.results.layout import RUN_FILE, RunDirectoryError
 from conformance.results.merge import merge_runs
-from conformance.suite.collect import NOTHING
-from conformance.suite.directory import stamped
+from conformance.suite.collect import NO_CELL_FOUND
+from conformance.suite.run_directory import timestamped_run_directory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +79,7 @@ def read_words(words: Sequence[str], start: Path) -> Asked:
         raise ValueError(str(error)) from error
     if known.clock not in CLOCKS or CLOCKS[known.clock].needs != IN_PROCESS:
         raise ValueError(f"--spark: cells at --clock {known.clock} wait for programs of this machine; use virtual")
-    run_dir = (start / known.run_dir if known.run_dir else stamped(start)).absolute()
+    run_dir = (start / known.run_dir if known.run_dir else timestamped_run_directory(start)).absolute()
     return Asked(known.spark, tuple(known.conf), run_dir, known.fresh, (*rest, "--clock", known.clock))
 
 
@@ -180,7 +180,7 @@ def merge_shards(shards: Sequence[Shard], run_dir: Path) -> bool:
     """
     sources = [shard for shard in shards if (shard.folder / RUN_FILE).exists()]
     for shard in shards:
-        if shard not in sources and (shard.code != USAGE or (sources and NOTHING not in shard.output)):
+        if shard not in sources and (shard.code != USAGE or (sources and NO_CELL_FOUND not in shard.output)):
             raise RunDirectoryError(f"shard {shard.place + 1} made no run:\n{shard.output.strip()}")
     if sources:
         merge_runs([shard.folder for shard in sources], run_dir)

@@ -15,7 +15,7 @@ from conformance.candidates.description import REFERENCE
 from conformance.defects.plan import PlannedTrial, active_defects, plan_trials, retired_defects
 from conformance.defects.table import DefectTable, build_table, gaps, page
 from conformance.defects.trial import Trial, TrialRunDirectory, run_trials
-from conformance.execute import workers
+from conformance.execute import available_cores
 from conformance.invariants import INVARIANTS
 from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import RunDirectoryError
@@ -72,7 +72,7 @@ def print_defects(
         typer.echo(error, err=True)
         return 2
     found = build_table(
-        defects, {trial.cell.scenario for trial in trials}, _tried(trials, seed, jobs or workers(), kept)
+        defects, {trial.cell.scenario for trial in trials}, _tried(trials, seed, jobs or available_cores(), kept)
     )
     if kept is not None:
         finish_run(kept.directory, wall_seconds=time.monotonic() - began)

@@ -10,9 +10,9 @@ from conformance import paths
 from conformance.commands.cluster import is_asked, run_on_cluster
 from conformance.shortage import describe_harness_error
 from conformance.suite.collect import explain_empty
-from conformance.suite.directory import ALLURE_BY_DEFAULT
 from conformance.suite.item import outcome_of
 from conformance.suite.options import options_help
+from conformance.suite.run_directory import ALLURE_BY_DEFAULT
 from conformance.verdicts import Outcome
 
 USAGE, UNJUDGED, VIOLATED = 2, 3, 1

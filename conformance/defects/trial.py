@@ -20,7 +20,7 @@ from conformance import paths
 from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import REFERENCE, Candidate
 from conformance.defects.plan import PlannedTrial
-from conformance.execute import execute, headline, judge, stamp
+from conformance.execute import execute, judge, utc_timestamp, worst_sentence
 from conformance.judge.incremental import IncrementalJudge
 from conformance.records import candidate_record, cell_header, item_name
 from conformance.results.identity import environment_sha256, suite_sha256
@@ -56,7 +56,7 @@ class TrialRunDirectory:
         environment = environment_sha256()
         header = RunHeader(
             run=directory.name,
-            started=stamp(),
+            started=utc_timestamp(),
             seed=seed,
             clock="virtual",
             candidates=tuple(candidate_record(Assignment(broken_reference(defect))) for defect in defects),
@@ -139,7 +139,7 @@ def _attempt_and_keep(planned: PlannedTrial, seed: int, kept: TrialRunDirectory)
             result = run_without_loop(execute(planned.cell, assignment, settings, header, kept.directory))
     except CpuLimitExceeded:
         return _exhausted(planned)
-    return _trial(planned, result.outcome, result.verdicts, headline(result.verdicts))
+    return _trial(planned, result.outcome, result.verdicts, worst_sentence(result.verdicts))
 
 
 def run_planned(planned: PlannedTrial, seed: int) -> FinishedTrial | Trial:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from conformance.faults import ALTERING, HOLDING
+from conformance.faults import ALTERING_FAULTS, HOLDING_FAULTS
 from conformance.history.events import (
     AnyEvent,
     Attempt,
@@ -156,9 +156,9 @@ class Trace:
             case Talked(session=str(session)):
                 self.spoken.add(session)
             case FaultFired(session=str(session)):
-                if event.action in ALTERING:
+                if event.action in ALTERING_FAULTS:
                     self.tampered.add(session)
-                if event.action in HOLDING:
+                if event.action in HOLDING_FAULTS:
                     self.held.add(session)
             case StepEvent():
                 self._steps[event.path, event.phase] = event

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from conformance.scenarios.steps.sending import Send
-from conformance.wire.sender import Outcome
+from conformance.wire.sender import SendResult
 
 
 @dataclass(slots=True)
@@ -15,7 +15,7 @@ class OutMessage:
     name: str
     content: bytes
     how: Send
-    attempts: list[Outcome] = field(default_factory=list)
+    attempts: list[SendResult] = field(default_factory=list)
 
 
 class Outbox:

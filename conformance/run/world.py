@@ -131,13 +131,13 @@ class World:
 
     def at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]], name: str) -> None:
         """Have something done when a moment of the protocol comes; the history calls it by its name then."""
-        self.links.at_moment(moment, do, name=name)
+        self.links.run_at_moment(moment, do, name=name)
 
     def heal_all(self) -> None:
         """Take every fault, partition and scripted answer away."""
         self.links.heal("all")
         for sink in self.sinks.values():
-            sink.accept_all()
+            sink.clear_answers()
 
     def note_lag(self, *, always: bool = False) -> None:
         """Record how late the harness, and the machine under the nodes, ran since this was last asked, when they did; with

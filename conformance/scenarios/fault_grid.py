@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from itertools import combinations
 from typing import Literal
 
-from conformance.faults import FAULTS, WHENS, place_of
+from conformance.faults import FAULTS, WHENS, fault_place
 from conformance.scenarios.document import FaultGrid
 from conformance.scenarios.matrix import Point, axis_text
 from conformance.scenarios.steps.blocks import Step
@@ -91,7 +91,7 @@ def faults_of(grid: FaultGrid) -> tuple[GridFault, ...]:
         for place in places_of(grid)
         for position in WHENS
         for kind, declared in FAULTS.items()
-        if position in declared.grid.get(place_of(place), ())
+        if position in declared.grid.get(fault_place(place), ())
     )
 
 

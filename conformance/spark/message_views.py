@@ -4,7 +4,7 @@ Each is a query over `exchanges`, `happenings` and `cells`, joined within a cell
 one there: a mailbox of the topology is found in any letter case, of an address outside only the domain is (RFC 5321 2.4).
 """
 
-from conformance.faults import ALTERING
+from conformance.faults import ALTERING_FAULTS
 from conformance.spark.topologies import PARAMETERS
 
 
@@ -30,7 +30,7 @@ FROM happenings WHERE kind = 'incident' AND mode = 'configured' AND changes IS N
 """  # noqa: S608  # made of constants
 """A row for each configuration that a server took, with the parameters that it changed."""
 
-TAMPERED = f"mode = 'fault-fired' AND action IN ({', '.join(repr(kind) for kind in sorted(ALTERING))})"
+TAMPERED = f"mode = 'fault-fired' AND action IN ({', '.join(repr(kind) for kind in sorted(ALTERING_FAULTS))})"
 """Whether a happening is a fault by which a session shows what none of its parties said."""
 
 ALTERED = f"""

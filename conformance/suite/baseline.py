@@ -53,7 +53,7 @@ class _Closed(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class OfMatrix(Protocol):
+class MatrixCell(Protocol):
     """A cell, as it is run or as it was stored."""
 
     @property
@@ -65,7 +65,7 @@ class OfMatrix(Protocol):
         """Its place in the scenario's matrix."""
 
 
-class Judged(OfMatrix, Protocol):
+class JudgedCell(MatrixCell, Protocol):
     """A cell whose outcome is held against a baseline."""
 
     @property
@@ -73,7 +73,7 @@ class Judged(OfMatrix, Protocol):
         """The invariants that its scenario waives: what is known to fail of these cannot be stale."""
 
 
-class Known(_Closed):
+class KnownFailure(_Closed):
     """One known failure: in which cells, by which check, of which requirement, and why we live with it."""
 
     scenario: str
@@ -94,7 +94,7 @@ class Known(_Closed):
             raise ValueError("a draft's comment: say why it fails, and whence you know")
         return comment
 
-    def binds(self, cell: OfMatrix) -> bool:
+    def binds(self, cell: MatrixCell) -> bool:
         """Whether the entry speaks of a cell."""
         return self.scenario == cell.scenario and self.axes.items() <= cell.axes.items()
 
@@ -111,18 +111,18 @@ class Baseline(_Closed):
     """All known failures of one candidate."""
 
     candidate: str
-    known: tuple[Known, ...] = ()
+    known: tuple[KnownFailure, ...] = ()
     harness: str | None = Field(None, description="the version of the harness that wrote the list of cells")
     cells: frozenset[str] | None = Field(
         None, description="ids of all cells of the run that it was written from; default: every cell there is"
     )
 
-    def lists(self, cell: OfMatrix) -> bool:
+    def lists(self, cell: MatrixCell) -> bool:
         """Whether a cell is one of those that it was written for."""
         return self.cells is None or cell_id(cell.scenario, cell.axes) in self.cells
 
 
-class Reading(_Closed):
+class BaselineResult(_Closed):
     """What a baseline makes of a cell: its outcome, whether it was known, and what to tell."""
 
     outcome: Outcome
@@ -161,42 +161,49 @@ def read_baselines(words: Iterable[str]) -> dict[str, Baseline]:
     return found
 
 
-def hold_against(
-    baseline: Baseline, cell: Judged, outcome: Outcome, verdicts: tuple[Verdict, ...], *, new_cells_fail: bool = False
-) -> Reading:
+def compare_with_baseline(
+    baseline: Baseline,
+    cell: JudgedCell,
+    outcome: Outcome,
+    verdicts: tuple[Verdict, ...],
+    *,
+    new_cells_fail: bool = False,
+) -> BaselineResult:
     """Say what is left of a cell's outcome once what is known is taken off.
 
     A failure in a cell that the baseline does not list is told as known, as one of a new cell, unless `new_cells_fail`.
     """
     if not baseline.lists(cell):
         if outcome is not Outcome.FAIL or new_cells_fail:
-            return Reading(outcome=outcome)
-        return Reading(outcome=outcome, known=True, text=f"{NEW}{baseline.harness or 'the baseline'}")
+            return BaselineResult(outcome=outcome)
+        return BaselineResult(outcome=outcome, known=True, text=f"{NEW}{baseline.harness or 'the baseline'}")
     entries = [entry for entry in baseline.known if entry.binds(cell)]
     failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
     if outcome not in (Outcome.PASS, Outcome.FAIL):
-        return Reading(outcome=outcome)
+        return BaselineResult(outcome=outcome)
     asked = [entry for entry in entries if entry.check.removeprefix("invariant.") not in cell.waive]
     missing = [entry for entry in asked if not any(entry.explains(verdict) for verdict in failed)]
     open_still = [verdict for verdict in verdicts if verdict.outcome is Outcome.INCONCLUSIVE]
     unjudged = [entry for entry in missing if any(entry.explains(verdict) for verdict in open_still)]
     if stale := [entry for entry in missing if entry not in unjudged and not entry.sometimes]:
-        return Reading(outcome=Outcome.FAIL, text=f"stale baseline: known to fail, and did not: {_named(stale)}")
+        return BaselineResult(outcome=Outcome.FAIL, text=f"stale baseline: known to fail, and did not: {_named(stale)}")
     news = [verdict for verdict in failed if not any(entry.explains(verdict) for entry in entries)]
     if news or not failed:
-        return Reading(outcome=outcome)
+        return BaselineResult(outcome=outcome)
     if unjudged:
-        return Reading(outcome=Outcome.INCONCLUSIVE, text=f"known to fail, and could not be judged: {_named(unjudged)}")
+        return BaselineResult(
+            outcome=Outcome.INCONCLUSIVE, text=f"known to fail, and could not be judged: {_named(unjudged)}"
+        )
     seen = [entry.comment for entry in entries if entry not in missing]
-    return Reading(outcome=Outcome.FAIL, known=True, text="; ".join(dict.fromkeys(seen)))
+    return BaselineResult(outcome=Outcome.FAIL, known=True, text="; ".join(dict.fromkeys(seen)))
 
 
-def _named(entries: Iterable[Known]) -> str:
+def _named(entries: Iterable[KnownFailure]) -> str:
     return "; ".join(f"{entry.check} of {entry.requirement}" for entry in entries)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class DraftCell:
     """What a draft needs of a cell."""
 
     candidate: str
@@ -210,7 +217,9 @@ def write_drafts(run_dir: Path, baselines: Mapping[str, Baseline]) -> tuple[Path
     """Write `baselines/CANDIDATE.yaml` into a run's directory for every candidate that failed, or that had a baseline;
     return the files. Reasons are kept, and what an earlier baseline says of scenarios that were not run."""
     cells = [
-        Seen(cell.header.candidate, cell.header.scenario, dict(cell.header.axes), cell.footer.outcome, cell.verdicts)
+        DraftCell(
+            cell.header.candidate, cell.header.scenario, dict(cell.header.axes), cell.footer.outcome, cell.verdicts
+        )
         for cell in read_run(run_dir).cells([])
         if cell.footer is not None
     ]
@@ -218,7 +227,7 @@ def write_drafts(run_dir: Path, baselines: Mapping[str, Baseline]) -> tuple[Path
     yaml = YAML()
     yaml.width = 120
     yaml.indent(mapping=2, sequence=4, offset=2)
-    drafts = draft(cells, baselines)
+    drafts = draft_entries(cells, baselines)
     for candidate in sorted({*drafts, *baselines} & {cell.candidate for cell in cells}):
         path = run_dir / "baselines" / f"{candidate}.yaml"
         path.parent.mkdir(exist_ok=True)
@@ -241,10 +250,12 @@ def write_drafts(run_dir: Path, baselines: Mapping[str, Baseline]) -> tuple[Path
     return tuple(written)
 
 
-def draft(cells: Iterable[Seen], baselines: Mapping[str, Baseline] | None = None) -> dict[str, list[dict[str, object]]]:
+def draft_entries(
+    cells: Iterable[DraftCell], baselines: Mapping[str, Baseline] | None = None
+) -> dict[str, list[dict[str, object]]]:
     """Return the entries of each candidate: one for a whole scenario where all of its cells failed alike, and with one
     comment. Of the earlier baselines those entries stay that speak of scenarios that were not run, and of races."""
-    ran: dict[tuple[str, str], list[Seen]] = defaultdict(list)
+    ran: dict[tuple[str, str], list[DraftCell]] = defaultdict(list)
     for cell in cells:
         if cell.outcome is not Outcome.NOT_APPLICABLE:
             ran[cell.candidate, cell.scenario].append(cell)
@@ -265,16 +276,18 @@ def draft(cells: Iterable[Seen], baselines: Mapping[str, Baseline] | None = None
     return {candidate: known for candidate, known in entries.items() if known}
 
 
-def _reasons(group: Iterable[Seen]) -> dict[tuple[str, str], list[tuple[Seen, Verdict]]]:
+def _reasons(group: Iterable[DraftCell]) -> dict[tuple[str, str], list[tuple[DraftCell, Verdict]]]:
     """Return the failing cells of a scenario by check and requirement."""
-    reasons: dict[tuple[str, str], list[tuple[Seen, Verdict]]] = defaultdict(list)
+    reasons: dict[tuple[str, str], list[tuple[DraftCell, Verdict]]] = defaultdict(list)
     for cell in group:
         for reason, verdict in _failures(cell).items():
             reasons[reason].append((cell, verdict))
     return reasons
 
 
-def _told(cell: Seen, verdict: Verdict, known: Iterable[Known]) -> tuple[Known | None, dict[str, object]]:
+def _told(
+    cell: DraftCell, verdict: Verdict, known: Iterable[KnownFailure]
+) -> tuple[KnownFailure | None, dict[str, object]]:
     """Return the earlier entry for a failure, and the fields that explain it: that entry's, or a comment to be written."""
     before = next((entry for entry in known if entry.binds(cell) and entry.explains(verdict)), None)
     if before is None:
@@ -283,7 +296,7 @@ def _told(cell: Seen, verdict: Verdict, known: Iterable[Known]) -> tuple[Known |
 
 
 def _kept(
-    baseline: Baseline, ran: Mapping[tuple[str, str], list[Seen]], entries: Iterable[Mapping[str, object]]
+    baseline: Baseline, ran: Mapping[tuple[str, str], list[DraftCell]], entries: Iterable[Mapping[str, object]]
 ) -> Iterator[dict[str, object]]:
     """Yield the earlier entries whose cells were not run, and those of a race that was not lost this time."""
     drafted = {(one["scenario"], one["check"], one["requirement"]) for one in entries}
@@ -293,7 +306,7 @@ def _kept(
             yield entry.model_dump(exclude_defaults=True)
 
 
-def _failures(cell: Seen) -> dict[tuple[str, str], Verdict]:
+def _failures(cell: DraftCell) -> dict[tuple[str, str], Verdict]:
     """Return the first failed verdict of each check and requirement; a cell that could not be judged has none."""
     if cell.outcome is not Outcome.FAIL:
         return {}

@@ -75,7 +75,7 @@ def _node_id(file: Path, root: Path) -> str | None:
     return (file.relative_to(corpus) if file.is_relative_to(corpus) else Path(os.path.relpath(file, root))).as_posix()
 
 
-NOTHING = "no cell was found"
+NO_CELL_FOUND = "no cell was found"
 """How the message of a run without a cell begins."""
 UNFILTERED = pytest.StashKey[bool]()
 """Whether no item was deselected, but for those of other shards."""
@@ -133,5 +133,5 @@ def explain_empty(config: pytest.Config) -> str:
     }
     words = [f"{name} {shlex.quote(word)}" for name, values in given.items() for word in values if word]
     if words:
-        return f"{NOTHING}: none matches {' and '.join(words)}; `conformance list` prints the ids of all cells"
-    return f"{NOTHING}: name files that end in {SUFFIX}, or folders of them"
+        return f"{NO_CELL_FOUND}: none matches {' and '.join(words)}; `conformance list` prints the ids of all cells"
+    return f"{NO_CELL_FOUND}: name files that end in {SUFFIX}, or folders of them"

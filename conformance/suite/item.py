@@ -11,9 +11,9 @@ from conformance.candidates.assignment import Assignment
 from conformance.report.safe import visible
 from conformance.scenarios.document import Cell
 from conformance.shortage import describe_harness_error
-from conformance.suite.baseline import Reading
+from conformance.suite.baseline import BaselineResult
 from conformance.suite.junit import properties
-from conformance.suite.run import RUN, Collected, Told
+from conformance.suite.run import RUN, CellReport, CollectedCell
 from conformance.suite.selection import as_keywords
 from conformance.verdicts import Outcome
 
@@ -52,8 +52,8 @@ class CellItem(pytest.Item):
         super().__init__(**rest)
         self.cell = cell
         self.assignment = assignment
-        self.told: Told | None = None
-        self._ended: Reading | None = None
+        self.told: CellReport | None = None
+        self._ended: BaselineResult | None = None
         self._text = ""
         for requirement in cell.requirements:
             self.add_marker(pytest.mark.requirement(requirement))
@@ -66,9 +66,9 @@ class CellItem(pytest.Item):
                 self.add_marker(tag)
 
     @property
-    def collected(self) -> Collected:
+    def collected(self) -> CollectedCell:
         """What the run is told of it."""
-        return Collected(self.nodeid, self.path, self.cell, self.assignment)
+        return CollectedCell(self.nodeid, self.path, self.cell, self.assignment)
 
     def runtest(self) -> None:
         """Run and judge the cell, and end as it did.

@@ -12,7 +12,7 @@ from conformance.report.terminal import is_users
 from conformance.results.layout import RUN_FILE
 from conformance.results.reader import read_header
 from conformance.scenarios.loader import SUFFIX
-from conformance.suite.directory import DIRECTORY
+from conformance.suite.run_directory import DIRECTORY
 
 _SCENARIO, _FILE, _CANDIDATE = "scenario", "file", "candidate"
 """Properties of a test case by which its name, its class and its place are made."""

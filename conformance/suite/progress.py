@@ -17,14 +17,14 @@ import pytest
 from conformance.report.safe import visible
 from conformance.report.words import span
 from conformance.results.layout import RUN_FILE, cell_files
-from conformance.suite.directory import is_worker, runs_nothing
 from conformance.suite.item import outcome_of
+from conformance.suite.run_directory import is_worker, runs_nothing
 from conformance.verdicts import Outcome
 from conformance.verdicts.outcome import OUTCOME_DISPLAY, OVER_CELLS
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ProgressState:
     """Where a run is. `running` has the name of each cell and since how many seconds (real time) it runs."""
 
     planned: int
@@ -37,7 +37,7 @@ class State:
         return max(self.planned - sum(self.ended.values()) - len(self.running), 0)
 
 
-def status_line(state: State, width: int) -> str:
+def status_line(state: ProgressState, width: int) -> str:
     """Return the line, printable and at most `width` columns wide."""
     ended = " ".join(
         f"{OUTCOME_DISPLAY[outcome].sign} {state.ended[outcome]}" for outcome in OVER_CELLS if state.ended.get(outcome)
@@ -62,10 +62,10 @@ class Progress:
 
     interval = _TICK
 
-    def __init__(self, terminal: pytest.TerminalReporter, flying: Callable[[], Collection[str]]) -> None:
+    def __init__(self, terminal: pytest.TerminalReporter, running_cells: Callable[[], Collection[str]]) -> None:
         self._began = time.monotonic()
         self._terminal = terminal
-        self._flying = flying
+        self._running_cells = running_cells
         self._stream = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8", errors="replace")
         self._planned = 0
         self._ended: Counter[Outcome] = Counter()
@@ -158,15 +158,15 @@ class Progress:
     def _line(self) -> str:
         return status_line(self._state(), self._terminal._tw.fullwidth - 1)
 
-    def _state(self) -> State:
-        now, flying = time.monotonic(), self._flying()
-        for name in flying:
+    def _state(self) -> ProgressState:
+        now, running_cells = time.monotonic(), self._running_cells()
+        for name in running_cells:
             if name not in self._reached:
                 self._since.setdefault(name, now)
-        for name in [name for name in self._since if name not in self._reached and name not in flying]:
+        for name in [name for name in self._since if name not in self._reached and name not in running_cells]:
             del self._since[name]  # it has ended, and pytest has not come to it yet
         running = [(name.partition("::")[2] or name, now - since) for name, since in list(self._since.items())]
-        return State(self._planned, self._ended, running)
+        return ProgressState(self._planned, self._ended, running)
 
     def _back(self) -> str:
         """Return what brings the cursor back to where pytest left it in its line."""
@@ -187,9 +187,9 @@ class ProgressLog(Progress):
     """
 
     def __init__(
-        self, terminal: pytest.TerminalReporter, flying: Callable[[], Collection[str]], directory: Path
+        self, terminal: pytest.TerminalReporter, running_cells: Callable[[], Collection[str]], directory: Path
     ) -> None:
-        super().__init__(terminal, flying)
+        super().__init__(terminal, running_cells)
         self.interval = LOG_INTERVAL
         self._directory = directory
         self._column = 0
@@ -211,17 +211,17 @@ class ProgressLog(Progress):
             self._write(f"{fresh}{so_far}{status_line(self._state(), _LOG_WIDTH - len(so_far))}\n")
 
 
-def show_progress(config: pytest.Config, flying: Callable[[], Collection[str]], directory: Path) -> None:
+def show_progress(config: pytest.Config, running_cells: Callable[[], Collection[str]], directory: Path) -> None:
     """Register what shows progress: a status line where it can be drawn, at a terminal with nobody else writing; lines of
     a log elsewhere. None for a worker, or where pytest's reporter was taken away or told to be silent (`-qq`).
 
-    `flying` returns the node ids of cells that run although pytest has not come to them yet; `directory` is the run's.
+    `running_cells` returns the node ids of cells that run although pytest has not come to them yet; `directory` is the run's.
     """
     terminal = config.pluginmanager.get_plugin("terminalreporter")
     if terminal is None or is_worker(config) or runs_nothing(config) or terminal.verbosity < -1:
         return
     drawn = terminal.isatty and os.environ.get("TERM", "dumb") != "dumb"
     if not drawn:
-        config.pluginmanager.register(ProgressLog(terminal, flying, directory), "conformance-progress")
+        config.pluginmanager.register(ProgressLog(terminal, running_cells, directory), "conformance-progress")
     elif terminal.verbosity >= 0 and config.option.capture != "no":
-        config.pluginmanager.register(Progress(terminal, flying), "conformance-progress")
+        config.pluginmanager.register(Progress(terminal, running_cells), "conformance-progress")

@@ -16,7 +16,7 @@ import pytest
 from conformance import paths
 from conformance.candidates.assignment import Assignment
 from conformance.clocks import CLOCKS
-from conformance.execute import CellResult, execute, stamp
+from conformance.execute import CellResult, execute, utc_timestamp
 from conformance.records import candidate_record, cell_header
 from conformance.report import allure_content
 from conformance.report.book import Book, causes, read_book
@@ -35,19 +35,19 @@ from conformance.suite.baseline import (
     WRITE,
     Baseline,
     BaselineError,
-    Reading,
-    hold_against,
+    BaselineResult,
+    compare_with_baseline,
     read_baselines,
     write_drafts,
 )
-from conformance.suite.directory import DIRECTORY, allure_results, is_worker
-from conformance.suite.flight import Flight
+from conformance.suite.job_pool import JobPool
 from conformance.suite.options import Options
+from conformance.suite.run_directory import DIRECTORY, allure_results, is_worker
 from conformance.verdicts import Outcome, Reason, Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class CollectedCell:
     """A cell as it was collected: what it is called in the run, in which file it stands, and who plays it."""
 
     nodeid: str
@@ -57,11 +57,11 @@ class Collected:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class CellReport:
     """A cell's result, what the baseline makes of it, and the whole of what reports show."""
 
     result: CellResult
-    reading: Reading
+    reading: BaselineResult
     material: Material
 
     @property
@@ -81,10 +81,10 @@ class _Done:
 
     header: CellHeader
     result: CellResult
-    reading: Reading
+    reading: BaselineResult
 
 
-class Run:
+class PytestRun:
     """One invocation as one process sees it: the only one, or one of xdist's workers."""
 
     def __init__(self, directory: Path, options: Options, header: RunHeader, *, worker: bool) -> None:
@@ -94,16 +94,18 @@ class Run:
         self._worker = worker
         self._began = time.monotonic()
         self._baselines = _baselines(options)
-        self._flight: Flight[_Done] | None = None
+        self._pool: JobPool[_Done] | None = None
 
     @classmethod
-    def begin(cls, config: pytest.Config, options: Options, cells: Sequence[Collected], *, filtered: bool) -> "Run":
+    def begin(
+        cls, config: pytest.Config, options: Options, cells: Sequence[CollectedCell], *, filtered: bool
+    ) -> "PytestRun":
         """Write the header (the first worker does) and return the run; `filtered` says that these are not all cells of
         the corpus. Raises pytest.UsageError."""
         directory = config.stash[DIRECTORY]
         header = RunHeader(
             run=directory.name,
-            started=stamp(),
+            started=utc_timestamp(),
             seed=options.settings.seed,
             clock=options.settings.clock,
             scale=options.settings.scale,
@@ -130,23 +132,21 @@ class Run:
         run.plan(cells)
         return run
 
-    def plan(self, cells: Sequence[Collected]) -> None:
+    def plan(self, cells: Sequence[CollectedCell]) -> None:
         """Let several cells be in flight at once, where the options say so; time that jumps has one at a time."""
         most = self._options.cells
         if most > 1 and not CLOCKS[self._options.settings.clock].jumps:
             jobs = [(one.nodeid, partial(self._run, one, SHARED_LOOP)) for one in cells]
-            self._flight = Flight(jobs, most, chunks=self._worker, again=self._again)
+            self._pool = JobPool(jobs, most, chunks=self._worker, needs_rerun=self._needs_rerun)
 
     @property
-    def flying(self) -> tuple[str, ...]:
+    def running_cells(self) -> tuple[str, ...]:
         """The node ids of the cells that are in flight beside each other."""
-        return tuple(self._flight.running) if self._flight is not None else ()
+        return tuple(self._pool.running) if self._pool is not None else ()
 
-    def execute(self, one: Collected) -> Told:
+    def execute(self, one: CollectedCell) -> CellReport:
         """Run and judge one cell, or wait for it where it is in flight, and hold it against the baseline."""
-        done = (
-            self._flight.result(one.nodeid) if self._flight is not None else run_without_loop(self._run(one, OWN_LOOP))
-        )
+        done = self._pool.result(one.nodeid) if self._pool is not None else run_without_loop(self._run(one, OWN_LOOP))
         result, reading = done.result, done.reading
         material = Material(
             header=done.header,
@@ -157,10 +157,10 @@ class Run:
             logs=result.logs,
             known=reading.text if reading.known else "",
         )
-        return Told(result, reading, material)
+        return CellReport(result, reading, material)
 
-    async def _run(self, one: Collected, cell_loop: CellLoop) -> _Done:
-        readings: list[Reading] = []
+    async def _run(self, one: CollectedCell, cell_loop: CellLoop) -> _Done:
+        readings: list[BaselineResult] = []
 
         def known(outcome: Outcome, verdicts: tuple[Verdict, ...]) -> str:
             readings.append(self._read(one, outcome, verdicts))
@@ -172,7 +172,7 @@ class Run:
         )
         return _Done(header, result, readings[-1])
 
-    def _again(self, done: _Done) -> bool:
+    def _needs_rerun(self, done: _Done) -> bool:
         """Whether a cell has to be run once more, without others beside it: it could not be judged, or not be held against
         the baseline, since the harness was late, as it may be when others take its time. What came of it is put aside."""
         late = any(verdict.reason is Reason.LATE for verdict in done.result.verdicts)
@@ -181,15 +181,17 @@ class Run:
             set_aside(self.directory, done.header.nodeid)
         return spoilt
 
-    def _read(self, one: Collected, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
+    def _read(self, one: CollectedCell, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> BaselineResult:
         baseline = self._baselines.get(one.assignment.identity)
-        return Reading(outcome=outcome) if baseline is None else self._hold(baseline, one, outcome, verdicts)
+        return BaselineResult(outcome=outcome) if baseline is None else self._hold(baseline, one, outcome, verdicts)
 
-    def _hold(self, baseline: Baseline, one: Collected, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> Reading:
+    def _hold(
+        self, baseline: Baseline, one: CollectedCell, outcome: Outcome, verdicts: tuple[Verdict, ...]
+    ) -> BaselineResult:
         fail = self._options.new_cells == "fail"
-        return hold_against(baseline, one.cell, outcome, verdicts, new_cells_fail=fail)
+        return compare_with_baseline(baseline, one.cell, outcome, verdicts, new_cells_fail=fail)
 
-    def _cell_header(self, one: Collected) -> CellHeader:
+    def _cell_header(self, one: CollectedCell) -> CellHeader:
         repeat = self.repeat(one.nodeid, one.assignment, one.file)
         return cell_header(
             one.cell,
@@ -221,8 +223,8 @@ class Run:
 
     def finish(self, *, interrupted: bool) -> None:
         """End what is still in flight and write the footer; of xdist's processes the controller does."""
-        if self._flight is not None:
-            self._flight.close()
+        if self._pool is not None:
+            self._pool.close()
         if not self._worker:
             finish_run(self.directory, wall_seconds=time.monotonic() - self._began, interrupted=interrupted)
 
@@ -242,8 +244,8 @@ def summarise(
     terminal.write_line(f"run        {directory}")
     for line in _new_failures(book):
         terminal.write_line(line)
-    for draft in write_drafts(directory, read_baselines(baselines)) if WRITE in baselines else ():
-        terminal.write_line(f"baseline   {draft}")
+    for path in write_drafts(directory, read_baselines(baselines)) if WRITE in baselines else ():
+        terminal.write_line(f"baseline   {path}")
     if results is not None:
         allure_content.write_categories(results, causes(book.cells))
         terminal.write_line(f"allure     {results}")
@@ -265,5 +267,5 @@ def _baselines(options: Options) -> dict[str, Baseline]:
         raise pytest.UsageError(str(error)) from error
 
 
-RUN = pytest.StashKey[Run]()
+RUN = pytest.StashKey[PytestRun]()
 """The run of this process; none where no cell was collected, and in xdist's controller."""

@@ -8,13 +8,13 @@ from conformance.history.events import FaultArmed, FaultFired
 from conformance.history.recorder import Recorder
 from conformance.scenarios.steps.breaking import Fault, Partition
 from conformance.scenarios.steps.nodes import Moment
-from conformance.wire.fault_plan import Armed, Watch, check, passed_points, points
-from conformance.wire.faults import Blow, strike, strike_behind, strike_connection, told
+from conformance.wire.fault_plan import Armed, Watch, check_fault, passed_points, points
+from conformance.wire.faults import FaultContext, apply, apply_after, apply_to_connection, describe_unit
 from conformance.wire.lane import Lane
 from conformance.wire.link import Link
 from conformance.wire.relay import Relay
 from conformance.wire.roles import Cut, Pair
-from conformance.wire.units import Body, ContentEnd, Unit
+from conformance.wire.units import ContentEnd, ContentPart, Unit
 
 
 class Breaks:
@@ -37,7 +37,7 @@ class Breaks:
 
     def arm(self, fault: Fault) -> None:
         """Arm a fault; one of the same name is healed first. Raises ValueError."""
-        check(fault)
+        check_fault(fault)
         armed = Armed(fault, self._chosen(lambda pair: _concerns(fault, pair), f"fault {fault.name}"))
         self._heal_one(fault.name)
         self._faults[fault.name] = armed
@@ -82,7 +82,7 @@ class Breaks:
             self._frozen.discard(party)
             self._let_go(reason)
 
-    def at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]], name: str) -> None:
+    def run_at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]], name: str) -> None:
         """Wait for a moment."""
         self._watches.append(Watch(moment, do, name))
 
@@ -126,7 +126,7 @@ class Breaks:
                 relay.barred.add(f"frozen {party}")
         for armed in self._faults.values():
             if armed.fault.at == "connect" and link.pair in armed.pairs and armed.occurs():
-                strike_connection(self._blow(armed, relay, relay.up), link, self._let_go)
+                apply_to_connection(self._context_of(armed, relay, relay.up), link, self._let_go)
                 return
 
     def examine(self, relay: Relay, lane: Lane, unit: Unit, skip: int) -> Unit | None:
@@ -135,25 +135,25 @@ class Breaks:
             if watch.moment.arrived and watch.sees(relay.pair, unit):
                 self._watches.remove(watch)
                 lane.put_back(unit, skip, examined=False)
-                self._fire(watch.name, "moment", relay, told(unit))
+                self._fire(watch.name, "moment", relay, describe_unit(unit))
                 self._do(watch, lane)
                 return None
-        if isinstance(unit, Body):
+        if isinstance(unit, ContentPart):
             return self._examine_body(relay, lane, unit, skip)
         due = [armed for armed in self._faults.values() if self._meets(armed, relay, unit) and armed.occurs()]
-        return strike(self._blow(due[0], relay, lane), unit, skip) if due else unit
+        return apply(self._context_of(due[0], relay, lane), unit, skip) if due else unit
 
     def passed(self, relay: Relay, lane: Lane, unit: Unit) -> None:
         """See Breaker.passed."""
         names = passed_points(unit)
         for armed in self._faults.values():
             if relay.pair in armed.pairs and armed.point in names and armed.occurs():
-                strike_behind(self._blow(armed, relay, lane), unit)
+                apply_after(self._context_of(armed, relay, lane), unit)
                 break
         for watch in tuple(self._watches):
             if not watch.moment.arrived and watch.sees(relay.pair, unit):
                 self._watches.remove(watch)
-                self._fire(watch.name, "moment", relay, told(unit))
+                self._fire(watch.name, "moment", relay, describe_unit(unit))
                 self._do(watch, None)
 
     def _meets(self, armed: Armed, relay: Relay, unit: Unit) -> bool:
@@ -164,7 +164,7 @@ class Breaks:
             return at_end and armed.first_in((relay.name, relay.contents))
         return armed.point in points(unit)
 
-    def _examine_body(self, relay: Relay, lane: Lane, unit: Body, skip: int) -> Unit | None:
+    def _examine_body(self, relay: Relay, lane: Lane, unit: ContentPart, skip: int) -> Unit | None:
         """Let the octets before the nearest fault pass, and strike there."""
         start = relay.content_passed
         near = [
@@ -179,12 +179,12 @@ class Breaks:
             return unit
         at = min(armed.offset for armed in near) - start
         if at > 0:
-            lane.put_back(Body(unit.raw[at:], unit.stuffed), max(0, skip - at), examined=False)
-            return Body(unit.raw[:at], unit.stuffed)
+            lane.put_back(ContentPart(unit.raw[at:], unit.stuffed), max(0, skip - at), examined=False)
+            return ContentPart(unit.raw[:at], unit.stuffed)
         content = (relay.name, relay.contents + (start == 0))
         due = [armed for armed in near if armed.offset == start and armed.first_in(content) and armed.occurs()]
         if due:
-            return strike(self._blow(due[0], relay, lane), unit, skip)
+            return apply(self._context_of(due[0], relay, lane), unit, skip)
         lane.put_back(unit, skip, examined=False)
         return None
 
@@ -226,11 +226,11 @@ class Breaks:
                     lane.relax()
                 link.unbar(relay, reason)
 
-    def _blow(self, armed: Armed, relay: Relay, lane: Lane) -> Blow:
+    def _context_of(self, armed: Armed, relay: Relay, lane: Lane) -> FaultContext:
         def fired(detail: str) -> None:
             self._fire(armed.fault.name, armed.fault.does, relay, detail)
 
-        return Blow(armed, relay, lane, fired, self._duration)
+        return FaultContext(armed, relay, lane, fired, self._duration)
 
     def _do(self, watch: Watch, held: Lane | None) -> None:
         """Begin what is to be done at a moment; a lane is held until it is done."""

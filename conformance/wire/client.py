@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from conformance.shortage import shortage_of
-from conformance.wire.link import Address, Origin
-from conformance.wire.sockets import has_more, port_of, why
+from conformance.wire.link import Address, RecordedSession
+from conformance.wire.sockets import describe_error, has_unread_octets, port_of
 
 REPLY_LINES = 1000
 """Lines of one reply that are read; a server that says more is taken as lost."""
@@ -21,7 +21,7 @@ REPLY_LINES = 1000
 _ENHANCED = re.compile(r"([245]\.[0-9]{1,3}\.[0-9]{1,3})(?: |$)")
 
 
-class Lost(Exception):
+class SessionLost(Exception):
     """The session is no more: ended, reset, silent for too long, or not understood. The words say which.
 
     `ended` tells whether the server (or the way to it) closed the connection.
@@ -33,7 +33,7 @@ class Lost(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ServerReply:
     """A whole reply; `lines` are the texts after the codes."""
 
     code: int
@@ -56,8 +56,8 @@ class Reply:
         return self.code // 100 == 2
 
 
-async def read_reply(reader: asyncio.StreamReader, limit: float) -> Reply:
-    """Read one reply within `limit` (loop) seconds. Raises Lost."""
+async def read_reply(reader: asyncio.StreamReader, limit: float) -> ServerReply:
+    """Read one reply within `limit` (loop) seconds. Raises SessionLost."""
     lines: list[str] = []
     try:
         async with asyncio.timeout(limit):
@@ -65,19 +65,21 @@ async def read_reply(reader: asyncio.StreamReader, limit: float) -> Reply:
                 raw = await reader.readuntil(b"\n")
                 text = raw.rstrip(b"\r\n").decode("utf-8", "backslashreplace")
                 if not re.match(r"\d{3}(?:[ -]|$)", text, re.ASCII):
-                    raise Lost(f"no reply: {text[:200]!r}")
+                    raise SessionLost(f"no reply: {text[:200]!r}")
                 lines.append(text[4:])
                 if text[3:4] != "-":
-                    return Reply(int(text[:3]), tuple(lines))
+                    return ServerReply(int(text[:3]), tuple(lines))
     except TimeoutError:
-        raise Lost("silent for too long") from None
+        raise SessionLost("silent for too long") from None
     except asyncio.IncompleteReadError as error:
-        raise Lost("the server ended the session" + (" amid a line" if error.partial else ""), ended=True) from None
+        raise SessionLost(
+            "the server ended the session" + (" amid a line" if error.partial else ""), ended=True
+        ) from None
     except (asyncio.LimitOverrunError, ValueError):
-        raise Lost("a line of a reply has no end") from None
+        raise SessionLost("a line of a reply has no end") from None
     except OSError as error:
-        raise Lost(f"the session broke: {why(error)}", ended=True) from None
-    raise Lost(f"a reply of more than {REPLY_LINES} lines")
+        raise SessionLost(f"the session broke: {describe_error(error)}", ended=True) from None
+    raise SessionLost(f"a reply of more than {REPLY_LINES} lines")
 
 
 _LONGER = 5.0
@@ -110,15 +112,15 @@ class Identity:
     tls: ssl.SSLContext | None = None
 
 
-class Refused(Exception):
+class SessionRefused(Exception):
     """The server refused the session itself: its greeting, a step before any mail, or 421 at any time."""
 
-    def __init__(self, reply: Reply) -> None:
+    def __init__(self, reply: ServerReply) -> None:
         super().__init__(f"{reply.code} {reply.text}")
         self.reply = reply
 
 
-class Client:
+class SmtpClient:
     """One session with a server at a time; closed until `open`. Limits are in documented seconds."""
 
     def __init__(
@@ -126,14 +128,14 @@ class Client:
         address: Address,
         identity: Identity,
         duration: Callable[[float], float],
-        origin: Callable[[int, int], Origin | None],
+        session_behind: Callable[[int, int], RecordedSession | None],
     ) -> None:
         self.identity = identity
         self.keywords: dict[str, str] = {}
         self.shadowing = False
         self._address = address
         self._duration = duration
-        self._origin = origin
+        self._session_behind = session_behind
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._port = 0
@@ -141,7 +143,7 @@ class Client:
     @property
     def session(self) -> str | None:
         """The session's name in the history, once the link knows it."""
-        origin = self._origin(self._port, self._address[1]) if self._port else None
+        origin = self._session_behind(self._port, self._address[1]) if self._port else None
         return origin.session if origin is not None else None
 
     @property
@@ -152,17 +154,17 @@ class Client:
         return not self._writer.is_closing() and not self._reader.at_eof()
 
     async def open(self) -> None:
-        """Connect and greet. Raises Lost, Refused, and OSError when the machine has run out of something."""
+        """Connect and greet. Raises SessionLost, SessionRefused, and OSError when the machine has run out of something."""
         self._port = 0
         try:
             async with asyncio.timeout(self._duration(GREETING)):
                 self._reader, self._writer = await asyncio.open_connection(*self._address)
         except TimeoutError:
-            raise Lost("no connection in time") from None
+            raise SessionLost("no connection in time") from None
         except OSError as error:
             if shortage_of(error):
                 raise
-            raise Lost(f"no connection: {why(error)}") from None
+            raise SessionLost(f"no connection: {describe_error(error)}") from None
         self._port = port_of(self._writer.get_extra_info("sockname"))
         _need(await self.reply(GREETING))
         await self._greet()
@@ -201,29 +203,29 @@ class Client:
         self._reader = self._writer = None
         self.shadowing = False
 
-    async def command(self, line: str, limit: float) -> Reply:
-        """Say a line and read its reply within `limit` documented seconds. Raises Lost."""
+    async def command(self, line: str, limit: float) -> ServerReply:
+        """Say a line and read its reply within `limit` documented seconds. Raises SessionLost."""
         await self.write(line.encode("utf-8", "surrogateescape") + b"\r\n", limit)
         return await self.reply(limit)
 
     async def write(self, octets: bytes, limit: float) -> None:
-        """Send octets, block by block, each within `limit` documented seconds. Raises Lost."""
+        """Send octets, block by block, each within `limit` documented seconds. Raises SessionLost."""
         if self._writer is None:
-            raise Lost("the session is closed")
+            raise SessionLost("the session is closed")
         try:
             for start in range(0, len(octets), _BLOCK_OCTETS):
                 async with asyncio.timeout(self._duration(limit)):
                     self._writer.write(octets[start : start + _BLOCK_OCTETS])
                     await self._writer.drain()
         except TimeoutError:
-            raise Lost("the server takes no more octets") from None
+            raise SessionLost("the server takes no more octets") from None
         except OSError as error:
-            raise Lost(f"the session broke: {why(error)}") from None
+            raise SessionLost(f"the session broke: {describe_error(error)}") from None
 
-    async def reply(self, limit: float) -> Reply:
-        """Read a reply within `limit` documented seconds. Raises Lost."""
+    async def reply(self, limit: float) -> ServerReply:
+        """Read a reply within `limit` documented seconds. Raises SessionLost."""
         if self._reader is None:
-            raise Lost("the session is closed")
+            raise SessionLost("the session is closed")
         return await read_reply(self._reader, self._duration(limit))
 
     async def _greet(self) -> None:
@@ -240,13 +242,13 @@ class Client:
     async def _secure(self, context: ssl.SSLContext) -> None:
         assert self._reader is not None
         assert self._writer is not None
-        if await has_more(self._reader):
-            raise Lost("no TLS: the server sent octets behind its 220")
+        if await has_unread_octets(self._reader):
+            raise SessionLost("no TLS: the server sent octets behind its 220")
         try:
             async with asyncio.timeout(self._duration(MAIL)):
                 await self._writer.start_tls(context, server_hostname="localhost")
         except (OSError, TimeoutError) as error:
-            raise Lost(f"no TLS: {error}") from None
+            raise SessionLost(f"no TLS: {error}") from None
 
     async def _authenticate(self, user: str) -> None:
         """AUTH PLAIN (RFC 4616) or LOGIN."""
@@ -260,6 +262,6 @@ class Client:
                 _need(reply)
 
 
-def _need(reply: Reply) -> None:
+def _need(reply: ServerReply) -> None:
     if not reply.positive:
-        raise Refused(reply)
+        raise SessionRefused(reply)

@@ -124,13 +124,13 @@ def digest(content: bytes) -> Digest:
     return digester.digest()
 
 
-def stuffed(content: bytes) -> bytes:
+def dot_stuffed(content: bytes) -> bytes:
     """Return a content as it goes over the wire, without the final dot; its last line is ended where it is not."""
     wire = (b"\r\n" + content).replace(b"\r\n.", b"\r\n..")[2:]
     return wire if not wire or wire.endswith(b"\r\n") else wire + b"\r\n"
 
 
-def unstuffed(wire: bytes) -> bytes:
+def dot_unstuffed(wire: bytes) -> bytes:
     """Return the content that octets of the wire stand for, as a receiver reads them (RFC 5321 4.5.2)."""
     return Unstuffer().feed(wire)
 

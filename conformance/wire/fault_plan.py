@@ -6,24 +6,24 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from conformance.faults import FAULTS, When, place_of
+from conformance.faults import FAULTS, When, fault_place
 from conformance.scenarios.steps.breaking import Fault
 from conformance.scenarios.steps.nodes import Moment
 from conformance.wire.roles import Pair
-from conformance.wire.units import Awaited, CommandLine, ContentEnd, Unit, WholeReply
+from conformance.wire.units import CommandLine, ContentEnd, PendingReply, Unit, WholeReply
 
 
-def check(fault: Fault) -> None:
+def check_fault(fault: Fault) -> None:
     """Raise ValueError when a fault makes no sense: this kind at this place, or without what it needs."""
-    kind, place = FAULTS[fault.does], place_of(fault.at)
+    kind, place = FAULTS[fault.does], fault_place(fault.at)
     if place not in kind.at:
         raise ValueError(f"fault {fault.name}: {fault.does} makes no sense at {fault.at}")
     if fault.when in ("heard", "answered"):
         if place in ("connect", "body") or (place, fault.when) == ("greeting", "heard"):
             raise ValueError(f"fault {fault.name}: nothing is {fault.when} at {fault.at}")
-        if not kind.once_passed:
+        if not kind.after_unit:
             raise ValueError(f"fault {fault.name}: {fault.does} comes too late when {fault.at} was {fault.when}")
-    if why := kind.senseless.get((place, fault.when)):
+    if why := kind.invalid_points.get((place, fault.when)):
         raise ValueError(f"fault {fault.name}: {why}")
     if kind.needs is not None and getattr(fault, kind.needs) is None:
         raise ValueError(f"fault {fault.name}: {fault.does} needs `{kind.needs}`")
@@ -46,7 +46,7 @@ def points(unit: Unit) -> frozenset[tuple[str, When]]:
             return frozenset()
 
 
-def _names(said: str, awaited: Awaited | None) -> set[str]:
+def _names(said: str, awaited: PendingReply | None) -> set[str]:
     """Return the verb, by its name in the wire profile, and the operation that it means."""
     if awaited is None:
         return {said}
@@ -90,7 +90,7 @@ class Armed:
     @property
     def point(self) -> tuple[str, When]:
         """Where it strikes; a reply can only be replaced when it is there."""
-        early = self.fault.when == "before" and (self.fault.at == "greeting" or FAULTS[self.fault.does].of_replies)
+        early = self.fault.when == "before" and (self.fault.at == "greeting" or FAULTS[self.fault.does].acts_on_reply)
         return self.fault.at, "after" if early else self.fault.when
 
     def occurs(self) -> bool:

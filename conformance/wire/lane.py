@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from conformance.wire.end import End
-from conformance.wire.units import Octets, Unit, WholeReply
+from conformance.wire.endpoint import Endpoint
+from conformance.wire.units import RawOctets, Unit, WholeReply
 
 QUEUED = 64 * 1024
 """Octets that a held lane takes before it stops its source."""
@@ -61,7 +61,7 @@ class Watcher(Protocol):
 class Lane:
     """Octets go from `source` to `target`; `held` counts those received that are in no unit yet."""
 
-    def __init__(self, watcher: Watcher, source: End, target: End) -> None:
+    def __init__(self, watcher: Watcher, source: Endpoint, target: Endpoint) -> None:
         self.source = source
         self.target = target
         self.finished = False
@@ -141,7 +141,7 @@ class Lane:
     def end(self, how: Literal["fin", "reset"]) -> None:
         """Take the end of the source, behind everything that it sent before."""
         if how == "fin" and (rest := self._watcher.pending(self)[self._ahead :]):
-            self.put(Octets(rest))
+            self.put(RawOctets(rest))
         self.put(Ending(how))
         self.pump()
 

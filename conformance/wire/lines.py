@@ -7,7 +7,7 @@ The same few are said in session after session: what they say is remembered.
 import re
 from functools import lru_cache
 
-from conformance.wire.units import Awaited, WholeReply
+from conformance.wire.units import PendingReply, WholeReply
 
 LINE = 16 * 1024
 """Octets of a line without an end that are kept together; whatever is beyond passes as it comes."""
@@ -135,7 +135,7 @@ def said_at_once(octets: bytes) -> tuple[int, tuple[str, ...]] | None:
     return parts[-1][0], tuple(text for _, _, text in parts)
 
 
-def whole_reply(raw: bytes, code: int, lines: tuple[str, ...], owed: Awaited | None) -> WholeReply:
+def whole_reply(raw: bytes, code: int, lines: tuple[str, ...], owed: PendingReply | None) -> WholeReply:
     """Return a reply as a unit, as the answer to what was owed."""
     enhanced = _enhanced(lines[0]) if lines else None
     return WholeReply(raw, owed.verb if owed else "", code, enhanced, lines, owed, form_error(raw))

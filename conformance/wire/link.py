@@ -10,7 +10,7 @@ from conformance.history.recorder import Recorder
 from conformance.shortage import shortage_of
 from conformance.wire.relay import Relay
 from conformance.wire.roles import Breaker, Pair
-from conformance.wire.sockets import BACKLOG, port_of, why
+from conformance.wire.sockets import BACKLOG, describe_error, port_of
 
 Address = tuple[str, int]
 
@@ -19,14 +19,14 @@ LOOPBACK: Address = ("127.0.0.1", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RecordedSession:
     """Who is behind a connection: the session's name and its client."""
 
     session: str
     client: str
 
 
-class Names:
+class SessionNames:
     """Hands out session names, and remembers which connection is which session, as either outer end sees it.
 
     A connection is known by its dialling end's port and the port that it dialled. The first alone is not enough: the
@@ -35,12 +35,12 @@ class Names:
 
     def __init__(self) -> None:
         self._count = 0
-        self._by_ports: dict[tuple[int, int], Origin] = {}
+        self._by_ports: dict[tuple[int, int], RecordedSession] = {}
 
     def give(self, relay: Relay) -> str:
         """Return the name of a session that begins now."""
         self._count += 1
-        origin = Origin(f"s{self._count}", relay.pair.client)
+        origin = RecordedSession(f"s{self._count}", relay.pair.client)
         client, server = relay.client, relay.server
         self._by_ports[port_of(client.address("peername")), port_of(client.address("sockname"))] = origin
         self._by_ports[port_of(server.address("sockname")), port_of(server.address("peername"))] = origin
@@ -51,7 +51,7 @@ class Names:
         ports = port_of(relay.client.address("peername")), port_of(relay.client.address("sockname"))
         self._by_ports.pop(ports, None)
 
-    def behind(self, port: int, dialled: int) -> Origin | None:
+    def session_behind(self, port: int, dialled: int) -> RecordedSession | None:
         """Return the latest session with an outer end (the client's, or ours to the server) of these ports."""
         return self._by_ports.get((port, dialled))
 
@@ -74,7 +74,7 @@ class Link:
         recorder: Recorder,
         dialect: Dialect,
         breaker: Gatekeeper,
-        names: Names,
+        names: SessionNames,
     ) -> None:
         self.pair = pair
         self.target = target
@@ -187,4 +187,4 @@ class Link:
             if words := shortage_of(error):
                 self.recorder.record(NodeEvent, node=self.pair.server, action="starved", detail=words)
             if not relay.over:
-                self.refuse(relay, why(error))
+                self.refuse(relay, describe_error(error))

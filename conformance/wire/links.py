@@ -11,7 +11,7 @@ from conformance.history.recorder import Recorder
 from conformance.scenarios.steps.breaking import Fault, Partition
 from conformance.scenarios.steps.nodes import Moment
 from conformance.wire.breaks import Breaks
-from conformance.wire.link import LOOPBACK, Address, Link, Names, Origin
+from conformance.wire.link import LOOPBACK, Address, Link, RecordedSession, SessionNames
 from conformance.wire.relay import Relay
 from conformance.wire.roles import Pair
 
@@ -24,7 +24,7 @@ class Links:
     def __init__(self, recorder: Recorder, *, duration: Callable[[float], float] = lambda seconds: seconds) -> None:
         self._recorder = recorder
         self._links: dict[tuple[str, str, str], Link] = {}
-        self._names = Names()
+        self._names = SessionNames()
         self._breaks = Breaks(recorder, duration, lambda: self)
 
     def __iter__(self) -> Iterator[Link]:
@@ -74,10 +74,10 @@ class Links:
         """Whether no session owes a reply, is amid a content or holds octets back."""
         return all(relay.quiet for relay in self.active)
 
-    def origin(self, port: int, dialled: int) -> Origin | None:
+    def session_behind(self, port: int, dialled: int) -> RecordedSession | None:
         """Return who is behind a connection, by the port it comes from and the port it dialled: at a sink its peer's
         and the sink's, at a sender its own and the link's. None when nobody is."""
-        return self._names.behind(port, dialled)
+        return self._names.session_behind(port, dialled)
 
     def arm(self, fault: Fault) -> None:
         """Arm a fault. Raises ValueError when it makes no sense, or when no link is the one it names."""
@@ -95,12 +95,12 @@ class Links:
         """Let nothing through to or from a party that is frozen, until it thaws."""
         self._breaks.freeze(party, frozen=frozen)
 
-    def at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]], *, name: str = "moment") -> None:
+    def run_at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]], *, name: str = "moment") -> None:
         """Have something done, once, at a moment of the protocol; it begins with the next turn of the loop.
 
         `name` is what the history calls it when it comes.
         """
-        self._breaks.at_moment(moment, do, name)
+        self._breaks.run_at_moment(moment, do, name)
 
     async def close(self) -> None:
         """Close every link. Raises the first exception of what was done at moments, if there was one."""

@@ -5,11 +5,11 @@ from typing import Literal
 from conformance.history.events import Closed, Command, Connected, Content, Operation, Reply
 from conformance.history.secrets import REDACTED
 from conformance.wire.content import Digester, Unstuffer
-from conformance.wire.end import End
-from conformance.wire.grammar import Conversation
+from conformance.wire.endpoint import Endpoint
 from conformance.wire.lane import Lane
 from conformance.wire.roles import Host
-from conformance.wire.units import Awaited, Body, CommandLine, ContentEnd, Unit, WholeReply
+from conformance.wire.session_parser import SessionParser
+from conformance.wire.units import CommandLine, ContentEnd, ContentPart, PendingReply, Unit, WholeReply
 
 ABORTS_CONTENT = frozenset({"MAIL", "RSET", "EHLO", "HELO", "LHLO"})
 """Verbs after which an unfinished content is forgotten (it can be unfinished with BDAT only)."""
@@ -34,9 +34,9 @@ class Relay:
         self.barred: set[str] = set()
         self.contents = 0
         self.content_passed = 0
-        self.conversation = Conversation()
-        self.client = End(self, "client")
-        self.server = End(self, "server")
+        self.conversation = SessionParser()
+        self.client = Endpoint(self, "client")
+        self.server = Endpoint(self, "server")
         self.up = Lane(self, self.client, self.server)
         self.down = Lane(self, self.server, self.client)
         self._host = host
@@ -54,9 +54,9 @@ class Relay:
         """Whether nothing is owed, under way or held."""
         return self.over or (self.conversation.idle and self.up.idle and self.down.idle and not self.barred)
 
-    # what the ends say (conformance.wire.end.Owner)
+    # what the ends say (conformance.wire.endpoint.Owner)
 
-    def made(self, end: End) -> None:
+    def made(self, end: Endpoint) -> None:
         """Begin when the client is there; the server's connection releases what waits for it."""
         if end is self.client:
             self._host.begun(self)
@@ -65,7 +65,7 @@ class Relay:
         else:
             self._host.established(self)
 
-    def arrived(self, end: End, data: bytes) -> None:
+    def arrived(self, end: Endpoint, data: bytes) -> None:
         """Parse octets and let them pass."""
         if self.over:
             return
@@ -77,7 +77,7 @@ class Relay:
             self._from_client(b"")
             self._from_server(b"")
 
-    def left(self, end: End, how: Literal["fin", "reset"]) -> None:
+    def left(self, end: Endpoint, how: Literal["fin", "reset"]) -> None:
         """Pass the end of a direction, or of all, on in its turn."""
         if self.over:
             return
@@ -92,7 +92,7 @@ class Relay:
             back.stop()
         lane.end(how)
 
-    def gone(self, end: End) -> None:
+    def gone(self, end: Endpoint) -> None:
         """Be forgotten when nothing of the session is open any more."""
         if self.over and self.client.closed and self.server.closed:
             self._host.forgotten(self)
@@ -100,7 +100,7 @@ class Relay:
                 for part in (self.client, self.server, self.up, self.down):
                     part.part()  # what knows each other is found by nobody but the garbage collector
 
-    def crowded(self, end: End, *, full: bool) -> None:
+    def crowded(self, end: Endpoint, *, full: bool) -> None:
         """Stop the other end's octets while this one takes no more."""
         source = self.server if end is self.client else self.client
         if full:
@@ -149,7 +149,7 @@ class Relay:
                     operation=self._means(unit),
                     malformed="" if unit.injected else unit.malformed,
                 )
-            case Body():
+            case ContentPart():
                 if self._digester is None:
                     self._digester, self._unstuffer, self.content_passed = Digester(), Unstuffer(), 0
                     self.contents += 1
@@ -232,7 +232,7 @@ class Relay:
         self.up.stop()
         self.down.stop()
 
-    def answer(self, awaited: Awaited, octets: bytes) -> None:
+    def answer(self, awaited: PendingReply, octets: bytes) -> None:
         """Answer a command instead of the server, when the replies before it have passed."""
         self._unit_by_unit = True
         awaited.answer = octets

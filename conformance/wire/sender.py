@@ -9,9 +9,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from conformance.wire.client import BLOCK, DATA, DOT, MAIL, QUIT, RCPT, Client, Identity, Lost, Refused, Reply
-from conformance.wire.content import stuffed
-from conformance.wire.link import Address, Origin
+from conformance.wire.client import (
+    BLOCK,
+    DATA,
+    DOT,
+    MAIL,
+    QUIT,
+    RCPT,
+    Identity,
+    ServerReply,
+    SessionLost,
+    SessionRefused,
+    SmtpClient,
+)
+from conformance.wire.content import dot_stuffed
+from conformance.wire.link import Address, RecordedSession
 
 Abandon = Literal["before-dot", "at-dot", "after-reply"]
 
@@ -41,7 +53,7 @@ class Transmission:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SendResult:
     """What came of a transmission; the fields are those of `conformance.history.events.Attempt`.
 
     `text` is that of the reply, or says how the session was lost.
@@ -64,7 +76,7 @@ class _Progress:
     accepted: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     dot_sent: bool = False
-    last: Reply | None = None
+    last: ServerReply | None = None
 
 
 class Sender:
@@ -76,9 +88,9 @@ class Sender:
         identity: Identity | None = None,
         *,
         duration: Callable[[float], float] = lambda seconds: seconds,
-        origin: Callable[[int, int], Origin | None] = lambda port, dialled: None,
+        session_behind: Callable[[int, int], RecordedSession | None] = lambda port, dialled: None,
     ) -> None:
-        self._client = Client(address, identity or Identity(), duration, origin)
+        self._client = SmtpClient(address, identity or Identity(), duration, session_behind)
         self._sent = 0
 
     @property
@@ -91,7 +103,7 @@ class Sender:
         """Whether the session is open as far as is known."""
         return self._client.usable
 
-    async def send(self, transmission: Transmission) -> Outcome:
+    async def send(self, transmission: Transmission) -> SendResult:
         """Send a message, over the open session or a new one."""
         progress = _Progress()
         try:
@@ -99,11 +111,11 @@ class Sender:
                 await self.drop()
                 await self._client.open()
             return await self._transmit(transmission, progress)
-        except Refused as refused:
+        except SessionRefused as refused:
             outcome = self._outcome("answered", progress, refused.reply)
             await self._leave(refused.reply)
             return outcome
-        except Lost as lost:
+        except SessionLost as lost:
             outcome = self._outcome("lost", progress, None, str(lost))
             await self.drop()
             return outcome
@@ -114,7 +126,7 @@ class Sender:
     async def quit(self) -> None:
         """End the session in an orderly way (and ask for discards first, as a server of EX2010 does); then drop it."""
         if self.usable:
-            with contextlib.suppress(Lost):  # the session is at its end, and every outcome known
+            with contextlib.suppress(SessionLost):  # the session is at its end, and every outcome known
                 if self._client.shadowing:
                     await self._client.command(f"XQDISCARD {self._client.identity.ehlo} 100", MAIL)
                 await self._client.command("QUIT", QUIT)
@@ -124,18 +136,18 @@ class Sender:
         """Close the connection without a word."""
         await self._client.drop()
 
-    async def _leave(self, refusal: Reply) -> None:
+    async def _leave(self, refusal: ServerReply) -> None:
         """End a session that the server has refused: after 421 it is the server's to close (RFC 5321 3.8)."""
         await (self._client.let_close() if refusal.code == 421 else self._client.drop())
 
-    async def _transmit(self, transmission: Transmission, progress: _Progress) -> Outcome:
+    async def _transmit(self, transmission: Transmission, progress: _Progress) -> SendResult:
         self._sent += 1
         # Only a server that offers it may be sent commands in groups (RFC 2920 3.1).
         pipelined = transmission.pipelining and "PIPELINING" in self._client.keywords
         ready = await (self._pipelined if pipelined else self._one_by_one)(transmission, progress)
         if ready is not None:
             return self._outcome("answered", progress, ready)
-        content = transmission.content if transmission.raw else stuffed(transmission.content)
+        content = transmission.content if transmission.raw else dot_stuffed(transmission.content)
         await self._client.write(content, BLOCK)
         if transmission.abandon == "before-dot":
             return await self._abandon(progress)
@@ -151,7 +163,7 @@ class Sender:
             await self._leave(reply)
         return outcome
 
-    async def _one_by_one(self, transmission: Transmission, progress: _Progress) -> Reply | None:
+    async def _one_by_one(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
         """Give the envelope; return the refusing reply, or None when the server waits for the content."""
         reply = await self._client.command(self._mail(transmission), MAIL)
         if not reply.positive:
@@ -163,7 +175,7 @@ class Sender:
         reply = await self._client.command("DATA", DATA)
         return None if reply.code == 354 else await self._end_transaction(reply)
 
-    async def _pipelined(self, transmission: Transmission, progress: _Progress) -> Reply | None:
+    async def _pipelined(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
         """The same in one group of commands (RFC 2920)."""
         recipients = _recipients(transmission)
         lines = [self._mail(transmission), *(line for line, _ in recipients), "DATA"]
@@ -191,31 +203,35 @@ class Sender:
             parameters.append(f"XSHADOW={self._client.identity.database}-{self._sent}")
         return " ".join([f"MAIL FROM:<{transmission.sender}>", *parameters])
 
-    def _take(self, reply: Reply, address: str, progress: _Progress) -> None:
+    def _take(self, reply: ServerReply, address: str, progress: _Progress) -> None:
         if reply.code == 421:
-            raise Refused(reply)
+            raise SessionRefused(reply)
         progress.last = reply
         (progress.accepted if reply.positive else progress.refused).append(address)
 
-    async def _end_transaction(self, refusal: Reply) -> Reply:
+    async def _end_transaction(self, refusal: ServerReply) -> ServerReply:
         """Leave the transaction that was refused, so that the session can carry another message."""
         if refusal.code == 421:
-            raise Refused(refusal)
+            raise SessionRefused(refusal)
         try:
             await self._client.command("RSET", MAIL)
-        except Lost:
+        except SessionLost:
             await self.drop()  # the outcome is the refusal, whatever became of the session
         return refusal
 
-    async def _abandon(self, progress: _Progress) -> Outcome:
+    async def _abandon(self, progress: _Progress) -> SendResult:
         outcome = self._outcome("abandoned", progress, None)
         await self.drop()
         return outcome
 
     def _outcome(
-        self, kind: Literal["answered", "lost", "abandoned"], progress: _Progress, reply: Reply | None, text: str = ""
-    ) -> Outcome:
-        return Outcome(
+        self,
+        kind: Literal["answered", "lost", "abandoned"],
+        progress: _Progress,
+        reply: ServerReply | None,
+        text: str = "",
+    ) -> SendResult:
+        return SendResult(
             outcome=kind,
             session=self.session,
             code=reply.code if reply else None,

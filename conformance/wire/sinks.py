@@ -12,7 +12,7 @@ from conformance.history.events import Delivered
 from conformance.history.recorder import Recorder
 from conformance.scenarios.steps.breaking import Answer
 from conformance.wire.content import digest
-from conformance.wire.link import Address, Origin
+from conformance.wire.link import Address, RecordedSession
 from conformance.wire.sink_session import SinkSession
 from conformance.wire.sockets import BACKLOG
 
@@ -20,7 +20,7 @@ from conformance.wire.sockets import BACKLOG
 class Registry(Protocol):
     """Who knows which session a connection belongs to (conformance.wire.links.Links)."""
 
-    def origin(self, port: int, dialled: int) -> Origin | None:
+    def session_behind(self, port: int, dialled: int) -> RecordedSession | None:
         """Return who is behind a connection, by the port it comes from and the port it dialled."""
         ...
 
@@ -80,7 +80,7 @@ class Sink:
         self._connections: set[asyncio.Transport] = set()
         self._failures: list[Exception] = []
         self._address: Address | None = None
-        self.keep: Callable[[str, list[str], bytes], None] | None = None
+        self.on_delivery: Callable[[str, list[str], bytes], None] | None = None
         """Given the sender, the recipients and the content of each message that is taken."""
 
     @property
@@ -116,7 +116,7 @@ class Sink:
         """Answer as told from now on."""
         self._script.add(answer)
 
-    def accept_all(self) -> None:
+    def clear_answers(self) -> None:
         """Take everything again."""
         self._script.clear()
 
@@ -144,9 +144,9 @@ class Sink:
             )
             replies = [whole or "250 2.0.0 delivered"]
             accepted = recipients if replies[0].startswith("2") else []
-        if accepted and self.keep is not None:
-            self.keep(sender, accepted, content)
-        origin = self._registry.origin(port, self.address[1])
+        if accepted and self.on_delivery is not None:
+            self.on_delivery(sender, accepted, content)
+        origin = self._registry.session_behind(port, self.address[1])
         for recipient in accepted:
             self._recorder.record(
                 Delivered,

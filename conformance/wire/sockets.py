@@ -11,7 +11,7 @@ BACKLOG = 4096
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
-def reset(transport: asyncio.Transport) -> None:
+def close_with_rst(transport: asyncio.Transport) -> None:
     """Close at once with RST: whatever is unsent is lost, and the peer knows (SO_LINGER of 0 s)."""
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.fileno() >= 0:
@@ -24,7 +24,7 @@ def port_of(name: object) -> int:
     return int(name[1]) if isinstance(name, tuple) else 0
 
 
-async def has_more(reader: asyncio.StreamReader) -> bool:
+async def has_unread_octets(reader: asyncio.StreamReader) -> bool:
     """Whether octets are there that were not read yet. One of them is read: this is for a session that ends then.
 
     Octets that came behind the reply to STARTTLS would be taken for a part of the secured session (RFC 3207 4.2).
@@ -36,6 +36,6 @@ async def has_more(reader: asyncio.StreamReader) -> bool:
         return False
 
 
-def why(error: OSError) -> str:
+def describe_error(error: OSError) -> str:
     """Return what an error of a connection means, without the addresses, which differ from run to run."""
     return os.strerror(error.errno) if error.errno else str(error) or "it took too long"

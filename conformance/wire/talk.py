@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from conformance.scenarios.steps.talking import Line
 from conformance.shortage import shortage_of
-from conformance.wire.client import Lost, Reply, read_reply
+from conformance.wire.client import ServerReply, SessionLost, read_reply
 from conformance.wire.lines import redacted
-from conformance.wire.link import Address, Origin
-from conformance.wire.sockets import has_more, port_of, why
+from conformance.wire.link import Address, RecordedSession
+from conformance.wire.sockets import describe_error, has_unread_octets, port_of
 
 PATIENCE = 3600.0
 """Seconds to wait for a reply, or for the end: above every limit that a server has for a session."""
@@ -29,7 +29,7 @@ class Exchange:
     the reply or the end; None where nothing was read.
     """
 
-    said: str
+    sent: str
     code: int | None = None
     enhanced: str | None = None
     text: str = ""
@@ -39,7 +39,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TalkResult:
     """A whole conversation: the session's name, and its exchanges up to the first that went wrong.
 
     `late` is by how much the conversation lasted longer than its lines say, as far as no line alone was slow: loop seconds.
@@ -62,10 +62,10 @@ async def talk(
     message: Callable[[str], bytes],
     duration: Callable[[float], float] = lambda seconds: seconds,
     elapsed: Callable[[], float] = time.monotonic,
-    origin: Callable[[int, int], Origin | None] = lambda port, dialled: None,
+    session_behind: Callable[[int, int], RecordedSession | None] = lambda port, dialled: None,
     offers: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda lines: lines,
     tolerance: float = 0.0,
-) -> Said:
+) -> TalkResult:
     """Hold one session. `elapsed` counts documented seconds. `message` makes the content that a line names; a server that is not there is a problem told.
 
     `offers` gives the lines of a reply to EHLO in the words of the wire profile, in which scenarios ask for keywords.
@@ -80,7 +80,7 @@ async def talk(
     except OSError as error:
         if shortage_of(error):
             raise
-        return Said(None, (Exchange("", problem=f"no connection: {why(error)}"),))
+        return TalkResult(None, (Exchange("", problem=f"no connection: {describe_error(error)}"),))
     port = port_of(writer.get_extra_info("sockname"))
     exchanges: list[Exchange] = []
     offered: frozenset[str] | None = None
@@ -112,8 +112,8 @@ async def talk(
                 break
     finally:
         writer.transport.abort()
-    known = origin(port, address[1])
-    return Said(known.session if known is not None else None, tuple(exchanges), late)
+    known = session_behind(port, address[1])
+    return TalkResult(known.session if known is not None else None, tuple(exchanges), late)
 
 
 async def _secure(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: float) -> str:
@@ -121,13 +121,13 @@ async def _secure(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, li
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    if await has_more(reader):
+    if await has_unread_octets(reader):
         return "expected TLS, but the server sent octets behind its 220"
     try:
         async with asyncio.timeout(limit):
             await writer.start_tls(context)
     except (OSError, TimeoutError) as error:
-        return f"expected TLS, but {why(error) if isinstance(error, OSError) else 'nothing came'}"
+        return f"expected TLS, but {describe_error(error) if isinstance(error, OSError) else 'nothing came'}"
     return ""
 
 
@@ -146,19 +146,19 @@ def _octets(line: Line, message: Callable[[str], bytes]) -> bytes:
 
 async def _exchange(
     line: Line, octets: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: float
-) -> tuple[Exchange, Reply | None]:
-    said = redacted(line.say or "") or line.octets or (f"({line.message})" if line.message else "")
+) -> tuple[Exchange, ServerReply | None]:
+    sent = redacted(line.say or "") or line.octets or (f"({line.message})" if line.message else "")
     try:
         if octets:
             await _write(writer, octets, limit)
         if line.code is None:
-            return Exchange(said), None
+            return Exchange(sent), None
         reply = await read_reply(reader, limit)
-    except Lost as lost:
+    except SessionLost as lost:
         met = line.code == "closed" and lost.ended
         problem = "" if met else f"expected {_wanted(line)}, but {lost}"
-        return Exchange(said, text=str(lost), problem=problem, closed=lost.ended), None
-    return Exchange(said, reply.code, reply.enhanced, reply.text[:2000]), reply
+        return Exchange(sent, text=str(lost), problem=problem, closed=lost.ended), None
+    return Exchange(sent, reply.code, reply.enhanced, reply.text[:2000]), reply
 
 
 async def _write(writer: asyncio.StreamWriter, octets: bytes, limit: float) -> None:
@@ -167,9 +167,9 @@ async def _write(writer: asyncio.StreamWriter, octets: bytes, limit: float) -> N
             writer.write(octets)
             await writer.drain()
     except TimeoutError:
-        raise Lost("the server takes no more octets") from None
+        raise SessionLost("the server takes no more octets") from None
     except OSError as error:
-        raise Lost(f"the session broke: {why(error)}", ended=True) from None
+        raise SessionLost(f"the session broke: {describe_error(error)}", ended=True) from None
 
 
 def _wanted(line: Line) -> str:
@@ -178,7 +178,7 @@ def _wanted(line: Line) -> str:
     return str(line.code or "nothing")
 
 
-def _problem(line: Line, reply: Reply, offered: frozenset[str] | None) -> str:
+def _problem(line: Line, reply: ServerReply, offered: frozenset[str] | None) -> str:
     """Return in which way a reply is not what its line wants, or ''; `offered` are the keywords of EHLO, None before."""
     seen = f"{reply.code} {reply.text[:200]}"
     if reply.code not in (line.code if isinstance(line.code, tuple) else (line.code,)):

@@ -10,7 +10,7 @@ from conformance.history.events import Operation
 
 
 @dataclass(slots=True, eq=False)
-class Awaited:
+class PendingReply:
     """A reply that the server owes: for which verb, for whom (LMTP), and what the command meant.
 
     `verb` is GREETING for the greeting and CONTENT for the reply after the content. `answer` is set when somebody else
@@ -32,7 +32,7 @@ class CommandLine:
     raw: bytes
     verb: str
     line: str
-    awaited: Awaited
+    awaited: PendingReply
 
 
 @dataclass(slots=True)
@@ -49,13 +49,13 @@ class WholeReply:
     code: int
     enhanced: str | None
     lines: tuple[str, ...]
-    awaited: Awaited | None
+    awaited: PendingReply | None
     malformed: str = ""
     injected: bool = False
 
 
 @dataclass(slots=True)
-class Body:
+class ContentPart:
     """Some octets of a message's content, as they were on the wire.
 
     `stuffed`: there may be dots among them that are there for transparency only; never when sent by BDAT (RFC 3030).
@@ -70,16 +70,16 @@ class ContentEnd:
     """The final dot, or the end of the last chunk (then without octets)."""
 
     raw: bytes
-    awaited: Awaited
+    awaited: PendingReply
 
 
 @dataclass(slots=True)
-class Octets:
+class RawOctets:
     """Octets without meaning of their own: of a line beyond the bound, or after STARTTLS."""
 
     raw: bytes
 
 
-ClientUnit = CommandLine | Body | ContentEnd | Octets
-ServerUnit = WholeReply | Octets
+ClientUnit = CommandLine | ContentPart | ContentEnd | RawOctets
+ServerUnit = WholeReply | RawOctets
 Unit = ClientUnit | ServerUnit

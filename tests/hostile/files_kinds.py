@@ -38,8 +38,8 @@ from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.loader import Scenario, read_corpus, read_scenarios
 from conformance.scenarios.yaml_nodes import split_documents
 from conformance.suite.baseline import BaselineError, read_baselines
-from conformance.wire.client import Lost, read_reply
-from conformance.wire.grammar import Conversation
+from conformance.wire.client import SessionLost, read_reply
+from conformance.wire.session_parser import SessionParser
 from tests.hostile.files_mutators import JSON, REPLY, YAML, Mutator, mutated
 
 Name = Literal["scenario", "topology", "candidate", "baseline", "reply", "history"]
@@ -235,7 +235,7 @@ def _read_reply(path: Path) -> str:
 
 
 def _converse(octets: bytes) -> None:
-    conversation = Conversation()
+    conversation = SessionParser()
     conversation.client(_CLIENT)
     for start in range(0, len(octets), 1000):
         units = [*conversation.server(octets[start : start + 1000]), *conversation.client(b"")]
@@ -253,7 +253,7 @@ async def _sequence(octets: bytes) -> None:
     for _ in range(100):
         try:
             reply = await read_reply(reader, 5)
-        except Lost:
+        except SessionLost:
             return
         _ = reply.enhanced, reply.text, reply.positive
 

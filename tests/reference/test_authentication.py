@@ -15,7 +15,7 @@ from conformance.reference.node import create
 from conformance.reference.send.smtp import SmtpDialogue
 from conformance.scenarios.steps.talking import Line
 from conformance.topology import Topology
-from conformance.wire.talk import Said, talk
+from conformance.wire.talk import TalkResult, talk
 
 SECRET = "between-one-and-two"
 
@@ -56,7 +56,7 @@ def with_hub2(tmp_path: Path, secret: str | None, life) -> None:
     asyncio.run(whole())
 
 
-async def say(address: tuple[str, int], *lines: dict[str, object]) -> Said:
+async def say(address: tuple[str, int], *lines: dict[str, object]) -> TalkResult:
     return await talk(address, [Line.model_validate(line) for line in lines], message=lambda name: b"")
 
 
@@ -96,7 +96,7 @@ def test_a_talk_over_tls_keeps_its_secret_out_of_the_history(tmp_path: Path):
             {"say": "EHLO hub1", "code": 250, "has": "XSHADOW"},
         )
         assert said.problem == ""
-        assert [exchange.said for exchange in said.exchanges][4] == "AUTH PLAIN (redacted)"
+        assert [exchange.sent for exchange in said.exchanges][4] == "AUTH PLAIN (redacted)"
 
     with_hub2(tmp_path, SECRET, life)
 

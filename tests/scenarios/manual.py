@@ -93,7 +93,7 @@ def kinds_of_faults() -> Iterator[tuple[str, ...]]:
     """Yield each kind of fault: its name, what it does, where it can strike, and whether with `heard` and `answered`."""
     for name, fault in FAULTS.items():
         places = ", ".join("a verb" if place == "verb" else place for place in fault.at)
-        yield f"`{name}`", fault.about, places, "yes" if fault.once_passed else "no"
+        yield f"`{name}`", fault.about, places, "yes" if fault.after_unit else "no"
 
 
 def topologies() -> Iterator[tuple[str, str]]:

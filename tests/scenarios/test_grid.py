@@ -13,7 +13,7 @@ from conformance.scenarios.fault_grid import GridFault, GridSize, faults_of, poi
 from conformance.scenarios.matrix import Point
 from conformance.scenarios.steps.breaking import Fault
 from conformance.scenarios.yaml_nodes import Node
-from conformance.wire.fault_plan import check
+from conformance.wire.fault_plan import check_fault
 from tests.scenarios.documents import HEAD, SEND, cells, problems
 
 GRID = FaultGrid.model_validate({"from": "mbx1", "to": "mbx2", "listener": "transport"})
@@ -34,7 +34,7 @@ def test_every_fault_of_a_grid_makes_sense_on_a_link(places: tuple[str, ...]) ->
     assert len({fault.name for fault in faults}) == len(faults)
     for fault in faults:
         action = fault.step(grid, 1).action
-        check(action)
+        check_fault(action)
         assert not action.may_not_fire
 
 

@@ -8,7 +8,15 @@ import pytest
 import conformance
 from conformance import paths
 from conformance.commands.run import PLUGIN
-from conformance.suite.baseline import Baseline, BaselineError, Known, Seen, draft, hold_against, read_baselines
+from conformance.suite.baseline import (
+    Baseline,
+    BaselineError,
+    DraftCell,
+    KnownFailure,
+    compare_with_baseline,
+    draft_entries,
+    read_baselines,
+)
 from conformance.verdicts import Outcome, Verdict
 
 pytest_plugins = ["pytester"]
@@ -30,26 +38,28 @@ def failed(check: str, requirement: str) -> Verdict:
     return Verdict(check=check, outcome=Outcome.FAIL, requirements=(requirement,), sentence="seen: nothing")
 
 
-def seen(axes: dict[str, str], *verdicts: Verdict, outcome: Outcome | None = None) -> Seen:
-    return Seen("mine", "sends", axes, outcome or (Outcome.FAIL if verdicts else Outcome.PASS), verdicts)
+def seen(axes: dict[str, str], *verdicts: Verdict, outcome: Outcome | None = None) -> DraftCell:
+    return DraftCell("mine", "sends", axes, outcome or (Outcome.FAIL if verdicts else Outcome.PASS), verdicts)
 
 
 def test_what_all_cells_of_a_scenario_fail_alike_is_one_entry():
     wrong = failed("expect.delivered", "RL-ACK-01")
-    (entry,) = draft([seen({"at": "RCPT"}, wrong), seen({"at": "DATA"}, wrong)])["mine"]
+    (entry,) = draft_entries([seen({"at": "RCPT"}, wrong), seen({"at": "DATA"}, wrong)])["mine"]
     assert "axes" not in entry
     assert (entry["check"], entry["requirement"]) == ("expect.delivered", "RL-ACK-01")
 
 
 def test_what_some_cells_fail_is_an_entry_for_each_of_them():
     wrong = failed("expect.delivered", "RL-ACK-01")
-    entries = draft([seen({"at": "RCPT"}, wrong), seen({"at": "DATA"}), seen({"at": "dot"}, wrong)])["mine"]
+    entries = draft_entries([seen({"at": "RCPT"}, wrong), seen({"at": "DATA"}), seen({"at": "dot"}, wrong)])["mine"]
     assert [entry["axes"] for entry in entries] == [{"at": "RCPT"}, {"at": "dot"}]
 
 
 def test_a_cell_that_could_not_be_judged_is_no_known_failure():
     wrong = failed("expect.delivered", "RL-ACK-01")
-    assert draft([seen({}, wrong, outcome=Outcome.ERROR), seen({"at": "x"}, outcome=Outcome.INCONCLUSIVE)]) == {}
+    assert (
+        draft_entries([seen({}, wrong, outcome=Outcome.ERROR), seen({"at": "x"}, outcome=Outcome.INCONCLUSIVE)]) == {}
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,14 +71,14 @@ def test_a_cell_that_could_not_be_judged_is_no_known_failure():
     ],
 )
 def test_an_entry_of_the_first_version_explains_what_is_blamed_on_another_row_now(check: str, before: str, now: str):
-    entry = Known(scenario="sends", check=check, requirement=before, comment="it is only a test")
+    entry = KnownFailure(scenario="sends", check=check, requirement=before, comment="it is only a test")
     assert entry.explains(failed(check, now))
     assert entry.explains(failed(check, before))
     assert not entry.explains(failed(check, "RL-ACK-01"))
 
 
 def test_an_entry_explains_a_check_that_is_about_its_row_whichever_row_is_blamed_first() -> None:
-    entry = Known(scenario="sends", check="expect.report", requirement="RL-RCP-01", comment="it is only a test")
+    entry = KnownFailure(scenario="sends", check="expect.report", requirement="RL-RCP-01", comment="it is only a test")
     rows = ("RL-DSN-01", "RL-RCP-01")
     verdict = failed("expect.report", "RL-DSN-01").model_copy(update={"requirements": rows})
     assert entry.explains(verdict)
@@ -82,10 +92,13 @@ class _Cell:
 
 
 def test_an_entry_for_what_the_scenario_waives_by_now_is_not_stale():
-    entry = Known(
+    entry = KnownFailure(
         scenario="sends", check="invariant.content-unchanged", requirement="SR-CRE-06", comment="it is only a test"
     )
-    assert hold_against(Baseline(candidate="mine", known=(entry,)), _Cell(), Outcome.PASS, ()).outcome is Outcome.PASS
+    assert (
+        compare_with_baseline(Baseline(candidate="mine", known=(entry,)), _Cell(), Outcome.PASS, ()).outcome
+        is Outcome.PASS
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +118,7 @@ def test_only_the_pinned_reason_is_known(
 ):
     (tmp_path / "mine.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends"), "utf-8")
     baseline: Baseline = read_baselines([str(tmp_path)])["mine"]
-    reading = hold_against(baseline, _Cell(), outcome, tuple(verdicts))
+    reading = compare_with_baseline(baseline, _Cell(), outcome, tuple(verdicts))
     assert reading.known is known
     assert told in reading.text
     assert reading.outcome is (Outcome.FAIL if told == "stale baseline" else outcome)
@@ -116,10 +129,12 @@ def test_what_could_not_be_judged_is_neither_stale_nor_as_expected(tmp_path: Pat
     (tmp_path / "mine.yaml").write_text((KNOWN + entry).format(candidate="mine", scenario="sends"), "utf-8")
     baseline: Baseline = read_baselines([str(tmp_path)])["mine"]
     late = failed("expect.delivered", "RL-ACK-01").model_copy(update={"outcome": Outcome.INCONCLUSIVE})
-    reading = hold_against(baseline, _Cell(), Outcome.FAIL, (late, failed("expect.reply", "RL-X")))
+    reading = compare_with_baseline(baseline, _Cell(), Outcome.FAIL, (late, failed("expect.reply", "RL-X")))
     assert (reading.outcome, reading.known) == (Outcome.INCONCLUSIVE, False)
     assert reading.text == "known to fail, and could not be judged: expect.delivered of RL-ACK-01"
-    news = hold_against(baseline, _Cell(), Outcome.FAIL, (late, failed("expect.reply", "RL-X"), failed("more", "RL-Y")))
+    news = compare_with_baseline(
+        baseline, _Cell(), Outcome.FAIL, (late, failed("expect.reply", "RL-X"), failed("more", "RL-Y"))
+    )
     assert news.outcome is Outcome.FAIL
 
 
@@ -128,9 +143,9 @@ def test_a_race_that_was_not_lost_this_time_is_not_stale(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(KNOWN.format(candidate="mine", scenario="sends") + race, "utf-8")
     baseline: Baseline = read_baselines([str(tmp_path)])["mine"]
     wrong = failed("expect.delivered", "RL-ACK-01")
-    assert hold_against(baseline, _Cell(), Outcome.PASS, ()).outcome is Outcome.PASS
-    assert hold_against(baseline, _Cell(), Outcome.FAIL, (wrong,)).known
-    assert not hold_against(baseline, _Cell(), Outcome.FAIL, (wrong, failed("more", "RL-Y"))).known
+    assert compare_with_baseline(baseline, _Cell(), Outcome.PASS, ()).outcome is Outcome.PASS
+    assert compare_with_baseline(baseline, _Cell(), Outcome.FAIL, (wrong,)).known
+    assert not compare_with_baseline(baseline, _Cell(), Outcome.FAIL, (wrong, failed("more", "RL-Y"))).known
 
 
 def test_two_baselines_of_one_candidate_are_refused(tmp_path: Path):
@@ -197,14 +212,14 @@ def test_a_failure_in_a_cell_that_is_not_listed_is_told_apart(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(LISTED, "utf-8")
     baseline = read_baselines([str(tmp_path)])["mine"]
     wrong = failed("expect.mailbox", "RL-X")
-    reading = hold_against(baseline, _Cell(), Outcome.FAIL, (wrong,))
+    reading = compare_with_baseline(baseline, _Cell(), Outcome.FAIL, (wrong,))
     assert (reading.outcome, reading.known, reading.text) == (Outcome.FAIL, True, "new since 0.1.0")
-    assert not hold_against(baseline, _Cell(), Outcome.FAIL, (wrong,), new_cells_fail=True).known
-    assert hold_against(baseline, _Cell(), Outcome.PASS, ()).outcome is Outcome.PASS, (
+    assert not compare_with_baseline(baseline, _Cell(), Outcome.FAIL, (wrong,), new_cells_fail=True).known
+    assert compare_with_baseline(baseline, _Cell(), Outcome.PASS, ()).outcome is Outcome.PASS, (
         "no entry speaks of it: none is stale"
     )
     listed = baseline.model_copy(update={"cells": frozenset(["sends[at=RCPT]"])})
-    assert hold_against(listed, _Cell(), Outcome.PASS, ()).outcome is Outcome.FAIL, "stale"
+    assert compare_with_baseline(listed, _Cell(), Outcome.PASS, ()).outcome is Outcome.FAIL, "stale"
 
 
 def test_a_baseline_that_is_written_anew_keeps_the_reasons(tmp_path: Path):
@@ -215,7 +230,7 @@ def test_a_baseline_that_is_written_anew_keeps_the_reasons(tmp_path: Path):
     (tmp_path / "mine.yaml").write_text(known, "utf-8")
     baselines = read_baselines([str(tmp_path)])
     old, new = failed("expect.delivered", "RL-ACK-01"), failed("expect.mailbox", "RL-ACK-01")
-    entries = draft([seen({"at": "RCPT"}, old, new), seen({"at": "DATA"}, old)], baselines)["mine"]
+    entries = draft_entries([seen({"at": "RCPT"}, old, new), seen({"at": "DATA"}, old)], baselines)["mine"]
     comments = {(one["scenario"], one["check"]): one["comment"] for one in entries}
     assert comments["sends", "expect.delivered"] == "it is only a test, and made up"
     assert str(comments["sends", "expect.mailbox"]).startswith("say why:")

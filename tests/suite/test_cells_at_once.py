@@ -12,8 +12,8 @@ from conformance.run.cell_loop import Leftovers, run_on_shared_loop
 from conformance.run.clocks.interface import Clock
 from conformance.run.settings import Settings
 from conformance.suite.chunks import ChunkScheduling
-from conformance.suite.flight import Flight
-from conformance.suite.run import Run
+from conformance.suite.job_pool import JobPool
+from conformance.suite.run import PytestRun
 from tests.suite.helpers import ROOT, conformance_command
 
 NAMES = ["a", "b", "c", "d", "e"]
@@ -24,7 +24,7 @@ class Tower:
 
     def __init__(self, company: int) -> None:
         self.company = company
-        self.flying: set[str] = set()
+        self.running_cells: set[str] = set()
         self.most = 0
         self.begun: list[str] = []
         self.beside: list[int] = []
@@ -35,21 +35,21 @@ class Tower:
 
     async def _fly(self, name: str) -> str:
         self.begun.append(name)
-        self.beside.append(len(self.flying))
-        self.flying.add(name)
-        self.most = max(self.most, len(self.flying))
-        if len(self.flying) >= self.company:
+        self.beside.append(len(self.running_cells))
+        self.running_cells.add(name)
+        self.most = max(self.most, len(self.running_cells))
+        if len(self.running_cells) >= self.company:
             self._met.set()
         await self._met.wait()
         await asyncio.sleep(0)  # whoever may fly beside this one begins
-        self.flying.discard(name)
+        self.running_cells.discard(name)
         return name.upper()
 
 
 @pytest.mark.parametrize("most", [1, 3, 8])
 def test_as_many_fly_at_once_as_may_and_results_come_as_asked(most: int):
     tower = Tower(company=min(most, len(NAMES)))
-    flight = Flight(tower.jobs(), most, chunks=False)
+    flight = JobPool(tower.jobs(), most, chunks=False)
     assert [flight.result(name) for name in NAMES] == ["A", "B", "C", "D", "E"]
     flight.close()
     assert tower.most == min(most, len(NAMES))
@@ -62,11 +62,11 @@ def test_as_many_fly_at_once_as_may_and_results_come_as_asked(most: int):
 def test_cells_are_in_flight_together_only_by_clocks_that_nobody_moves(tmp_path: Path, clock: str, together: bool):
     settings = SimpleNamespace(clock=clock)
     options: Any = SimpleNamespace(cells=8, settings=settings, baselines=(), casts=())
-    run = Run(tmp_path, options, SimpleNamespace(), worker=False)  # type: ignore[arg-type]
+    run = PytestRun(tmp_path, options, SimpleNamespace(), worker=False)  # type: ignore[arg-type]
     run.plan([])
-    assert (run._flight is not None) is together
-    if run._flight is not None:
-        run._flight.close()
+    assert (run._pool is not None) is together
+    if run._pool is not None:
+        run._pool.close()
 
 
 def test_users_are_told_where_cells_has_no_effect():
@@ -78,7 +78,7 @@ def test_users_are_told_where_cells_has_no_effect():
 
 def test_a_worker_begins_only_the_chunk_of_what_it_was_given():
     tower = Tower(company=2)
-    flight = Flight(tower.jobs(), 2, chunks=True)
+    flight = JobPool(tower.jobs(), 2, chunks=True)
     assert flight.result("c") == "C"
     flight.close()
     assert tower.begun == ["c", "d"]
@@ -86,7 +86,7 @@ def test_a_worker_begins_only_the_chunk_of_what_it_was_given():
 
 def test_a_job_that_is_asked_for_again_is_done_again():
     tower = Tower(company=1)
-    flight = Flight(tower.jobs(), 2, chunks=False)
+    flight = JobPool(tower.jobs(), 2, chunks=False)
     assert (flight.result("a"), flight.result("a")) == ("A", "A")
     flight.close()
     assert tower.begun.count("a") == 2
@@ -94,7 +94,7 @@ def test_a_job_that_is_asked_for_again_is_done_again():
 
 def test_what_has_to_be_done_once_more_is_done_alone_and_last():
     tower = Tower(company=3)
-    flight = Flight(tower.jobs(), 3, chunks=False, again=lambda result: result in "BD")
+    flight = JobPool(tower.jobs(), 3, chunks=False, needs_rerun=lambda result: result in "BD")
     assert [flight.result(name) for name in NAMES] == ["A", "B", "C", "D", "E"]
     flight.close()
     assert tower.begun[:5] == NAMES
@@ -115,7 +115,7 @@ def test_closing_cancels_what_is_in_flight_and_lets_it_clean_up():
             cleaned.append("endless")
         return ""
 
-    flight = Flight([("first", first), ("endless", endless)], 2, chunks=False)
+    flight = JobPool([("first", first), ("endless", endless)], 2, chunks=False)
     assert flight.result("first") == "first"
     flight.close()
     assert cleaned == ["endless"]
@@ -128,7 +128,7 @@ def test_an_error_of_one_job_is_that_job_s_alone():
     async def good() -> str:
         return "good"
 
-    flight = Flight([("bad", bad), ("good", good)], 2, chunks=False)
+    flight = JobPool([("bad", bad), ("good", good)], 2, chunks=False)
     with pytest.raises(ValueError, match="mine"):
         flight.result("bad")
     assert flight.result("good") == "good"
@@ -148,7 +148,7 @@ def test_what_a_cell_leaves_behind_is_told_of_that_cell_and_spares_the_others():
         return "well"
 
     settings = Settings(clock="real")
-    flight = Flight(
+    flight = JobPool(
         [
             ("careless", lambda: run_on_shared_loop(careless, settings)),
             ("careful", lambda: run_on_shared_loop(careful, settings)),

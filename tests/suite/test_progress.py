@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.suite.progress import Progress, State, status_line
+from conformance.suite.progress import Progress, ProgressState, status_line
 from conformance.verdicts import Outcome
 from tests.suite.helpers import ROOT, command, conformance_command, environment
 
@@ -24,13 +24,13 @@ WORDS = ("run", "scenarios/creation/inbound.scenario.yaml", "-k", "waits", "--ca
 
 
 def test_it_says_how_cells_ended_what_runs_and_what_waits() -> None:
-    state = State(10, {Outcome.PASS: 3, Outcome.FAIL: 1}, [("a::b", 2.5), ("c", 70.0)])
+    state = ProgressState(10, {Outcome.PASS: 3, Outcome.FAIL: 1}, [("a::b", 2.5), ("c", 70.0)])
     assert status_line(state, 200) == "✗ 1 ✓ 3  4 waiting  2 running: a::b 2 s, c 1 m 10 s"
 
 
 @given(st.text(), st.integers(1, 300))
 def test_it_is_one_printable_line_that_fits(name: str, width: int) -> None:
-    line = status_line(State(3, {Outcome.PASS: 1}, [(name, 1.0)]), width)
+    line = status_line(ProgressState(3, {Outcome.PASS: 1}, [(name, 1.0)]), width)
     assert len(line) <= width
     assert line.isprintable()
 
@@ -55,14 +55,14 @@ def test_cells_that_begin_or_end_while_the_line_is_written_do_not_disturb_it(
     capfd: pytest.CaptureFixture[str],  # a stream with a descriptor
 ) -> None:
     terminal = SimpleNamespace(_tw=SimpleNamespace(fullwidth=80, width_of_current_line=0))
-    progress = Progress(terminal, lambda: flying)  # type: ignore[arg-type]
+    progress = Progress(terminal, lambda: running_cells)  # type: ignore[arg-type]
     other = progress.pytest_runtest_logstart("c") if hook == "start" else progress.pytest_runtest_logfinish("b")
-    flying = Flying(lambda: list(other))
+    running_cells = Flying(lambda: list(other))
     progress._since.update({"a": 0.0, "b": 0.0})
     with closing(progress._stream):
         with progress._lock:
             state = progress._state()
-        flying.thread.join()
+        running_cells.thread.join()
     assert state.running == []
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.commands.cluster import NOTHING, Shard, exit_code, merge_shards, read_words
+from conformance.commands.cluster import NO_CELL_FOUND, Shard, exit_code, merge_shards, read_words
 from conformance.results.layout import RunDirectoryError
 from conformance.results.reader import read_run
 from tests.suite.helpers import ROOT, conformance_command
@@ -98,7 +98,7 @@ def test_one_violation_decides_and_no_judgement_is_no_pass() -> None:
 @pytest.mark.parametrize("code", [2, 4])
 def test_a_shard_that_made_no_run_is_an_error_unless_it_had_no_cell(code: int, local: Path, tmp_path: Path) -> None:
     ran = Shard(0, 0, local, "")
-    empty = Shard(1, 2, tmp_path / "1", f"{NOTHING}: name some")
+    empty = Shard(1, 2, tmp_path / "1", f"{NO_CELL_FOUND}: name some")
     assert merge_shards([ran, empty], tmp_path / "run")
     assert verdicts(tmp_path / "run") == verdicts(local)
     broken = Shard(2, code, tmp_path / "2", "error: candidate nobody is not known here")
@@ -110,7 +110,7 @@ def test_a_shard_that_made_no_run_is_an_error_unless_it_had_no_cell(code: int, l
 def test_a_shard_without_a_cell_says_so(tmp_path: Path) -> None:
     ran = conformance_command("run", *FEW, "--shard", "50/50", "--run-dir", "run", cwd=tmp_path)
     assert ran.returncode == 2
-    assert NOTHING in ran.stdout
+    assert NO_CELL_FOUND in ran.stdout
     assert not (tmp_path / "run").exists()
 
 

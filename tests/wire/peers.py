@@ -11,7 +11,7 @@ from conformance.history.events import Event, FaultFired
 from conformance.history.recorder import Recorder
 from conformance.scenarios.steps.breaking import Fault
 from conformance.wire.links import Links
-from conformance.wire.sockets import reset
+from conformance.wire.sockets import close_with_rst
 
 E = TypeVar("E", bound=Event)
 
@@ -54,7 +54,7 @@ class Peer(asyncio.Protocol):
         self.transport.write(octets)
 
     def leave_with_reset(self) -> None:
-        reset(self.transport)
+        close_with_rst(self.transport)
 
     async def until(self, octets: bytes) -> bytes:
         """Wait until these octets have come; return all that has."""

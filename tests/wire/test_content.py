@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from conformance.wire.content import KEPT, Digester, Unstuffer, digest, stuffed, without_trace
+from conformance.wire.content import KEPT, Digester, Unstuffer, digest, dot_stuffed, without_trace
 
 REPORT = b"""Message-ID: <dsn@mbx1>\r
 Content-Type: multipart/report;\r
@@ -176,6 +176,6 @@ def test_however_it_is_cut_the_digest_is_the_same(pieces: list[bytes], size: int
 @given(_PIECES, st.integers(1, 7))
 def test_unstuffing_undoes_stuffing_however_it_is_cut(pieces: list[bytes], size: int) -> None:
     content = b"".join(pieces) + b"\r\n"
-    wire, unstuffer = stuffed(content), Unstuffer()
+    wire, unstuffer = dot_stuffed(content), Unstuffer()
     assert b"\r\n.\r\n" not in b"\r\n" + wire
     assert b"".join(unstuffer.feed(wire[at : at + size]) for at in range(0, len(wire), size)) == content

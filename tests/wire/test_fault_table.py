@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from conformance.scenarios.steps.breaking import Fault
-from conformance.wire.fault_plan import check
+from conformance.wire.fault_plan import check_fault
 from tests.wire.plain import BODY, EXCHANGES, Plain, Wire, wire
 
 KINDS = (
@@ -38,7 +38,7 @@ def makes_sense(case: tuple[str, str, str]) -> bool:
     if (at in ("connect", "body") and when != "before") or (at, when) == ("greeting", "before"):
         return False  # there is one such point only; before the greeting passes is after it arrived
     try:
-        check(Fault.model_validate({"as": "f", "from": "a", "to": "b", **fields(does, at, when)}))
+        check_fault(Fault.model_validate({"as": "f", "from": "a", "to": "b", **fields(does, at, when)}))
     except ValueError:
         return False
     return True

@@ -65,11 +65,11 @@ def test_both_outer_ports_lead_to_the_session() -> None:
     async def test(world: World) -> None:
         client = await world.greeted()
         origins = [
-            world.links.origin(*(peer.transport.get_extra_info(name)[1] for name in names))
+            world.links.session_behind(*(peer.transport.get_extra_info(name)[1] for name in names))
             for peer, names in ((client, ("sockname", "peername")), (world.server, ("peername", "sockname")))
         ]
         assert [(o.session, o.client) for o in origins if o] == [("s1", "a"), ("s1", "a")]
-        assert world.links.origin(1, 2) is None
+        assert world.links.session_behind(1, 2) is None
 
     run(test)
 
@@ -91,7 +91,7 @@ def test_one_port_may_dial_two_doors() -> None:
             _, client = await loop.create_connection(Peer, sock=sock)
             world.clients.append(client)
             await client.until(b"220 mini\r\n")
-        origins = [world.links.origin(port, world.links.address("a", server, "smtp")[1]) for server in "bc"]
+        origins = [world.links.session_behind(port, world.links.address("a", server, "smtp")[1]) for server in "bc"]
         assert [o.session for o in origins if o] == ["s1", "s2"]
 
     run(test)
@@ -113,11 +113,11 @@ def test_a_port_is_that_of_its_latest_user() -> None:
         client.leave_with_reset()
         await world.event(Closed)
         door = world.links.address("a", "b", "smtp")[1]
-        assert world.links.origin(port, door) is not None
+        assert world.links.session_behind(port, door) is not None
         link.target = None
         again = await dial(link)
         assert await again.left() == "reset"
-        assert world.links.origin(port, door) is None
+        assert world.links.session_behind(port, door) is None
 
     try:
         run(test)

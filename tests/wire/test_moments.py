@@ -22,7 +22,7 @@ def test_after_a_reply_has_passed(after: str, last: bytes) -> None:
         async def do() -> None:
             came.set()
 
-        world.links.at_moment(moment(after=after), do)
+        world.links.run_at_moment(moment(after=after), do)
         client = await world.greeted()
         client.say(b"NOOP\r\n")
         await came.wait()
@@ -40,7 +40,7 @@ def test_when_it_has_arrived_it_passes_only_when_all_is_done() -> None:
             began.set()
             await may_end.wait()
 
-        world.links.at_moment(moment(after="NOOP", nth=2, arrived=True), do)
+        world.links.run_at_moment(moment(after="NOOP", nth=2, arrived=True), do)
         client = await world.greeted()
         await client.ask(b"NOOP\r\n", b"NOOP\r\n")
         client.say(b"NOOP\r\n")
@@ -59,7 +59,7 @@ def test_killed_between_the_acknowledgement_and_its_passing_on() -> None:
             world.server.leave_with_reset()
             await asyncio.sleep(0)
 
-        world.links.at_moment(moment(after="dot", arrived=True), kill)
+        world.links.run_at_moment(moment(after="dot", arrived=True), kill)
         client = await world.greeted()
         await client.ask(b"DATA\r\n", b"354 ")
         client.say(b"\r\nx\r\n.\r\n")
@@ -77,7 +77,7 @@ def test_the_final_dot_is_a_moment_of_its_own() -> None:
         async def do() -> None:
             seen.append(len(world.events(Content)))
 
-        world.links.at_moment(moment(after="content"), do)
+        world.links.run_at_moment(moment(after="content"), do)
         client = await world.greeted()
         await client.ask(b"DATA\r\n", b"354 ")
         await client.ask(b"x\r\n.\r\n", b"stored")
@@ -91,7 +91,7 @@ def test_what_fails_at_a_moment_is_raised_at_the_end() -> None:
         async def do() -> None:
             raise LookupError("no such node")
 
-        world.links.at_moment(moment(after="greeting"), do)
+        world.links.run_at_moment(moment(after="greeting"), do)
         await world.greeted()
         await world.beat()
         with pytest.raises(LookupError, match="no such node"):

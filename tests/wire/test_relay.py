@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from conformance.history.events import Closed, Command, Content, Event, Reply
-from conformance.wire.end import End
+from conformance.wire.endpoint import Endpoint
 from tests.wire.peers import World, run
 
 MESSAGE = b"Message-ID: <1@x>\r\nReceived: from y\r\n\r\n..dot\r\n"
@@ -58,9 +58,9 @@ def test_an_event_is_recorded_in_the_turn_in_which_its_octets_pass(
     monkeypatch: pytest.MonkeyPatch, watched: bool
 ) -> None:
     order: list[str] = []
-    write = End.write
+    write = Endpoint.write
 
-    def noting(end: End, octets: bytes) -> None:
+    def noting(end: Endpoint, octets: bytes) -> None:
         order.append(f"passed {octets[:4].decode()}")
         write(end, octets)
         asyncio.get_running_loop().call_soon(order.append, "and nothing between")
@@ -76,7 +76,7 @@ def test_an_event_is_recorded_in_the_turn_in_which_its_octets_pass(
         client = await world.greeted()
         await client.ask(b"NOOP\r\n", b"250 2.0.0 NOOP")
 
-    monkeypatch.setattr(End, "write", noting)
+    monkeypatch.setattr(Endpoint, "write", noting)
     run(test)
     pairs = [("recorded 220", "passed 220 "), ("recorded NOOP", "passed NOOP"), ("recorded 250", "passed 250 ")]
     assert order[:9] == [

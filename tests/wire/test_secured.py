@@ -45,7 +45,7 @@ def test_a_secured_session(tmp_path: Path) -> None:
             lambda: SMTP(box, hostname="t", tls_context=served, loop=loop), "127.0.0.1", 0
         )
         link = await world.links.open("a", "t", "smtp", server.sockets[0].getsockname())
-        sender = Sender(link.address, Identity(tls=trusting), origin=world.links.origin)
+        sender = Sender(link.address, Identity(tls=trusting), session_behind=world.links.session_behind)
         outcome = await sender.send(Transmission("a@x", (Recipient("b@x"),), b"A: b\r\n\r\nx\r\n"))
         assert (outcome.code, outcome.session) == (250, "s1")
         assert box.contents == [b"A: b\r\n\r\nx\r\n"]

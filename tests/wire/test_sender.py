@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from conformance.wire.client import Identity
-from conformance.wire.link import Origin
-from conformance.wire.sender import Outcome, Recipient, Sender, Transmission
+from conformance.wire.link import RecordedSession
+from conformance.wire.sender import Recipient, Sender, SendResult, Transmission
 from tests.wire.servers import scripted
 
 ONE = Transmission("a@x", (Recipient("b@x"),), b"A: b\r\n\r\n.dot\r\n")
@@ -22,8 +22,8 @@ def run(
     transmission: Transmission = ONE,
     identity: Identity | None = None,
     limit: Callable[[float], float] = lambda seconds: seconds,
-) -> tuple[Outcome, list[bytes]]:
-    async def main() -> tuple[Outcome, list[bytes]]:
+) -> tuple[SendResult, list[bytes]]:
+    async def main() -> tuple[SendResult, list[bytes]]:
         async with asyncio.timeout(10), scripted(*turns) as (address, heard):
             sender = Sender(address, identity, duration=limit)
             outcome = await sender.send(transmission)
@@ -35,7 +35,7 @@ def run(
 
 def test_a_message_is_handed_over() -> None:
     outcome, heard = run(ACCEPTED)
-    assert outcome == Outcome(
+    assert outcome == SendResult(
         "answered", code=250, enhanced="2.6.0", text="2.6.0 stored", accepted=("b@x",), dot_sent=True
     )
     assert heard[:8] == [
@@ -95,7 +95,7 @@ def test_nobody_there_is_a_loss() -> None:
 def test_without_a_connection_there_is_no_session() -> None:
     async def main() -> None:
         async with asyncio.timeout(10), scripted(*ACCEPTED) as (address, _):
-            sender = Sender(address, origin=lambda port, dialled: Origin("s1", "a"))
+            sender = Sender(address, session_behind=lambda port, dialled: RecordedSession("s1", "a"))
             assert (await sender.send(ONE)).session == "s1"
             await sender.drop()
         assert (await sender.send(ONE)).session is None
@@ -242,7 +242,7 @@ def test_a_session_that_a_server_refuses_with_421_is_the_server_s_to_close(at: s
         writer.close()
         over.set()
 
-    async def main() -> Outcome:
+    async def main() -> SendResult:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         outcome = await Sender(server.sockets[0].getsockname()).send(ONE)
         await over.wait()

@@ -9,7 +9,7 @@ import pytest
 
 from conformance.history.events import Attempt, Delivered, Event, Reply
 from conformance.scenarios.steps.breaking import Answer
-from conformance.wire.sender import Outcome, Recipient, Sender, Transmission
+from conformance.wire.sender import Recipient, Sender, SendResult, Transmission
 from conformance.wire.sinks import Sink, open_sink
 from tests.wire.peers import Peer, World, run
 
@@ -28,8 +28,8 @@ def with_sink(protocol: str, test: Callable[[World, Sink], Awaitable[None]]) -> 
     run(main)
 
 
-async def send(world: World, *to: str, sender: str = "a@x", content: bytes = CONTENT) -> Outcome:
-    one = Sender(world.links.address("mbx1", "out", "smtp"), origin=world.links.origin)
+async def send(world: World, *to: str, sender: str = "a@x", content: bytes = CONTENT) -> SendResult:
+    one = Sender(world.links.address("mbx1", "out", "smtp"), session_behind=world.links.session_behind)
     outcome = await one.send(Transmission(sender, tuple(map(Recipient, to)), content))
     await one.quit()
     return outcome
@@ -107,7 +107,7 @@ def test_refused_at_the_dot_nothing_is_delivered() -> None:
         assert (outcome.code, outcome.dot_sent) == (554, True)
         assert not world.events(Delivered)
         sink.answer(told(at="dot", reply="451 4.3.0 x"))
-        sink.accept_all()
+        sink.clear_answers()
         assert (await send(world, "b@out.test")).code == 250
 
     with_sink("smtp", test)
@@ -157,7 +157,7 @@ def test_what_fails_in_a_sink_is_raised_when_it_closes() -> None:
 
 
 def test_what_the_sender_returns_is_what_an_attempt_records() -> None:
-    assert set(Outcome.__slots__) <= {field.name for field in fields(Attempt)}
+    assert set(SendResult.__slots__) <= {field.name for field in fields(Attempt)}
 
 
 def test_a_sink_speaks_smtp_or_lmtp() -> None:

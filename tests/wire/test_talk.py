@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from conformance.scenarios.steps.talking import Line
-from conformance.wire.talk import Said, talk, unescaped
+from conformance.wire.talk import TalkResult, talk, unescaped
 from tests.wire.servers import scripted
 
 
-def hold(turns: tuple[bytes | None, ...], *lines: dict[str, Any]) -> tuple[Said, list[bytes], list[float]]:
+def hold(turns: tuple[bytes | None, ...], *lines: dict[str, Any]) -> tuple[TalkResult, list[bytes], list[float]]:
     asked: list[float] = []
 
     def duration(seconds: float) -> float:
         asked.append(seconds)
         return 0.0 if seconds < 3600 else seconds
 
-    async def main() -> tuple[Said, list[bytes]]:
+    async def main() -> tuple[TalkResult, list[bytes]]:
         async with asyncio.timeout(10), scripted(*turns) as (address, heard):
             said = await talk(
                 address,
@@ -85,7 +85,7 @@ def test_a_line_is_not_said_where_its_keyword_is_not_offered() -> None:
         {"say": "NOOP", "code": 250},
     )
     assert said.problem == ""
-    assert [exchange.said for exchange in said.exchanges] == ["EHLO me", "NOOP"]
+    assert [exchange.sent for exchange in said.exchanges] == ["EHLO me", "NOOP"]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ async def play() -> Recorder:
     await links.open("a", "out", "smtp", sink.address)
     for fault in FAULTS:
         links.arm(Fault.model_validate(fault))
-    sender = Sender(links.address("a", "out", "smtp"), origin=links.origin)
+    sender = Sender(links.address("a", "out", "smtp"), session_behind=links.session_behind)
     for _ in range(2):
         assert (await sender.send(ONE)).code == 250
     await sender.quit()

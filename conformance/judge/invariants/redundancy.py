@@ -1,6 +1,6 @@
 """Two copies at the moment of each acknowledgement (SR-CRE-01, SR-BND-03)."""
 
-from conformance.faults import ENDING
+from conformance.faults import ENDING_FAULTS
 from conformance.history.events import Command, FaultFired, Reply
 from conformance.judge.finding import Case, Finding, at, named
 from conformance.judge.invariants.check import invariant
@@ -140,7 +140,7 @@ def _went_on(case: Case, session: Session, told: Reply) -> bool:
     before = [x for x in session.exchanges if x.command.n < told.n]
     then: list[Command | FaultFired] = [x.command for x in session.exchanges if x.command.n > told.n]
     later = min([*then, *(fault for fault in faults if fault.n > told.n)], key=lambda event: event.n, default=None)
-    if later is None or any(fault.action not in ENDING for fault in faults):
+    if later is None or any(fault.action not in ENDING_FAULTS for fault in faults):
         return False
     if isinstance(later, Command) and later.verb in ("QUIT", "RSET"):
         return False

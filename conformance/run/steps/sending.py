@@ -10,8 +10,8 @@ from conformance.run.world import World
 from conformance.scenarios.messages import build_message, load_template
 from conformance.scenarios.steps.sending import Resend, Send, Submit
 from conformance.wire.client import Identity
-from conformance.wire.content import digest, unstuffed
-from conformance.wire.sender import Outcome, Recipient, Sender, Transmission
+from conformance.wire.content import digest, dot_unstuffed
+from conformance.wire.sender import Recipient, Sender, SendResult, Transmission
 
 
 @handles(Send, Submit)
@@ -92,7 +92,7 @@ def _sender(world: World, how: Send, server: str) -> Sender:
         database=f"{how.party}-{world.settings.seed}",
     )
     address = world.links.address(how.party, server, how.listener)
-    return Sender(address, identity, duration=world.clock.duration, origin=world.links.origin)
+    return Sender(address, identity, duration=world.clock.duration, session_behind=world.links.session_behind)
 
 
 def _transmission(how: Send, message: OutMessage) -> Transmission:
@@ -126,7 +126,7 @@ def _make(world: World, action: Send, number: int) -> OutMessage:
         date=world.today,
     )
     # What is sent raw is read by the receiver as if it were stuffed.
-    summary = digest(unstuffed(content) if load_template(action.message).raw else content)
+    summary = digest(dot_unstuffed(content) if load_template(action.message).raw else content)
     made = OutMessage(name, content, action)
     world.outbox.add(made)
     world.recorder.record(
@@ -141,6 +141,6 @@ def _make(world: World, action: Send, number: int) -> OutMessage:
     return made
 
 
-def _may_try_again(outcome: Outcome) -> bool:
+def _may_try_again(outcome: SendResult) -> bool:
     """Whether a sender keeps the message: the session was lost, or the answer was transient (RFC 5321 4.2.1)."""
     return outcome.outcome == "lost" or (outcome.code is not None and outcome.code // 100 == 4)

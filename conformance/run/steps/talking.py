@@ -7,7 +7,7 @@ from conformance.run.steps.handlers import handles
 from conformance.run.world import World
 from conformance.scenarios.messages import build_message, load_template
 from conformance.scenarios.steps.talking import Talk
-from conformance.wire.content import stuffed
+from conformance.wire.content import dot_stuffed
 from conformance.wire.talk import talk as hold
 
 
@@ -38,7 +38,7 @@ async def _talk(world: World, action: Talk) -> None:
             recipients=("bob@corp.test",),
             date=world.today,
         )
-        return content if load_template(name).raw else stuffed(content)
+        return content if load_template(name).raw else dot_stuffed(content)
 
     link = world.links.link(action.party, action.to, action.listener)
     said = await hold(
@@ -47,7 +47,7 @@ async def _talk(world: World, action: Talk) -> None:
         message=message,
         duration=world.clock.duration,
         elapsed=world.clock.elapsed,
-        origin=world.links.origin,
+        session_behind=world.links.session_behind,
         offers=link.dialect.mark_keywords,
         tolerance=world.settings.tolerance,
     )
@@ -62,7 +62,7 @@ async def _talk(world: World, action: Talk) -> None:
         session=said.session,
         exchanges=tuple(
             TalkExchange(
-                said=e.said,
+                said=e.sent,
                 code=e.code,
                 enhanced=e.enhanced,
                 text=e.text,

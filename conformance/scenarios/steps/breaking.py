@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from conformance.faults import FaultName, When, meaning
+from conformance.faults import FaultName, When, field_meaning
 from conformance.scenarios.name_types import DefinesName, FaultInForce, Parties, PartyOrAny, Place, Server, Sink, Text
 from conformance.scenarios.steps.action import Action, step
 from conformance.scenarios.values import Duration, Label
@@ -26,12 +26,12 @@ class Fault(Action):
         description="before the command passes / once it has passed / after its reply arrived, before it passes / "
         "once the reply has passed",
     )
-    offset: int | None = Field(None, ge=0, description=f"octet of the body; {meaning('offset')}")
+    offset: int | None = Field(None, ge=0, description=f"octet of the body; {field_meaning('offset')}")
     nth: int = Field(1, ge=1, description="the n-th occurrence")
     times: int | None = Field(1, ge=1, description="how often it fires; null: as long as it is armed")
-    lasting: Duration | None = Field(None, description=meaning("lasting"))
-    rate: int | None = Field(None, ge=1, description=meaning("rate"))
-    reply: Text | None = Field(None, description=meaning("reply"))
+    lasting: Duration | None = Field(None, description=field_meaning("lasting"))
+    rate: int | None = Field(None, ge=1, description=field_meaning("rate"))
+    reply: Text | None = Field(None, description=field_meaning("reply"))
     may_not_fire: bool = Field(
         False, alias="may-not-fire", description="a cell in which it never fired is judged all the same"
     )

@@ -7,23 +7,23 @@ import sys
 
 from conformance import registry
 from conformance.faults import FAULTS
-from conformance.wire.faults.effect import (
-    BEHIND,
+from conformance.wire.faults.handlers import (
+    AFTER_UNIT,
     ON_CONNECTION,
     ON_UNIT,
-    Blow,
-    strike,
-    strike_behind,
-    strike_connection,
-    told,
+    FaultContext,
+    apply,
+    apply_after,
+    apply_to_connection,
+    describe_unit,
 )
 
-__all__ = ["Blow", "strike", "strike_behind", "strike_connection", "told"]
+__all__ = ["FaultContext", "apply", "apply_after", "apply_to_connection", "describe_unit"]
 
 registry.import_submodules(sys.modules[__name__])
 for _point, _kinds, _done in (
     ("on_unit", [name for name, kind in FAULTS.items() if any(place != "connect" for place in kind.at)], ON_UNIT),
-    ("behind", [name for name, kind in FAULTS.items() if kind.once_passed], BEHIND),
+    ("after_unit", [name for name, kind in FAULTS.items() if kind.after_unit], AFTER_UNIT),
     ("on_connection", [name for name, kind in FAULTS.items() if "connect" in kind.at], ON_CONNECTION),
 ):
     registry.check_counterparts(

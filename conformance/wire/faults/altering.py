@@ -3,25 +3,25 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from conformance.wire.faults.effect import Blow, on_connection, on_unit
+from conformance.wire.faults.handlers import FaultContext, on_connection, on_unit
 from conformance.wire.lines import TEXT
 from conformance.wire.link import Link
-from conformance.wire.units import Body, CommandLine, ContentEnd, Unit, WholeReply
+from conformance.wire.units import CommandLine, ContentEnd, ContentPart, Unit, WholeReply
 
 _GO_ON = (354, 220)
 """After these replies to DATA and STARTTLS client and server speak otherwise: both must have heard the same."""
 
 
 @on_unit("garble")
-def _garble(blow: Blow, unit: Unit, skip: int) -> Unit:
+def _garble(context: FaultContext, unit: Unit, skip: int) -> Unit:
     """Spoil a unit beyond recognition, its line ends excepted; of a content, one octet."""
     match unit:
-        case Body():
+        case ContentPart():
             first = next((n for n, octet in enumerate(unit.raw) if octet not in b"\r\n."), None)
             if first is None:
                 return unit
             spoilt = unit.raw[first] ^ 0x80
-            return Body(unit.raw[:first] + bytes([spoilt]) + unit.raw[first + 1 :])
+            return ContentPart(unit.raw[:first] + bytes([spoilt]) + unit.raw[first + 1 :])
         case CommandLine():
             raw = _spoilt(unit.raw)
             return replace(unit, raw=raw, verb="", line=unit.line if unit.verb == "AUTH" else _text(raw))
@@ -33,9 +33,9 @@ def _garble(blow: Blow, unit: Unit, skip: int) -> Unit:
 
 
 @on_unit("replace", "answer")
-def _other_reply(blow: Blow, unit: Unit, skip: int) -> Unit | None:
+def _other_reply(context: FaultContext, unit: Unit, skip: int) -> Unit | None:
     """Give the fault's reply: in the place of the server's, or so that the server never hears the command."""
-    relay, reply = blow.relay, _octets(blow.fault.reply)
+    relay, reply = context.relay, _octets(context.fault.reply)
     match unit:
         case WholeReply():
             instead = relay.conversation.replace(unit, reply)
@@ -45,7 +45,7 @@ def _other_reply(blow: Blow, unit: Unit, skip: int) -> Unit | None:
                 return None
             return instead
         case CommandLine():
-            relay.passing(blow.lane, unit)
+            relay.passing(context.lane, unit)
             relay.answer(unit.awaited, reply)
             if unit.verb in ("DATA", "STARTTLS") and reply[:1] in b"23":
                 relay.orphan()
@@ -59,11 +59,11 @@ def _other_reply(blow: Blow, unit: Unit, skip: int) -> Unit | None:
 
 
 @on_connection("answer")
-def _answer_at_once(blow: Blow, link: Link, let_go: Callable[[str], None]) -> None:
-    link.record(blow.relay)
-    blow.fired(f"at connect: {blow.fault.reply}")
-    blow.relay.up.release("connecting")
-    blow.relay.orphan(_octets(blow.fault.reply))
+def _answer_at_once(context: FaultContext, link: Link, let_go: Callable[[str], None]) -> None:
+    link.record(context.relay)
+    context.fired(f"at connect: {context.fault.reply}")
+    context.relay.up.release("connecting")
+    context.relay.orphan(_octets(context.fault.reply))
 
 
 def _octets(reply: str | None) -> bytes:

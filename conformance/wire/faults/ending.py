@@ -2,62 +2,62 @@
 
 from collections.abc import Callable
 
-from conformance.wire.faults.effect import BEHIND, Blow, behind, on_connection, on_unit
+from conformance.wire.faults.handlers import AFTER_UNIT, FaultContext, after_unit, on_connection, on_unit
 from conformance.wire.link import Link
 from conformance.wire.units import Unit
 
 
 @on_unit("drop", "reset", "half-close", "mute")
-def _at_once(blow: Blow, unit: Unit, skip: int) -> None:
+def _at_once(context: FaultContext, unit: Unit, skip: int) -> None:
     """Do what they do behind a unit: it does not pass."""
-    BEHIND[blow.fault.does](blow)
+    AFTER_UNIT[context.fault.does](context)
 
 
-@behind("drop")
-def _drop(blow: Blow) -> None:
-    blow.relay.drop()
+@after_unit("drop")
+def _drop(context: FaultContext) -> None:
+    context.relay.drop()
 
 
 @on_connection("drop")
-def _dropped(blow: Blow, link: Link, let_go: Callable[[str], None]) -> None:
-    blow.fired("at connect")
-    link.refuse(blow.relay, blow.armed.reason, fin=True)
+def _dropped(context: FaultContext, link: Link, let_go: Callable[[str], None]) -> None:
+    context.fired("at connect")
+    link.refuse(context.relay, context.armed.reason, fin=True)
 
 
-@behind("reset")
-def _reset(blow: Blow) -> None:
-    blow.relay.reset("link")
+@after_unit("reset")
+def _reset(context: FaultContext) -> None:
+    context.relay.reset("link")
 
 
 @on_connection("refuse", "reset")
-def _refused(blow: Blow, link: Link, let_go: Callable[[str], None]) -> None:
-    blow.fired("at connect")
-    link.refuse(blow.relay, blow.armed.reason)
+def _refused(context: FaultContext, link: Link, let_go: Callable[[str], None]) -> None:
+    context.fired("at connect")
+    link.refuse(context.relay, context.armed.reason)
 
 
-@behind("half-close")
-def _half_close(blow: Blow) -> None:
-    blow.relay.half_close(blow.lane)
+@after_unit("half-close")
+def _half_close(context: FaultContext) -> None:
+    context.relay.half_close(context.lane)
 
 
 @on_unit("cut")
-def _cut(blow: Blow, unit: Unit, skip: int) -> None:
-    fault = blow.fault
+def _cut(context: FaultContext, unit: Unit, skip: int) -> None:
+    fault = context.fault
     if fault.at != "body":
-        blow.lane.target.write(unit.raw[skip : len(unit.raw) // 2 if fault.offset is None else fault.offset])
-    blow.relay.drop()
+        context.lane.target.write(unit.raw[skip : len(unit.raw) // 2 if fault.offset is None else fault.offset])
+    context.relay.drop()
 
 
-@behind("mute")
-def _mute(blow: Blow) -> None:
-    blow.relay.mute()
-    blow.armed.on_heal.append(lambda: blow.relay.reset("link"))
+@after_unit("mute")
+def _mute(context: FaultContext) -> None:
+    context.relay.mute()
+    context.armed.on_heal.append(lambda: context.relay.reset("link"))
 
 
 @on_connection("mute")
-def _mute_from_the_start(blow: Blow, link: Link, let_go: Callable[[str], None]) -> None:
-    link.record(blow.relay)
-    blow.fired("at connect")
-    blow.relay.up.release("connecting")
-    _mute(blow)
-    blow.relay.down.finished = True
+def _mute_from_the_start(context: FaultContext, link: Link, let_go: Callable[[str], None]) -> None:
+    link.record(context.relay)
+    context.fired("at connect")
+    context.relay.up.release("connecting")
+    _mute(context)
+    context.relay.down.finished = True

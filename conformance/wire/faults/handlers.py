@@ -10,11 +10,11 @@ from conformance.wire.fault_plan import Armed
 from conformance.wire.lane import Lane
 from conformance.wire.link import Link
 from conformance.wire.relay import Relay
-from conformance.wire.units import Body, CommandLine, ContentEnd, Unit, WholeReply
+from conformance.wire.units import CommandLine, ContentEnd, ContentPart, Unit, WholeReply
 
 
 @dataclass(frozen=True, slots=True)
-class Blow:
+class FaultContext:
     """A fault that fires now: where, how to say so, and how long its documented seconds take."""
 
     armed: Armed
@@ -33,40 +33,40 @@ class Blow:
         self.armed.timers.append(asyncio.get_running_loop().call_later(self.duration(seconds), do))
 
 
-ON_UNIT: Registry[Callable[[Blow, Unit, int], Unit | None]] = Registry("strike at a unit by the fault")
+ON_UNIT: Registry[Callable[[FaultContext, Unit, int], Unit | None]] = Registry("strike at a unit by the fault")
 """Strikes a unit that is about to pass, of which so many octets have passed. Returns what shall pass now; None when nothing
 does."""
 
-BEHIND: Registry[Callable[[Blow], None]] = Registry("strike behind a unit by the fault")
+AFTER_UNIT: Registry[Callable[[FaultContext], None]] = Registry("strike behind a unit by the fault")
 """Strikes behind a unit that has passed."""
 
-ON_CONNECTION: Registry[Callable[[Blow, Link, Callable[[str], None]], None]] = Registry(
+ON_CONNECTION: Registry[Callable[[FaultContext, Link, Callable[[str], None]], None]] = Registry(
     "strike at connect by the fault"
 )
-"""Strikes a new connection before the server is dialled, and says so with `Blow.fired`."""
+"""Strikes a new connection before the server is dialled, and says so with `FaultContext.fired`."""
 
-on_unit, behind, on_connection = ON_UNIT.declare, BEHIND.declare, ON_CONNECTION.declare
+on_unit, after_unit, on_connection = ON_UNIT.declare, AFTER_UNIT.declare, ON_CONNECTION.declare
 
 
-def strike(blow: Blow, unit: Unit, skip: int) -> Unit | None:
+def apply(context: FaultContext, unit: Unit, skip: int) -> Unit | None:
     """Strike a unit that is about to pass. Return what shall pass now; None when nothing does."""
-    blow.fired(f"{_place(blow.fault)}: {told(unit)}")
-    return ON_UNIT[blow.fault.does](blow, unit, skip)
+    context.fired(f"{_place(context.fault)}: {describe_unit(unit)}")
+    return ON_UNIT[context.fault.does](context, unit, skip)
 
 
-def strike_behind(blow: Blow, unit: Unit) -> None:
+def apply_after(context: FaultContext, unit: Unit) -> None:
     """Strike behind a unit that has passed: it is on the wire whatever lane it had to take."""
-    blow.fired(f"{_place(blow.fault)}: {told(unit)}")
-    blow.lane.quicken()
-    BEHIND[blow.fault.does](blow)
+    context.fired(f"{_place(context.fault)}: {describe_unit(unit)}")
+    context.lane.quicken()
+    AFTER_UNIT[context.fault.does](context)
 
 
-def strike_connection(blow: Blow, link: Link, let_go: Callable[[str], None]) -> None:
+def apply_to_connection(context: FaultContext, link: Link, let_go: Callable[[str], None]) -> None:
     """Strike a new connection before the server is dialled."""
-    ON_CONNECTION[blow.fault.does](blow, link, let_go)
+    ON_CONNECTION[context.fault.does](context, link, let_go)
 
 
-def told(unit: Unit) -> str:
+def describe_unit(unit: Unit) -> str:
     """Describe a unit for a reader of the history, in bounded words."""
     match unit:
         case CommandLine():
@@ -75,7 +75,7 @@ def told(unit: Unit) -> str:
             return f"{unit.code} {unit.lines[0] if unit.lines else ''}"[:200]
         case ContentEnd():
             return "the end of the content"
-        case Body():
+        case ContentPart():
             return f"{len(unit.raw)} octets of the content"
         case _:
             return f"{len(unit.raw)} octets"

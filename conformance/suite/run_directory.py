@@ -50,7 +50,7 @@ def prepare(config: pytest.Config, options: Options) -> None:
         config.args[:] = handed[ARGUMENTS_KEY]
         config.option.allure_report_dir = handed[ALLURE_KEY]
         return
-    config.stash[DIRECTORY] = directory = chosen(config.invocation_params.dir, options)
+    config.stash[DIRECTORY] = directory = choose_run_directory(config.invocation_params.dir, options)
     if runs_nothing(config):
         return
     if why := _unwritable(directory):
@@ -113,14 +113,14 @@ def _unwritable(directory: Path) -> str:
     return ""
 
 
-def chosen(start: Path, options: Options) -> Path:
+def choose_run_directory(start: Path, options: Options) -> Path:
     """Return --run-dir, or `reports/<UTC stamp>-<seed>`, with a number where that is taken."""
     if options.run_dir is not None:
         return (start / options.run_dir).absolute()
-    return stamped(start, options.settings.seed)
+    return timestamped_run_directory(start, options.settings.seed)
 
 
-def stamped(start: Path, seed: int = 1) -> Path:
+def timestamped_run_directory(start: Path, seed: int = 1) -> Path:
     """Return `reports/<UTC stamp>-<seed>` below a directory, with a number where that is taken."""
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{seed}"
     first = start / REPORTS / name

@@ -6,9 +6,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from conformance.wire.grammar import HELD, REPLY_LINES, UNASKED, Conversation
 from conformance.wire.lines import LINE, TEXT
-from conformance.wire.units import Body, CommandLine, ContentEnd, Octets, Unit, WholeReply
+from conformance.wire.session_parser import HELD, REPLY_LINES, UNASKED, SessionParser
+from conformance.wire.units import CommandLine, ContentEnd, ContentPart, RawOctets, Unit, WholeReply
 
 C, S = "client", "server"
 
@@ -27,16 +27,16 @@ def told(unit: Unit) -> tuple[object, ...]:
 
 def parse(*said: tuple[str, bytes]) -> list[tuple[object, ...]]:
     """Parse a conversation. Adjacent pieces of content are put together; octets without meaning stand at the end."""
-    conversation = Conversation()
+    conversation = SessionParser()
     units: list[tuple[object, ...]] = []
     opaque = {C: b"", S: b""}
 
     def take(who: str, new: Sequence[Unit]) -> None:
         for unit in new:
-            if isinstance(unit, Octets):
+            if isinstance(unit, RawOctets):
                 opaque[who] += unit.raw if conversation.secured else b""
-            elif isinstance(unit, Body) and units and units[-1][0] == "Body":
-                units[-1] = ("Body", units[-1][1] + unit.raw)  # type: ignore[operator]
+            elif isinstance(unit, ContentPart) and units and units[-1][0] == "ContentPart":
+                units[-1] = ("ContentPart", units[-1][1] + unit.raw)  # type: ignore[operator]
             else:
                 units.append(told(unit))
 
@@ -79,8 +79,8 @@ def test_digits_of_other_scripts_are_no_code(code: str) -> None:
 
 def test_content_is_between_354_and_the_dot() -> None:
     units = parse(*TRANSACTION)
-    assert ("Body", b"A: b\r\n\r\n..\r\n.x\r\n\r\n") in units
-    assert units.index(("end",)) == units.index(("Body", b"A: b\r\n\r\n..\r\n.x\r\n\r\n")) + 1
+    assert ("ContentPart", b"A: b\r\n\r\n..\r\n.x\r\n\r\n") in units
+    assert units.index(("end",)) == units.index(("ContentPart", b"A: b\r\n\r\n..\r\n.x\r\n\r\n")) + 1
 
 
 def test_lmtp_owes_a_reply_for_each_accepted_recipient() -> None:
@@ -101,7 +101,7 @@ def test_chunks_are_content_and_the_last_one_ends_it() -> None:
         (C, b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nBDAT 5\r\n.\r\n.\rBDAT 3 LAST\r\nQUIRSET\r\n"),
         (S, b"250 ok\r\n250 ok\r\n250 5 octets\r\n250 2.0.0 stored\r\n250 ok\r\n"),
     )
-    assert [u[1] for u in units if u[0] == "Body"] == [b".\r\n.\r", b"QUI"]
+    assert [u[1] for u in units if u[0] == "ContentPart"] == [b".\r\n.\r", b"QUI"]
     assert [u[1] for u in units if u[0] == "reply"] == ["GREETING", "MAIL", "RCPT", "BDAT", "CONTENT", "RSET"]
     assert units.index(("end",)) < units.index(("command", "RSET", "RSET"))
 
@@ -120,7 +120,7 @@ def test_refused_data_is_followed_by_commands() -> None:
 def test_only_crlf_dot_crlf_ends_the_content(ending: bytes) -> None:
     inside = b"x" + ending + b"MAIL FROM:<smuggled@x>\r\n"
     units = parse((S, b"220 x\r\n"), (C, b"DATA\r\n"), (S, b"354 go\r\n"), (C, inside + b".\r\n"))
-    assert units[-2:] == [("Body", inside), ("end",)]
+    assert units[-2:] == [("ContentPart", inside), ("end",)]
 
 
 def test_secrets_are_not_in_the_units_lines() -> None:
@@ -179,7 +179,7 @@ def test_what_answers_nothing_says_so() -> None:
     ],
 )
 def test_a_reply_says_in_which_way_its_form_is_wrong(raw: bytes, malformed: str) -> None:
-    (unit,) = Conversation().server(raw)
+    (unit,) = SessionParser().server(raw)
     assert isinstance(unit, WholeReply)
     assert unit.malformed == malformed
 
@@ -190,7 +190,7 @@ def test_garbage_is_a_reply_without_a_code() -> None:
 
 
 def test_floods_are_held_to_a_bound() -> None:
-    conversation = Conversation()
+    conversation = SessionParser()
     conversation.server(b"220 x\r\n")
     for _ in range(100):
         conversation.client(b"a" * 10_000)
@@ -203,7 +203,7 @@ def test_floods_are_held_to_a_bound() -> None:
 
 
 def test_a_client_that_goes_on_before_354_must_wait() -> None:
-    conversation = Conversation()
+    conversation = SessionParser()
     conversation.server(b"220 x\r\n")
     conversation.client(b"DATA\r\n" + b"x" * HELD)
     assert conversation.stuck
@@ -213,7 +213,7 @@ def test_a_client_that_goes_on_before_354_must_wait() -> None:
 
 
 def test_replies_that_nobody_asked_for_are_told_up_to_a_bound() -> None:
-    conversation = Conversation()
+    conversation = SessionParser()
     units = conversation.server(b"220 x\r\n" + b"\n" * 50_000)
     assert sum(isinstance(unit, WholeReply) for unit in units) == 1 + UNASKED
     assert b"".join(unit.raw for unit in units) == b"220 x\r\n" + b"\n" * 50_000
@@ -224,7 +224,7 @@ def test_replies_that_nobody_asked_for_are_told_up_to_a_bound() -> None:
 
 
 def test_an_endless_reply_is_kept_within_bounds() -> None:
-    conversation = Conversation()
+    conversation = SessionParser()
     raw = 0
     for _ in range(100):
         units = conversation.server(b"220-\r\n" * 5_000)
@@ -237,7 +237,7 @@ def test_an_endless_reply_is_kept_within_bounds() -> None:
 
 
 def test_unanswered_commands_are_bounded() -> None:
-    conversation = Conversation()
+    conversation = SessionParser()
     units = conversation.client(b"NOOP\r\n" * 20_000)
     assert len(units) < 2000
     assert conversation.stuck
@@ -291,7 +291,7 @@ def test_no_way_of_cutting_changes_the_units(said: list[tuple[str, bytes]], rand
 
 @given(_SAID)
 def test_no_octet_is_lost_or_invented(said: list[tuple[str, bytes]]) -> None:
-    conversation = Conversation()
+    conversation = SessionParser()
     passed = {C: b"", S: b""}
     for who, data in said:
         if who == C:
@@ -309,4 +309,4 @@ def test_no_octet_is_lost_or_invented(said: list[tuple[str, bytes]]) -> None:
 @given(st.lists(st.tuples(st.sampled_from([C, S]), st.binary(max_size=200)), max_size=20))
 def test_any_octets_are_taken(said: list[tuple[str, bytes]]) -> None:
     for unit in parse(*said):
-        assert unit[0] in ("command", "reply", "end", "Body", "octets")
+        assert unit[0] in ("command", "reply", "end", "ContentPart", "octets")

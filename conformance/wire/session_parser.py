@@ -20,7 +20,16 @@ from conformance.wire.lines import (
     understood,
     whole_reply,
 )
-from conformance.wire.units import Awaited, Body, ClientUnit, CommandLine, ContentEnd, Octets, ServerUnit, WholeReply
+from conformance.wire.units import (
+    ClientUnit,
+    CommandLine,
+    ContentEnd,
+    ContentPart,
+    PendingReply,
+    RawOctets,
+    ServerUnit,
+    WholeReply,
+)
 
 HELD = 64 * 1024
 """Octets of a client that may wait for the server's answer; who sends more must be kept waiting."""
@@ -38,12 +47,12 @@ UNASKED = 100
 _RESETS = frozenset({"MAIL", "RSET", "EHLO", "HELO", "LHLO"})
 
 
-class Conversation:
+class SessionParser:
     """One session's grammar. Feed it with what arrives; each call returns the units completed by that.
 
     Octets whose meaning depends on a reply to come (after DATA, AUTH, STARTTLS) are held. As soon as that reply came,
     `released` is true and the server's further octets wait, until `client(b"")` has returned what the reply decided;
-    then `server(b"")` goes on. How the octets were split changes nothing but where `Body` and `Octets` are cut.
+    then `server(b"")` goes on. How the octets were split changes nothing but where `ContentPart` and `RawOctets` are split.
     """
 
     def __init__(self) -> None:
@@ -53,13 +62,13 @@ class Conversation:
         self._client = b""
         self._mode: Literal["command", "content", "chunk"] = "command"
         self._overlong = Lines()
-        self._decides: Awaited | None = None
+        self._decides: PendingReply | None = None
         self._in_auth = False
         self._authenticates = False
         self._chunk_left = 0
         self._chunk_last = False
         self._line_start = True
-        self._owed: deque[Awaited] = deque([Awaited("GREETING")])
+        self._owed: deque[PendingReply] = deque([PendingReply("GREETING")])
         self._recipients: list[str] = []
         self._server = b""
         self._server_overlong = Lines()
@@ -117,7 +126,7 @@ class Conversation:
     def server(self, data: bytes) -> list[ServerUnit]:
         """Take octets from the server. Replies given instead of it are among the units, in their turn (`injected`)."""
         if self.secured and not self._server:
-            return [Octets(data)] if data else []
+            return [RawOctets(data)] if data else []
         if len(data) <= SHORT and not self.released and not self.reply_held and self._owed and not self._reply:
             said = said_at_once(data)
             if said is not None and not self._server_overlong.begun:
@@ -146,7 +155,7 @@ class Conversation:
         return units
 
     def answers(self) -> list[WholeReply]:
-        """Return the replies given instead of the server whose turn has come (`Awaited.answer`)."""
+        """Return the replies given instead of the server whose turn has come (`PendingReply.answer`)."""
         replies = []
         while (owed := self._head()) is not None and owed.answer is not None:
             code, lines = parsed(owed.answer)
@@ -172,7 +181,7 @@ class Conversation:
         """Take the next units from what was received; None when there is none yet."""
         if self.secured:
             taken, self._client = self._client, b""
-            return [Octets(taken)]
+            return [RawOctets(taken)]
         if self._blocked:
             return None
         if self._mode == "content":
@@ -185,14 +194,14 @@ class Conversation:
                 return None
             taken, self._client = self._client, b""
             self._overlong.add(taken)
-            return [Octets(taken)]
+            return [RawOctets(taken)]
         raw, self._client = self._client[:end], self._client[end:]
         return [self._command(raw)]
 
     def _command(self, raw: bytes) -> CommandLine:
         text = self._overlong.finish(raw)
         if self._in_auth:
-            owed = Awaited("AUTH")
+            owed = PendingReply("AUTH")
             self._owed.append(owed)
             self._decides = owed
             return CommandLine(raw, "AUTH", "(redacted)", owed)
@@ -201,7 +210,7 @@ class Conversation:
             self._authenticates = True
         elif self._authenticates and is_token(text):  # it was sent ahead, and AUTH refused
             shown = "(redacted)"
-        owed = Awaited(verb, recipient)
+        owed = PendingReply(verb, recipient)
         if verb == "LHLO":
             self.lmtp = True
         if verb == "BDAT" and (chunk := chunk_of(text)):
@@ -229,18 +238,21 @@ class Conversation:
         at = data.find(b"\r\n.\r\n") if stuffed else -1
         if at >= 0:
             self._client = data[at + 5 :]
-            return [Body(data[: at + 2]), self._end(data[at + 2 : at + 5])]
+            return [ContentPart(data[: at + 2]), self._end(data[at + 2 : at + 5])]
         keep = next((n for n in (4, 3, 2, 1) if data.endswith(b"\r\n.\r"[:n])), 0)
         if keep == len(data):
             return None
         self._client = data[len(data) - keep :]
         self._line_start = False
-        return [Body(data[: len(data) - keep], stuffed)]
+        return [ContentPart(data[: len(data) - keep], stuffed)]
 
     def _chunk(self) -> list[ClientUnit]:
         taken, self._client = self._client[: self._chunk_left], self._client[self._chunk_left :]
         self._chunk_left -= len(taken)
-        return [*([Body(taken, stuffed=False)] if taken else []), *(self._end_chunk() if not self._chunk_left else [])]
+        return [
+            *([ContentPart(taken, stuffed=False)] if taken else []),
+            *(self._end_chunk() if not self._chunk_left else []),
+        ]
 
     def _end_chunk(self) -> list[ClientUnit]:
         self._mode = "command"
@@ -248,7 +260,7 @@ class Conversation:
 
     def _end(self, raw: bytes) -> ContentEnd:
         self._mode = "command"
-        owed = Awaited("CONTENT")
+        owed = PendingReply("CONTENT")
         self._owed.append(owed)
         return ContentEnd(raw, owed)
 
@@ -267,23 +279,23 @@ class Conversation:
         self._reply, self._reply_raw, self._reply_held, self._reply_size = [], [], 0, 0
         self._unasked += not self._owed
         if not self._owed and self._unasked > UNASKED:
-            return [Octets(whole)]
+            return [RawOctets(whole)]
         return [self._replied(whole, code, tuple(lines))]
 
     def _pass_raw(self, more: bytes) -> list[ServerUnit]:
         """Let go of what is held of a reply whose text is known, or does not matter."""
         raw = b"".join([*self._reply_raw, more])
         self._reply_raw, self._reply_held = [], 0
-        return [Octets(raw)] if raw else []
+        return [RawOctets(raw)] if raw else []
 
-    def _head(self) -> Awaited | None:
+    def _head(self) -> PendingReply | None:
         """Return the reply owed next; LMTP owes one for each accepted recipient after the content (RFC 2033 4.2)."""
         if not self._owed:
             return None
         first = self._owed[0]
         if first.verb == "CONTENT" and first.recipient is None and self.lmtp and self._recipients:
             self._owed.popleft()
-            each = [Awaited("CONTENT", to, first.asked, first.answer) for to in self._recipients]
+            each = [PendingReply("CONTENT", to, first.asked, first.answer) for to in self._recipients]
             self._owed.extendleft(reversed(each))
             self._recipients = []
         return self._owed[0]
@@ -295,7 +307,7 @@ class Conversation:
             self._follow(owed, code)
         return whole_reply(raw, code, lines, owed)
 
-    def _follow(self, owed: Awaited, code: int) -> None:
+    def _follow(self, owed: PendingReply, code: int) -> None:
         """Let a reply change what the client's next octets mean."""
         accepted = code // 100 == 2
         if owed.verb == "RCPT" and accepted and owed.recipient is not None:

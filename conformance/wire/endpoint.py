@@ -3,29 +3,29 @@
 import asyncio
 from typing import Literal, Protocol
 
-from conformance.wire.sockets import reset
+from conformance.wire.sockets import close_with_rst
 
 
 class Owner(Protocol):
     """Who is told what an end sees."""
 
-    def made(self, end: "End") -> None:
+    def made(self, end: "Endpoint") -> None:
         """The connection is there."""
         ...
 
-    def arrived(self, end: "End", data: bytes) -> None:
+    def arrived(self, end: "Endpoint", data: bytes) -> None:
         """Octets came."""
         ...
 
-    def left(self, end: "End", how: Literal["fin", "reset"]) -> None:
+    def left(self, end: "Endpoint", how: Literal["fin", "reset"]) -> None:
         """The peer will send no more (FIN), or the connection broke (RST)."""
         ...
 
-    def gone(self, end: "End") -> None:
+    def gone(self, end: "Endpoint") -> None:
         """The connection is closed on our side too."""
         ...
 
-    def crowded(self, end: "End", *, full: bool) -> None:
+    def crowded(self, end: "Endpoint", *, full: bool) -> None:
         """The connection takes no more octets for now, or takes them again."""
         ...
 
@@ -37,7 +37,7 @@ _BUFFER = memoryview(bytearray(_READ))
 """What every end reads into: it is copied before anything else is read, in the same turn of the loop."""
 
 
-class End(asyncio.BufferedProtocol):
+class Endpoint(asyncio.BufferedProtocol):
     """Reading can be held for several reasons at once; writing to a connection that is gone does nothing."""
 
     def __init__(self, owner: Owner, name: Literal["client", "server"]) -> None:
@@ -144,7 +144,7 @@ class End(asyncio.BufferedProtocol):
         """Close with RST, at once."""
         self._leaving = True
         if self._transport is not None:
-            reset(self._transport)
+            close_with_rst(self._transport)
 
     def hold_reading(self, reason: str) -> None:
         """Read nothing until each reason was released."""

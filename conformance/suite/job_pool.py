@@ -20,21 +20,21 @@ def _never(result: object) -> bool:
     return False
 
 
-class Flight(Generic[T]):
+class JobPool(Generic[T]):
     """Runs jobs, at most `most` of them at a time; `chunks` begins no job before one of its own chunk is asked for.
 
-    A job of whose result `again` says so is done once more, alone, after all others that have begun; what comes of it
+    A job of whose result `needs_rerun` says so is done once more, alone, after all others that have begun; what comes of it
     then is its result. `running` has the names of those that have begun and not ended.
     """
 
     def __init__(
-        self, jobs: Sequence[tuple[str, Job[T]]], most: int, *, chunks: bool, again: Callable[[T], bool] = _never
+        self, jobs: Sequence[tuple[str, Job[T]]], most: int, *, chunks: bool, needs_rerun: Callable[[T], bool] = _never
     ) -> None:
         self.running: set[str] = set()
         self._jobs = dict(jobs)
         self._most = most
         self._chunks = chunks
-        self._again = again
+        self._needs_rerun = needs_rerun
         self._beside = 0
         self._alone = asyncio.Condition()
         self._tasks: dict[str, asyncio.Task[list[T]]] = {}
@@ -93,7 +93,7 @@ class Flight(Generic[T]):
             async with self._alone:
                 self._beside -= 1
                 self._alone.notify_all()
-        if not self._again(result):
+        if not self._needs_rerun(result):
             return [result]
         async with self._alone:  # held until it has ended: the next one waits
             await self._alone.wait_for(lambda: not self._beside)
