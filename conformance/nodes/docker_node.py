@@ -32,7 +32,7 @@ from conformance.nodes.readiness import reload, wait_ready
 from conformance.nodes.streams import Stream, follow, run_inside
 from conformance.shortage import KILLED, is_sigkill
 from conformance.topology import Server
-from conformance.untrusted import disk_usage
+from conformance.untrusted.tree import disk_usage
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  # in a container, whose network leads to this machine only
 

@@ -30,7 +30,7 @@ if __name__ == "__main__":  # it is run as a file, by an interpreter that knows 
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from conformance.nodes.processes import descendants, kill_tree, memory_of, reap, signal_tree, threads_of
-from conformance.untrusted import disk_usage
+from conformance.untrusted.tree import disk_usage
 
 _PR_SET_CHILD_SUBREAPER = 36
 _NEW_NAMESPACES = 0x00020000 | 0x20000000

@@ -13,7 +13,7 @@ from conformance.candidates.placeholders import fill_argv, option_values, render
 from conformance.nodes.contract import NodeConfiguration, NodeError
 from conformance.nodes.node_log import NAME, NodeLog
 from conformance.nodes.private_root import NODE
-from conformance.untrusted import Owner, UntrustedDirectory
+from conformance.untrusted.directory import Owner, UntrustedDirectory
 
 DATA = "data"
 """The directory of a node's queue database, in its own."""

@@ -11,7 +11,8 @@ import re
 from collections.abc import Sequence
 from itertools import takewhile
 
-from conformance.untrusted import UntrustedDirectory, read_at
+from conformance.untrusted.directory import UntrustedDirectory
+from conformance.untrusted.tree import read_at
 
 _NEAR_THE_END = 60
 """Lines at the end of a log in which an exception is looked for: one that was logged long before did not end the program."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from conformance.results.layout import cell_name
 from conformance.results.packed import LEFT_OUT, visible_path
-from conformance.untrusted import DirectoryEntry, PinnedDirectory, delete_tree, walk
+from conformance.untrusted.tree import DirectoryEntry, PinnedDirectory, delete_tree, walk
 
 KEPT = "kept"
 _HIDDEN = "***"

@@ -15,7 +15,7 @@ from conformance.regular_files import MAX_OCTETS, read_regular
 from conformance.results.layout import PACKED, archive_of
 from conformance.results.whole import write_whole
 from conformance.shortage import shortage_of
-from conformance.untrusted import DirectoryEntry, PinnedDirectory, delete_tree, walk
+from conformance.untrusted.tree import DirectoryEntry, PinnedDirectory, delete_tree, walk
 
 _LEVEL = 6
 """A thirteenth of the size. Level 9 gives three percent more and takes twice the time."""

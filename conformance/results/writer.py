@@ -37,7 +37,7 @@ from conformance.results.packed import pack_file, pack_folder
 from conformance.results.reader import read_end, read_ends, read_header
 from conformance.results.schema import CellFooter, CellHeader, RunFooter, RunHeader
 from conformance.results.whole import write_whole
-from conformance.untrusted import delete_tree
+from conformance.untrusted.tree import delete_tree
 from conformance.verdicts import Outcome, Verdict
 from conformance.verdicts.outcome import OK_OUTCOMES
 

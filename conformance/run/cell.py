@@ -28,7 +28,7 @@ from conformance.run.virtual.errors import ClockError
 from conformance.run.world import World
 from conformance.scenarios.document import Cell
 from conformance.shortage import shortage_of
-from conformance.untrusted import PinnedDirectory, delete_tree, read_at, walk
+from conformance.untrusted.tree import PinnedDirectory, delete_tree, read_at, walk
 
 _OWN_ERRORS = (
     ArithmeticError, AssertionError, AttributeError, BufferError, LookupError, MemoryError, OSError, RuntimeError, TypeError,

@@ -7,9 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conformance import untrusted
 from conformance.nodes import cgroups
 from conformance.results.reader import read_run
+from conformance.untrusted import tree
 from conformance.verdicts import Outcome
 from tests.hostile import programs
 from tests.nodes.test_hostile import STOPPED
@@ -72,4 +72,4 @@ def test_hostile_programs_harm_neither_the_run_nor_each_other_nor_the_machine(tm
         assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text("utf-8")  # others mount elsewhere meanwhile
     finally:
         for folder in tmp_path.iterdir():
-            untrusted.delete_tree(folder)  # deeper than pytest can delete
+            tree.delete_tree(folder)  # deeper than pytest can delete

@@ -13,7 +13,6 @@ from zipfile import ZipFile
 import psutil
 import pytest
 
-from conformance import untrusted
 from conformance.candidates.description import Candidate
 from conformance.nodes.contract import NodeConfiguration, NodeError
 from conformance.nodes.exec_node import ExecNode
@@ -21,6 +20,7 @@ from conformance.nodes.places import PortLeases
 from conformance.results.kept import keep_nodes, kept_of, remove_data
 from conformance.results.layout import archive_of
 from conformance.results.packed import LEFT_OUT, pack_folder
+from conformance.untrusted import tree
 from tests.nodes import programs
 
 pytestmark = [
@@ -225,7 +225,7 @@ def test_what_is_kept_holds_no_file_of_another_no_holes_and_ends(place: Place):
     assert {path.name for path in (kept / "mta1").iterdir()} == {"data", "node.json", "log.log", "out"}
     assert (kept / "mta1" / "node.json").read_text() == "null"
     assert not (place.node / "data").exists()
-    untrusted.delete_tree(kept)
+    tree.delete_tree(kept)
 
 
 def test_a_directory_deeper_than_a_path_can_be_is_measured_and_deleted(tmp_path: Path):
@@ -234,8 +234,8 @@ def test_a_directory_deeper_than_a_path_can_be_is_measured_and_deleted(tmp_path:
     place.folder.mkdir()
     place.secret.write_text(SECRET)
     fill(place)
-    assert untrusted.disk_usage(str(place.node)) > 3000 * 4096 // 2
-    assert untrusted.delete_tree(place.node)
+    assert tree.disk_usage(str(place.node)) > 3000 * 4096 // 2
+    assert tree.delete_tree(place.node)
     assert not place.node.exists()
 
 
@@ -245,7 +245,7 @@ def test_no_mount_is_entered(place: Place):
     os.system(f"mount -t tmpfs none {inside}")  # noqa: S605  # our own path
     try:
         (inside / "precious").write_text(SECRET)
-        assert not untrusted.delete_tree(place.node / "data")
+        assert not tree.delete_tree(place.node / "data")
         assert (inside / "precious").read_text() == SECRET
     finally:
         os.system(f"umount {inside}")  # noqa: S605

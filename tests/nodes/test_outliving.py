@@ -9,13 +9,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conformance import untrusted
 from conformance.candidates.description import Candidate
 from conformance.nodes import cgroups
 from conformance.nodes.contract import NodeConfiguration, NodeError
 from conformance.nodes.exec_node import ExecNode
 from conformance.nodes.places import PortLeases
 from conformance.shortage import ResourceMonitor
+from conformance.untrusted import tree
 from tests.nodes import programs
 
 pytestmark = pytest.mark.integration
@@ -43,7 +43,7 @@ def configuration() -> Iterator[NodeConfiguration]:
 @pytest.fixture(autouse=True)
 def nothing_outlives(tmp_path: Path) -> Iterator[None]:
     yield
-    untrusted.delete_tree(tmp_path / "mta1")  # deeper than pytest can delete
+    tree.delete_tree(tmp_path / "mta1")  # deeper than pytest can delete
     deadline = time.monotonic() + 10
     while (left := marked(str(tmp_path))) and time.monotonic() < deadline:
         psutil.wait_procs(left, timeout=0.1)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from conformance.nodes.disks.durability import ROOT, Content, Inode
 from conformance.nodes.disks.state import State
-from conformance.untrusted import delete_contents
+from conformance.untrusted.tree import delete_contents
 
 Names = Mapping[tuple[int, str], int]
 """(identity of a directory, name) -> identity of what the name stands for."""

@@ -19,7 +19,7 @@ from conformance.nodes.disks.durability import History, Inode
 from conformance.nodes.disks.state import FaultCounts, Kind, Record, State, Status
 from conformance.nodes.preloading import preload_obstacle
 from conformance.scenarios.steps.nodes import SurvivingNames
-from conformance.untrusted import PinnedDirectory
+from conformance.untrusted.tree import PinnedDirectory
 
 SOURCES = tuple(sorted(Path(__file__).with_name("layer_c").glob("*.[ch]")))
 

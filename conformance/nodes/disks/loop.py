@@ -10,7 +10,7 @@ from subprocess import DEVNULL, PIPE
 
 from conformance.nodes.contract import NodeError
 from conformance.nodes.disks import holder
-from conformance.untrusted import PinnedDirectory
+from conformance.untrusted.tree import PinnedDirectory
 
 SIZE = 64 * 2**20
 """Octets of the whole file system, where nobody says otherwise."""

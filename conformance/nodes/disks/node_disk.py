@@ -14,7 +14,7 @@ from conformance.nodes.disks.state import FaultCounts
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.breaking import Disk
 from conformance.scenarios.steps.nodes import PowerCut, SurvivingNames
-from conformance.untrusted import PinnedDirectory
+from conformance.untrusted.tree import PinnedDirectory
 
 Trouble = Literal[
     "power-cut", "power-cut-by-posix", "full", "full-at-write", "read-only", "slow", "failing-syncs"

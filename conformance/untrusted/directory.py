@@ -1,0 +1,141 @@
+"""A directory that a hostile program can write: create, write, log to and empty what is below it."""
+
+import os
+import stat
+from pathlib import Path, PurePosixPath
+
+from conformance.untrusted.tree import (
+    NO_FOLLOW,
+    OPEN_DIRECTORY,
+    delete_contents,
+    delete_name,
+    replace_file,
+)
+
+Owner = tuple[int, int]
+"""User id and group id."""
+
+
+class UntrustedDirectory:
+    """A directory that a hostile program can write; created where it does not exist. Every method can raise OSError.
+
+    The names that its methods take are paths relative to the directory. One that is absolute or contains `..` is a
+    ValueError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self._handle = os.open(path, OPEN_DIRECTORY)
+
+    def close(self) -> None:
+        """Close the directory. Further calls do nothing."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def chown(self, owner: Owner) -> None:
+        """Change the owner of the directory itself."""
+        os.fchown(self._handle, *owner)
+
+    def make_world_readable(self) -> None:
+        """Let every user list and enter the directory itself."""
+        os.fchmod(self._handle, stat.S_IMODE(os.fstat(self._handle).st_mode) | 0o055)
+
+    def make_directory(self, name: str, *, owner: Owner | None = None, mode: int | None = None) -> None:
+        """Create a directory and its missing parents, all with this owner and mode; existing ones stay as they are."""
+        os.close(self._make_and_open(PurePosixPath(name), owner, mode))
+
+    def write_file(self, name: str, content: bytes, *, owner: Owner | None = None, readable: bool = False) -> None:
+        """Write a file, in place of whatever has the name, and create its missing parents.
+
+        With `readable` every user can read what is created; otherwise the process's umask decides.
+        """
+        path = PurePosixPath(name)
+        folder = self._make_and_open(path.parent, owner, 0o755 if readable else None)
+        try:
+            replace_file(folder, path.name, content, owner=owner, mode=0o644 if readable else None)
+        finally:
+            os.close(folder)
+
+    def open_for_append(self, name: str) -> int:
+        """Open a file for reading and appending, and return the descriptor.
+
+        Anything but a regular file of this user with a single name is deleted and replaced by a new file.
+        """
+        flags = os.O_RDWR | os.O_APPEND | os.O_NONBLOCK | NO_FOLLOW
+        try:
+            handle = os.open(name, flags, dir_fd=self._handle)
+        except OSError:
+            pass
+        else:
+            status = os.fstat(handle)
+            if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_nlink == 1:
+                return handle
+            os.close(handle)
+        self.remove(name)
+        return os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=self._handle)
+
+    def refers_to(self, name: str, handle: int) -> bool:
+        """Whether a name is, at this moment, a name of the file that is open as `handle`."""
+        try:
+            status = os.stat(name, dir_fd=self._handle, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(status, os.fstat(handle))
+
+    def empty_directory(self, name: str) -> None:
+        """Delete everything in a directory below. The directory may itself be a mount; mounts in it are not entered.
+
+        Raises NotADirectoryError for a link or anything else that is not a directory.
+        """
+        folder = self._open(PurePosixPath(name))
+        try:
+            delete_contents(folder)
+        finally:
+            os.close(folder)
+
+    def remove(self, name: str) -> None:
+        """Delete whatever has the name, with everything below it. Does nothing when nothing has the name."""
+        delete_name(self._handle, name)
+
+    def _open(self, path: PurePosixPath) -> int:
+        """Return the descriptor of an existing directory below. Raises FileNotFoundError."""
+        handle = os.dup(self._handle)
+        for part in _parts_of(path):
+            handle = _open_child(handle, part)
+        return handle
+
+    def _make_and_open(self, path: PurePosixPath, owner: Owner | None, mode: int | None) -> int:
+        """Return the descriptor of a directory below. What is missing on the way is created with this owner and mode."""
+        handle = os.dup(self._handle)
+        for part in _parts_of(path):
+            try:
+                os.mkdir(part, dir_fd=handle)
+            except FileExistsError:
+                handle = _open_child(handle, part)
+                continue
+            except BaseException:
+                os.close(handle)
+                raise
+            handle = _open_child(handle, part)
+            if os.fstat(handle).st_uid == os.geteuid():  # the directory just created, not one put in its place
+                if owner is not None:
+                    os.fchown(handle, *owner)
+                if mode is not None:
+                    os.fchmod(handle, mode)
+        return handle
+
+
+def _open_child(handle: int, name: str) -> int:
+    """Return the descriptor of a directory in an open directory, and close the latter, also on failure."""
+    try:
+        return os.open(name, OPEN_DIRECTORY, dir_fd=handle)
+    finally:
+        os.close(handle)
+
+
+def _parts_of(path: PurePosixPath) -> tuple[str, ...]:
+    """Return the names that a relative path consists of. Raises ValueError for a path that leads out of the directory."""
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{path} leads out of the directory")
+    return path.parts
