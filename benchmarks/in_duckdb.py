@@ -14,7 +14,7 @@ import sqlglot
 from sqlglot import exp
 
 from benchmarks.layers_in_sql import layers
-from conformance.results.layout import PARQUET
+from conformance.results.layout import PARQUET_FOLDER
 from conformance.spark.aggregation import CROSS_RUN_TABLES, PER_RUN_TABLES
 from conformance.spark.ingest import candidate_rows, find_runs, read_headers, run_rows
 from conformance.spark.schemas import TABLE_DDL
@@ -68,9 +68,9 @@ def tables_of(paths: Sequence[Path], threads: int) -> dict[str, pa.Table]:
         database.execute(f"SET threads = {threads}")
         database.execute(MACROS)
         for table in TABLE_DDL:
-            files = [f"{run.path}/{PARQUET}/{table}.parquet" for run in found.runs.values()]
+            files = [f"{run.path}/{PARQUET_FOLDER}/{table}.parquet" for run in found.runs.values()]
             database.execute(f"CREATE VIEW raw_{table} AS FROM read_parquet({files!r})")
-        cells = pq.read_table([f"{run.path}/{PARQUET}/cells.parquet" for run in found.runs.values()])
+        cells = pq.read_table([f"{run.path}/{PARQUET_FOLDER}/cells.parquet" for run in found.runs.values()])
         database.execute("DROP VIEW raw_cells")
         cells, worlds = extract_topologies(cells)
         database.register("raw_cells", cells)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from conformance.report.safe import visible
+from conformance.report.escaping import visible
 from conformance.shortage import describe_harness_error
 
 app = typer.Typer(
@@ -191,7 +191,7 @@ def report(
 ) -> None:
     """Build the pages of a run: report, sequence diagrams, statement, and the Allure site where Node is there."""
     from conformance.commands.report import build_report
-    from conformance.report.paged import Paged
+    from conformance.report.cell_pages import PageSelection
 
     raise typer.Exit(
         build_report(
@@ -201,7 +201,7 @@ def report(
             install_allure=install_allure,
             with_allure=with_allure,
             history=history,
-            paged=Paged(every=every, texts=tuple(cell or ())),
+            paged=PageSelection(every=every, texts=tuple(cell or ())),
         )
     )
 

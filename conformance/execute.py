@@ -18,7 +18,7 @@ from conformance.history.events import AnyEvent, StepEvent
 from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.judge.incremental import IncrementalJudge
 from conformance.judge.lag import excuse_lateness
-from conformance.results.kept import keep_nodes, remove_data
+from conformance.results.kept_nodes import delete_node_data, keep_node_directories
 from conformance.results.schema import CellHeader
 from conformance.results.writer import CellWriter
 from conformance.run.applicability import inapplicable_reason
@@ -159,8 +159,8 @@ class _Execution:
         outcome = worst_in_cell(verdict.outcome for verdict in verdicts)
         if self._settings.keep is not None:
             if outcome in (Outcome.FAIL, Outcome.ERROR):
-                keep_nodes(self._writer.path, self._writer.attachments)
-            remove_data(self._writer.attachments)
+                keep_node_directories(self._writer.path, self._writer.attachments)
+            delete_node_data(self._writer.attachments)
         self._writer.finish(
             outcome,
             worst_sentence(verdicts),

@@ -34,7 +34,7 @@ def run_scenario(tmp_path: Path) -> RunScenario:
         from conformance.candidates.assignment import read_assignment
         from conformance.execute import execute
         from conformance.records import cell_header, item_name
-        from conformance.results.identity import environment_sha256
+        from conformance.results.fingerprints import environment_sha256
         from conformance.run.cell_loop import run_without_loop
         from conformance.run.settings import Settings
         from conformance.scenarios.loader import read_corpus

@@ -149,7 +149,7 @@ def pytest_runtest_makereport(
     """Add what a cell's reports show, before any reporter looks."""
     report = yield
     if isinstance(item, CellItem) and call.when == "call" and item.told is not None:
-        allure_content.describe(item.told.material, remark=item.told.remark)
+        allure_content.describe_cell(item.told.material, remark=item.told.remark)
         item.told = None  # a history may be large, and it is written
     return report
 

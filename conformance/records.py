@@ -13,7 +13,7 @@ from conformance.history.secrets import REDACTED
 from conformance.nodes.contract import NodeError
 from conformance.nodes.kinds import node_class
 from conformance.parameters import effective_parameters
-from conformance.results.identity import sha256_of
+from conformance.results.fingerprints import sha256_of_json
 from conformance.results.schema import CandidateRecord, CellHeader
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
@@ -106,7 +106,7 @@ def _own_timers(cell: Cell, assignment: Assignment) -> dict[str, JsonValue] | No
 
 def _sha256(assignment: Assignment) -> str:
     everybody = {name: one.sha256 for name, one in [*assignment.servers.items(), ("", assignment.default)]}
-    return sha256_of(everybody) if assignment.servers else assignment.default.sha256
+    return sha256_of_json(everybody) if assignment.servers else assignment.default.sha256
 
 
 def _version(candidate: Candidate) -> str:

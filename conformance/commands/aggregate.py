@@ -11,7 +11,7 @@ import typer
 from conformance.results.layout import RunDirectoryError
 
 if TYPE_CHECKING:
-    from conformance.report.tables_page.page import Rows
+    from conformance.report.tables_page.page import TableRows
     from conformance.spark.tables.table import Table
 
 
@@ -59,13 +59,13 @@ def _missing(name: str | None) -> int:
 
 
 def write_page(
-    out: Path, tables: Sequence["Table"], rows: Mapping[str, "Rows"], write: Callable[[Path, bytes], None]
+    out: Path, tables: Sequence["Table"], rows: Mapping[str, "TableRows"], write: Callable[[Path, bytes], None]
 ) -> Path:
     """Write the page over an aggregation's tables with `write` and return its path. Raises OSError."""
-    from conformance.report.tables_page.page import TableShown, write_tables_page
+    from conformance.report.tables_page.page import TableOnPage, write_tables_page
 
     shown = [
-        TableShown(
+        TableOnPage(
             table.name, table.title, tuple((column.name, column.meaning) for column in table.columns), rows[table.name]
         )
         for table in tables

@@ -19,8 +19,8 @@ import typer
 
 from conformance import paths
 from conformance.clocks import CLOCKS, IN_PROCESS
-from conformance.report.book import read_book
-from conformance.report.terminal import summary
+from conformance.report.run_summary import read_run_summary
+from conformance.report.terminal import terminal_summary
 from conformance.results.layout import RUN_FILE, RunDirectoryError
 from conformance.results.merge import merge_runs
 from conformance.suite.collect import NO_CELL_FOUND
@@ -103,8 +103,8 @@ def run_on_cluster(words: Sequence[str]) -> int:
     except (RunDirectoryError, JavaMissing, JavaEnded, SparkFailed, ValueError) as error:
         typer.echo(error, err=True)
         return USAGE
-    book = read_book(asked.run_dir, corpus=paths.corpus())
-    typer.echo(summary(book, width=shutil.get_terminal_size().columns, colour=sys.stdout.isatty()), nl=False)
+    book = read_run_summary(asked.run_dir, corpus=paths.corpus())
+    typer.echo(terminal_summary(book, width=shutil.get_terminal_size().columns, colour=sys.stdout.isatty()), nl=False)
     typer.echo(f"run        {asked.run_dir}")
     return exit_code({shard.code for shard in shards})
 

@@ -19,7 +19,7 @@ from conformance.execute import available_cores
 from conformance.invariants import INVARIANTS
 from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import RunDirectoryError
-from conformance.results.writer import finish_run, remove_run
+from conformance.results.writer import delete_run, finish_run
 from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.loader import read_corpus
@@ -65,7 +65,7 @@ def print_defects(
         trials = tuple(trial for trial in trials if trial.defect is not None)
     began = time.monotonic()
     if fresh and run_dir is not None:
-        remove_run(run_dir)
+        delete_run(run_dir)
     try:
         kept = TrialRunDirectory.begin(run_dir, trials, seed, _command(names, run_dir)) if run_dir is not None else None
     except RunDirectoryError as error:

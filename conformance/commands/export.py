@@ -7,8 +7,8 @@ from typing import Literal
 import typer
 from pydantic import ValidationError
 
-from conformance.report.safe import visible
-from conformance.results.layout import RunDirectoryError, cell_file, cell_files, cell_name
+from conformance.report.escaping import visible
+from conformance.results.layout import RunDirectoryError, cell_file, cell_files, slug_of
 from conformance.results.reader import StoredCell, read_cell, read_header
 
 Format = Literal["pcapng", "perfetto", "scenario"]
@@ -43,12 +43,12 @@ def _find(run_dir: Path, cell: str) -> Path:
     """Return the file of a cell. Raises LookupError."""
     if (exact := cell_file(run_dir, cell)) is not None:
         return exact
-    found = [path for path in cell_files(run_dir) if cell_name(path).startswith(cell)]
+    found = [path for path in cell_files(run_dir) if slug_of(path).startswith(cell)]
     if len(found) == 1:
         return found[0]
     if not found:
         raise LookupError(f"no cell of {run_dir} has a name that begins with {cell!r}: the names are those of cells/")
-    names = ", ".join(cell_name(path) for path in found[:_SHOWN])
+    names = ", ".join(slug_of(path) for path in found[:_SHOWN])
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     raise LookupError(f"{cell!r} is the beginning of {len(found)} cells: {names}{more}")
 

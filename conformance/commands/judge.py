@@ -12,7 +12,7 @@ from conformance.candidates.generations import with_generations
 from conformance.generations import Generation
 from conformance.history.consistency import consistent_prefix
 from conformance.judge.cell import JudgeSettings, judge_cell
-from conformance.report.safe import visible
+from conformance.report.escaping import visible
 from conformance.results.layout import RunDirectoryError
 from conformance.results.reader import Damage, StoredCell, read_run
 from conformance.results.schema import CellHeader

@@ -6,10 +6,10 @@ from pathlib import Path
 import typer
 from pydantic import ValidationError
 
-from conformance.report.safe import visible
+from conformance.report.escaping import visible
 from conformance.results.layout import RunDirectoryError
 from conformance.results.merge import merge_runs
-from conformance.results.reader import read_ends
+from conformance.results.reader import read_cell_ends
 from conformance.verdicts.outcome import NOT_JUDGED, OK_OUTCOMES, OUTCOME_DISPLAY, Outcome
 
 
@@ -18,7 +18,7 @@ def merge_and_say(runs: Sequence[Path], out: Path) -> int:
     the whole run would have had; what a baseline knew when a shard was run is expected here too."""
     try:
         footer = merge_runs(runs, out)
-        ends = read_ends(out).ends
+        ends = read_cell_ends(out).ends
     except (RunDirectoryError, ValidationError, OSError) as error:
         typer.echo(visible(str(error), 300), err=True)
         return 2

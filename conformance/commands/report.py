@@ -5,13 +5,13 @@ from pathlib import Path
 import typer
 
 from conformance import paths
-from conformance.report.allure_site import AllureMissing, install
-from conformance.report.book import read_book
-from conformance.report.compare import as_text, diff
-from conformance.report.paged import Paged
-from conformance.report.safe import visible
-from conformance.report.site import Allure, build
-from conformance.report.trend import runs_before
+from conformance.report.allure_site import AllureMissing, ensure_allure_installed
+from conformance.report.cell_pages import PageSelection
+from conformance.report.compare import compare_runs, comparison_text
+from conformance.report.earlier_runs import find_earlier_runs
+from conformance.report.escaping import visible
+from conformance.report.run_summary import read_run_summary
+from conformance.report.site import AllureOptions, build_site
 from conformance.results.layout import RunDirectoryError
 from conformance.shortage import describe_harness_error, shortage_of
 from conformance.verdicts.changes import ChangeKind, Should
@@ -25,7 +25,7 @@ def build_report(
     install_allure: bool = False,
     with_allure: bool = False,
     history: Path | None = None,
-    paged: Paged | None = None,
+    paged: PageSelection | None = None,
 ) -> int:
     """Build the pages of a run; 2 when it cannot be read, 3 when the machine ran out of something.
 
@@ -34,12 +34,12 @@ def build_report(
     `install_allure` does too, and such a failure is an error. `history` is a file that keeps Allure's trend,
     `paged` says which cells get a page.
     """
-    allure = Allure(paths.allure(), paths.cache(), install=with_allure, history=history)
+    allure = AllureOptions(paths.allure(), paths.cache(), install=with_allure, history=history)
     try:
         if install_allure:
-            typer.echo(f"allure     {install(allure.pinned, allure.cache)}")
-        before = runs_before(run_dir, earlier if earlier is not None else run_dir.absolute().parent)
-        built = build(run_dir, out, corpus=paths.corpus(), allure=allure, earlier=before, paged=paged)
+            typer.echo(f"allure     {ensure_allure_installed(allure.pinned, allure.cache)}")
+        before = find_earlier_runs(run_dir, earlier if earlier is not None else run_dir.absolute().parent)
+        built = build_site(run_dir, out, corpus=paths.corpus(), allure=allure, earlier=before, paged=paged)
     except (RunDirectoryError, AllureMissing, OSError) as error:
         typer.echo(describe_harness_error(error) if shortage_of(error) else error, err=True)
         return 3 if shortage_of(error) else 2
@@ -52,9 +52,9 @@ def build_report(
 def print_diff(before: Path, after: Path, should: Should = "warn") -> int:
     """Print what changed between two runs; 1 when a cell regressed, 2 when they cannot be read."""
     try:
-        difference = diff(read_book(before), read_book(after), should)
+        difference = compare_runs(read_run_summary(before), read_run_summary(after), should)
     except RunDirectoryError as error:
         typer.echo(error, err=True)
         return 2
-    typer.echo(as_text(difference))
+    typer.echo(comparison_text(difference))
     return 1 if difference.of(ChangeKind.REGRESSION) else 0

@@ -23,7 +23,7 @@ from conformance.defects.plan import PlannedTrial
 from conformance.execute import execute, judge, utc_timestamp, worst_sentence
 from conformance.judge.incremental import IncrementalJudge
 from conformance.records import candidate_record, cell_header, item_name
-from conformance.results.identity import environment_sha256, suite_sha256
+from conformance.results.fingerprints import environment_sha256, suite_sha256
 from conformance.results.schema import CellHeader, RunHeader
 from conformance.results.writer import begin_run
 from conformance.run.applicability import inapplicable_reason

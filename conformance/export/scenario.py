@@ -14,7 +14,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from conformance.export.segments import stand_in
+from conformance.export.segments import content_stand_in
 from conformance.history.events import AnyEvent, Attempt, Closed, Command, Connected, Content, Reply, Talked
 from conformance.parameters import DEFAULTS
 from conformance.results.reader import StoredCell
@@ -30,7 +30,7 @@ Entry = dict[str, Any]
 """A line of a `talk`, or a step, as it stands in YAML."""
 
 
-class NothingSaid(ValueError):
+class NoSession(ValueError):
     """The harness held no session with a server in this cell."""
 
 
@@ -49,7 +49,7 @@ def as_scenario(cell: StoredCell) -> bytes:
     topology = Topology.model_validate(cell.header.topology)
     sessions = list(_sessions(cell.events, {server.name for server in topology.servers}))
     if not sessions:
-        raise NothingSaid(f"{cell.header.nodeid}: the harness itself held no session with a server")
+        raise NoSession(f"{cell.header.nodeid}: the harness itself held no session with a server")
     document = {
         "id": f"{cell.header.scenario[:_ID].rstrip('-')}-as-seen",
         "title": f"What was said to the servers in {cell.header.scenario} is answered as it was",
@@ -135,7 +135,7 @@ def _lines(session: _Session) -> Iterator[Entry]:
 def _said(event: Command | Content) -> Entry:
     if isinstance(event, Command):
         return {"say": event.line}
-    text = stand_in(event.digest).decode("utf-8", "replace").replace("\\", "\\\\")
+    text = content_stand_in(event.digest).decode("utf-8", "replace").replace("\\", "\\\\")
     return {"octets": text.replace("\r", "\\r").replace("\n", "\\n")}
 
 

@@ -36,7 +36,7 @@ _MOST = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Endpoint:
     """Where one end of a session is: a party as a client (`listener` is ''), or one of a server's listeners."""
 
     party: str
@@ -54,9 +54,9 @@ class Segment:
 
     n: int
     t: float
-    source: Place
+    source: Endpoint
     source_port: int
-    destination: Place
+    destination: Endpoint
     destination_port: int
     flags: int
     sequence: int
@@ -72,7 +72,7 @@ class Addresses:
         self._parties: dict[str, int] = {}
         self.given: dict[str, bytes] = {}
 
-    def of(self, place: Place) -> bytes:
+    def of(self, place: Endpoint) -> bytes:
         """Return the four octets of a place's address."""
         number = self._parties.setdefault(place.party, len(self._parties) + 1)
         address = bytes((10, number >> 8, number & 0xFF, _LISTENERS.index(place.listener) + 1))
@@ -84,16 +84,16 @@ class Addresses:
 class _Stream:
     """One connection: the next sequence number of each side."""
 
-    client: Place
-    server: Place
+    client: Endpoint
+    server: Endpoint
     port: int
-    sent: dict[Place, int] = field(default_factory=dict)
+    sent: dict[Endpoint, int] = field(default_factory=dict)
     open: bool = True
 
     def __post_init__(self) -> None:
         self.sent = {self.client: 0, self.server: 0}
 
-    def segment(self, event: AnyEvent, source: Place, flags: int, data: bytes = b"", comment: str = "") -> Segment:
+    def segment(self, event: AnyEvent, source: Endpoint, flags: int, data: bytes = b"", comment: str = "") -> Segment:
         """Return the next segment of one side, and count what it takes of the sequence (SYN and FIN take one)."""
         to = self.server if source == self.client else self.client
         ports = (self.port, 25) if source == self.client else (25, self.port)
@@ -104,7 +104,7 @@ class _Stream:
         self.sent[source] += len(data) + bool(flags & (SYN | FIN))
         return made
 
-    def data(self, event: AnyEvent, source: Place, octets: bytes, comment: str = "") -> Iterator[Segment]:
+    def data(self, event: AnyEvent, source: Endpoint, octets: bytes, comment: str = "") -> Iterator[Segment]:
         """Yield segments of data; the comment goes with the first."""
         for start in range(0, len(octets), _MOST):
             chunk = octets[start : start + _MOST]
@@ -137,11 +137,11 @@ def segments(cell: StoredCell) -> Iterator[Segment]:
     ports = (_FIRST_PORT + number % _PORTS for number in itertools.count())
     for event in cell.events:
         if isinstance(event, Connected):
-            stream = _Stream(Place(event.client), Place(event.server, event.listener), next(ports))
+            stream = _Stream(Endpoint(event.client), Endpoint(event.server, event.listener), next(ports))
             streams[event.session] = stream
             yield from stream.handshake(event)
         elif isinstance(event, ConnectFailed):
-            stream = _Stream(Place(event.client), Place(event.server, event.listener), next(ports))
+            stream = _Stream(Endpoint(event.client), Endpoint(event.server, event.listener), next(ports))
             yield stream.segment(event, stream.client, SYN)
             yield stream.segment(event, stream.server, RESET | ACK, comment=event.reason)
         elif isinstance(event, Command | Reply | Content | Closed):
@@ -159,7 +159,7 @@ def _of(stream: _Stream, event: Command | Reply | Content | Closed) -> Iterable[
         case Reply():
             return stream.data(event, stream.server, reply_octets(event), event.malformed)
         case Content():
-            return stream.data(event, stream.client, stand_in(event.digest), _what_passed(event.digest))
+            return stream.data(event, stream.client, content_stand_in(event.digest), _what_passed(event.digest))
         case Closed():
             return stream.end(event)
 
@@ -171,7 +171,7 @@ def reply_octets(reply: Reply) -> bytes:
     return "".join(lines or [f"{reply.code} \r\n"]).encode("utf-8", "surrogateescape")
 
 
-def stand_in(digest: Digest) -> bytes:
+def content_stand_in(digest: Digest) -> bytes:
     """Return a content in place of the one that passed, with the final dot: of that one only the digest was recorded."""
     fields = [f"Message-ID: <{digest.message_id}>"] if digest.message_id else []
     fields += [f"Date: {digest.date}"] if digest.date else []

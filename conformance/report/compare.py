@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from conformance.report.book import Book, Entry
-from conformance.report.safe import visible
+from conformance.report.escaping import visible
+from conformance.report.run_summary import CellSummary, RunSummary
 from conformance.verdicts.changes import Cause, CellState, ChangeKind, Should, cell_state, change_causes, change_kind
 
 _TITLES = {
@@ -16,38 +16,38 @@ _TITLES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class CellChange:
     """A cell whose state differs between two runs.
 
     `before` and `after` are None where a run lacks the cell. `causes` is what else differs; it is empty when nothing
     that is recorded differs, and when a run lacks the cell.
     """
 
-    before: Entry | None
-    after: Entry | None
+    before: CellSummary | None
+    after: CellSummary | None
     states: tuple[CellState, CellState]
     kind: ChangeKind
     causes: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RunComparison:
     """Two runs compared: the names of both, the changed cells, how many cells did not change, and how many cells of the
     earlier run a later run of a part of the suite left out.
     """
 
     before: str
     after: str
-    changes: tuple[Change, ...]
+    changes: tuple[CellChange, ...]
     same: int
     left_out: int
 
-    def of(self, kind: ChangeKind) -> tuple[Change, ...]:
+    def of(self, kind: ChangeKind) -> tuple[CellChange, ...]:
         """Return the changes of one kind, in the order of the later run."""
         return tuple(change for change in self.changes if change.kind is kind)
 
 
-def diff(before: Book, after: Book, should: Should = "warn") -> Difference:
+def compare_runs(before: RunSummary, after: RunSummary, should: Should = "warn") -> RunComparison:
     """Compare two runs; a cell is known by its node id (scenario, candidate's name, axis values).
 
     A later run of only a part of the suite loses no cell: those that it lacks were not asked for. With
@@ -57,7 +57,7 @@ def diff(before: Book, after: Book, should: Should = "warn") -> Difference:
     missing = [nodeid for nodeid in old if nodeid not in new]
     compared = [*new, *([] if after.header.filtered else missing)]
     changes = [change for one in compared if (change := _change(old.get(one), new.get(one), should)) is not None]
-    return Difference(
+    return RunComparison(
         before=before.header.run,
         after=after.header.run,
         changes=tuple(changes),
@@ -66,7 +66,7 @@ def diff(before: Book, after: Book, should: Should = "warn") -> Difference:
     )
 
 
-def _change(before: Entry | None, after: Entry | None, should: Should) -> Change | None:
+def _change(before: CellSummary | None, after: CellSummary | None, should: Should) -> CellChange | None:
     was, now = (
         cell_state(
             cell.outcome if cell is not None else None, remark=cell is not None and bool(cell.remarks), should=should
@@ -77,10 +77,10 @@ def _change(before: Entry | None, after: Entry | None, should: Should) -> Change
     if kind is None:
         return None
     causes = change_causes(before.header, after.header) if before is not None and after is not None else ()
-    return Change(before, after, (was, now), kind, causes)
+    return CellChange(before, after, (was, now), kind, causes)
 
 
-def as_text(difference: Difference) -> str:
+def comparison_text(difference: RunComparison) -> str:
     """Return the comparison for a terminal, regressions first."""
     lines = [f"{visible(difference.before)} -> {visible(difference.after)}"]
     for kind, title in _TITLES.items():
@@ -92,7 +92,7 @@ def as_text(difference: Difference) -> str:
     return "\n".join(lines)
 
 
-def _lines(change: Change) -> list[str]:
+def _lines(change: CellChange) -> list[str]:
     cell = change.after or change.before
     assert cell is not None  # one of the two runs has it
     was, now = change.states

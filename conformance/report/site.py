@@ -6,38 +6,45 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from conformance.report.allure_content import Link
+from conformance.report.allure_content import LinkKind
 from conformance.report.allure_pack import Resolve
-from conformance.report.allure_site import RESULTS, AllureMissing, build_allure, install
-from conformance.report.book import Book, read_book
-from conformance.report.diagram.page import cell_page
-from conformance.report.html import write_shared
-from conformance.report.material import Material
+from conformance.report.allure_site import RESULTS, AllureMissing, build_allure, ensure_allure_installed
+from conformance.report.cell_page import cell_page
+from conformance.report.cell_pages import PageSelection, all_pages_command
+from conformance.report.cell_view import CellView
+from conformance.report.earlier_runs import EarlierOutcome, EarlierRun, earlier_outcomes
 from conformance.report.names import cell_page_path, file_stem
-from conformance.report.paged import Paged, how_to_get_others
+from conformance.report.rendering import write_style_sheet
 from conformance.report.run_page.page import run_page
-from conformance.report.statement import BadgeRefused, as_html, as_json, as_markdown, badge, statement
-from conformance.report.trend import Earlier, Past, earlier_outcomes
+from conformance.report.run_summary import RunSummary, read_run_summary
+from conformance.report.statement import (
+    BadgeRefused,
+    make_badge,
+    make_statement,
+    statement_html,
+    statement_json,
+    statement_markdown,
+)
 from conformance.requirements.catalogue import catalogue
-from conformance.results.layout import CELLS
-from conformance.results.whole import Staged
+from conformance.results.atomic_write import StagedFiles
+from conformance.results.layout import CELLS_FOLDER
 
 SHARED = "assets"
 """The folder of what the pages of all cells share."""
 
 
 @dataclass(slots=True)
-class Built:
+class BuiltSite:
     """What was built, and what was left out and why."""
 
     page: Path
-    book: Book
+    book: RunSummary
     badges: list[Path] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Allure:
+class AllureOptions:
     """Where the pinned Allure is: its set-up, and the cache that it may be installed in.
 
     With `install` it is installed when it is missing; that this fails is a note like any other. `history` is a file
@@ -50,61 +57,61 @@ class Allure:
     history: Path | None = None
 
 
-def build(
+def build_site(
     run_dir: Path,
     out: Path,
     *,
     corpus: Path | None = None,
-    allure: Allure | None = None,
-    earlier: Sequence[Past] = (),
-    paged: Paged | None = None,
-) -> Built:
+    allure: AllureOptions | None = None,
+    earlier: Sequence[EarlierRun] = (),
+    paged: PageSelection | None = None,
+) -> BuiltSite:
     """Write the site of a run into `out` (made when it is not there) and say what was built.
 
     Either all of its pages are replaced or, where that fails, none. `corpus` is where scenarios' texts are; without `allure` there is no Allure site; `earlier` are the runs that the
     trend is drawn from, the oldest first. `paged` says which cells get a page: by default those with a finding.
     Raises RunDirectoryError, SchemaTooNew; OSError when `out` cannot be written.
     """
-    with Staged() as files:
-        return _build(run_dir, out, files, corpus, allure, earlier, paged or Paged())
+    with StagedFiles() as files:
+        return _build(run_dir, out, files, corpus, allure, earlier, paged or PageSelection())
 
 
 def _build(
     run_dir: Path,
     out: Path,
-    staged: Staged,
+    staged: StagedFiles,
     corpus: Path | None,
-    allure: Allure | None,
-    earlier: Sequence[Past],
-    wanted: Paged,
-) -> Built:
-    (out / CELLS).mkdir(parents=True, exist_ok=True)
-    write_shared(out / SHARED)
-    pasts: dict[str, tuple[Earlier, ...]] = {}
+    allure: AllureOptions | None,
+    earlier: Sequence[EarlierRun],
+    wanted: PageSelection,
+) -> BuiltSite:
+    (out / CELLS_FOLDER).mkdir(parents=True, exist_ok=True)
+    write_style_sheet(out / SHARED)
+    pasts: dict[str, tuple[EarlierOutcome, ...]] = {}
     pages: dict[str, str] = {}
     files: dict[str, Path] = {}
 
-    def each(material: Material, slug: str) -> None:
+    def each(material: CellView, slug: str) -> None:
         past = pasts[slug] = earlier_outcomes(earlier, slug, material.header)
         files.update(_files(material, slug))
         if not wanted.has(material, past):
             return
-        place = pages[slug] = f"{CELLS}/{cell_page_path(material.header, _below(pages))}"
+        place = pages[slug] = f"{CELLS_FOLDER}/{cell_page_path(material.header, _below(pages))}"
         (out / place).parent.mkdir(parents=True, exist_ok=True)
         up = "../" * place.count("/")
         kept = "" if material.kept is None else _address(material.kept, (out / place).parent) + "/"
         page = cell_page(material, home=f"{up}index.html", kept=kept, past=past, shared=f"{up}{SHARED}")
         staged.write_text(out / place, page)
 
-    book = read_book(run_dir, corpus=corpus, each=each)
-    built = Built(out / "index.html", book)
+    book = read_run_summary(run_dir, corpus=corpus, each=each)
+    built = BuiltSite(out / "index.html", book)
     links = {
         name: _statement(book, name, out, pages, built, staged) for name in [one.name for one in book.header.candidates]
     }
     site = ""
     if allure is not None:
         site = _allure_site(run_dir, out, allure, earlier, _addresses(out / "allure", pages, files), built)
-    others = how_to_get_others(run_dir, out) if len(pages) < len(book.cells) else ""
+    others = all_pages_command(run_dir, out) if len(pages) < len(book.cells) else ""
     page = run_page(
         book, catalogue(), pages=pages, others=others, statements=links, allure=site, earlier=earlier, pasts=pasts
     )
@@ -113,14 +120,14 @@ def _build(
 
 
 def _below(pages: Mapping[str, str]) -> set[str]:
-    return {place.removeprefix(f"{CELLS}/") for place in pages.values()}
+    return {place.removeprefix(f"{CELLS_FOLDER}/") for place in pages.values()}
 
 
-def _files(material: Material, slug: str) -> dict[str, Path]:
+def _files(material: CellView, slug: str) -> dict[str, Path]:
     """Return the files of a cell that Allure's results link to, by the links' addresses."""
-    logs = {Link.LOG.to(f"{slug}/{node}"): path for node, path in material.logs.items()}
-    kept = {Link.KEPT.to(slug): material.kept} if material.kept is not None else {}
-    return logs | kept | ({Link.HISTORY.to(slug): material.file} if material.file is not None else {})
+    logs = {LinkKind.LOG.to(f"{slug}/{node}"): path for node, path in material.logs.items()}
+    kept = {LinkKind.KEPT.to(slug): material.kept} if material.kept is not None else {}
+    return logs | kept | ({LinkKind.HISTORY.to(slug): material.file} if material.file is not None else {})
 
 
 def _address(path: Path, page: Path) -> str:
@@ -130,32 +137,34 @@ def _address(path: Path, page: Path) -> str:
 
 def _addresses(site: Path, pages: Mapping[str, str], files: Mapping[str, Path]) -> Resolve:
     """Return what gives for a link of Allure's results the address that leads there from Allure's site."""
-    known = {Link.PAGE.to(slug): f"../{place}" for slug, place in pages.items()}
+    known = {LinkKind.PAGE.to(slug): f"../{place}" for slug, place in pages.items()}
     known |= {address: _address(path, site) for address, path in files.items()}
 
     def resolve(address: str) -> str | None:
         kind, _, rest = address.partition(":")
-        if kind == Link.STATEMENT:
+        if kind == LinkKind.STATEMENT:
             candidate, _, row = rest.partition("#")
             return f"../statements/{candidate}.html#{row}"
-        return known.get(address) if kind in set(Link) else address
+        return known.get(address) if kind in set(LinkKind) else address
 
     return resolve
 
 
-def _statement(book: Book, candidate: str, out: Path, pages: Mapping[str, str], built: Built, staged: Staged) -> str:
-    made = statement(book, candidate, catalogue())
+def _statement(
+    book: RunSummary, candidate: str, out: Path, pages: Mapping[str, str], built: BuiltSite, staged: StagedFiles
+) -> str:
+    made = make_statement(book, candidate, catalogue())
     folder = out / "statements"
     folder.mkdir(exist_ok=True)
     stem = file_stem(candidate)
-    staged.write_text(folder / f"{stem}.json", as_json(made))
-    staged.write_text(folder / f"{stem}.md", as_markdown(made))
-    staged.write_text(folder / f"{stem}.html", as_html(made, home="../index.html", pages=_from_below(pages)))
+    staged.write_text(folder / f"{stem}.json", statement_json(made))
+    staged.write_text(folder / f"{stem}.md", statement_markdown(made))
+    staged.write_text(folder / f"{stem}.html", statement_html(made, home="../index.html", pages=_from_below(pages)))
     badge_file, endpoint = folder / f"{stem}.svg", folder / f"{stem}.badge.json"
     for file in (badge_file, endpoint):
         staged.remove(file)  # one of an earlier build must not outlive a refusal
     try:
-        drawn = badge(made)
+        drawn = make_badge(made)
         staged.write_text(badge_file, drawn.as_svg())
         staged.write_text(endpoint, drawn.as_endpoint())
         built.badges.append(badge_file)
@@ -169,12 +178,12 @@ def _from_below(pages: Mapping[str, str]) -> dict[str, str]:
 
 
 def _allure_site(
-    run_dir: Path, out: Path, allure: Allure, earlier: Sequence[Past], resolve: Resolve, built: Built
+    run_dir: Path, out: Path, allure: AllureOptions, earlier: Sequence[EarlierRun], resolve: Resolve, built: BuiltSite
 ) -> str:
     """Build Allure's site and return its link; '' with a note when it cannot be had."""
     try:
         if allure.install and (run_dir / RESULTS).is_dir():
-            install(allure.pinned, allure.cache)
+            ensure_allure_installed(allure.pinned, allure.cache)
         build_allure(
             run_dir,
             out / "allure",

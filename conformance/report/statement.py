@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 from pydantic import BaseModel, ConfigDict
 
-from conformance.report.book import Book, of_candidate
-from conformance.report.html import rendered
-from conformance.report.ledger import Row, ledger
-from conformance.report.safe import code_span, markdown
+from conformance.report.escaping import code_span, escape_markdown
+from conformance.report.rendering import render_page
+from conformance.report.requirement_rows import RequirementRow, requirement_rows
+from conformance.report.run_summary import RunSummary, cells_of_candidate
 from conformance.requirements.catalogue import Catalogue
 from conformance.results.schema import CandidateRecord, RunHeader
 from conformance.verdicts import Outcome
@@ -35,7 +35,7 @@ class Statement(BaseModel):
     shortfalls: tuple[str, ...]
     cells: dict[Outcome, int]
     groups: dict[str, str]
-    rows: tuple[Row, ...]
+    rows: tuple[RequirementRow, ...]
 
     @property
     def counts(self) -> dict[Outcome, int]:
@@ -44,10 +44,10 @@ class Statement(BaseModel):
         return {outcome: counts[outcome] for outcome in OVER_CELLS}
 
 
-def statement(book: Book, candidate: str, catalogue: Catalogue) -> Statement:
+def make_statement(book: RunSummary, candidate: str, catalogue: Catalogue) -> Statement:
     """Return the statement of a candidate of the run. Raises KeyError when the run's header names no such one."""
     record = {one.name: one for one in book.header.candidates}[candidate]
-    cells = of_candidate(book.cells, candidate)
+    cells = cells_of_candidate(book.cells, candidate)
     counts = Counter(cell.outcome for cell in cells)
     return Statement(
         candidate=record,
@@ -56,33 +56,33 @@ def statement(book: Book, candidate: str, catalogue: Catalogue) -> Statement:
         shortfalls=book.shortfalls(),
         cells={outcome: counts[outcome] for outcome in OVER_CELLS},
         groups=catalogue.groups,
-        rows=ledger(cells, catalogue),
+        rows=requirement_rows(cells, catalogue),
     )
 
 
-def as_json(made: Statement) -> str:
+def statement_json(made: Statement) -> str:
     """Return the statement as JSON, for programs; in ASCII, so that a terminal that shows it obeys nothing in it."""
     return json.dumps(made.model_dump(mode="json", by_alias=True), indent=2, ensure_ascii=True) + "\n"
 
 
-def as_markdown(made: Statement) -> str:
+def statement_markdown(made: Statement) -> str:
     """Return the statement as Markdown."""
     counts = ", ".join(f"{count} {outcome.replace('-', ' ')}" for outcome, count in made.counts.items())
     lines = [
-        f"# Conformance statement: {markdown(made.candidate.name)}",
+        f"# Conformance statement: {escape_markdown(made.candidate.name)}",
         "",
         f"{len(made.rows)} requirements: {counts}.",
         "",
     ]
     if made.shortfalls:
-        lines += ["**Not a whole run of the suite:** " + "; ".join(map(markdown, made.shortfalls)) + ".", ""]
-    lines += [f"- {label}: {code_span(text)}" for label, text in identity(made).items()]
+        lines += ["**Not a whole run of the suite:** " + "; ".join(map(escape_markdown, made.shortfalls)) + ".", ""]
+    lines += [f"- {label}: {code_span(text)}" for label, text in statement_facts(made).items()]
     for group, title in made.groups.items():
         rows = [row for row in made.rows if row.group == group]
         if rows:
             lines += [
                 "",
-                f"## {group}: {markdown(title)}",
+                f"## {group}: {escape_markdown(title)}",
                 "",
                 "| | requirement | verdict | evidence |",
                 "|---|---|---|---|",
@@ -91,23 +91,23 @@ def as_markdown(made: Statement) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_html(made: Statement, *, home: str = "", pages: Mapping[str, str] | None = None) -> str:
+def statement_html(made: Statement, *, home: str = "", pages: Mapping[str, str] | None = None) -> str:
     """Return the statement as a page; `home` leads to the run's page, `pages` has the link to each cell's page by the
     name of its file, for those that have one.
     """
     grouped = {f"{key} · {title}": [row for row in made.rows if row.group == key] for key, title in made.groups.items()}
-    return rendered(
+    return render_page(
         "statement.html.j2",
         script="run.js",
         made=made,
         home=home,
         pages=pages or {},
-        identity=identity(made),
+        identity=statement_facts(made),
         groups={title: rows for title, rows in grouped.items() if rows},
     )
 
 
-def identity(made: Statement) -> Mapping[str, str]:
+def statement_facts(made: Statement) -> Mapping[str, str]:
     """Return who was judged with what, when: all that tells this statement from another."""
     candidate, run = made.candidate, made.run
     return {
@@ -143,7 +143,7 @@ class Badge:
         return json.dumps(said) + "\n"
 
 
-def badge(made: Statement) -> Badge:
+def make_badge(made: Statement) -> Badge:
     """Return the badge: how many requirements passed, how many are open.
 
     Raises BadgeRefused for a run that was filtered, interrupted, damaged or incomplete, and for one with a violation,
@@ -183,16 +183,16 @@ def _badge_svg(label: str, text: str, colour: str) -> str:
     )
 
 
-def _line(row: Row) -> str:
+def _line(row: RequirementRow) -> str:
     evidence = "; ".join(
-        f"{markdown(one.cell, 120)} {markdown(one.check)} ({markdown(one.place)})"
+        f"{escape_markdown(one.cell, 120)} {escape_markdown(one.check)} ({escape_markdown(one.place)})"
         + (f" events {', '.join(map(str, one.events[:6]))}" if one.events else "")
-        + (f"; message {markdown(one.message)}" if one.message else "")
-        + (f"; {markdown(one.exchange, 400)}" if one.exchange else "")
+        + (f"; message {escape_markdown(one.message)}" if one.message else "")
+        + (f"; {escape_markdown(one.exchange, 400)}" if one.exchange else "")
         for one in row.evidence[:3]
     )
     more = f" (and {row.judged - 3} more)" if row.outcome is Outcome.PASS and row.judged > 3 else ""
-    reason = f": {markdown(row.reason, 300)}" if row.reason else ""
+    reason = f": {escape_markdown(row.reason, 300)}" if row.reason else ""
     verdict = f"{OUTCOME_DISPLAY[row.outcome].sign} {row.outcome.replace('-', ' ')}{reason}"
-    clause = f"{markdown(row.text)} ({row.level}; {markdown('; '.join(row.source))})"
+    clause = f"{escape_markdown(row.text)} ({row.level}; {escape_markdown('; '.join(row.source))})"
     return f"| {row.id} | {clause} | {verdict} | {evidence}{more} |"

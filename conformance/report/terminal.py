@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from conformance.report.book import Book, Cause, Entry, causes, ordered
-from conformance.report.offence import Offence
-from conformance.report.run_page.matrix import Square, matrix
-from conformance.report.safe import annotation, code_span, markdown, visible
+from conformance.report.escaping import code_span, escape_annotation, escape_markdown, visible
+from conformance.report.evidence_location import EvidenceLocation
+from conformance.report.run_page.matrix import MatrixSquare, outcome_matrix
+from conformance.report.run_summary import CellSummary, RootCause, RunSummary, find_root_causes, order_by_root_cause
 from conformance.verdicts import Outcome
 from conformance.verdicts.outcome import OK_OUTCOMES, OUTCOME_DISPLAY
 
@@ -23,7 +23,7 @@ _ANNOTATIONS = 10
 """GitHub shows so many of a kind for each step, and drops the rest."""
 
 
-def summary(book: Book, *, width: int, colour: bool) -> str:
+def terminal_summary(book: RunSummary, *, width: int, colour: bool) -> str:
     """Return the matrix, the sentences of what did not pass and the counts, at most `width` columns wide."""
     out = StringIO()
     console = Console(
@@ -35,7 +35,7 @@ def summary(book: Book, *, width: int, colour: bool) -> str:
         highlight=False,
     )
     console.print(_table(book))
-    found = causes(book.cells)
+    found = find_root_causes(book.cells)
     for cause in found[:_CAUSES]:
         console.print(Text(_cause(cause, book), style="bold"))
     if len(found) > _CAUSES:
@@ -62,50 +62,56 @@ def summary(book: Book, *, width: int, colour: bool) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def annotations(book: Book) -> Iterator[str]:
+def github_annotations(book: RunSummary) -> Iterator[str]:
     """Yield GitHub workflow commands: an error for each violation and harness error, a warning for what is open, a
     notice for what is known to fail.
 
     Files are named as the node ids name them: from where the run was started, which in CI is the repository's root. A
     scenario of the installed package lies in no repository: what is said of it names no file.
     """
-    troubles = [cell for cell, _ in _troubles(book, causes(book.cells))]
+    troubles = [cell for cell, _ in _troubles(book, find_root_causes(book.cells))]
     for level in ("error", "warning", "notice"):
         for cell in [cell for cell in troubles if _level(cell) == level][:_ANNOTATIONS]:
             file = cell.header.nodeid.partition("::")[0]
-            place = f"file={annotation(file, is_property=True)},line={_line(cell)}," if is_users(file) else ""
-            title = annotation(f"{cell.name} ({cell.header.candidate})", is_property=True)
-            yield f"::{level} {place}title={title}::{annotation(_told(cell))}"
+            place = (
+                f"file={escape_annotation(file, is_property=True)},line={_line(cell)}," if is_users_file(file) else ""
+            )
+            title = escape_annotation(f"{cell.name} ({cell.header.candidate})", is_property=True)
+            yield f"::{level} {place}title={title}::{escape_annotation(_told(cell))}"
 
 
-def is_users(file: str) -> bool:
+def is_users_file(file: str) -> bool:
     """Whether a scenario's file, as a node id names it, is one of the user's and none of the installed package."""
     return not file.startswith(("/", "..")) and "site-packages" not in Path(file).parts
 
 
-def step_summary(book: Book) -> str:
+def github_step_summary(book: RunSummary) -> str:
     """Return the Markdown for GITHUB_STEP_SUMMARY."""
-    lines = [f"## Conformance run {markdown(book.header.run)}", "", _counts(book).plain, ""]
-    lines += [f"> {markdown(words)}" for words in (*book.remarks(), *book.shortfalls())]
-    names = [markdown(name) for name in book.candidates]
+    lines = [f"## Conformance run {escape_markdown(book.header.run)}", "", _counts(book).plain, ""]
+    lines += [f"> {escape_markdown(words)}" for words in (*book.remarks(), *book.shortfalls())]
+    names = [escape_markdown(name) for name in book.candidates]
     lines += ["", f"| scenario | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
-    for line in matrix(book):
+    for line in outcome_matrix(book):
         squares = " | ".join(_square(square).plain for square in line.squares)
-        lines.append(f"| {markdown(line.scenario)} | {squares} |")
+        lines.append(f"| {escape_markdown(line.scenario)} | {squares} |")
     if noted := [cell for cell in book.cells if cell.remarks]:
         lines += ["", "### Remarks: broken `should` rows", ""]
-        lines += [f"- **{markdown(cell.name)}**: {markdown(cell.remarks[0])}" for cell in noted[:_FAILURES]]
-    found = causes(book.cells)
+        lines += [
+            f"- **{escape_markdown(cell.name)}**: {escape_markdown(cell.remarks[0])}" for cell in noted[:_FAILURES]
+        ]
+    found = find_root_causes(book.cells)
     troubles = _troubles(book, found)
     if troubles:
         lines += ["", "### What did not pass", ""]
-    lines += [f"- **{markdown(_cause(cause, book))}**" for cause in found[:_CAUSES]]
+    lines += [f"- **{escape_markdown(_cause(cause, book))}**" for cause in found[:_CAUSES]]
     for cell, root in troubles[:_FAILURES]:
-        named = f"**{markdown(cell.name)}** ({markdown(cell.header.candidate)})"
-        lines.append(f"- {OUTCOME_DISPLAY[cell.outcome].sign} {named}: {markdown(cell.sentence or cell.outcome)}")
+        named = f"**{escape_markdown(cell.name)}** ({escape_markdown(cell.header.candidate)})"
+        lines.append(
+            f"- {OUTCOME_DISPLAY[cell.outcome].sign} {named}: {escape_markdown(cell.sentence or cell.outcome)}"
+        )
         lines += [f"  may follow from {root}"] if root else []
-        lines += [f"  known: {markdown(cell.known)}"] if cell.known else []
-        lines += [f"  {markdown(offence.exchange, 400)}" for offence in _decisive(cell)]
+        lines += [f"  known: {escape_markdown(cell.known)}"] if cell.known else []
+        lines += [f"  {escape_markdown(offence.exchange, 400)}" for offence in _decisive(cell)]
         if cell.header.repeat:
             lines.append(f"  {code_span(cell.header.repeat)}")
     if len(troubles) > _FAILURES:
@@ -113,69 +119,69 @@ def step_summary(book: Book) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _troubles(book: Book, found: Sequence[Cause]) -> list[tuple[Entry, str]]:
+def _troubles(book: RunSummary, found: Sequence[RootCause]) -> list[tuple[CellSummary, str]]:
     """Return what did not pass, causes first, with the row that a violation may follow from."""
     cells = [cell for cell in book.cells if cell.outcome not in OK_OUTCOMES]
-    return ordered(cells, found)
+    return order_by_root_cause(cells, found)
 
 
-def _cause(cause: Cause, book: Book) -> str:
+def _cause(cause: RootCause, book: RunSummary) -> str:
     """Return the sentence of a cause; with several candidates it names whose it is."""
     return cause.sentence if len(book.candidates) == 1 else f"{visible(cause.candidate)}: {cause.sentence}"
 
 
-def _level(cell: Entry) -> str:
+def _level(cell: CellSummary) -> str:
     return "notice" if cell.known else "warning" if cell.outcome is Outcome.INCONCLUSIVE else "error"
 
 
-def tell_github(book: Book, environment: Mapping[str, str]) -> Iterator[str]:
+def report_to_github(book: RunSummary, environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the annotations to print and append the step summary to its file, when GitHub Actions runs this.
 
     `environment` is the process's. Raises OSError when the file that GitHub names cannot be written.
     """
     if environment.get("GITHUB_ACTIONS") != "true":
         return
-    yield from annotations(book)
+    yield from github_annotations(book)
     if place := environment.get("GITHUB_STEP_SUMMARY"):
         with Path(place).open("a", encoding="utf-8") as file:
-            file.write(step_summary(book))
+            file.write(github_step_summary(book))
 
 
-def _told(cell: Entry) -> str:
+def _told(cell: CellSummary) -> str:
     """Return a cell's sentence, then the offending exchange and the command that repeats it, a line each."""
     known = [f"known: {cell.known}"] if cell.known else []
     exchanges = [offence.exchange for offence in _decisive(cell)]
     return "\n".join([cell.sentence or str(cell.outcome), *known, *exchanges, cell.header.repeat]).strip()
 
 
-def _decisive(cell: Entry) -> list[Offence]:
+def _decisive(cell: CellSummary) -> list[EvidenceLocation]:
     pairs = zip(cell.verdicts, cell.offences, strict=True)
     return [offence for verdict, offence in pairs if offence is not None and verdict.outcome is cell.outcome][:1]
 
 
-def _line(cell: Entry) -> int:
+def _line(cell: CellSummary) -> int:
     decided = (verdict.line for verdict in cell.verdicts if verdict.outcome is cell.outcome and verdict.line)
     return next(decided, cell.header.line)
 
 
-def _table(book: Book) -> Table:
+def _table(book: RunSummary) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("scenario", overflow="fold")
     for name in book.candidates:
         table.add_column(Text(visible(name)), overflow="fold")
-    for line in matrix(book):
+    for line in outcome_matrix(book):
         table.add_row(Text(visible(line.scenario)), *(_square(square) for square in line.squares))
     return table
 
 
-def _square(square: Square) -> Text:
+def _square(square: MatrixSquare) -> Text:
     parts = [
         (f"{OUTCOME_DISPLAY[outcome].sign} {count}", OUTCOME_DISPLAY[outcome].style) for outcome, count in square.counts
     ]
     return Text("  ").join(Text(text, style) for text, style in parts) if parts else Text("not run", "dim")
 
 
-def _counts(book: Book) -> Text:
+def _counts(book: RunSummary) -> Text:
     parts = [
         Text(f"{count} {o.replace('-', ' ')}", OUTCOME_DISPLAY[o].style) for o, count in book.outcomes.items() if count
     ]

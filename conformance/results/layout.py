@@ -6,15 +6,15 @@ from pathlib import Path
 
 RUN_FILE = "run.json"
 FOOTER_FILE = "footer.json"
-CELLS = "cells"
-PLAIN = ".jsonl"
+CELLS_FOLDER = "cells"
+PLAIN_SUFFIX = ".jsonl"
 """The suffix of a cell's file while the cell runs, and of what was cut short."""
-PACKED = ".jsonl.gz"
+GZIP_SUFFIX = ".jsonl.gz"
 """The suffix of a finished cell's file."""
-LATE = "late"
+LATE_FOLDER = "late"
 """Where the first attempts of cells are kept that were run once more."""
 _ARCHIVES = "nodes"
-PARQUET = "parquet"
+PARQUET_FOLDER = "parquet"
 
 _READABLE = 80
 """Characters of the readable part: with the hash and a suffix well below any file system's limit."""
@@ -31,32 +31,34 @@ def slug(nodeid: str) -> str:
     return f"{readable}-{hashlib.sha256(nodeid.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
-def cell_file(run_dir: Path, name: str, folder: str = CELLS) -> Path | None:
+def cell_file(run_dir: Path, name: str, folder: str = CELLS_FOLDER) -> Path | None:
     """Return the file of the cell of that name (`slug`), compressed or plain; None when there is none."""
-    places = (run_dir / folder / f"{name}{suffix}" for suffix in (PACKED, PLAIN))
+    places = (run_dir / folder / f"{name}{suffix}" for suffix in (GZIP_SUFFIX, PLAIN_SUFFIX))
     return next((place for place in places if place.is_file()), None)
 
 
-def cell_files(run_dir: Path, folder: str = CELLS) -> tuple[Path, ...]:
+def cell_files(run_dir: Path, folder: str = CELLS_FOLDER) -> tuple[Path, ...]:
     """Return the files of all cells of a run, sorted by name; none when the folder is not there.
 
     A run that was killed while it compressed a cell has it twice: then the compressed file counts, which is whole.
     """
-    found = {cell_name(path): path for suffix in (PLAIN, PACKED) for path in (run_dir / folder).glob(f"*{suffix}")}
+    found = {
+        slug_of(path): path for suffix in (PLAIN_SUFFIX, GZIP_SUFFIX) for path in (run_dir / folder).glob(f"*{suffix}")
+    }
     return tuple(found[name] for name in sorted(found))
 
 
-def cell_name(path: Path) -> str:
+def slug_of(path: Path) -> str:
     """Return a cell's name, from the path of its file: the name without its suffixes."""
     return path.name.partition(".")[0]
 
 
-def attachments_of(path: Path) -> Path:
+def attachments_folder(path: Path) -> Path:
     """Return the folder of a cell's attachments, from the path of its file."""
-    return path.with_name(cell_name(path))
+    return path.with_name(slug_of(path))
 
 
-def archive_of(attachments: Path) -> Path:
+def archive_path(attachments: Path) -> Path:
     """Return the ZIP file that takes the place of a folder of attachments; no folder of a cell has its folder's name."""
     return attachments.parent / _ARCHIVES / f"{attachments.name}.zip"
 

@@ -4,24 +4,24 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from conformance.results.identity import suite_sha256
+from conformance.results.atomic_write import write_atomically
+from conformance.results.compression import gzip_member, read_history
+from conformance.results.fingerprints import suite_sha256
 from conformance.results.layout import (
-    CELLS,
-    LATE,
-    PACKED,
-    PLAIN,
+    CELLS_FOLDER,
+    GZIP_SUFFIX,
+    LATE_FOLDER,
+    PLAIN_SUFFIX,
     RunDirectoryError,
-    archive_of,
-    attachments_of,
+    archive_path,
+    attachments_folder,
     cell_file,
     cell_files,
-    cell_name,
+    slug_of,
 )
-from conformance.results.packed import octets_of, packed
-from conformance.results.reader import StoredRun, numbered, read_end, read_ends, read_run
+from conformance.results.reader import StoredRun, parse_lines, read_cell_end, read_cell_ends, read_run
 from conformance.results.schema import SCHEMA, CandidateRecord, CellHeader, RunFooter, RunHeader
-from conformance.results.whole import write_whole
-from conformance.results.writer import begin_run, finish_run, line_of
+from conformance.results.writer import begin_run, finish_run, json_line
 
 _SHARED = ("seed", "clock", "scale", "grid", "environment_sha256")
 """What shards must agree in: else they are not parts of one run."""
@@ -43,7 +43,7 @@ def merge_runs(sources: Sequence[Path], out: Path) -> RunFooter:
                 raise RunDirectoryError(f"{runs[0].path} and {run.path} differ in {name}: they are no parts of one run")
     begin_run(out, _header(runs, out.name))
     for run in runs:
-        for folder in (CELLS, LATE):
+        for folder in (CELLS_FOLDER, LATE_FOLDER):
             for path in cell_files(run.path, folder):
                 _copy_cell(path, out, folder)
     footers = [run.footer for run in runs]
@@ -60,7 +60,7 @@ def _header(runs: Sequence[StoredRun], name: str) -> RunHeader:
         for candidate in run.header.candidates:
             if candidates.setdefault(candidate.name, candidate).sha256 != candidate.sha256:
                 raise RunDirectoryError(f"{run.path}: another candidate of the name {candidate.name!r} than elsewhere")
-    hashes = (header.scenario_sha256 for run in runs for header, _ in read_ends(run.path).ends)
+    hashes = (header.scenario_sha256 for run in runs for header, _ in read_cell_ends(run.path).ends)
     return runs[0].header.model_copy(
         update={
             "schema_number": SCHEMA,
@@ -74,26 +74,26 @@ def _header(runs: Sequence[StoredRun], name: str) -> RunHeader:
 
 
 def _copy_cell(path: Path, out: Path, folder: str) -> None:
-    _, first = next(numbered(path), (0, None))
+    _, first = next(parse_lines(path), (0, None))
     if not isinstance(first, dict):
         raise RunDirectoryError(f"{path}:1: the cell's header cannot be read")
     header = CellHeader.model_validate(first).model_copy(update={"schema_number": SCHEMA, "run": out.name})
-    octets, trouble = octets_of(path)
+    octets, trouble = read_history(path)
     if trouble:
         raise RunDirectoryError(f"{path}: {trouble}")
-    content = line_of(header) + octets.partition(b"\n")[2]
+    content = json_line(header) + octets.partition(b"\n")[2]
     (out / folder).mkdir(exist_ok=True)
-    if (there := cell_file(out, cell_name(path), folder)) is not None:
-        if octets_of(there)[0] != content:
+    if (there := cell_file(out, slug_of(path), folder)) is not None:
+        if read_history(there)[0] != content:
             raise RunDirectoryError(f"{path}: another source holds this cell with another content")
         return
-    whole = read_end(path)[1] is not None
-    target = out / folder / f"{cell_name(path)}{PACKED if whole else PLAIN}"
-    write_whole(target, packed(content) if whole else content)
-    attachments = attachments_of(path)
+    whole = read_cell_end(path)[1] is not None
+    target = out / folder / f"{slug_of(path)}{GZIP_SUFFIX if whole else PLAIN_SUFFIX}"
+    write_atomically(target, gzip_member(content) if whole else content)
+    attachments = attachments_folder(path)
     if attachments.is_dir():
         shutil.copytree(attachments, out / folder / attachments.name)
-    if (archive := archive_of(attachments)).is_file():
-        target = archive_of(out / folder / attachments.name)
+    if (archive := archive_path(attachments)).is_file():
+        target = archive_path(out / folder / attachments.name)
         target.parent.mkdir(exist_ok=True)
         shutil.copy2(archive, target)

@@ -17,12 +17,12 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel
 
 from conformance.history.events import EVENT_ADAPTER, AnyEvent
+from conformance.results.atomic_write import write_atomically
 from conformance.results.columns import TABLES, Column
-from conformance.results.content import Manifest, content_of, sha256_of_file
-from conformance.results.layout import PARQUET
-from conformance.results.plain_events import RUNS, read_plain
+from conformance.results.layout import PARQUET_FOLDER
+from conformance.results.manifest import Manifest, compute_manifest, sha256_of_file
+from conformance.results.plain_events import PLAIN_LINES, parse_plain_lines
 from conformance.results.reader import Damage, StoredCell, StoredRun, read_cell, read_run
-from conformance.results.whole import write_whole
 
 MANIFEST = "manifest.json"
 
@@ -61,11 +61,11 @@ def write_parquet(run_dir: Path) -> Manifest:
     Lines that cannot be read are left out and counted. Raises RunDirectoryError, SchemaTooNew.
     """
     run = read_run(run_dir)
-    folder = run_dir / PARQUET
+    folder = run_dir / PARQUET_FOLDER
     folder.mkdir(exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
     damage: list[Damage] = []
-    before = content_of(run_dir)
+    before = compute_manifest(run_dir)
     schemas = {name: arrow_schema(columns) for name, columns in TABLES.items()}
     rows = dict.fromkeys(TABLES, 0)
     with ExitStack() as stack:
@@ -79,11 +79,11 @@ def write_parquet(run_dir: Path) -> Manifest:
     told = tuple(str(one) for one in damage[:_TOLD])
     hashes = {name: sha256_of_file(folder / f"{name}.parquet") for name in TABLES}
     manifest = before.model_copy(update={"damaged": len(damage), "damage": told, "rows": rows, "tables": hashes})
-    write_whole(folder / MANIFEST, (manifest.model_dump_json(by_alias=True, indent=2) + "\n").encode())
+    write_atomically(folder / MANIFEST, (manifest.model_dump_json(by_alias=True, indent=2) + "\n").encode())
     return manifest
 
 
-def rows_of(run_dir: Path) -> tuple[dict[str, pa.Table], list[Damage]]:
+def run_tables(run_dir: Path) -> tuple[dict[str, pa.Table], list[Damage]]:
     """Return a run's tables as `write_parquet` would write them, and what could not be read.
 
     Raises RunDirectoryError, SchemaTooNew.
@@ -103,7 +103,7 @@ def _rows(run: StoredRun, damage: list[Damage]) -> Iterator[tuple[str, pa.Table]
     maker = _Maker(run.header.run)
     being_made: deque[Future[_Made]] = deque()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for cells in _gathered(run.cells(damage, aside=RUNS)):
+        for cells in _gathered(run.cells(damage, aside=PLAIN_LINES)):
             being_made.append(pool.submit(maker.make, cells))
             if len(being_made) > _AT_ONCE:
                 yield from _next(being_made, damage)
@@ -143,7 +143,7 @@ class _Maker:
 
     def make(self, cells: list[StoredCell]) -> _Made:
         try:
-            plain = read_plain(b"".join(cell.aside for cell in cells), self._schemas["events"])
+            plain = parse_plain_lines(b"".join(cell.aside for cell in cells), self._schemas["events"])
         except pa.ArrowInvalid:  # one of them is damaged: which one, and what is left, the slow way
             return self.make([read_cell(cell.path) for cell in cells])
         whose = pa.concat_arrays([pa.repeat(cell.name, cell.aside.count(b"\n")) for cell in cells])

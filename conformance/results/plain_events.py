@@ -25,16 +25,18 @@ def _is_plain(kind: type) -> bool:
     return all(columns[field.name] != "json" or hints[field.name] is str for field in fields(kind))
 
 
-PLAIN = tuple(get_args(get_type_hints(kind)["kind"])[0] for kind in get_args(get_args(AnyEvent)[0]) if _is_plain(kind))
+PLAIN_KINDS = tuple(
+    get_args(get_type_hints(kind)["kind"])[0] for kind in get_args(get_args(AnyEvent)[0]) if _is_plain(kind)
+)
 """The kinds of events that are rows as they stand."""
 
-RUNS = re.compile(
-    rb'(?>\{"record":"event","n":\d+,"t":[-+.e\d]+,"kind":"(?:%b)"[^\n]*\}\n)++' % "|".join(PLAIN).encode()
+PLAIN_LINES = re.compile(
+    rb'(?>\{"record":"event","n":\d+,"t":[-+.e\d]+,"kind":"(?:%b)"[^\n]*\}\n)++' % "|".join(PLAIN_KINDS).encode()
 )
 """Lines that follow one another and are such events."""
 
 
-def read_plain(lines: bytes, schema: pa.Schema) -> pa.Table:
+def parse_plain_lines(lines: bytes, schema: pa.Schema) -> pa.Table:
     """Return the rows of such lines, in the columns of `schema` (those of the table of events).
 
     Raises pyarrow.ArrowInvalid when one of them is no such row.

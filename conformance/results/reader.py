@@ -15,17 +15,17 @@ from pydantic_core import from_json
 
 from conformance.history.events import EVENT_ADAPTER, AnyEvent
 from conformance.regular_files import read_regular
+from conformance.results.compression import read_history
 from conformance.results.layout import (
     FOOTER_FILE,
     RUN_FILE,
     CellUnreadable,
     RunDirectoryError,
     SchemaTooNew,
-    attachments_of,
+    attachments_folder,
     cell_files,
-    cell_name,
+    slug_of,
 )
-from conformance.results.packed import octets_of
 from conformance.results.schema import SCHEMA, CellFooter, CellHeader, RunFooter, RunHeader
 from conformance.shortage import shortage_of
 from conformance.verdicts import Verdict
@@ -36,7 +36,7 @@ _TAIL = 64 * 1024
 """Octets from the end of a cell's file in which its footer is looked for; `writer.finish` keeps it shorter."""
 
 
-EVENTS = re.compile(rb'(?>\{"record":"event",[^\n]*\}\n)++')
+EVENT_LINES = re.compile(rb'(?>\{"record":"event",[^\n]*\}\n)++')
 """Lines of events that follow one another, each with its end, as far as can be seen without reading them."""
 
 
@@ -73,12 +73,12 @@ class StoredCell:
     @property
     def attachments(self) -> Path:
         """The folder of the cell's logs; it is there only when there are any, and they are not compressed."""
-        return attachments_of(self.path)
+        return attachments_folder(self.path)
 
     @property
     def name(self) -> str:
         """What its file, its page and its rows in tables are named by."""
-        return cell_name(self.path)
+        return slug_of(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class StoredRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class CellEnds:
     """Headers and footers of all cells of a run, without what is between."""
 
     files: int
@@ -143,7 +143,7 @@ def read_cell(path: Path, *, aside: re.Pattern[bytes] | None = None) -> StoredCe
     footer: CellFooter | None = None
     damage: list[Damage] = []
     unread: list[bytes] = []
-    for number, value in numbered(path, aside):
+    for number, value in parse_lines(path, aside):
         if isinstance(value, bytes):
             unread.append(value)
             continue
@@ -170,22 +170,22 @@ def read_cell(path: Path, *, aside: re.Pattern[bytes] | None = None) -> StoredCe
     return StoredCell(path, header, tuple(events), tuple(verdicts), footer, tuple(damage), b"".join(unread))
 
 
-def read_ends(run_dir: Path) -> Ends:
+def read_cell_ends(run_dir: Path) -> CellEnds:
     """Parse only the first and the last line of each cell's file. Raises SchemaTooNew."""
     files = cell_files(run_dir)
     ends: list[tuple[CellHeader, CellFooter | None]] = []
     damage: list[Damage] = []
     for path in files:
         try:
-            ends.append(read_end(path))
+            ends.append(read_cell_end(path))
         except CellUnreadable as error:
             damage.append(Damage(path, 1, error.why))
-    return Ends(len(files), tuple(ends), tuple(damage))
+    return CellEnds(len(files), tuple(ends), tuple(damage))
 
 
-def read_end(path: Path) -> tuple[CellHeader, CellFooter | None]:
+def read_cell_end(path: Path) -> tuple[CellHeader, CellFooter | None]:
     """Parse only the first and the last line of a cell's file. Raises CellUnreadable, SchemaTooNew."""
-    octets, trouble = octets_of(path)
+    octets, trouble = read_history(path)
     if trouble and not octets:
         raise CellUnreadable(path, trouble)
     first, tail = octets.partition(b"\n")[0], octets[-_TAIL:]
@@ -195,7 +195,7 @@ def read_end(path: Path) -> tuple[CellHeader, CellFooter | None]:
         raise CellUnreadable(path, _told(error)) from error
 
 
-def numbered(
+def parse_lines(
     path: Path, aside: re.Pattern[bytes] | None = None
 ) -> Iterator[tuple[int, dict[str, Any] | Damage | bytes]]:
     """Yield each line of a file with its number from 1: a JSON object, or in which way it is none.
@@ -203,7 +203,7 @@ def numbered(
     A run of lines that matches `aside` is yielded as it stands, with the number of its first. Where a compressed file is
     damaged, what can be had of it comes first.
     """
-    octets, trouble = octets_of(path)
+    octets, trouble = read_history(path)
     start, number = 0, 1
     while start < len(octets):
         if aside is not None and (run := aside.match(octets, start)) is not None:

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from conformance.clocks import CLOCKS, ClockName
-from conformance.results.identity import dependency_versions, harness_version, platform_facts
+from conformance.results.fingerprints import dependency_versions, harness_version, platform_facts
 from conformance.verdicts import Outcome
 
 SCHEMA = 2

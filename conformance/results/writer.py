@@ -20,23 +20,23 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic_core import SchemaSerializer, to_json
 
 from conformance.history.events import AnyEvent, Event
+from conformance.results.atomic_write import write_atomically
+from conformance.results.compression import archive_attachments, compress_history
 from conformance.results.layout import (
-    CELLS,
+    CELLS_FOLDER,
     FOOTER_FILE,
-    LATE,
-    PLAIN,
+    LATE_FOLDER,
+    PLAIN_SUFFIX,
     RUN_FILE,
     RunDirectoryError,
-    archive_of,
-    attachments_of,
+    archive_path,
+    attachments_folder,
     cell_file,
     cell_files,
     slug,
 )
-from conformance.results.packed import pack_file, pack_folder
-from conformance.results.reader import read_end, read_ends, read_header
+from conformance.results.reader import read_cell_end, read_cell_ends, read_header
 from conformance.results.schema import CellFooter, CellHeader, RunFooter, RunHeader
-from conformance.results.whole import write_whole
 from conformance.untrusted.tree import delete_tree
 from conformance.verdicts import Outcome, Verdict
 from conformance.verdicts.outcome import OK_OUTCOMES
@@ -60,8 +60,8 @@ class CellWriter:
         self.header = header
         name = slug(header.nodeid)
         self._before = cell_file(run_dir, name)
-        self.path = run_dir / CELLS / f"{name}{PLAIN}"
-        self.attachments = attachments_of(self.path)
+        self.path = run_dir / CELLS_FOLDER / f"{name}{PLAIN_SUFFIX}"
+        self.attachments = attachments_folder(self.path)
         self._waiting: list[AnyEvent] = []
         self._events = 0
         self._verdicts = 0
@@ -76,7 +76,7 @@ class CellWriter:
             self._file = self.path.open("xb")
         except FileExistsError as error:
             raise RunDirectoryError(f"{self.path}: this cell was run before in this directory; take another") from error
-        self._write(line_of(self.header))
+        self._write(json_line(self.header))
         return self
 
     def __exit__(
@@ -97,7 +97,7 @@ class CellWriter:
 
     def verdict(self, verdict: Verdict) -> None:
         """Write a verdict."""
-        self._write(line_of(verdict, "verdict"))
+        self._write(json_line(verdict, "verdict"))
         self._verdicts += 1
 
     def finish(
@@ -124,16 +124,16 @@ class CellWriter:
             simulated_seconds=round(simulated_seconds, 6),
             known=known[:_SENTENCE] or None,
         )
-        self._write(line_of(footer))
+        self._write(json_line(footer))
         self._file.close()
-        self.path = pack_file(self.path)
+        self.path = compress_history(self.path)
         if outcome in OK_OUTCOMES and any(self.attachments.iterdir()):
-            pack_folder(self.attachments)
+            archive_attachments(self.attachments)
 
     def flush(self) -> None:
         """Write the events that wait, and hand all to the operating system."""
         waiting, self._waiting = self._waiting, []
-        self._file.writelines(map(line_of_event, waiting))
+        self._file.writelines(map(event_json_line, waiting))
         self._file.flush()
 
     def _write(self, line: bytes) -> None:
@@ -142,27 +142,27 @@ class CellWriter:
         self._file.flush()
 
 
-def set_aside(run_dir: Path, nodeid: str) -> None:
+def move_first_attempt(run_dir: Path, nodeid: str) -> None:
     """Make room for a cell to be run once more: what its first attempt has left is kept in a folder of its own."""
     name = slug(nodeid)
-    (run_dir / LATE).mkdir(exist_ok=True)
-    for left in (run_dir / CELLS).glob(f"{name}*"):
-        left.rename(run_dir / LATE / left.name)
-    if (folder := run_dir / LATE / name).is_dir():
-        pack_folder(folder)
-    elif (archive := archive_of(run_dir / CELLS / name)).is_file():
-        target = archive_of(folder)
+    (run_dir / LATE_FOLDER).mkdir(exist_ok=True)
+    for left in (run_dir / CELLS_FOLDER).glob(f"{name}*"):
+        left.rename(run_dir / LATE_FOLDER / left.name)
+    if (folder := run_dir / LATE_FOLDER / name).is_dir():
+        archive_attachments(folder)
+    elif (archive := archive_path(run_dir / CELLS_FOLDER / name)).is_file():
+        target = archive_path(folder)
         target.parent.mkdir(exist_ok=True)
         archive.rename(target)
 
 
-def line_of(record: BaseModel, name: str = "") -> bytes:
+def json_line(record: BaseModel, name: str = "") -> bytes:
     """Return a record as one line of JSON; `name` becomes its `record` where the record has none of its own."""
     text = to_json(record, by_alias=True, exclude_none=True)
     return b'{"record":"%b",%b\n' % (name.encode(), text[1:]) if name else text + b"\n"
 
 
-def line_of_event(event: AnyEvent) -> bytes:
+def event_json_line(event: AnyEvent) -> bytes:
     """Return an event as one line of JSON, as a part of which `record` comes first."""
     serializer = _serializer(type(event))  # type: ignore[arg-type]  # a class has a hash, whatever its objects have
     return b'{"record":"event",%b\n' % serializer.to_json(event, exclude_none=True)[1:]
@@ -174,19 +174,19 @@ def _serializer(kind: type[Event]) -> SchemaSerializer:
     return TypeAdapter(kind).serializer
 
 
-def remove_run(run_dir: Path) -> None:
+def delete_run(run_dir: Path) -> None:
     """Delete a run directory that holds a run, or what a run that was killed at its start has left; anything else stays.
 
     `run.json` goes last: what is left when this is killed is a run still. Raises RunDirectoryError for what cannot be deleted.
     """
-    if holds_run(run_dir) or is_beginning(run_dir):
-        clear_run(run_dir)
+    if holds_run(run_dir) or is_unstarted_run(run_dir):
+        delete_run_content(run_dir)
         run_dir.rmdir()
 
 
-def clear_run(run_dir: Path) -> None:
+def delete_run_content(run_dir: Path) -> None:
     """Delete what `remove_run` deletes, but for the directory itself, which somebody may hold locked."""
-    if not holds_run(run_dir) and not is_beginning(run_dir):
+    if not holds_run(run_dir) and not is_unstarted_run(run_dir):
         return
     for path in sorted(run_dir.iterdir(), key=lambda path: path.name == RUN_FILE):
         if not delete_tree(path):
@@ -198,12 +198,12 @@ def holds_run(run_dir: Path) -> bool:
     return os.path.lexists(run_dir / RUN_FILE)
 
 
-def is_beginning(run_dir: Path) -> bool:
+def is_unstarted_run(run_dir: Path) -> bool:
     """Whether a directory holds nothing but what a run makes before it has its `run.json`."""
     if not run_dir.is_dir() or holds_run(run_dir):
         return False
     left = list(run_dir.iterdir())
-    own = (CELLS, "allure-results")
+    own = (CELLS_FOLDER, "allure-results")
     return bool(left) and all(
         path.name.startswith(f".{RUN_FILE}.") or (path.name in own and path.is_dir() and not any(path.iterdir()))
         for path in left
@@ -215,7 +215,7 @@ def begin_run(run_dir: Path, header: RunHeader) -> RunHeader:
 
     Raises RunDirectoryError when the directory holds another run, or the same one finished.
     """
-    (run_dir / CELLS).mkdir(parents=True, exist_ok=True)
+    (run_dir / CELLS_FOLDER).mkdir(parents=True, exist_ok=True)
     target = run_dir / RUN_FILE
     scratch = run_dir / f".{RUN_FILE}.{os.getpid()}"
     scratch.write_bytes(_pretty(header))
@@ -242,7 +242,7 @@ def finish_run(run_dir: Path, *, wall_seconds: float, interrupted: bool = False)
     Raises RunDirectoryError when there is no run in the directory.
     """
     header = read_header(run_dir)
-    cells = read_ends(run_dir)
+    cells = read_cell_ends(run_dir)
     whole = [footer for _, footer in cells.ends if footer is not None]
     counts = Counter(footer.outcome for footer in whole)
     wall = max(wall_seconds, 1e-9)
@@ -257,10 +257,10 @@ def finish_run(run_dir: Path, *, wall_seconds: float, interrupted: bool = False)
         simulated_per_wall_second=round(sum(one.simulated_seconds for one in whole) / wall, 3),
         cpu_per_cell=round(sum(one.cpu_seconds for one in whole) / len(whole), 6) if whole else 0.0,
         interrupted=interrupted,
-        again=tuple(read_end(path)[0].nodeid for path in cell_files(run_dir, LATE)),
+        again=tuple(read_cell_end(path)[0].nodeid for path in cell_files(run_dir, LATE_FOLDER)),
         damage=tuple(str(damage) for damage in cells.damage),
     )
-    write_whole(run_dir / FOOTER_FILE, _pretty(footer))
+    write_atomically(run_dir / FOOTER_FILE, _pretty(footer))
     if cells.files > _FEW_CELLS and find_spec("pyarrow"):
         from conformance.results.parquet import write_parquet  # a second to load, and optional
 

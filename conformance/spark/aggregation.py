@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import pyarrow as pa
 
-from conformance.results.identity import sha256_of
-from conformance.results.whole import Staged
+from conformance.results.atomic_write import StagedFiles
+from conformance.results.fingerprints import sha256_of_json
 from conformance.shortage import shortage_of
 from conformance.spark.build_layers import code_hash
 from conformance.spark.export import export_table
@@ -155,7 +155,7 @@ def _aggregate(
     octets = sum(run.octets for run in added.values())
     making = LayerFiles(added, warehouse.adding, partition_count(octets))
     with (
-        Staged() as files,
+        StagedFiles() as files,
         ThreadPoolExecutor(1) as beside,
         prepare_session(master, conf, octets=octets, learn=make_jvm_cache) as java,
     ):
@@ -189,7 +189,7 @@ def _aggregate(
 def layout_hash() -> str:
     """Return the hash of all that the warehouse's tables are made with: changed queries make it anew."""
     made = [(table.name, table.query, str(table.schema)) for table in PER_RUN_TABLES]
-    return sha256_of([Catalog.model_json_schema(), TABLE_DDL, LAYERS, STORED, code_hash(), view_queries(), made])
+    return sha256_of_json([Catalog.model_json_schema(), TABLE_DDL, LAYERS, STORED, code_hash(), view_queries(), made])
 
 
 def _same(run: IngestedRun, known: IngestedRun | None) -> bool:
@@ -255,7 +255,7 @@ def _compared(session: "SparkSession", warehouse: Warehouse, outcomes: int) -> d
     return {table.name: table.shaped(made[table.name]) for table in CROSS_RUN_TABLES}
 
 
-def _export(tables: Mapping[str, pa.Table], out: Path, files: Staged) -> dict[str, list[dict[str, Any]]]:
+def _export(tables: Mapping[str, pa.Table], out: Path, files: StagedFiles) -> dict[str, list[dict[str, Any]]]:
     """Write tables for whoever has no Spark, and return their rows; what is internal stays in the warehouse."""
     names = [table.name for table in TABLES if table.name in tables]
     return {name: export_table(tables[name], out / "tables", name, files.write) for name in names}

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from conformance import parameters
-from conformance.results.identity import sha256_of
+from conformance.results.fingerprints import sha256_of_json
 from conformance.results.layout import RunDirectoryError
 from conformance.spark import dictionary_column, exchanges, single_events, topologies
 from conformance.spark.dictionary_column import DictionaryColumn, Integers
@@ -37,7 +37,7 @@ LAYERS = ("cells", "transactions", "recorded")
 def code_hash() -> str:
     """Return the hash of the code that makes the layers: other code may make other rows."""
     here = sys.modules[__name__]
-    return sha256_of(
+    return sha256_of_json(
         [
             inspect.getsource(module)
             for module in (dictionary_column, exchanges, single_events, topologies, parameters, here)

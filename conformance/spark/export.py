@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from conformance.results.whole import write_whole
+from conformance.results.atomic_write import write_atomically
 
 _FORMULA = re.compile(r"(^|[;|])(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
 """Where a spreadsheet takes what follows for a formula: at the beginning of a text, also of what it splits at `;` or `|`
@@ -19,7 +19,7 @@ where these separate fields."""
 
 
 def export_table(
-    table: pa.Table, folder: Path, name: str, write: Callable[[Path, bytes], None] = write_whole
+    table: pa.Table, folder: Path, name: str, write: Callable[[Path, bytes], None] = write_atomically
 ) -> list[dict[str, Any]]:
     """Write a table as `name.parquet`, `name.csv` and `name.json` (a list of objects, one a line); return its rows."""
     folder.mkdir(parents=True, exist_ok=True)

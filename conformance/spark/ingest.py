@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field
 
 from conformance.results.columns import TABLES
-from conformance.results.content import Manifest, content_of, sha256_of_file, stored_manifest
-from conformance.results.layout import PARQUET, RUN_FILE, RunDirectoryError
-from conformance.results.parquet import arrow_schema, rows_of
+from conformance.results.layout import PARQUET_FOLDER, RUN_FILE, RunDirectoryError
+from conformance.results.manifest import Manifest, compute_manifest, read_current_manifest, sha256_of_file
+from conformance.results.parquet import arrow_schema, run_tables
 from conformance.results.reader import read_run
 from conformance.results.schema import RunHeader
 
@@ -105,10 +105,10 @@ def read_headers(paths: Sequence[Path]) -> ReadableRuns:
 
 
 def _look(path: Path, header: RunHeader) -> IngestedRun:
-    stored = stored_manifest(path)
+    stored = read_current_manifest(path)
     trouble = _trouble(path, stored) if stored else ()
     if stored is None or trouble:
-        manifest = content_of(path)
+        manifest = compute_manifest(path)
         return IngestedRun(
             content_sha256=manifest.content_sha256,
             path=str(path),
@@ -137,12 +137,12 @@ def _trouble(path: Path, stored: Manifest) -> tuple[str, ...]:
             found = sha256_of_file(_table(path, name))  # first: it takes no pipe for a file
             rows = pq.read_metadata(_table(path, name)).num_rows
         except (OSError, pa.ArrowInvalid) as error:
-            told.append(f"{PARQUET}/{name}.parquet: {ascii(str(error))[1:120]}")
+            told.append(f"{PARQUET_FOLDER}/{name}.parquet: {ascii(str(error))[1:120]}")
             continue
         if found != stored.tables.get(name, found):
-            told.append(f"{PARQUET}/{name}.parquet: not the file that was written")
+            told.append(f"{PARQUET_FOLDER}/{name}.parquet: not the file that was written")
         elif rows != stored.rows.get(name, rows):
-            told.append(f"{PARQUET}/{name}.parquet: {rows} rows, not the {stored.rows[name]} that were written")
+            told.append(f"{PARQUET_FOLDER}/{name}.parquet: {rows} rows, not the {stored.rows[name]} that were written")
     return tuple(told)
 
 
@@ -162,7 +162,7 @@ def check_tables(runs: Iterable[Path]) -> None:
 
 
 def _table(path: Path, name: str) -> Path:
-    return path / PARQUET / f"{name}.parquet"
+    return path / PARQUET_FOLDER / f"{name}.parquet"
 
 
 def read_tables(run: IngestedRun, columns: Mapping[str, Sequence[str]]) -> tuple[IngestedRun, dict[str, pa.Table]]:
@@ -174,7 +174,7 @@ def read_tables(run: IngestedRun, columns: Mapping[str, Sequence[str]]) -> tuple
     path = Path(run.path)
     if run.parquet:
         return run, {name: _read(_table(path, name), name, columns.get(name)) for name in TABLES}
-    made, damage = rows_of(path)
+    made, damage = run_tables(path)
     told = tuple(str(one) for one in damage)
     found = {"damaged": run.damaged + len(told), "damage": (*run.damage, *told)[:_TOLD]}
     return run.model_copy(update=found), made

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError
 
 from conformance.parameters import effective_parameters
-from conformance.results.identity import sha256_of
+from conformance.results.fingerprints import sha256_of_json
 from conformance.spark.dictionary_column import DictionaryColumn
 
 PARAMETERS = {
@@ -87,7 +87,7 @@ def extract_topologies(cells: pa.Table) -> tuple[pa.Table, pa.Table]:
     topology, parameters = DictionaryColumn.of(cells["topology"]), DictionaryColumn.of(cells["parameters"])
     pairs, rows = np.unique(np.stack([topology.codes, parameters.codes], axis=1), axis=0, return_inverse=True)
     worlds = [_world(_word(topology, one), _word(parameters, other)) for one, other in pairs]
-    numbers = [int(sha256_of(world)[:15], 16) for world in worlds]
+    numbers = [int(sha256_of_json(world)[:15], 16) for world in worlds]
     columns = {
         "world": pa.array(numbers, pa.int64()).take(pa.array(rows.reshape(-1))),
         "waived": pa.array(

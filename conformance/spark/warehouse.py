@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from conformance.regular_files import read_regular
-from conformance.results.identity import sha256_of
+from conformance.results.atomic_write import write_atomically
+from conformance.results.fingerprints import sha256_of_json
 from conformance.results.layout import RunDirectoryError, SchemaTooNew
-from conformance.results.whole import write_whole
 from conformance.spark.ingest import IngestedRun
 from conformance.spark.tables.table import Table
 
@@ -120,7 +120,7 @@ class Warehouse:
     def save(self, catalog: Catalog) -> None:
         """Write the catalog, whole or not at all."""
         self.path.mkdir(parents=True, exist_ok=True)
-        write_whole(self.catalog_file, (catalog.model_dump_json(by_alias=True, indent=1) + "\n").encode())
+        write_atomically(self.catalog_file, (catalog.model_dump_json(by_alias=True, indent=1) + "\n").encode())
 
     def remove_runs(self, catalog: Catalog, runs: Collection[str]) -> Catalog:
         """Take runs out, and whatever an interrupted aggregation left; return the catalog as it is written then.
@@ -187,7 +187,7 @@ class Warehouse:
         octets = io.BytesIO()
         pq.write_table(rows, octets, compression="zstd")
         self.summary(table).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self.summary(table), octets.getvalue())
+        write_atomically(self.summary(table), octets.getvalue())
         return rows
 
     def summary(self, table: Table) -> Path:
@@ -201,7 +201,7 @@ class Warehouse:
 
 def batch_name(runs: Mapping[str, IngestedRun]) -> str:
     """Return the name of a batch: the same for the same runs with the same content."""
-    return sha256_of({name: run.content_sha256 for name, run in runs.items()})[:16]
+    return sha256_of_json({name: run.content_sha256 for name, run in runs.items()})[:16]
 
 
 def _only(folder: Path, runs: Collection[str]) -> None:
@@ -212,4 +212,4 @@ def _only(folder: Path, runs: Collection[str]) -> None:
             rows = held.read()
         octets = io.BytesIO()
         pq.write_table(rows.filter(pc.is_in(rows["run"], value_set=stay)), octets, compression="zstd")
-        write_whole(file, octets.getvalue())
+        write_atomically(file, octets.getvalue())

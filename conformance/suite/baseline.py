@@ -17,7 +17,7 @@ from typing import Protocol
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from ruamel.yaml import YAML
 
-from conformance.results.identity import harness_version
+from conformance.results.fingerprints import harness_version
 from conformance.results.reader import read_run
 from conformance.scenarios.errors import ProblemReport, format_problems
 from conformance.scenarios.validation import validate

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conformance.candidates.assignment import Assignment
-from conformance.report.safe import visible
+from conformance.report.escaping import visible
 from conformance.scenarios.document import Cell
 from conformance.shortage import describe_harness_error
 from conformance.suite.baseline import BaselineResult

@@ -6,9 +6,9 @@ from pathlib import Path, PurePosixPath
 import pytest
 from _pytest.junitxml import LogXML, xml_key  # there is no public name for it outside a test
 
-from conformance.report.book import causes, read_book
-from conformance.report.material import Material
-from conformance.report.terminal import is_users
+from conformance.report.cell_view import CellView
+from conformance.report.run_summary import find_root_causes, read_run_summary
+from conformance.report.terminal import is_users_file
 from conformance.results.layout import RUN_FILE
 from conformance.results.reader import read_header
 from conformance.scenarios.loader import SUFFIX
@@ -18,7 +18,7 @@ _SCENARIO, _FILE, _CANDIDATE = "scenario", "file", "candidate"
 """Properties of a test case by which its name, its class and its place are made."""
 
 
-def properties(material: Material) -> list[tuple[str, object]]:
+def properties(material: CellView) -> list[tuple[str, object]]:
     """Return the properties of a cell's test case. `history-sha256` is that of the file of its history."""
     header = material.header
     found: list[tuple[str, object]] = [
@@ -57,7 +57,7 @@ class JUnitCauses:
             case.attrib.update(_attributes(said))
         for candidate in read_header(directory).candidates:
             xml.add_global_property(f"candidate-version-{candidate.name}", candidate.version)
-        for number, cause in enumerate(causes(read_book(directory).cells), 1):
+        for number, cause in enumerate(find_root_causes(read_run_summary(directory).cells), 1):
             xml.add_global_property(f"violation-{number}", f"{cause.candidate}: {cause.sentence}")
 
 
@@ -73,4 +73,4 @@ def _attributes(said: dict[str, str]) -> dict[str, str]:
         "name": f"{said[_SCENARIO]}{axes} {said[_CANDIDATE]}",
         "classname": ".".join((*last, name.removesuffix(SUFFIX))),
     }
-    return named | {"file": file, "line": line} if is_users(file) else named
+    return named | {"file": file, "line": line} if is_users_file(file) else named

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from conformance.report.safe import visible
-from conformance.report.words import span
+from conformance.report.escaping import visible
+from conformance.report.event_text import rounded_duration
 from conformance.results.layout import RUN_FILE, cell_files
 from conformance.suite.item import outcome_of
 from conformance.suite.run_directory import is_worker, runs_nothing
@@ -42,7 +42,7 @@ def status_line(state: ProgressState, width: int) -> str:
     ended = " ".join(
         f"{OUTCOME_DISPLAY[outcome].sign} {state.ended[outcome]}" for outcome in OVER_CELLS if state.ended.get(outcome)
     )
-    names = ", ".join(f"{visible(name)} {span(int(seconds))}" for name, seconds in state.running)
+    names = ", ".join(f"{visible(name)} {rounded_duration(int(seconds))}" for name, seconds in state.running)
     running = f"{len(state.running)} running" + (f": {names}" if names else "")
     line = "  ".join(part for part in (ended, f"{state.waiting} waiting", running) if part)
     return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
@@ -204,7 +204,7 @@ class ProgressLog(Progress):
             return  # nothing but tests in Python until now
         with self._lock:
             begun = len(cell_files(self._directory))
-            so_far = f"[{span(int(time.monotonic() - self._began))}] {begun} of {self._planned or '?'} cells begun; reported: "
+            so_far = f"[{rounded_duration(int(time.monotonic() - self._began))}] {begun} of {self._planned or '?'} cells begun; reported: "
             column = self._terminal._tw.width_of_current_line
             fresh = "\n" if column not in (0, self._column) else ""  # pytest does not know of the last line's end
             self._column = column

@@ -19,14 +19,14 @@ from conformance.clocks import CLOCKS
 from conformance.execute import CellResult, execute, utc_timestamp
 from conformance.records import candidate_record, cell_header
 from conformance.report import allure_content
-from conformance.report.book import Book, causes, read_book
-from conformance.report.failure import failure_text
-from conformance.report.material import Material
-from conformance.report.terminal import summary, tell_github
-from conformance.results.identity import environment_sha256, suite_sha256
+from conformance.report.cell_view import CellView
+from conformance.report.failure_text import failure_text
+from conformance.report.run_summary import RunSummary, find_root_causes, read_run_summary
+from conformance.report.terminal import report_to_github, terminal_summary
+from conformance.results.fingerprints import environment_sha256, suite_sha256
 from conformance.results.layout import RunDirectoryError
 from conformance.results.schema import CellHeader, RunHeader
-from conformance.results.writer import begin_run, finish_run, set_aside
+from conformance.results.writer import begin_run, finish_run, move_first_attempt
 from conformance.run.cell_loop import OWN_LOOP, SHARED_LOOP, CellLoop, run_without_loop
 from conformance.scenarios.document import Cell
 from conformance.shortage import describe_harness_error
@@ -62,7 +62,7 @@ class CellReport:
 
     result: CellResult
     reading: BaselineResult
-    material: Material
+    material: CellView
 
     @property
     def remark(self) -> str:
@@ -148,7 +148,7 @@ class PytestRun:
         """Run and judge one cell, or wait for it where it is in flight, and hold it against the baseline."""
         done = self._pool.result(one.nodeid) if self._pool is not None else run_without_loop(self._run(one, OWN_LOOP))
         result, reading = done.result, done.reading
-        material = Material(
+        material = CellView(
             header=done.header,
             events=result.events,
             verdicts=result.verdicts,
@@ -178,7 +178,7 @@ class PytestRun:
         late = any(verdict.reason is Reason.LATE for verdict in done.result.verdicts)
         spoilt = done.reading.outcome is Outcome.INCONCLUSIVE and late
         if spoilt:
-            set_aside(self.directory, done.header.nodeid)
+            move_first_attempt(self.directory, done.header.nodeid)
         return spoilt
 
     def _read(self, one: CollectedCell, outcome: Outcome, verdicts: tuple[Verdict, ...]) -> BaselineResult:
@@ -237,9 +237,9 @@ def summarise(
         terminal.write_sep("_", "inconclusive")
         terminal.write_line(report.longreprtext)
     terminal.write_sep("=", "conformance")
-    book = read_book(directory, corpus=paths.corpus())
-    terminal.write(summary(book, width=terminal._tw.fullwidth, colour=terminal._tw.hasmarkup))
-    for line in tell_github(book, os.environ):
+    book = read_run_summary(directory, corpus=paths.corpus())
+    terminal.write(terminal_summary(book, width=terminal._tw.fullwidth, colour=terminal._tw.hasmarkup))
+    for line in report_to_github(book, os.environ):
         terminal.write_line(line)
     terminal.write_line(f"run        {directory}")
     for line in _new_failures(book):
@@ -247,12 +247,12 @@ def summarise(
     for path in write_drafts(directory, read_baselines(baselines)) if WRITE in baselines else ():
         terminal.write_line(f"baseline   {path}")
     if results is not None:
-        allure_content.write_categories(results, causes(book.cells))
+        allure_content.write_categories(results, find_root_causes(book.cells))
         terminal.write_line(f"allure     {results}")
     terminal.write_line(f"pages      conformance report {directory} --out {directory / 'site'}")
 
 
-def _new_failures(book: Book) -> Iterator[str]:
+def _new_failures(book: RunSummary) -> Iterator[str]:
     """Yield what failed in cells that a baseline does not list: `new since 0.1.0: 4 cells fail`, and their ids."""
     news = [cell for cell in book.cells if cell.known.startswith(NEW)]
     for since, count in Counter(cell.known for cell in news).items():

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from conformance.results.layout import RUN_FILE, RunDirectoryError
-from conformance.results.writer import clear_run, holds_run
+from conformance.results.writer import delete_run_content, holds_run
 from conformance.shortage import shortage_of
 from conformance.suite.options import Options
 
@@ -59,7 +59,7 @@ def prepare(config: pytest.Config, options: Options) -> None:
     if holds_run(directory) and not options.fresh:
         raise pytest.UsageError(f"--run-dir {directory}: holds a run already; add --fresh to delete that first")
     try:
-        clear_run(directory)
+        delete_run_content(directory)
     except RunDirectoryError as error:
         raise pytest.UsageError(f"--run-dir: {error}") from error
     if directory.is_dir() and any(directory.iterdir()):

@@ -18,7 +18,7 @@ import pytest
 
 from conformance import paths
 from conformance.commands.judge import judged_again
-from conformance.report.book import read_book
+from conformance.report.run_summary import read_run_summary
 from conformance.results.reader import StoredCell, read_run
 from conformance.scenarios.document import Cell
 from conformance.scenarios.loader import read_corpus, read_scenarios
@@ -60,7 +60,7 @@ def test_the_run_directory_is_read_whole(run_dir: Path):
     assert Counter(cell.footer.outcome for cell in cells if cell.footer) == OUTCOMES
     assert [str(damage) for cell in cells for damage in cell.damage] == []
     assert all(cell.events for cell in cells if cell.footer and cell.footer.outcome is not Outcome.NOT_APPLICABLE)
-    book = read_book(run_dir, corpus=paths.corpus())
+    book = read_run_summary(run_dir, corpus=paths.corpus())
     assert sum(bool(cell.known) for cell in book.cells) == 4
     assert book.shortfalls() == ("only a part of the suite was asked for",)
 

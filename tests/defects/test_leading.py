@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.report.book import read_book
 from conformance.report.run_page.page import run_page
+from conformance.report.run_summary import read_run_summary
 from conformance.requirements.catalogue import catalogue
 from tests.suite.helpers import ROOT, conformance_command
 
@@ -35,7 +35,7 @@ def test_terminal_page_and_allure_lead_with_the_case_in_which_a_server_does_not_
     assert ended.returncode == 1, ended.stderr
     leading = next(line for line in ended.stdout.splitlines() if " is violated" in line)
     assert leading.startswith(f"{row} is violated")
-    page = run_page(read_book(run), catalogue())
+    page = run_page(read_run_summary(run), catalogue())
     assert page[page.index('<ol class="causes">') :].startswith(f'<ol class="causes"><li>{row} is violated')
     categories = json.loads((run / "allure-results" / "categories.json").read_text("utf-8"))
     assert categories[0]["name"].startswith(f"{row} is violated")

@@ -13,10 +13,10 @@ import dpkt
 import pytest
 
 from conformance.export.pcapng import as_pcapng
-from conformance.export.segments import reply_octets, stand_in
+from conformance.export.segments import content_stand_in, reply_octets
 from conformance.history.events import Closed, Command, Connected, Content, FaultFired, Reply
-from conformance.report.diagram.page import cell_page
-from conformance.report.material import stored
+from conformance.report.cell_page import cell_page
+from conformance.report.cell_view import view_stored_cell
 from conformance.results.reader import StoredCell
 from conformance.verdicts import Outcome
 from tests.report.conftest import unavailable
@@ -54,7 +54,7 @@ def test_both_sides_say_what_the_history_has(cells: list[StoredCell]):
                 case Command():
                     said[event.session][0] += event.line.encode("utf-8", "surrogateescape") + b"\r\n"
                 case Content():
-                    said[event.session][0] += stand_in(event.digest)
+                    said[event.session][0] += content_stand_in(event.digest)
                 case Reply():
                     said[event.session][1] += reply_octets(event)
         found = streams(as_pcapng(cell))
@@ -138,7 +138,7 @@ def test_the_command_writes_a_cell_by_the_beginning_of_its_name(run_dir: Path, c
 
 def test_the_commands_on_a_cells_page_write_the_cell(run_dir: Path, cells: list[StoredCell], tmp_path: Path):
     wrong = next(cell for cell in cells if any(v.outcome is Outcome.FAIL for v in cell.verdicts))
-    page = cell_page(stored(wrong))
+    page = cell_page(view_stored_cell(wrong))
     commands = re.findall(r">(conformance export [^<]+)<", page)
     assert len(commands) == 3
     for command in map(shlex.split, map(html.unescape, commands)):

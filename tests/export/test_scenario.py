@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.export.scenario import NothingSaid, as_scenario
+from conformance.export.scenario import NoSession, as_scenario
 from conformance.history.events import Connected, FaultFired
 from conformance.results.reader import StoredCell
 from conformance.scenarios.loader import read_corpus
@@ -56,5 +56,5 @@ def test_a_cell_in_which_the_harness_said_nothing_is_refused(cells: list[StoredC
     mute = replace(
         cells[0], events=tuple(e for e in cells[0].events if not (isinstance(e, Connected) and e.client == "outside"))
     )
-    with pytest.raises(NothingSaid, match="held no session"):
+    with pytest.raises(NoSession, match="held no session"):
         as_scenario(mute)

@@ -28,11 +28,11 @@ from conformance.commands.judge import cell_of, judged_again
 from conformance.history.consistency import consistent_prefix
 from conformance.nodes.commands import parse_output
 from conformance.nodes.contract import NodeError
-from conformance.report.book import entry
-from conformance.report.diagram.page import cell_page
-from conformance.report.material import stored
+from conformance.report.cell_page import cell_page
+from conformance.report.cell_view import view_stored_cell
+from conformance.report.run_summary import summarize_cell
 from conformance.results.layout import CellUnreadable, SchemaTooNew
-from conformance.results.reader import read_cell, read_end
+from conformance.results.reader import read_cell, read_cell_end
 from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.fixtures import load_topology
 from conformance.scenarios.loader import Scenario, read_corpus, read_scenarios
@@ -354,14 +354,14 @@ def _known() -> dict[str, Scenario]:
 
 def _read_history(path: Path) -> str:
     with suppress(CellUnreadable, SchemaTooNew):
-        read_end(path)
+        read_cell_end(path)
     try:
         cell = read_cell(path)
     except (CellUnreadable, SchemaTooNew):
         return "told"
     told = bool(cell.damage) or cell.cut_short
-    material = stored(cell, paths.corpus())
-    entry(material, cell.name)
+    material = view_stored_cell(cell, paths.corpus())
+    summarize_cell(material, cell.name)
     cell_page(material, home="index.html", past=())
     try:
         today = cell_of(_known(), cell.header, "smoke")

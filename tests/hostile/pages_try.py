@@ -19,7 +19,7 @@ from typing import Any
 from playwright.sync_api import Browser, sync_playwright
 
 from conformance.commands.report import build_report, print_diff
-from conformance.report.paged import Paged
+from conformance.report.cell_pages import PageSelection
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -80,7 +80,7 @@ def try_one(seed: int, work: Path, browser: Browser) -> tuple[int, list[str]]:
     run, site = make(seed, work), work / "site"
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        code = build_report(run, site, paged=Paged(every=True))
+        code = build_report(run, site, paged=PageSelection(every=True))
         compared = print_diff(run, run)
     wrong = [f"report: exit {code}: {said.getvalue()[-300:]}"] if code else []
     wrong += [f"diff: exit {compared}"] if compared else []

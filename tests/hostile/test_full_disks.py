@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
+from conformance.results.atomic_write import StagedFiles
 from conformance.results.reader import read_run
-from conformance.results.whole import Staged
 from conformance.verdicts import Outcome
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run
 from tests.suite.helpers import conformance_command
@@ -109,7 +109,7 @@ def test_of_files_that_belong_together_none_is_replaced_where_one_cannot_be(tmp_
     (disk / "gone").write_bytes(b"old")
 
     def both() -> None:
-        with Staged() as files:
+        with StagedFiles() as files:
             files.write(disk / "first", b"new")
             files.remove(disk / "gone")
             files.write(disk / "second", b"x" * 100_000)

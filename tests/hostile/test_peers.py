@@ -12,7 +12,7 @@ from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.judge.incremental import IncrementalJudge
-from conformance.results.writer import line_of_event
+from conformance.results.writer import event_json_line
 from conformance.run.cell import CellRunner
 from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
@@ -56,7 +56,7 @@ def test_a_hostile_peer_is_judged_in_time_and_leaves_nothing(peer: str, tmp_path
     if starts and "greeting" not in PEERS[peer].phase:
         assert not ran.problem, ran.problem
         assert "harness.judge" not in {verdict.check for verdict in verdicts if verdict.outcome is Outcome.ERROR}
-    assert sum(len(line_of_event(event)) for event in ran.events) < 200_000, "a flood does not fill the history"
+    assert sum(len(event_json_line(event)) for event in ran.events) < 200_000, "a flood does not fill the history"
     assert psutil.Process().children(recursive=True) == []
     assert listening() <= listened
     assert psutil.Process().num_fds() <= files + 2

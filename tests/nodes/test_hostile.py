@@ -14,9 +14,9 @@ from conformance.candidates.description import Candidate
 from conformance.execute import judge
 from conformance.history.events import Attempt, Closed
 from conformance.judge.incremental import IncrementalJudge
-from conformance.results.layout import CELLS
+from conformance.results.layout import CELLS_FOLDER
 from conformance.results.reader import read_run
-from conformance.results.writer import line_of_event
+from conformance.results.writer import event_json_line
 from conformance.run.cell import CellRunner, RecordedRun
 from conformance.run.cell_loop import OWN_LOOP, run_without_loop
 from conformance.run.settings import Settings
@@ -108,7 +108,7 @@ def test_a_server_that_answers_anything_but_a_reply_fails_and_the_cell_goes_on(
 def test_a_flood_does_not_fill_the_history(cell: Cell, tmp_path: Path):
     for misdeed in ("endless-line", "endless-reply"):
         ran, _ = judged(cell, misdeed, tmp_path / misdeed)
-        assert sum(len(line_of_event(event)) for event in ran.events) < 100_000
+        assert sum(len(event_json_line(event)) for event in ran.events) < 100_000
 
 
 def test_a_server_that_never_closes_is_left_and_has_done_its_work(cell: Cell, tmp_path: Path):
@@ -173,10 +173,10 @@ def test_programs_that_misbehave_side_by_side_leave_each_other_and_the_machine_a
     assert "killed: its directory outgrew 8388608 octets" in said["fills-its-disk"]
     assert "\x1b[2J" not in ran.stdout
 
-    for archive in (tmp_path / "run" / CELLS).rglob("*.zip"):  # of the cells that passed
-        ZipFile(archive).extractall(tmp_path / "run" / CELLS / archive.stem)
+    for archive in (tmp_path / "run" / CELLS_FOLDER).rglob("*.zip"):  # of the cells that passed
+        ZipFile(archive).extractall(tmp_path / "run" / CELLS_FOLDER / archive.stem)
     nodes = {path.parent: json.loads(path.read_text("utf-8")) for path in (tmp_path / "run").rglob("node.json")}
-    counted = [place for place in nodes if place.is_relative_to(tmp_path / "run" / CELLS)]
+    counted = [place for place in nodes if place.is_relative_to(tmp_path / "run" / CELLS_FOLDER)]
     assert len(counted) == len(PROGRAMS), "beside them there are first attempts that a late harness had spoilt"
     (loud,) = [place for place in counted if "prints-megabytes" in str(place)]
     assert 60_000 < (loud / "node.log").stat().st_size < 66_000, "the limit, and that it was met"

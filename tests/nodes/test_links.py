@@ -17,9 +17,9 @@ from conformance.candidates.description import Candidate
 from conformance.nodes.contract import NodeConfiguration, NodeError
 from conformance.nodes.exec_node import ExecNode
 from conformance.nodes.places import PortLeases
-from conformance.results.kept import keep_nodes, kept_of, remove_data
-from conformance.results.layout import archive_of
-from conformance.results.packed import LEFT_OUT, pack_folder
+from conformance.results.compression import LEFT_OUT, archive_attachments
+from conformance.results.kept_nodes import delete_node_data, keep_node_directories, kept_directory
+from conformance.results.layout import archive_path
 from conformance.untrusted import tree
 from tests.nodes import programs
 
@@ -205,10 +205,10 @@ def fill(place: Place) -> None:
 
 def test_what_is_packed_holds_no_file_of_another_no_holes_and_ends(place: Place):
     fill(place)
-    pack_folder(place.cell)
+    archive_attachments(place.cell)
     place.hold_as_before()
     assert not place.cell.exists()
-    with ZipFile(archive_of(place.cell)) as archive:
+    with ZipFile(archive_path(place.cell)) as archive:
         names = set(archive.namelist())
         assert names == {"mta1/node.json", "mta1/log.log", LEFT_OUT}
         left_out = archive.read(LEFT_OUT).decode().splitlines()
@@ -218,10 +218,10 @@ def test_what_is_packed_holds_no_file_of_another_no_holes_and_ends(place: Place)
 
 def test_what_is_kept_holds_no_file_of_another_no_holes_and_ends(place: Place):
     fill(place)
-    keep_nodes(place.cell.with_name("one.jsonl"), place.cell)
-    remove_data(place.cell)
+    keep_node_directories(place.cell.with_name("one.jsonl"), place.cell)
+    delete_node_data(place.cell)
     place.hold_as_before()
-    kept = kept_of(place.cell.with_name("one.jsonl"))
+    kept = kept_directory(place.cell.with_name("one.jsonl"))
     assert {path.name for path in (kept / "mta1").iterdir()} == {"data", "node.json", "log.log", "out"}
     assert (kept / "mta1" / "node.json").read_text() == "null"
     assert not (place.node / "data").exists()

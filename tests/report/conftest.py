@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from conformance import paths
-from conformance.report.allure_site import AllureMissing, install
+from conformance.report.allure_site import AllureMissing, ensure_allure_installed
 from tests.suite.helpers import ROOT, conformance_command
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -32,7 +32,7 @@ def unavailable(what: str) -> None:
 def allure() -> Path | None:
     """Install the pinned Allure where it is not yet; None when this machine cannot."""
     try:
-        return install(paths.allure(), paths.cache())
+        return ensure_allure_installed(paths.allure(), paths.cache())
     except AllureMissing as error:
         if os.environ.get("CI") == "true":
             pytest.fail(str(error))

@@ -22,7 +22,7 @@ from conformance.history.events import (
     StepEvent,
 )
 from conformance.history.recorder import Recorder
-from conformance.report.material import Material
+from conformance.report.cell_view import CellView
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
 from conformance.results.writer import CellWriter, begin_run, finish_run
 from conformance.topology import Server, Topology
@@ -215,11 +215,11 @@ def passed(check: str = "invariant.nothing-lost", *requirements: str) -> Verdict
 
 def material(
     *, messages: int = 1, verdicts: tuple[Verdict, ...] | None = None, hostile: str = "OK", **changes: Any
-) -> Material:
+) -> CellView:
     """Return the cell of the worked example, judged as a violation unless other verdicts are given."""
     pen, early, stored = early_acknowledgement(messages, hostile)
     given = (early_verdict(early, stored), passed()) if verdicts is None else verdicts
-    return Material(
+    return CellView(
         header=cell_header(**changes),
         events=tuple(pen.recorder.events),
         verdicts=given,
@@ -279,7 +279,7 @@ def run_header(run: str = "r1", *, cells: int, candidates: tuple[str, ...], **ch
     return RunHeader(**(fields | changes))
 
 
-def write_run(directory: Path, cells: tuple[Material, ...], *, interrupted: bool = False, **changes: Any) -> Path:
+def write_run(directory: Path, cells: tuple[CellView, ...], *, interrupted: bool = False, **changes: Any) -> Path:
     """Write a run directory of these cells through the writer that real runs use, and return it."""
     candidates = tuple(dict.fromkeys(one.header.candidate for one in cells))
     run = changes.pop("run", "r1")

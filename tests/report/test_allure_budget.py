@@ -6,7 +6,7 @@ import pytest
 
 from conformance import paths
 from conformance.report.allure_content import write_static
-from conformance.report.allure_pack import unpack
+from conformance.report.allure_pack import unpack_site
 from conformance.report.allure_site import build_allure
 from tests.report.conftest import unavailable
 from tests.report.samples import run_header
@@ -19,7 +19,7 @@ CELLS = 600
 BUDGET = 30 * 1024 * 1024
 ITEM = f"""
 import pytest
-from conformance.report.failure import failure_text
+from conformance.report.failure_text import failure_text
 from tests.report.samples import material, passed
 
 class Cell(pytest.Item):
@@ -66,7 +66,7 @@ def test_600_cells_of_which_300_fail_stay_within_the_budget(
         results.parent, pytester.path / "site", pinned=paths.allure(), cache=allure.parents[3],
         candidates=["reference+acknowledges-before-shadow"], resolve=lambda _: "../cells/one.html",
     )  # fmt: skip
-    files = unpack(page.parent)
+    files = unpack_site(page.parent)
     assert len([key for key in files if key.startswith("data/test-results/")]) == CELLS
     assert len([key for key in files if key.endswith(".svg")]) == CELLS // 2
     assert on_disk(results) + on_disk(page.parent) <= BUDGET

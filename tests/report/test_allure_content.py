@@ -7,10 +7,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from conformance.report.allure_content import categories, steps_told, write_static
-from conformance.report.diagram.page import AROUND, MOST, excerpt_svg, kept_rows
-from conformance.report.diagram.rows import rows_of
-from conformance.report.failure import failure_message
+from conformance.report.allure_content import allure_categories, allure_steps, write_static
+from conformance.report.cell_page import MAX_EXCERPT_ROWS, ROWS_AROUND, excerpt_rows, excerpt_svg
+from conformance.report.diagram.rows import diagram_rows
+from conformance.report.failure_text import failure_message
 from conformance.requirements.catalogue import clause
 from conformance.verdicts import Outcome, Verdict
 from tests.report.samples import material, passed, run_header
@@ -19,18 +19,18 @@ pytest_plugins = ["pytester"]
 
 HOOK = """
 import pytest
-from conformance.report.allure_content import describe
+from conformance.report.allure_content import describe_cell
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item, call):
     report = yield
     if call.when == "call":
-        describe(*item.function.args, **item.function.named)
+        describe_cell(*item.function.args, **item.function.named)
     return report
 """
 ITEM = """
 import pytest
-from conformance.report.failure import failure_text
+from conformance.report.failure_text import failure_text
 from tests.report.samples import material, passed
 
 def test_violation():
@@ -143,16 +143,16 @@ def test_the_seed_does_not_make_another_history(results: Any) -> None:
 def test_a_step_that_never_ended_is_not_shown_as_passed() -> None:
     cell = material(verdicts=(passed(),))
     cut = type(cell)(header=cell.header, events=cell.events[:10], verdicts=(), source=cell.source, cut_short=True)
-    assert [step.outcome for step in steps_told(cut)] == [Outcome.INCONCLUSIVE]
+    assert [step.outcome for step in allure_steps(cut)] == [Outcome.INCONCLUSIVE]
 
 
 def test_the_diagram_of_a_long_cell_is_small_and_has_the_marked_rows() -> None:
     cell = material(messages=700)
-    rows = rows_of(cell)
+    rows = diagram_rows(cell)
     marked = [row for row in rows if row.marked]
-    kept = kept_rows(rows, cell.verdicts[0].evidence)
+    kept = excerpt_rows(rows, cell.verdicts[0].evidence)
     assert [row for row in kept if row.marked] == marked
-    assert len([row for row in kept if row.kind != "gap"]) <= min(MOST, len(marked) * (2 * AROUND + 1))
+    assert len([row for row in kept if row.kind != "gap"]) <= min(MAX_EXCERPT_ROWS, len(marked) * (2 * ROWS_AROUND + 1))
     gone = sum(int(row.text.split()[1]) for row in kept if row.text.endswith("rows …"))
     assert gone + len([row for row in kept if not row.text.endswith("rows …")]) == len(rows)
     picture = excerpt_svg(cell)
@@ -176,7 +176,7 @@ def test_the_categories_know_a_message_by_how_it_begins(outcome: Outcome, catego
     status = "failed" if outcome is Outcome.FAIL else "broken"
     matching = [
         one["name"]
-        for one in categories()
+        for one in allure_categories()
         if status in one["matchedStatuses"]
         and re.fullmatch(one.get("messageRegex", ".*"), failure_message(cell), re.DOTALL)
     ]
@@ -190,4 +190,4 @@ def test_the_static_files_say_what_ran_where(tmp_path: Path) -> None:
     assert "seed=7\n" in (tmp_path / "environment.properties").read_text()
     executor = json.loads((tmp_path / "executor.json").read_text())
     assert executor["buildUrl"] == "https://forge.test/a/b/actions/runs/12"
-    assert json.loads((tmp_path / "categories.json").read_text()) == categories()
+    assert json.loads((tmp_path / "categories.json").read_text()) == allure_categories()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.report.allure_pack import UnknownSite, pack, part_of, unpack, without_analytics
+from conformance.report.allure_pack import UnknownSite, pack_site, part_name, unpack_site, without_analytics
 
 PROGRAM = 'a=new Set(["http:","https:","mailto:","tel:"]),b'
 PAGE = "<html><head><title>x</title></head><body><script src='app-1.js'></script></body></html>"
@@ -37,20 +37,20 @@ def resolve(address: str) -> str | None:
 
 
 def test_nothing_is_lost_and_links_lead_somewhere(site: Path) -> None:
-    pack(site, resolve)
+    pack_site(site, resolve)
     assert sorted(path.name for path in (site / "data").iterdir()) == ["ab.js", "cd.js", "widgets.js"]
     assert not (site / "widgets").exists()
-    found = unpack(site)
+    found = unpack_site(site)
     assert found["widgets/tree.json"] == '{"leaves": 1}'
     assert found["data/attachments/cd34.svg"] == "<svg>é</svg>"
     assert found["data/attachments/cd77.bin"] == ["/wA="]
     result = json.loads(str(found["data/test-results/ab12.json"]))
     assert result["links"] == [{"url": "../cells/one.html", "name": "p"}]
-    assert set(map(part_of, found)) == {"ab", "cd", "widgets"}
+    assert set(map(part_name, found)) == {"ab", "cd", "widgets"}
 
 
 def test_the_page_gets_its_data_before_the_program_asks_and_the_program_may_link_to_files(site: Path) -> None:
-    pack(site, resolve)
+    pack_site(site, resolve)
     page = (site / "index.html").read_text("utf-8")
     assert page.index("window.allureReportData = ") < page.index("<title>")
     assert '"tel:","file:"])' in (site / "app-1.js").read_text("utf-8")
@@ -60,7 +60,7 @@ def test_the_page_gets_its_data_before_the_program_asks_and_the_program_may_link
 def test_a_site_of_another_kind_is_refused(site: Path, name: str, text: str) -> None:
     (site / name).write_text(text, "utf-8")
     with pytest.raises(UnknownSite):
-        pack(site, resolve)
+        pack_site(site, resolve)
 
 
 def test_analytics_goes_and_the_reports_own_script_stays() -> None:

@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from conformance.report.allure_site import AllureMissing, find_node, install, program, slim
+from conformance.report.allure_site import (
+    AllureMissing,
+    allure_script,
+    ensure_allure_installed,
+    find_node,
+    trim_trend_point,
+)
 from tests.report.samples import material, write_run
 from tests.suite.helpers import conformance_command
 
@@ -41,9 +47,9 @@ def with_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, fails: str = "
 
 def test_it_is_installed_once_into_the_cache(tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log, cache = with_node(tmp_path, monkeypatch), tmp_path / "cache"
-    first = install(pinned, cache)
+    first = ensure_allure_installed(pinned, cache)
     assert first.is_relative_to(cache)
-    assert (install(pinned, cache), program(pinned, cache)) == (first, first)
+    assert (ensure_allure_installed(pinned, cache), allure_script(pinned, cache)) == (first, first)
     assert [line.partition(" --fetch")[0] for line in log.read_text().splitlines()] == [
         "ci --ignore-scripts --no-audit --no-fund"
     ]
@@ -52,9 +58,9 @@ def test_it_is_installed_once_into_the_cache(tmp_path: Path, pinned: Path, monke
 
 def test_another_lock_is_another_installation(tmp_path: Path, pinned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_node(tmp_path, monkeypatch)
-    first = install(pinned, tmp_path / "cache")
+    first = ensure_allure_installed(pinned, tmp_path / "cache")
     (pinned / "package-lock.json").write_text('{"lockfileVersion": 3, "name": "later"}')
-    assert install(pinned, tmp_path / "cache") != first
+    assert ensure_allure_installed(pinned, tmp_path / "cache") != first
 
 
 def test_an_installation_that_failed_leaves_nothing(
@@ -62,7 +68,7 @@ def test_an_installation_that_failed_leaves_nothing(
 ) -> None:
     with_node(tmp_path, monkeypatch, fails="yes")
     with pytest.raises(AllureMissing, match="could not install the pinned Allure: E404: no such registry$"):
-        install(pinned, tmp_path / "cache")
+        ensure_allure_installed(pinned, tmp_path / "cache")
     assert list((tmp_path / "cache").iterdir()) == []
 
 
@@ -70,9 +76,9 @@ def test_what_stands_beside_the_set_up_comes_first(tmp_path: Path, pinned: Path)
     (pinned / "node_modules/allure").mkdir(parents=True)
     (pinned / "node_modules/allure/cli.js").touch()
     with pytest.raises(AllureMissing, match="--install-allure"):
-        program(pinned, tmp_path)
+        allure_script(pinned, tmp_path)
     (pinned / "node_modules/.package-lock.json").touch()
-    assert program(pinned, tmp_path).is_relative_to(pinned)
+    assert allure_script(pinned, tmp_path).is_relative_to(pinned)
 
 
 def test_without_node_it_says_where_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,6 +114,8 @@ def test_where_npm_cannot_be_reached_one_line_says_so(tmp_path: Path, option: st
 
 def test_a_point_of_the_trend_has_no_more_than_is_shown_of_it() -> None:
     result = {"status": "failed", "message": "m" * 900, "trace": "t", "labels": [{"name": "x", "value": "y"}]}
-    made = json.loads(slim(json.dumps({"uuid": "u", "testResults": {"a": result, "b": {"status": "passed"}}}).encode()))
+    made = json.loads(
+        trim_trend_point(json.dumps({"uuid": "u", "testResults": {"a": result, "b": {"status": "passed"}}}).encode())
+    )
     assert made["testResults"]["a"] == {"status": "failed", "message": "m" * 300, "labels": []}
     assert made["testResults"]["b"]["message"] is None

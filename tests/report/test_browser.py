@@ -18,8 +18,8 @@ from urllib.parse import unquote
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from conformance.report.allure_pack import unpack
-from conformance.report.diagram.page import cell_page
+from conformance.report.allure_pack import unpack_site
+from conformance.report.cell_page import cell_page
 from conformance.requirements.catalogue import catalogue
 from tests.report.conftest import DEFECT, PATIENCE
 from tests.report.picture import PICTURE, take
@@ -256,7 +256,7 @@ def test_allure_leads_to_the_marked_exchange(allure_page: Path, reader: Reader) 
 
 
 def test_each_cell_has_one_place_in_allures_tree(real_run: Path, allure_page: Path) -> None:
-    files = unpack(allure_page.parent)
+    files = unpack_site(allure_page.parent)
     assert not list(allure_page.parent.rglob("*.json.js"))
     results = [json.loads(str(files[key])) for key in files if key.startswith("data/test-results/")]
     assert len(results) == len(list((real_run / "allure-results").glob("*-result.json"))) > 5

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from conformance.report.allure_content import categories, write_categories
-from conformance.report.book import causes, ordered
-from conformance.report.failure import failure_text
-from conformance.report.material import Material
+from conformance.report.allure_content import allure_categories, write_categories
+from conformance.report.cell_view import CellView
+from conformance.report.failure_text import failure_text
 from conformance.report.run_page.page import run_page
-from conformance.report.terminal import step_summary, summary
+from conformance.report.run_summary import find_root_causes, order_by_root_cause
+from conformance.report.terminal import github_step_summary, terminal_summary
 from conformance.requirements.catalogue import catalogue
 from conformance.verdicts import Outcome, Verdict
 from tests.report.samples import material
@@ -33,19 +33,21 @@ def failed(check: str, *requirements: str) -> Verdict:
 
 
 def test_the_row_to_which_most_cells_lead_comes_first_with_what_may_follow():
-    first, second = causes(RUN.cells)
+    first, second = find_root_causes(RUN.cells)
     assert first.sentence == SENTENCE
     assert second.sentence == "RL-CNT-01 is violated (1 cell)"
 
 
 def test_of_each_cause_its_own_cells_come_first_and_then_what_may_follow():
     troubles = [cell for cell in RUN.cells if cell.outcome is not Outcome.PASS]
-    places = [(cell.name[-4:], root) for cell, root in ordered(troubles, causes(RUN.cells))]
+    places = [(cell.name[-4:], root) for cell, root in order_by_root_cause(troubles, find_root_causes(RUN.cells))]
     assert places == [("a=4]", ""), ("a=1]", "SR-CRE-01"), ("a=3]", "SR-CRE-01"), ("a=2]", ""), ("a=5]", "")]
 
 
 def test_every_candidate_has_its_own_causes():
-    found = causes(book(judged(Outcome.FAIL, "SR-MNT-04"), judged(Outcome.FAIL, "SR-CRE-01", candidate="mine")).cells)
+    found = find_root_causes(
+        book(judged(Outcome.FAIL, "SR-MNT-04"), judged(Outcome.FAIL, "SR-CRE-01", candidate="mine")).cells
+    )
     assert [(one.candidate, one.requirement, one.following) for one in found] == [
         ("reference", "SR-MNT-04", ()),
         ("mine", "SR-CRE-01", ()),
@@ -58,13 +60,13 @@ def test_a_row_does_not_follow_from_one_that_is_blamed_in_fewer_cells():
         judged(Outcome.FAIL, "SR-PRF-01", axes={"a": "2"}),
         judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "3"}),
     ).cells
-    assert [(one.requirement, one.cells, one.following) for one in causes(cells)] == [
+    assert [(one.requirement, one.cells, one.following) for one in find_root_causes(cells)] == [
         ("SR-PRF-01", 2, ()),
         ("SR-CRE-01", 1, ()),
     ]
 
 
-def contrasted(**changes: Any) -> Material:
+def contrasted(**changes: Any) -> CellView:
     """A cell in which ShadowRedundancyEnabled had to be switched on for what is asked of a server that does not know it."""
     on = Verdict(check="expect.shadow", outcome=Outcome.PASS, requirements=("SR-CRE-01",), step="9")
     off = failed("expect.shadow", "SR-ENA-01").model_copy(update={"step": "2"})
@@ -78,12 +80,17 @@ def test_a_row_that_is_broken_by_itself_leads_what_it_presupposes_and_what_that_
         judged(Outcome.FAIL, "SR-MNT-04", axes={"a": "3"}),
         contrasted(axes={"a": "4"}),
     ).cells
-    assert [(one.requirement, one.cells, one.following) for one in causes(cells)] == [
+    assert [(one.requirement, one.cells, one.following) for one in find_root_causes(cells)] == [
         ("SR-ENA-01", 4, ("SR-CRE-01", "SR-MNT-04"))
     ]
-    assert [cell.name[-4:] for cell, _ in ordered(cells, causes(cells))] == ["a=4]", "a=1]", "a=2]", "a=3]"]
+    assert [cell.name[-4:] for cell, _ in order_by_root_cause(cells, find_root_causes(cells))] == [
+        "a=4]",
+        "a=1]",
+        "a=2]",
+        "a=3]",
+    ]
     known = [replace(cell, known="since May") if "a=4" in cell.name else cell for cell in cells]
-    assert [one.requirement for one in causes(known)] == ["SR-CRE-01"]
+    assert [one.requirement for one in find_root_causes(known)] == ["SR-CRE-01"]
 
 
 def test_of_rows_with_equally_many_cells_the_one_that_fewer_cells_judge_comes_first():
@@ -94,20 +101,20 @@ def test_of_rows_with_equally_many_cells_the_one_that_fewer_cells_judge_comes_fi
         judged(Outcome.NOT_APPLICABLE, "SR-MNT-14", axes={"a": "4"}, requirements=("SR-MNT-14",)),
         judged(Outcome.NOT_APPLICABLE, "SR-MNT-14", axes={"a": "5"}, requirements=("SR-MNT-14",)),
     ).cells
-    assert [one.requirement for one in causes(cells)] == ["SR-MNT-14", "RL-RTY-01"]
+    assert [one.requirement for one in find_root_causes(cells)] == ["SR-MNT-14", "RL-RTY-01"]
 
 
 def test_what_is_known_to_fail_is_no_cause():
     cells = book(judged(Outcome.FAIL, "SR-CRE-01")).cells
     known = tuple(replace(cell, known="since May") for cell in cells)
-    assert causes(known) == ()
+    assert find_root_causes(known) == ()
 
 
 def test_terminal_step_summary_and_page_lead_with_the_cause():
-    text = " ".join(summary(RUN, width=100, colour=False).split())
+    text = " ".join(terminal_summary(RUN, width=100, colour=False).split())
     assert text.index(SENTENCE) < text.index("[a=4]") < text.index("[a=1]") < text.index("[a=2]")
     assert text.count("may follow from SR-CRE-01 ") == 2
-    markdown = step_summary(RUN).replace("\\", "")
+    markdown = github_step_summary(RUN).replace("\\", "")
     assert markdown.index(SENTENCE) < markdown.index("a=4")
     page = run_page(RUN, catalogue())
     assert SENTENCE in page
@@ -116,14 +123,14 @@ def test_terminal_step_summary_and_page_lead_with_the_cause():
 
 
 def test_allure_has_a_category_for_a_cause_and_one_for_what_may_follow(tmp_path: Path):
-    write_categories(tmp_path, causes(RUN.cells))
+    write_categories(tmp_path, find_root_causes(RUN.cells))
     written = json.loads((tmp_path / "categories.json").read_text("utf-8"))
     assert [one["name"] for one in written[:3]] == [
         "SR-CRE-01 is violated (3 cells)",
         "may follow from SR-CRE-01",
         "RL-CNT-01 is violated (1 cell)",
     ]
-    assert written[3:] == categories()
+    assert written[3:] == allure_categories()
     text = failure_text(material(verdicts=(failed("expect.x", "SR-PRF-01"),)))
     assert [bool(re.fullmatch(one["messageRegex"], text)) for one in written[:3]] == [False, True, False]
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from conformance.history.events import AnyEvent, Closed, Command, Connected, MessageMade, Reply
-from conformance.report.diagram.condensed import condensed
-from conformance.report.diagram.page import LARGEST, cell_page
-from conformance.report.diagram.rows import Row, rows_of
-from conformance.report.material import Material
+from conformance.report.cell_page import MAX_PAGE_OCTETS, cell_page
+from conformance.report.cell_view import CellView
+from conformance.report.diagram.condensing import condense_rows
+from conformance.report.diagram.rows import DiagramRow, diagram_rows
 from conformance.verdicts import Outcome, Verdict
 from tests.report.samples import digest, material
 
@@ -25,17 +25,17 @@ def tries(count: int, code: int = 451, text: str = "try later") -> Iterator[AnyE
         yield Closed(n=n + 3, t=t, session=session, by="client", how="fin")
 
 
-def cell(events: list[AnyEvent], verdicts: tuple[Verdict, ...] = ()) -> Material:
+def cell(events: list[AnyEvent], verdicts: tuple[Verdict, ...] = ()) -> CellView:
     return dataclasses.replace(material(verdicts=verdicts), events=events)
 
 
-def numbers(rows: tuple[Row, ...]) -> list[int]:
+def numbers(rows: tuple[DiagramRow, ...]) -> list[int]:
     return [number for row in rows for number in row.numbers]
 
 
 def test_what_repeats_itself_is_one_row_that_says_how_often_and_how_long() -> None:
-    rows = rows_of(cell(list(tries(1000))))
-    drawn = condensed(rows)
+    rows = diagram_rows(cell(list(tries(1000))))
+    drawn = condense_rows(rows)
     assert len(rows) > 3000
     assert len(drawn) < 25
     (folded,) = [row for row in drawn if row.text.startswith("…") and "like those above" in row.text]
@@ -48,12 +48,12 @@ def test_another_reply_among_a_thousand_is_drawn() -> None:
     events = list(tries(1000))
     other = next(event for event in events if isinstance(event, Reply) and event.n > 2000)
     events[other.n] = dataclasses.replace(other, code=550)
-    assert other.n in [row.numbers[0] for row in condensed(rows_of(cell(events))) if len(row.numbers) == 1]
+    assert other.n in [row.numbers[0] for row in condense_rows(diagram_rows(cell(events))) if len(row.numbers) == 1]
 
 
 def test_what_a_violation_points_at_is_drawn_however_often_the_like_happened() -> None:
     verdict = Verdict(check="c", outcome=Outcome.FAIL, sentence="too often", evidence=(2402,))
-    drawn = condensed(rows_of(cell(list(tries(1000)), (verdict,))))
+    drawn = condense_rows(diagram_rows(cell(list(tries(1000)), (verdict,))))
     assert [row.numbers for row in drawn if row.marked] == [(2402,)]
 
 
@@ -64,18 +64,18 @@ def test_what_a_doubt_points_at_has_its_own_row() -> None:
 
 
 def test_few_exchanges_are_left_as_they_are() -> None:
-    rows = rows_of(material())
-    assert condensed(rows) == rows
+    rows = diagram_rows(material())
+    assert condense_rows(rows) == rows
 
 
 def test_what_is_too_long_is_drawn_at_its_ends_and_around_its_marks() -> None:
     events = [event for at, word in enumerate(words(900)) for event in renumbered(tries(1, text=word), at)]
     verdict = Verdict(check="c", outcome=Outcome.FAIL, sentence="no", evidence=(1802,))
-    drawn = condensed(rows_of(cell(events, (verdict,))))
+    drawn = condense_rows(diagram_rows(cell(events, (verdict,))))
     assert len(drawn) <= 410
     assert {0, 1802, len(events) - 2} <= {row.numbers[0] for row in drawn if row.numbers}
     assert any("are not drawn here" in row.text for row in drawn)
-    assert sorted(numbers(drawn)) == sorted(numbers(rows_of(cell(events, (verdict,)))))
+    assert sorted(numbers(drawn)) == sorted(numbers(diagram_rows(cell(events, (verdict,)))))
 
 
 def test_no_page_is_too_large_whatever_happened() -> None:
@@ -86,7 +86,7 @@ def test_no_page_is_too_large_whatever_happened() -> None:
         for n in range(800)
     )
     page = cell_page(cell(events, verdicts))
-    assert len(page.encode()) <= LARGEST
+    assert len(page.encode()) <= MAX_PAGE_OCTETS
     assert "770 more findings" in page
     assert "700 more verdicts" in page
 

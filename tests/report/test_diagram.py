@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from conformance.report.diagram.layout import laid_out
-from conformance.report.diagram.page import cell_page
-from conformance.report.diagram.rows import parties, rows_of
-from conformance.report.html import write_shared
+from conformance.report.cell_page import cell_page
+from conformance.report.diagram.layout import lay_out
+from conformance.report.diagram.rows import diagram_rows, party_columns
+from conformance.report.rendering import write_style_sheet
 from conformance.verdicts import Outcome, Verdict
 from tests.report.samples import material
 
@@ -47,7 +47,7 @@ def read(page: str) -> Strict:
 
 def test_every_event_that_matters_has_its_row_and_the_order_is_kept() -> None:
     cell = material()
-    rows = rows_of(cell)
+    rows = diagram_rows(cell)
     drawn = [row.numbers[0] for row in rows if row.kind in ("arrow", "note")]
     assert drawn == sorted(drawn)
     assert {row.numbers for row in rows if row.marked} == {(number,) for number in cell.verdicts[0].evidence}
@@ -56,7 +56,7 @@ def test_every_event_that_matters_has_its_row_and_the_order_is_kept() -> None:
 
 
 def test_uneventful_exchanges_are_folded_and_long_silence_is_one_row() -> None:
-    rows = rows_of(material())
+    rows = diagram_rows(material())
     assert rows[4].kind == "fold"
     assert rows[4].text == "connect, greeting, EHLO, MAIL, RCPT, DATA"
     assert [row.text for row in rows if row.kind == "gap"] == ["… 30 s …", "… 2 h 58 m …"]
@@ -65,17 +65,17 @@ def test_uneventful_exchanges_are_folded_and_long_silence_is_one_row() -> None:
 def test_folding_does_not_hide_an_offending_event_however_ordinary_it_is() -> None:
     greeting = next(event.n for event in material().events if getattr(event, "to", None) == "GREETING")
     verdict = Verdict(check="expect.reply", outcome=Outcome.FAIL, sentence="no", evidence=(greeting,))
-    rows = rows_of(material(verdicts=(verdict,)))
+    rows = diagram_rows(material(verdicts=(verdict,)))
     assert [row.numbers for row in rows if row.marked] == [(greeting,)]
 
 
 def test_senders_stand_left_servers_in_the_topologys_order_and_sinks_right() -> None:
-    assert parties(material().events, ["mbx1", "mbx2"]) == ("outside", "mbx1", "mbx2", "mbx2-store")
+    assert party_columns(material().events, ["mbx1", "mbx2"]) == ("outside", "mbx1", "mbx2", "mbx2-store")
 
 
 def test_rows_never_overlap_and_stay_within_their_section() -> None:
     cell = material(messages=20)
-    diagram = laid_out(rows_of(cell), parties(cell.events, ["mbx1", "mbx2"]), cell.events)
+    diagram = lay_out(diagram_rows(cell), party_columns(cell.events, ["mbx1", "mbx2"]), cell.events)
     assert len(diagram.sections) > 1
     for section in diagram.sections:
         middles = [placed.y for placed in section.placed]
@@ -86,7 +86,7 @@ def test_rows_never_overlap_and_stay_within_their_section() -> None:
 
 def test_a_killed_nodes_line_is_broken_from_there_on() -> None:
     cell = material()
-    diagram = laid_out(rows_of(cell), parties(cell.events, ["mbx1", "mbx2"]), cell.events)
+    diagram = lay_out(diagram_rows(cell), party_columns(cell.events, ["mbx1", "mbx2"]), cell.events)
     down = [life.x for life in diagram.sections[-1].lives if life.down]
     assert down == [diagram.columns["mbx1"]]
 
@@ -113,7 +113,7 @@ def test_nothing_is_loaded_and_only_our_own_script_may_run() -> None:
 
 
 def test_pages_share_one_style_and_each_keeps_its_script(tmp_path: Path) -> None:
-    write_shared(tmp_path / "assets")
+    write_style_sheet(tmp_path / "assets")
     (sheet,) = (tmp_path / "assets").iterdir()
     alone, page = cell_page(material()), cell_page(material(), shared="../assets")
     assert f'<link rel="stylesheet" href="../assets/{sheet.name}">' in page

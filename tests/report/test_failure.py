@@ -1,7 +1,7 @@
 """The failure text: all five parts, in order, at 100 columns, and nothing hostile comes alive in it."""
 
-from conformance.report.failure import failure_text
-from conformance.report.offence import offence_of
+from conformance.report.evidence_location import locate_evidence
+from conformance.report.failure_text import failure_text
 from conformance.verdicts import Outcome, Verdict
 from tests.report.samples import material
 
@@ -74,7 +74,7 @@ def test_the_message_is_named_also_where_the_verdict_does_not() -> None:
     for event in cell.events:
         if event.kind in ("attempt", "delivered", "content") or (event.kind == "reply" and event.to == "CONTENT"):
             verdict = Verdict(check="c", outcome=Outcome.FAIL, sentence="s", evidence=(event.n,))
-            offence = offence_of(verdict, cell)
+            offence = locate_evidence(verdict, cell)
             assert offence is not None
             assert offence.message == "m#1, Message-ID <m1@outside.test>"
             assert offence.exchange.startswith(f"event #{event.n} at ")

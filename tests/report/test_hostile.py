@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import pytest
 from playwright.sync_api import Browser
 
-from conformance.report.safe import visible
+from conformance.report.escaping import visible
 from tests.report.conftest import PATIENCE
 from tests.report.hostile import EVIL, MARK, SCENARIO, SERVER
 from tests.results.stored import plain

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from conformance.report.diagram.page import LARGEST, cell_page
-from conformance.report.html import write_shared
+from conformance.report.cell_page import MAX_PAGE_OCTETS, cell_page
+from conformance.report.rendering import write_style_sheet
 from tests.report.conftest import PATIENCE
 from tests.report.samples import material
 
@@ -18,7 +18,7 @@ def test_the_page_of_twenty_thousand_events_opens_in_under_a_second(tmp_path: Pa
     assert len(cell.events) >= 20_000
     page = tmp_path / "cell.html"
     page.write_text(cell_page(cell), "utf-8")
-    assert page.stat().st_size <= LARGEST
+    assert page.stat().st_size <= MAX_PAGE_OCTETS
     with browser.new_context(viewport={"width": 1920, "height": 1080}) as context:
         context.set_default_timeout(PATIENCE)
         opened = context.new_page()
@@ -34,7 +34,7 @@ STYLE = "one => Object.entries({...getComputedStyle(one)}).filter(([name]) => is
 
 
 def test_a_page_that_shares_its_style_looks_as_one_that_has_it(tmp_path: Path, browser: Browser) -> None:
-    write_shared(tmp_path / "assets")
+    write_style_sheet(tmp_path / "assets")
     (tmp_path / "cells").mkdir()
     shared, alone = tmp_path / "cells" / "shared.html", tmp_path / "cells" / "alone.html"
     shared.write_text(cell_page(material(), shared="../assets"), "utf-8")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from conformance.report.paged import Paged
-from conformance.report.site import build
+from conformance.report.cell_pages import PageSelection
+from conformance.report.site import build_site
 from conformance.verdicts import Outcome, Verdict
 from tests.report.samples import material, passed, write_run
 from tests.report.test_diagram import read
@@ -23,9 +23,9 @@ def run(tmp_path: Path) -> Path:
     return write_run(tmp_path / "run", cells)
 
 
-def paged(run: Path, out: Path, which: Paged | None = None) -> set[str]:
+def paged(run: Path, out: Path, which: PageSelection | None = None) -> set[str]:
     """Build a site, hold that no link is dead, and return the value of x of each cell that has a page."""
-    build(run, out, paged=which)
+    build_site(run, out, paged=which)
     for page in out.rglob("*.html"):
         for tag, name, value in read(page.read_text("utf-8")).attributes:
             if tag == "a" and name == "href" and not value.startswith("#"):
@@ -42,9 +42,9 @@ def test_cells_with_a_finding_have_a_page_and_the_run_says_how_to_get_the_others
 
 
 def test_all_of_them_have_one_when_asked_for(run: Path, tmp_path: Path) -> None:
-    assert paged(run, tmp_path / "site", Paged(every=True)) == {"bad", "good", "well", "unsure"}
+    assert paged(run, tmp_path / "site", PageSelection(every=True)) == {"bad", "good", "well", "unsure"}
     assert "--all" not in (tmp_path / "site" / "index.html").read_text("utf-8")
 
 
 def test_one_that_is_named_has_one_too(run: Path, tmp_path: Path) -> None:
-    assert paged(run, tmp_path / "site", Paged(texts=("x=good",))) == {"bad", "good", "unsure"}
+    assert paged(run, tmp_path / "site", PageSelection(texts=("x=good",))) == {"bad", "good", "unsure"}

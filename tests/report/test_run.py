@@ -8,16 +8,24 @@ from typing import Any
 import pytest
 
 from conformance import paths
-from conformance.report.book import Book, entry, of_candidate, read_book
-from conformance.report.compare import as_text, diff
-from conformance.report.ledger import Row, ledger
-from conformance.report.material import Material
+from conformance.report.cell_pages import PageSelection
+from conformance.report.cell_view import CellView
+from conformance.report.compare import compare_runs, comparison_text
 from conformance.report.names import cell_page_path, file_stem
-from conformance.report.paged import Paged
+from conformance.report.requirement_rows import RequirementRow, requirement_rows
 from conformance.report.run_page.page import run_page
-from conformance.report.site import Allure, build
-from conformance.report.statement import BadgeRefused, Statement, as_html, as_json, as_markdown, badge, statement
-from conformance.report.terminal import annotations, step_summary, summary
+from conformance.report.run_summary import RunSummary, cells_of_candidate, read_run_summary, summarize_cell
+from conformance.report.site import AllureOptions, build_site
+from conformance.report.statement import (
+    BadgeRefused,
+    Statement,
+    make_badge,
+    make_statement,
+    statement_html,
+    statement_json,
+    statement_markdown,
+)
+from conformance.report.terminal import github_annotations, github_step_summary, terminal_summary
 from conformance.requirements.catalogue import catalogue
 from conformance.results.schema import RunFooter
 from conformance.verdicts import Outcome, Verdict
@@ -28,18 +36,18 @@ from tests.report.test_diagram import read
 REFERENCE = "reference"
 
 
-def good(**changes: Any) -> Material:
+def good(**changes: Any) -> CellView:
     """A cell that confirms every requirement in force."""
     every = tuple(row.id for row in catalogue().requirements)
     return material(**({"verdicts": (passed("expect.all", *every),), "candidate": REFERENCE} | changes))
 
 
-def judged(outcome: Outcome, *requirements: str, **changes: Any) -> Material:
+def judged(outcome: Outcome, *requirements: str, **changes: Any) -> CellView:
     verdict = Verdict(check="expect.x", outcome=outcome, requirements=requirements, sentence=f"it is {outcome}")
     return material(**({"verdicts": (verdict,), "candidate": REFERENCE} | changes))
 
 
-def book(*cells: Material, planned: int | None = None, ended: bool = True, **changes: Any) -> Book:
+def book(*cells: CellView, planned: int | None = None, ended: bool = True, **changes: Any) -> RunSummary:
     names = tuple(dict.fromkeys(cell.header.candidate for cell in cells)) or (REFERENCE,)
     count = len(cells) if planned is None else planned
     footer = RunFooter(
@@ -52,16 +60,16 @@ def book(*cells: Material, planned: int | None = None, ended: bool = True, **cha
         cpu_per_cell=0,
         interrupted=changes.pop("interrupted", False),
     )
-    entries = tuple(entry(cell, f"cell-{number}") for number, cell in enumerate(cells))
-    return Book(run_header(cells=count, candidates=names, **changes), footer if ended else None, entries)
+    entries = tuple(summarize_cell(cell, f"cell-{number}") for number, cell in enumerate(cells))
+    return RunSummary(run_header(cells=count, candidates=names, **changes), footer if ended else None, entries)
 
 
-def rows(*cells: Material) -> dict[str, Row]:
-    return {row.id: row for row in ledger(book(*cells).cells, catalogue())}
+def rows(*cells: CellView) -> dict[str, RequirementRow]:
+    return {row.id: row for row in requirement_rows(book(*cells).cells, catalogue())}
 
 
-def stated(*cells: Material, **changes: Any) -> Statement:
-    return statement(book(*cells, **changes), REFERENCE, catalogue())
+def stated(*cells: CellView, **changes: Any) -> Statement:
+    return make_statement(book(*cells, **changes), REFERENCE, catalogue())
 
 
 class TestLedger:
@@ -100,7 +108,7 @@ class TestBadge:
     """Who may wear it."""
 
     def test_a_whole_run_without_a_violation_may(self) -> None:
-        made = badge(stated(good()))
+        made = make_badge(stated(good()))
         assert f"{len(catalogue().ids)} of {len(catalogue().ids)} shown" in made.text
         read(made.as_svg())
 
@@ -115,25 +123,25 @@ class TestBadge:
     )
     def test_a_part_of_a_run_may_not(self, changes: dict[str, Any], why: str) -> None:
         with pytest.raises(BadgeRefused, match=why):
-            badge(stated(good(), **changes))
+            make_badge(stated(good(), **changes))
 
     @pytest.mark.parametrize("outcome", [Outcome.FAIL, Outcome.ERROR])
     def test_a_failed_run_may_not(self, outcome: Outcome) -> None:
         with pytest.raises(BadgeRefused, match=f"cells ended as {outcome}"):
-            badge(stated(good(), judged(outcome, "SR-CRE-01")))
+            make_badge(stated(good(), judged(outcome, "SR-CRE-01")))
 
     def test_a_run_in_which_nothing_passed_may_not(self) -> None:
         with pytest.raises(BadgeRefused, match="nothing passed"):
-            badge(stated(judged(Outcome.NOT_APPLICABLE, "SR-CRE-01")))
+            make_badge(stated(judged(Outcome.NOT_APPLICABLE, "SR-CRE-01")))
 
     def test_a_cell_cut_short_takes_it_away(self) -> None:
         whole = good()
-        cut = Material(header=whole.header, events=whole.events, verdicts=whole.verdicts, cut_short=True)
+        cut = CellView(header=whole.header, events=whole.events, verdicts=whole.verdicts, cut_short=True)
         with pytest.raises(BadgeRefused, match="cut short"):
-            badge(stated(cut))
+            make_badge(stated(cut))
 
     def test_what_is_open_is_told(self) -> None:
-        assert ", 1 open" in badge(stated(good(), judged(Outcome.INCONCLUSIVE, "SR-CRE-01"))).text
+        assert ", 1 open" in make_badge(stated(good(), judged(Outcome.INCONCLUSIVE, "SR-CRE-01"))).text
 
 
 class TestStatement:
@@ -141,16 +149,16 @@ class TestStatement:
 
     def test_json_is_whole_and_can_be_read_again(self) -> None:
         made = stated(good(), judged(Outcome.FAIL, "SR-CRE-01"))
-        assert Statement.model_validate_json(as_json(made)) == made
+        assert Statement.model_validate_json(statement_json(made)) == made
 
     def test_markdown_has_a_row_for_each_requirement_and_no_markup_of_others(self) -> None:
-        text = as_markdown(stated(judged(Outcome.FAIL, "SR-CRE-01", axes={"x": "a|b<script>"})))
+        text = statement_markdown(stated(judged(Outcome.FAIL, "SR-CRE-01", axes={"x": "a|b<script>"})))
         assert len(re.findall(r"^\| (?:SR|RL)-", text, re.MULTILINE)) == len(catalogue().ids)
         assert "<script>" not in text
         assert all(len(re.findall(r"(?<!\\)\|", line)) == 5 for line in text.splitlines() if line.startswith("| SR"))
 
     def test_html_says_why_it_is_no_whole_run(self) -> None:
-        page = as_html(stated(good(), filtered=True))
+        page = statement_html(stated(good(), filtered=True))
         read(page)
         assert "only a part of the suite was asked for" in page
 
@@ -169,14 +177,14 @@ class TestCompare:
         ],
     )
     def test_a_regression_names_what_changed(self, changes: dict[str, Any], cause: tuple[str]) -> None:
-        found = diff(book(good()), book(judged(Outcome.FAIL, "SR-CRE-01", **changes)))
+        found = compare_runs(book(good()), book(judged(Outcome.FAIL, "SR-CRE-01", **changes)))
         assert [change.causes for change in found.of(ChangeKind.REGRESSION)] == [cause]
-        assert (", ".join(cause) or "flaky") in as_text(found)
+        assert (", ".join(cause) or "flaky") in comparison_text(found)
 
     def test_fixed_added_and_removed_cells_and_the_rest_are_told_apart(self) -> None:
         before = book(judged(Outcome.FAIL, "SR-CRE-01"), good(axes={"a": "1"}), good(axes={"a": "2"}))
         after = book(good(), good(axes={"a": "1"}), good(axes={"a": "3"}))
-        found = diff(before, after)
+        found = compare_runs(before, after)
         assert [(change.kind, change.states) for change in found.changes] == [
             (ChangeKind.FIXED, (CellState.FAIL, CellState.PASS)),
             (ChangeKind.OTHER, (CellState.ABSENT, CellState.PASS)),
@@ -185,41 +193,43 @@ class TestCompare:
         assert found.same == 1
 
     def test_a_run_of_a_part_of_the_suite_loses_nothing(self) -> None:
-        found = diff(book(good(), good(axes={"a": "2"})), book(good(), filtered=True))
+        found = compare_runs(book(good(), good(axes={"a": "2"})), book(good(), filtered=True))
         assert (found.changes, found.same, found.left_out) == ((), 1, 1)
-        assert "a part of the suite: 1" in as_text(found)
+        assert "a part of the suite: 1" in comparison_text(found)
 
     def test_a_remark_is_a_regression_only_where_should_is_to_fail(self) -> None:
         verdict = passed("expect.x", "SR-CRE-01").model_copy(update={"remark": True, "sentence": "broken"})
         before, after = book(good()), book(material(verdicts=(verdict,), candidate=REFERENCE))
-        assert [change.kind for change in diff(before, after).changes] == [ChangeKind.OTHER]
-        assert [change.kind for change in diff(before, after, should="fail").changes] == [ChangeKind.REGRESSION]
+        assert [change.kind for change in compare_runs(before, after).changes] == [ChangeKind.OTHER]
+        assert [change.kind for change in compare_runs(before, after, should="fail").changes] == [ChangeKind.REGRESSION]
 
 
 class TestTerminal:
     """The end of a run."""
 
     def test_plain_text_has_no_escape_and_keeps_to_its_width(self) -> None:
-        text = summary(book(good(), judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "1"})), width=80, colour=False)
+        text = terminal_summary(
+            book(good(), judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "1"})), width=80, colour=False
+        )
         assert all(line.isprintable() and len(line) <= 80 for line in text.splitlines())
         assert "1 fail, 1 pass" in text
 
     def test_colour_is_given_where_it_is_wanted(self) -> None:
-        assert "\x1b[" in summary(book(good()), width=80, colour=True)
+        assert "\x1b[" in terminal_summary(book(good()), width=80, colour=True)
 
     def test_square_brackets_of_a_name_are_no_markup(self) -> None:
-        text = summary(book(judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "[red]"})), width=80, colour=False)
+        text = terminal_summary(book(judged(Outcome.FAIL, "SR-CRE-01", axes={"a": "[red]"})), width=80, colour=False)
         assert "[a=[red]]" in text
 
     def test_github_is_told_of_violations_as_errors_with_their_line(self) -> None:
         lines = list(
-            annotations(book(material(candidate=REFERENCE), judged(Outcome.INCONCLUSIVE, "SR-CRE-01"), good()))
+            github_annotations(book(material(candidate=REFERENCE), judged(Outcome.INCONCLUSIVE, "SR-CRE-01"), good()))
         )
         assert [line.split(" ")[0] for line in lines] == ["::error", "::warning"]
         assert "file=scenarios/creation/inbound.scenario.yaml,line=5," in lines[0]
 
     def test_the_step_summary_has_the_matrix_and_the_sentences(self) -> None:
-        text = step_summary(book(good(), judged(Outcome.FAIL, "SR-CRE-01", scenario="other")))
+        text = github_step_summary(book(good(), judged(Outcome.FAIL, "SR-CRE-01", scenario="other")))
         assert "| ✗ 1 |" in text
         assert "it is fail" in text
 
@@ -232,11 +242,13 @@ class TestSite:
         cells = (good(axes={"a": "1"}), material(candidate="a b/c"), judged(Outcome.NOT_APPLICABLE, "SR-CRE-01"))
         return write_run(tmp_path / "r1", cells)
 
-    @pytest.mark.parametrize(("paged", "cells"), [(Paged(every=True), 3), (None, 1)], ids=["all", "with findings"])
+    @pytest.mark.parametrize(
+        ("paged", "cells"), [(PageSelection(every=True), 3), (None, 1)], ids=["all", "with findings"]
+    )
     def test_every_link_leads_somewhere_and_every_page_is_sound(
-        self, run: Path, tmp_path: Path, paged: Paged | None, cells: int
+        self, run: Path, tmp_path: Path, paged: PageSelection | None, cells: int
     ) -> None:
-        built = build(run, tmp_path / "site", paged=paged)
+        built = build_site(run, tmp_path / "site", paged=paged)
         pages = list((tmp_path / "site").rglob("*.html"))
         assert len(pages) == 1 + cells + 2
         ids = {page: {v for _, n, v in read(page.read_text()).attributes if n == "id"} for page in pages}
@@ -251,13 +263,13 @@ class TestSite:
 
     def test_a_badge_of_an_earlier_build_does_not_outlive_a_refusal(self, tmp_path: Path) -> None:
         out = tmp_path / "site"
-        assert build(write_run(tmp_path / "r1", (good(),)), out).badges
-        assert not build(write_run(tmp_path / "r2", (judged(Outcome.FAIL, "SR-CRE-01"),)), out).badges
+        assert build_site(write_run(tmp_path / "r1", (good(),)), out).badges
+        assert not build_site(write_run(tmp_path / "r2", (judged(Outcome.FAIL, "SR-CRE-01"),)), out).badges
         assert not list(out.rglob("*.svg"))
 
     def test_without_allures_results_it_says_so(self, run: Path, tmp_path: Path) -> None:
-        allure = Allure(paths.allure(), tmp_path / "cache")
-        notes = build(run, tmp_path / "site", allure=allure).notes
+        allure = AllureOptions(paths.allure(), tmp_path / "cache")
+        notes = build_site(run, tmp_path / "site", allure=allure).notes
         assert any("no Allure site: the run has no allure-results" in note for note in notes)
 
     def test_without_the_pinned_allure_it_says_how_to_get_it(self, run: Path, tmp_path: Path) -> None:
@@ -265,18 +277,18 @@ class TestSite:
         pinned = tmp_path / "pinned"
         pinned.mkdir()
         (pinned / "package-lock.json").write_text("{}")
-        notes = build(run, tmp_path / "site", allure=Allure(pinned, tmp_path / "cache")).notes
+        notes = build_site(run, tmp_path / "site", allure=AllureOptions(pinned, tmp_path / "cache")).notes
         assert any("--install-allure" in note for note in notes)
 
     def test_the_statement_on_the_disk_is_that_of_the_candidate(self, run: Path, tmp_path: Path) -> None:
-        build(run, tmp_path / "site")
+        build_site(run, tmp_path / "site")
         made = json.loads((tmp_path / "site" / "statements" / "reference.json").read_text())
         assert made["candidate"]["name"] == REFERENCE
         assert made["cells"] == {"fail": 0, "error": 0, "inconclusive": 0, "pass": 1, "not-applicable": 1}
 
     def test_a_damaged_cell_is_told_and_the_others_are_shown(self, run: Path) -> None:
         (run / "cells" / "bad.jsonl").write_text("{\n")
-        found = read_book(run)
+        found = read_run_summary(run)
         assert len(found.cells) == 3
         assert found.damage
         assert "could not be read" in run_page(found, catalogue())
@@ -306,4 +318,4 @@ class TestSite:
 
 def test_cells_are_told_by_candidate() -> None:
     cells = book(good(), material(candidate="other")).cells
-    assert [cell.outcome for cell in of_candidate(cells, "other")] == [Outcome.FAIL]
+    assert [cell.outcome for cell in cells_of_candidate(cells, "other")] == [Outcome.FAIL]

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from conformance.report.book import Book, Entry, entry
-from conformance.report.run_page.page import CARDS, grouped, run_page, summaries
-from conformance.report.words import label_alone, message_ids
+from conformance.report.event_text import listed_message_ids, without_message_ids
+from conformance.report.run_page.page import CARDS, candidate_summaries, group_failures, run_page
+from conformance.report.run_summary import CellSummary, RunSummary, summarize_cell
 from conformance.requirements.catalogue import catalogue
 from conformance.verdicts import Outcome, Verdict
 from tests.report.conftest import PATIENCE
@@ -20,7 +20,7 @@ SCREEN = 1080
 ROWS = [row.id for row in catalogue().requirements if row.retired is None]
 
 
-def cells(count: int, **changes: Any) -> list[Entry]:
+def cells(count: int, **changes: Any) -> list[CellSummary]:
     """Return cells of 60 scenarios in 12 folders, of which every second fails, 30 requirements blamed in turn."""
     found = []
     for number in range(count):
@@ -40,20 +40,20 @@ def cells(count: int, **changes: Any) -> list[Entry]:
             candidate="one",
             **changes,
         )
-        found.append(entry(one, f"cell-{number}"))
+        found.append(summarize_cell(one, f"cell-{number}"))
     return found
 
 
-def page_of(own: list[Entry], claims: tuple[str, ...] = ("relay", "shadow-2013")) -> str:
+def page_of(own: list[CellSummary], claims: tuple[str, ...] = ("relay", "shadow-2013")) -> str:
     names = tuple(dict.fromkeys(cell.header.candidate for cell in own))
     header = run_header(cells=len(own), candidates=names)
     candidates = tuple(one.model_copy(update={"claims": claims}) for one in header.candidates)
-    book = Book(header.model_copy(update={"candidates": candidates}), None, tuple(own))
+    book = RunSummary(header.model_copy(update={"candidates": candidates}), None, tuple(own))
     return run_page(book, catalogue(), pages={cell.slug: f"cells/{cell.slug}.html" for cell in own})
 
 
 def test_failures_are_put_together_by_the_requirement_that_is_blamed() -> None:
-    groups = grouped(cells(600))
+    groups = group_failures(cells(600))
     assert len(groups) == 30
     assert sum(len(group.cells) for group in groups) == 300
     assert groups[0].title.startswith(f"{ROWS[0]} (")
@@ -61,21 +61,22 @@ def test_failures_are_put_together_by_the_requirement_that_is_blamed() -> None:
 
 def test_a_candidate_that_cannot_start_is_said_once() -> None:
     broken = [
-        entry(judged(Outcome.ERROR, candidate="dead", axes={"n": str(number)}), f"e-{number}") for number in range(50)
+        summarize_cell(judged(Outcome.ERROR, candidate="dead", axes={"n": str(number)}), f"e-{number}")
+        for number in range(50)
     ]
     broken = [
         replace(one, sentence=f"node mbx1 would not start: no such file /tmp/x-{number}/server, port {9000 + number}")
         for number, one in enumerate(broken)
     ]
-    (group,) = grouped(broken)
+    (group,) = group_failures(broken)
     assert (len(group.cells), group.same) == (50, True)
     assert page_of(broken).count('<article class="card') == 1
 
 
 def test_a_summary_says_where_a_candidate_fails_most() -> None:
     own = cells(600)
-    book = Book(run_header(cells=600, candidates=("one",)), None, tuple(own))
-    (made,) = summaries(book, catalogue())
+    book = RunSummary(run_header(cells=600, candidates=("one",)), None, tuple(own))
+    (made,) = candidate_summaries(book, catalogue())
     assert (made.counts[Outcome.FAIL], made.counts[Outcome.PASS]) == (300, 300)
     assert made.worst[0][1] == max(failed for _, failed, _ in made.worst) > 0
 
@@ -88,15 +89,15 @@ def test_the_page_of_a_relay_shows_the_rows_of_relays() -> None:
 
 
 def test_what_is_mostly_not_applicable_is_hidden_at_first() -> None:
-    many = [entry(judged(Outcome.NOT_APPLICABLE, axes={"n": str(n)}), f"n-{n}") for n in range(3)]
+    many = [summarize_cell(judged(Outcome.NOT_APPLICABLE, axes={"n": str(n)}), f"n-{n}") for n in range(3)]
     assert 'value="not-applicable"> ' in page_of([*many, *cells(2)])
     assert 'value="not-applicable" checked> ' in page_of([*many, *cells(4)])
 
 
 def test_a_headline_names_a_message_by_its_label() -> None:
     said = "seen: m#1 (<m-1.x@harness.test>): 2 (b@x.test, c@x.test); m#2 (<m-2.x@harness.test>)"
-    assert label_alone(said) == "seen: m#1: 2 (b@x.test, c@x.test); m#2"
-    assert message_ids(said) == "<m-1.x@harness.test>, <m-2.x@harness.test>"
+    assert without_message_ids(said) == "seen: m#1: 2 (b@x.test, c@x.test); m#2"
+    assert listed_message_ids(said) == "<m-1.x@harness.test>, <m-2.x@harness.test>"
     page = page_of(cells(2))
     assert "seen: m#1: none" in page
     assert "Message-ID &lt;m-1.long-name@harness.test&gt;" in page

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.report.safe import annotation, code_span, markdown, visible
+from conformance.report.escaping import code_span, escape_annotation, escape_markdown, visible
 
 ANYTHING = st.text(st.characters(categories=("L", "M", "N", "P", "S", "Z", "C")))
 
@@ -48,7 +48,7 @@ def test_a_limit_bounds_what_is_shown_and_says_what_is_missing(text: str, limit:
 
 @given(ANYTHING)
 def test_markdown_has_no_live_markup(text: str) -> None:
-    shown = markdown(text)
+    shown = escape_markdown(text)
     assert "\n" not in shown
     assert "<" not in shown
     assert ">" not in shown
@@ -71,7 +71,7 @@ def test_a_code_span_is_closed_only_by_its_own_fence(text: str) -> None:
 
 @given(ANYTHING)
 def test_an_annotation_is_one_line_and_begins_no_command(text: str) -> None:
-    shown = annotation(text, is_property=True)
+    shown = escape_annotation(text, is_property=True)
     assert "\n" not in shown
     assert "\r" not in shown
     assert "::" not in shown

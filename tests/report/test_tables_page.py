@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from conformance.report.tables_page.page import TableShown, label_of, shown, tables_page, trends
+from conformance.report.tables_page.page import TableOnPage, label_of, tables_page, trend_lines, value_text
 from conformance.spark.aggregation import TABLES
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e'\""
@@ -28,7 +28,9 @@ def page_rows() -> dict[str, list[dict[str, Any]]]:
 
 def page_of(rows: dict[str, list[dict[str, Any]]]) -> str:
     columns = {table.name: tuple((column.name, column.meaning) for column in table.columns) for table in TABLES}
-    return tables_page([TableShown(table.name, table.title, columns[table.name], rows[table.name]) for table in TABLES])
+    return tables_page(
+        [TableOnPage(table.name, table.title, columns[table.name], rows[table.name]) for table in TABLES]
+    )
 
 
 def test_what_came_over_the_wire_is_shown_and_does_nothing() -> None:
@@ -68,7 +70,7 @@ def test_trends_go_by_run_and_are_plain_numbers() -> None:
         {"run": run, "candidate": HOSTILE, "passed": 4 - bad, "failed": bad}
         for run, bad in (("c", 1), ("a", 0), ("b", 2))
     ]
-    (one,) = trends({"runs": runs, "matrix": matrix, "latency": [{"run": "a", "candidate": "x", "p95": 1.0}]})
+    (one,) = trend_lines({"runs": runs, "matrix": matrix, "latency": [{"run": "a", "candidate": "x", "p95": 1.0}]})
     assert one.points == "0.0,80.0 180.0,0.0 360.0,40.0"
     assert (one.runs, one.first, one.last, one.least, one.most) == (3, 0, 25, 0, 50)
 
@@ -85,6 +87,6 @@ def test_the_page_plots_what_has_a_trend() -> None:
 
 
 def test_long_values_are_cut() -> None:
-    assert len(shown("x" * 10_000)) < 640
-    assert shown(None) == ""
-    assert shown(["a", "b"]) == "a, b"
+    assert len(value_text("x" * 10_000)) < 640
+    assert value_text(None) == ""
+    assert value_text(["a", "b"]) == "a, b"

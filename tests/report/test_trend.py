@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from conformance.report.book import read_book
-from conformance.report.diagram.page import cell_page
+from conformance.report.cell_page import cell_page
+from conformance.report.earlier_runs import earlier_outcomes, find_earlier_runs, find_flaky_run
 from conformance.report.run_page.page import run_page
-from conformance.report.site import build
-from conformance.report.trend import earlier_outcomes, flaky, runs_before
+from conformance.report.run_summary import read_run_summary
+from conformance.report.site import build_site
 from conformance.requirements.catalogue import catalogue
-from conformance.results.layout import cell_files, cell_name
+from conformance.results.layout import cell_files, slug_of
 from conformance.results.writer import finish_run
 from conformance.verdicts import Outcome
 from tests.report.samples import material, passed, write_run
@@ -43,26 +43,26 @@ def test_earlier_runs_of_the_same_candidate_count_the_oldest_first(runs: Path) -
     made(folder, "stranger", "2026-01-02T03:04:05Z", candidate="somebody-else")
     (folder / "broken").mkdir()
     (folder / "broken" / "run.json").write_text("{")
-    assert [past.header.run for past in runs_before(runs, folder)] == ["first", "third"]
-    assert [past.header.run for past in runs_before(runs, folder, most=1)] == ["third"]
+    assert [past.header.run for past in find_earlier_runs(runs, folder)] == ["first", "third"]
+    assert [past.header.run for past in find_earlier_runs(runs, folder, most=1)] == ["third"]
 
 
 def test_a_cell_that_ended_otherwise_with_nothing_changed_is_flaky(runs: Path) -> None:
-    before = runs_before(runs, runs.parent)
-    slug = cell_name(cell_files(runs)[0])
+    before = find_earlier_runs(runs, runs.parent)
+    slug = slug_of(cell_files(runs)[0])
     past = earlier_outcomes(before, slug, material().header)
     assert [(one.run, one.outcome, one.causes) for one in past] == [("first", Outcome.PASS, ())]
-    assert flaky(Outcome.FAIL, past) == past[0]
-    assert flaky(Outcome.PASS, past) is None
+    assert find_flaky_run(Outcome.FAIL, past) == past[0]
+    assert find_flaky_run(Outcome.PASS, past) is None
     assert "flaky" in cell_page(material(), past=past)
 
 
 def test_a_cell_of_another_candidate_build_is_not_flaky(runs: Path) -> None:
-    slug = cell_name(cell_files(runs)[0])
+    slug = slug_of(cell_files(runs)[0])
     changed = material(candidate_sha256="0" * 64).header
-    past = earlier_outcomes(runs_before(runs, runs.parent), slug, changed)
+    past = earlier_outcomes(find_earlier_runs(runs, runs.parent), slug, changed)
     assert past[0].causes == ("candidate",)
-    assert flaky(Outcome.FAIL, past) is None
+    assert find_flaky_run(Outcome.FAIL, past) is None
 
 
 def test_a_cell_that_the_earlier_run_did_not_finish_is_passed_over(runs: Path) -> None:
@@ -70,15 +70,15 @@ def test_a_cell_that_the_earlier_run_did_not_finish_is_passed_over(runs: Path) -
     file = cell_files(first)[0]
     rewrite(file, b"".join(plain(file).splitlines(keepends=True)[:-1]))
     finish_run(first, wall_seconds=1)
-    before = runs_before(runs, runs.parent)
-    assert earlier_outcomes(before, cell_name(file), material().header) == ()
+    before = find_earlier_runs(runs, runs.parent)
+    assert earlier_outcomes(before, slug_of(file), material().header) == ()
     rewrite(file, b"{}\n")
-    assert earlier_outcomes(before, cell_name(file), material().header) == ()
+    assert earlier_outcomes(before, slug_of(file), material().header) == ()
 
 
 def test_the_page_of_the_run_shows_them(runs: Path, tmp_path: Path) -> None:
-    build(runs, tmp_path / "site", earlier=runs_before(runs, runs.parent))
+    build_site(runs, tmp_path / "site", earlier=find_earlier_runs(runs, runs.parent))
     page = (tmp_path / "site" / "index.html").read_text("utf-8")
     assert 'id="trend"' in page
     assert "In run first this cell ended as pass" in page
-    assert 'id="trend"' not in run_page(read_book(runs), catalogue())
+    assert 'id="trend"' not in run_page(read_run_summary(runs), catalogue())

@@ -3,7 +3,7 @@
 import gzip
 from pathlib import Path
 
-from conformance.results.layout import PLAIN, cell_name
+from conformance.results.layout import PLAIN_SUFFIX, slug_of
 
 
 def plain(path: Path) -> bytes:
@@ -21,7 +21,7 @@ def as_schema_1(run_dir: Path) -> None:
     """Make a run directory what 0.1.0 left: every cell's file plain, and schema 1 wherever a schema is named."""
     for path in (run_dir / "cells").glob("*.gz"):
         octets = plain(path).replace(b'"schema":2', b'"schema":1', 1)
-        (path.parent / f"{cell_name(path)}{PLAIN}").write_bytes(octets)
+        (path.parent / f"{slug_of(path)}{PLAIN_SUFFIX}").write_bytes(octets)
         path.unlink()
     for path in (run_dir / "run.json", run_dir / "footer.json"):
         if path.is_file():

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from conformance import regular_files
-from conformance.results import packed
-from conformance.results.content import content_of, stored_manifest
+from conformance.results import compression
 from conformance.results.layout import CellUnreadable, RunDirectoryError
+from conformance.results.manifest import compute_manifest, read_current_manifest
 from conformance.results.parquet import write_parquet
-from conformance.results.reader import read_cell, read_end, read_ends, read_run
+from conformance.results.reader import read_cell, read_cell_end, read_cell_ends, read_run
 from conformance.results.writer import CellWriter, begin_run, finish_run
 from conformance.verdicts import Outcome
 from tests.results.samples import EVENTS, cell_header, run_header
@@ -66,12 +66,12 @@ def test_a_cell_that_is_no_file_hides_no_other(run: Path, suffix: str, what: str
     with pytest.raises(CellUnreadable, match="cannot be read"):
         read_cell(path)
     with pytest.raises(CellUnreadable, match="cannot be read"):
-        read_end(path)
+        read_cell_end(path)
     damage = []
     assert len(list(read_run(run).cells(damage))) == 1
     assert [one.path for one in damage] == [path]
-    assert len(read_ends(run).ends) == 1
-    assert content_of(run).damaged == 1
+    assert len(read_cell_ends(run).ends) == 1
+    assert compute_manifest(run).damaged == 1
     footer = finish_run(run, wall_seconds=1)
     assert footer.cells == 2
     assert footer.cut_short == 1
@@ -82,15 +82,15 @@ def test_a_cell_that_is_no_file_hides_no_other(run: Path, suffix: str, what: str
 def test_a_manifest_that_is_no_file_is_none(run: Path, what: str):
     (run / "parquet").mkdir()
     put(what, run / "parquet" / "manifest.json")
-    assert stored_manifest(run) is None
+    assert read_current_manifest(run) is None
 
 
 def test_what_unpacks_to_more_than_is_read_is_cut_and_told(run: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(packed, "MAX_OCTETS", 10_000)
+    monkeypatch.setattr(compression, "MAX_OCTETS", 10_000)
     path = next((run / "cells").glob("*.gz"))
     whole = gzip.decompress(path.read_bytes())
     path.write_bytes(gzip.compress(whole + b"\n" * 50_000_000))
-    octets, trouble = packed.octets_of(path)
+    octets, trouble = compression.read_history(path)
     assert len(octets) == 10_000
     assert octets.startswith(whole)
     assert trouble == "the compressed file holds more than 10000 octets"
@@ -102,7 +102,7 @@ def test_very_many_members_are_read_in_one_pass(tmp_path: Path, monkeypatch: pyt
     member, count = gzip.compress(b"{}\n", mtime=0), 40_000
     path.write_bytes(member * count)
     looked = []
-    real = packed.zlib.decompressobj
+    real = compression.zlib.decompressobj
 
     class Counting:
         def __init__(self, how: int) -> None:
@@ -115,8 +115,8 @@ def test_very_many_members_are_read_in_one_pass(tmp_path: Path, monkeypatch: pyt
         def __getattr__(self, name: str) -> object:
             return getattr(self._real, name)
 
-    monkeypatch.setattr(packed.zlib, "decompressobj", Counting)
-    octets, trouble = packed.octets_of(path)
+    monkeypatch.setattr(compression.zlib, "decompressobj", Counting)
+    octets, trouble = compression.read_history(path)
     assert (octets, trouble) == (b"{}\n" * count, "")
     assert sum(looked) < 30 * path.stat().st_size  # 64 KiB for each member would be 2,000 times its size
 

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from conformance.results.kept import keep_nodes, kept_of
+from conformance.results.kept_nodes import keep_node_directories, kept_directory
 from tests.suite.helpers import conformance_command
 
 CELL = "inbound-acknowledgement-waits-for-the-shadow"
@@ -23,8 +23,8 @@ def test_secrets_are_replaced_and_nobody_else_may_read(tmp_path: Path):
     for path in [node, *node.rglob("*")]:
         path.chmod(0o777)
     cell = tmp_path / "cells" / "a-cell.jsonl"
-    keep_nodes(cell, cell.with_suffix(""))
-    kept = kept_of(cell)
+    keep_node_directories(cell, cell.with_suffix(""))
+    kept = kept_directory(cell)
     assert kept == tmp_path / "kept" / "a-cell"
     assert {oct(path.stat().st_mode & 0o777) for path in [kept.parent, kept, *kept.rglob("*")] if path.is_dir()} == {
         "0o700"

@@ -9,7 +9,7 @@ import pytest
 
 from conformance.results import writer
 from conformance.results.reader import read_run
-from conformance.results.writer import begin_run, holds_run, is_beginning, remove_run
+from conformance.results.writer import begin_run, delete_run, holds_run, is_unstarted_run
 from tests.results.samples import run_header
 from tests.suite.helpers import command, conformance_command, environment
 
@@ -26,15 +26,15 @@ def beginning(run: Path) -> Path:
 
 def test_what_a_run_makes_first_is_told_from_other_folders(tmp_path: Path):
     run = beginning(tmp_path / "run")
-    assert is_beginning(run)
+    assert is_unstarted_run(run)
     (run / "cells" / "x.jsonl").touch()
-    assert not is_beginning(run)
+    assert not is_unstarted_run(run)
     (run / "cells" / "x.jsonl").unlink()
     (run / "letters.txt").touch()
-    assert not is_beginning(run)
-    remove_run(run)
+    assert not is_unstarted_run(run)
+    delete_run(run)
     assert (run / "letters.txt").is_file()
-    assert not is_beginning(tmp_path / "nothing")
+    assert not is_unstarted_run(tmp_path / "nothing")
 
 
 def test_a_deletion_that_is_interrupted_leaves_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -53,11 +53,11 @@ def test_a_deletion_that_is_interrupted_leaves_a_run(tmp_path: Path, monkeypatch
     real = writer.discard
     monkeypatch.setattr(writer, "discard", dies)
     with pytest.raises(KeyboardInterrupt):
-        remove_run(run)
+        delete_run(run)
     assert gone
     assert holds_run(run)
     monkeypatch.undo()
-    remove_run(run)
+    delete_run(run)
     assert not run.exists()
 
 

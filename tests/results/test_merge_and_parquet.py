@@ -11,8 +11,8 @@ import pytest
 
 from conformance.history.events import AnyEvent
 from conformance.results import columns
-from conformance.results.content import content_of, stored_manifest
-from conformance.results.layout import RunDirectoryError, archive_of, cell_name
+from conformance.results.layout import RunDirectoryError, archive_path, slug_of
+from conformance.results.manifest import compute_manifest, read_current_manifest
 from conformance.results.merge import merge_runs
 from conformance.results.parquet import write_parquet
 from conformance.results.reader import read_run
@@ -45,7 +45,7 @@ def test_shards_become_one_run_in_whatever_order(tmp_path: Path, order: int) -> 
     assert run.header.cells_planned == 3
     assert {cell.header.nodeid for cell in run.cells()} == {"a::1", "a::2", "a::3"}
     assert {cell.header.run for cell in run.cells()} == {"all"}
-    archives = [ZipFile(archive_of(cell.attachments)) for cell in run.cells()]
+    archives = [ZipFile(archive_path(cell.attachments)) for cell in run.cells()]
     assert {archive.read("mbx1.log") for archive in archives} == {b"a::1", b"a::2", b"a::3"}
 
 
@@ -100,7 +100,7 @@ def test_a_damaged_event_is_left_out_and_named(tmp_path: Path, sound: bytes, dam
     line = octets[: octets.index(sound)].count(b"\n") + 1
     assert (manifest.damaged, manifest.damage[0].split(": ")[0]) == (1, f"{path.name}:{line}")
     after = pq.read_table(run_dir / "parquet" / "events.parquet").to_pylist()
-    assert after == [row for row in before if (row["cell"], row["n"]) != (cell_name(path), line - 2)]
+    assert after == [row for row in before if (row["cell"], row["n"]) != (slug_of(path), line - 2)]
 
 
 def test_a_cell_without_a_header_leaves_its_events_to_nobody(tmp_path: Path) -> None:
@@ -109,19 +109,19 @@ def test_a_cell_without_a_header_leaves_its_events_to_nobody(tmp_path: Path) -> 
     rewrite(first, b"no header\n" + plain(first).partition(b"\n")[2])
     assert write_parquet(run_dir).rows == {"cells": 1, "verdicts": 2, "events": 5}
     events = pq.read_table(run_dir / "parquet" / "events.parquet")
-    assert events["cell"].to_pylist() == [cell_name(second)] * 5
+    assert events["cell"].to_pylist() == [slug_of(second)] * 5
 
 
 def test_tables_older_than_their_run_are_not_taken(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "r", "a::1")
-    assert stored_manifest(run_dir) is None
+    assert read_current_manifest(run_dir) is None
     manifest = write_parquet(run_dir)
-    assert stored_manifest(run_dir) == manifest
-    assert manifest.content_sha256 == content_of(run_dir).content_sha256
+    assert read_current_manifest(run_dir) == manifest
+    assert manifest.content_sha256 == compute_manifest(run_dir).content_sha256
     path = next((run_dir / "cells").glob("*.jsonl.gz"))
     rewrite(path, plain(path) + b"{}\n")
-    assert stored_manifest(run_dir) is None
-    assert manifest.content_sha256 != content_of(run_dir).content_sha256
+    assert read_current_manifest(run_dir) is None
+    assert manifest.content_sha256 != compute_manifest(run_dir).content_sha256
 
 
 def test_shards_of_schema_1_are_merged_with_those_of_today(tmp_path: Path) -> None:
@@ -136,11 +136,11 @@ def test_shards_of_schema_1_are_merged_with_those_of_today(tmp_path: Path) -> No
 
 def test_the_content_of_a_run_is_the_same_compressed_or_not(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "r", "a::1")
-    before = content_of(run_dir)
+    before = compute_manifest(run_dir)
     (path,) = (run_dir / "cells").glob("*.jsonl.gz")
     path.with_suffix("").write_bytes(plain(path))
     path.unlink()
-    after = content_of(run_dir)
+    after = compute_manifest(run_dir)
     assert (after.content_sha256, after.octets) == (before.content_sha256, before.octets)
     assert after.sizes != before.sizes
 

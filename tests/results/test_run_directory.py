@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conformance.results.layout import CellUnreadable, RunDirectoryError, SchemaTooNew, archive_of, slug
-from conformance.results.reader import Damage, read_cell, read_ends, read_run
+from conformance.results.layout import CellUnreadable, RunDirectoryError, SchemaTooNew, archive_path, slug
+from conformance.results.reader import Damage, read_cell, read_cell_ends, read_run
 from conformance.results.writer import CellWriter, begin_run, finish_run
 from conformance.verdicts import Outcome
 from tests.results.samples import EVENTS, VERDICTS, cell_header, run_header
@@ -85,7 +85,7 @@ def test_a_torn_last_line_is_told_and_the_rest_read(tmp_path: Path, octets: int)
     assert cell.cut_short
     assert len(cell.damage) == 1
     assert "cut short" in cell.damage[0].why
-    assert read_ends(tmp_path).ends[0][1] is None
+    assert read_cell_ends(tmp_path).ends[0][1] is None
 
 
 def test_a_cell_without_a_header_cannot_be_read_but_its_run_can(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_run_of_schema_1_is_read(tmp_path: Path) -> None:
     (cell,) = read_run(tmp_path).cells()
     assert cell.path == path.with_suffix("")
     assert (cell.events, cell.verdicts, cell.footer) == (now[0].events, now[0].verdicts, now[0].footer)
-    assert read_ends(tmp_path).ends[0][1] == cell.footer
+    assert read_cell_ends(tmp_path).ends[0][1] == cell.footer
 
 
 def test_a_run_that_was_killed_while_it_compressed_a_cell_has_it_once(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_run_that_was_killed_while_it_compressed_a_cell_has_it_once(tmp_path: 
     path.with_name(".half.jsonl.gz.1234").write_bytes(b"half")
     (cell,) = read_run(tmp_path).cells()
     assert (cell.path, cell.cut_short) == (path, False)
-    assert read_ends(tmp_path).files == 1
+    assert read_cell_ends(tmp_path).files == 1
 
 
 def test_of_a_torn_compressed_file_what_stands_before_is_read(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_directories_of_nodes_are_compressed_where_all_went_well(tmp_path: Path,
         (writer.attachments / "mbx1" / "node.log").write_text("started")
         writer.finish(outcome, "", wall_seconds=1, cpu_seconds=1, simulated_seconds=1)
     if outcome in (Outcome.PASS, Outcome.NOT_APPLICABLE):
-        with zipfile.ZipFile(archive_of(writer.attachments)) as archive:
+        with zipfile.ZipFile(archive_path(writer.attachments)) as archive:
             assert archive.read("mbx1/node.log") == b"started"
         assert not writer.attachments.exists()
     else:

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from conformance.results.columns import TABLES
-from conformance.results.content import Manifest, content_of
-from conformance.results.layout import CELLS, PARQUET, RUN_FILE
+from conformance.results.layout import CELLS_FOLDER, PARQUET_FOLDER, RUN_FILE
+from conformance.results.manifest import Manifest, compute_manifest
 from conformance.results.parquet import MANIFEST, write_parquet
 from conformance.results.reader import read_run
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run
@@ -53,17 +53,19 @@ def make_many(folder: Path, runs: int, cells: int, *, seed: int = 1, first: int 
 
 def _renamed(source: Path, target: Path, started: datetime) -> Path:
     """Write a run that differs from another in its name and its day, with Parquet tables and no cells' files."""
-    (target / CELLS).mkdir(parents=True)
-    (target / PARQUET).mkdir()
+    (target / CELLS_FOLDER).mkdir(parents=True)
+    (target / PARQUET_FOLDER).mkdir()
     new = {"run": target.name, "started": started.strftime("%Y-%m-%dT%H:%M:%SZ")}
     header = read_run(source).header.model_copy(update=new)
     (target / RUN_FILE).write_text(header.model_dump_json(by_alias=True))
     rows = {}
     for name in TABLES:
-        table = pq.read_table(source / PARQUET / f"{name}.parquet")
+        table = pq.read_table(source / PARQUET_FOLDER / f"{name}.parquet")
         names = pa.array([target.name] * table.num_rows, pa.string())
-        pq.write_table(table.set_column(0, "run", names), target / PARQUET / f"{name}.parquet", compression="zstd")
+        pq.write_table(
+            table.set_column(0, "run", names), target / PARQUET_FOLDER / f"{name}.parquet", compression="zstd"
+        )
         rows[name] = table.num_rows
-    manifest: Manifest = content_of(target).model_copy(update={"rows": rows})
-    (target / PARQUET / MANIFEST).write_text(manifest.model_dump_json(by_alias=True))
+    manifest: Manifest = compute_manifest(target).model_copy(update={"rows": rows})
+    (target / PARQUET_FOLDER / MANIFEST).write_text(manifest.model_dump_json(by_alias=True))
     return target

@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from conformance.results.content import stored_manifest
 from conformance.results.layout import RunDirectoryError
+from conformance.results.manifest import read_current_manifest
 from conformance.results.parquet import write_parquet
 from conformance.spark.export import export_table
 from conformance.spark.ingest import find_runs, read_headers, read_tables
@@ -52,7 +52,7 @@ def test_runs_are_found_below_what_is_nested_very_deep(run: Path, tmp_path: Path
 
 
 def test_one_bit_of_a_table_is_found_by_its_hash(run: Path):
-    manifest = stored_manifest(run)
+    manifest = read_current_manifest(run)
     assert manifest is not None
     assert set(manifest.tables) == {"cells", "verdicts", "events"}
     table = run / "parquet" / "events.parquet"

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from conformance.results.layout import PARQUET, RunDirectoryError
+from conformance.results.layout import PARQUET_FOLDER, RunDirectoryError
 from conformance.results.parquet import write_parquet
 from conformance.spark.buckets import bucket_numbers, write_buckets
 from conformance.spark.build_layers import build_layers, reject_cell_id_collisions
@@ -54,7 +54,7 @@ def test_what_is_gathered_is_what_queries_find(planted: Path, tmp_path: Path) ->
         with duckdb.connect() as database:
             database.execute(MACROS)
             for table in ("cells", "verdicts", "events"):
-                file = str(path / PARQUET / f"{table}.parquet")
+                file = str(path / PARQUET_FOLDER / f"{table}.parquet")
                 database.execute(f"CREATE VIEW raw_{table} AS FROM read_parquet([{file!r}])")
             for name, query in in_sql().items():
                 database.execute(f"CREATE VIEW {name} AS {translated(query)}")

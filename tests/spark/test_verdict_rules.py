@@ -9,7 +9,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession  # noqa: E402
 
-from conformance.report.compare import diff  # noqa: E402
+from conformance.report.compare import compare_runs  # noqa: E402
 from conformance.spark.session import open_session  # noqa: E402
 from conformance.spark.tables import history  # noqa: E402
 from conformance.verdicts import Outcome, worst_in_cell, worst_over_cells  # noqa: E402
@@ -73,7 +73,7 @@ def by_diff(before: CellState, after: CellState) -> ChangeKind | None:
         )
         return book(good(axes={"other": "1"}), cell)
 
-    return next((change.kind for change in diff(run(before), run(after)).changes), None)
+    return next((change.kind for change in compare_runs(run(before), run(after)).changes), None)
 
 
 def test_every_transition_is_the_same_in_diff_and_in_the_table(session: SparkSession) -> None:

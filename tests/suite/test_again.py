@@ -6,7 +6,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from conformance.results.layout import CELLS, LATE, cell_files
+from conformance.results.layout import CELLS_FOLDER, LATE_FOLDER, cell_files
 from conformance.results.reader import read_run
 from tests.results.stored import plain
 from tests.suite.helpers import conformance_command
@@ -89,8 +89,10 @@ def told_as_run_again(folder: Path, printed: str) -> None:
     found = read_run(folder / "run")
     assert found.footer is not None
     assert list(found.footer.again) == [cell.header.nodeid for cell in found.cells([])]
-    assert [path.name for path in cell_files(found.path, LATE)] == [path.name for path in cell_files(found.path, CELLS)]
-    assert all('"reason":"late"' in plain(path).decode() for path in cell_files(found.path, LATE))
+    assert [path.name for path in cell_files(found.path, LATE_FOLDER)] == [
+        path.name for path in cell_files(found.path, CELLS_FOLDER)
+    ]
+    assert all('"reason":"late"' in plain(path).decode() for path in cell_files(found.path, LATE_FOLDER))
 
 
 def test_what_lateness_has_spoilt_is_run_again_and_judged_then(tmp_path: Path):

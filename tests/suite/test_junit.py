@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.report.terminal import is_users
+from conformance.report.terminal import is_users_file
 from tests.suite.helpers import ROOT, conformance_command
 
 pytestmark = pytest.mark.integration
@@ -44,6 +44,6 @@ def test_a_test_case_says_whose_cell_it_is_and_how_it_is_compared(workers: str, 
 
 
 def test_a_file_of_the_installed_package_is_none_of_the_users():
-    assert is_users("scenarios/creation/inbound.scenario.yaml")
-    assert not is_users(".venv/lib/python3.11/site-packages/conformance/_data/scenarios/wire/shadow.scenario.yaml")
-    assert not is_users("../elsewhere/one.scenario.yaml")
+    assert is_users_file("scenarios/creation/inbound.scenario.yaml")
+    assert not is_users_file(".venv/lib/python3.11/site-packages/conformance/_data/scenarios/wire/shadow.scenario.yaml")
+    assert not is_users_file("../elsewhere/one.scenario.yaml")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.report.failure import clause_of
+from conformance.report.failure_text import clause_of
 from tests.suite.helpers import ROOT, conformance_command
 
 pytestmark = pytest.mark.integration

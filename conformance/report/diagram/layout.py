@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from conformance.history.events import AnyEvent, NodeEvent
-from conformance.report.diagram.rows import Row
+from conformance.report.diagram.rows import DiagramRow
 
 GUTTER = 144
 """Pixels left of the first column, for number and time."""
@@ -25,11 +25,11 @@ _UP = frozenset({"started", "ready"})
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedRow:
     """A row at its place: `y` is its middle, `x1` to `x2` where its line runs (or its note hangs), `room` in
     characters."""
 
-    row: Row
+    row: DiagramRow
     y: float
     x1: float
     x2: float
@@ -37,7 +37,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class SessionBar:
     """A session, seen on a party's line: from its first to its last row in the section."""
 
     session: str
@@ -47,7 +47,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class LifelinePiece:
     """A piece of a party's line; `down` while its node was."""
 
     x: float
@@ -63,9 +63,9 @@ class Section:
     number: int
     height: float
     heads: tuple[float, ...]
-    placed: tuple[Placed, ...]
-    bars: tuple[Bar, ...]
-    lives: tuple[Life, ...]
+    placed: tuple[PlacedRow, ...]
+    bars: tuple[SessionBar, ...]
+    lives: tuple[LifelinePiece, ...]
 
     @property
     def marked(self) -> bool:
@@ -82,7 +82,7 @@ class Diagram:
     sections: tuple[Section, ...]
 
 
-def laid_out(rows: Sequence[Row], names: Sequence[str], events: Sequence[AnyEvent]) -> Diagram:
+def lay_out(rows: Sequence[DiagramRow], names: Sequence[str], events: Sequence[AnyEvent]) -> Diagram:
     """Place the rows under the columns, cut into sections of equal numbers of rows."""
     between = max(_NARROWEST, min(_WIDEST, _WIDTH / max(len(names) - 1, 1)))
     columns = {name: GUTTER + _MARGIN + index * between for index, name in enumerate(names)}
@@ -100,8 +100,8 @@ def laid_out(rows: Sequence[Row], names: Sequence[str], events: Sequence[AnyEven
 
 
 def _placed(
-    rows: Sequence[Row], columns: Mapping[str, float], width: float
-) -> tuple[tuple[Placed, ...], tuple[float, ...], float]:
+    rows: Sequence[DiagramRow], columns: Mapping[str, float], width: float
+) -> tuple[tuple[PlacedRow, ...], tuple[float, ...], float]:
     y: float = 0
     found, heads = [], []
     for place, row in enumerate(rows):
@@ -111,12 +111,12 @@ def _placed(
         height = _HEIGHTS[row.kind]
         x1, x2 = _ends(row, columns, width)
         room = abs(x2 - x1) - 24 if row.kind in ("arrow", "fold") else width - GUTTER - 60 if row.left is None else 210
-        found.append(Placed(row, y + height / 2, x1, x2, max(int(room / CHARACTER), 8)))
+        found.append(PlacedRow(row, y + height / 2, x1, x2, max(int(room / CHARACTER), 8)))
         y += height
     return tuple(found), tuple(heads), y + 16
 
 
-def _ends(row: Row, columns: Mapping[str, float], width: float) -> tuple[float, float]:
+def _ends(row: DiagramRow, columns: Mapping[str, float], width: float) -> tuple[float, float]:
     if row.left is None or row.left not in columns:
         return GUTTER, width - 20
     x1 = columns[row.left]
@@ -124,7 +124,7 @@ def _ends(row: Row, columns: Mapping[str, float], width: float) -> tuple[float, 
     return x1, x2 + 60 if row.right is not None and x1 == x2 else x2
 
 
-def _bars(placed: Sequence[Placed], columns: Mapping[str, float]) -> tuple[Bar, ...]:
+def _bars(placed: Sequence[PlacedRow], columns: Mapping[str, float]) -> tuple[SessionBar, ...]:
     spans: dict[tuple[str, str], tuple[float, float]] = {}
     for one in placed:
         if one.row.session is None or one.row.kind not in ("arrow", "fold"):
@@ -139,24 +139,24 @@ def _bars(placed: Sequence[Placed], columns: Mapping[str, float]) -> tuple[Bar, 
         lanes = ends.setdefault(party, [])
         lane = next((place for place, end in enumerate(lanes) if end < top), len(lanes))
         lanes[lane : lane + 1] = [bottom]
-        bars.append(Bar(session, columns[party] + min(lane, 3) * 4, top - 6, bottom + 6))
+        bars.append(SessionBar(session, columns[party] + min(lane, 3) * 4, top - 6, bottom + 6))
     return tuple(bars)
 
 
 def _lives(
-    placed: Sequence[Placed],
+    placed: Sequence[PlacedRow],
     height: float,
     columns: Mapping[str, float],
     changes: Sequence[tuple[int, str, bool]],
     down: set[str],
-) -> tuple[tuple[Life, ...], set[str]]:
+) -> tuple[tuple[LifelinePiece, ...], set[str]]:
     at = {number: one.y for one in placed for number in one.row.numbers}
-    lives: list[Life] = []
+    lives: list[LifelinePiece] = []
     after = set(down)
     for name, x in columns.items():
         points = [(HEAD - 12.0, name in down)]
         points += [(at[number], goes) for number, node, goes in changes if node == name and number in at]
         for (top, is_down), (bottom, _) in pairwise([*points, (height, False)]):
-            lives.append(Life(x, top, bottom, is_down))
+            lives.append(LifelinePiece(x, top, bottom, is_down))
         (after.add if points[-1][1] else after.discard)(name)
     return tuple(lives), after

@@ -29,9 +29,9 @@ from conformance.history.events import (
     StepEvent,
     Talked,
 )
-from conformance.report.material import Material
-from conformance.report.safe import visible
-from conformance.report.words import WIRE, described, meaning, moment, span
+from conformance.report.cell_view import CellView
+from conformance.report.escaping import visible
+from conformance.report.event_text import MAX_WIRE_TEXT, event_text, format_moment, operation_text, rounded_duration
 
 Kind = Literal["arrow", "fold", "note", "band", "gap"]
 Style = Literal["wire", "content", "final", "refusal", "shadow", "discard", "fault", "down", "node", "step", "given"]
@@ -47,7 +47,7 @@ _SHADOW = frozenset({"request-shadow", "track-shadow", "shadow-message", "shadow
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DiagramRow:
     """One row: `numbers` are the events that it stands for, `left` and `right` the parties it runs between.
 
     An arrow's head is at `right`; a note hangs on `left`; a band and a gap run across.
@@ -65,16 +65,16 @@ class Row:
     marked: bool = False
 
 
-def rows_of(material: Material) -> tuple[Row, ...]:
+def diagram_rows(material: CellView) -> tuple[DiagramRow, ...]:
     """Return the rows of a cell's diagram, in the history's order."""
-    rows: list[Row] = []
+    rows: list[DiagramRow] = []
     waiting: dict[str, list[AnyEvent]] = {}
     last = 0.0
     for event in material.events:
         quiet = event.n not in material.offending and _uneventful(event)
         if event.t - last >= GAP:
             rows += _folded(waiting, material)
-            rows.append(Row("gap", "wire", (), event.t, f"… {span(event.t - last)} …"))
+            rows.append(DiagramRow("gap", "wire", (), event.t, f"… {rounded_duration(event.t - last)} …"))
         last = event.t
         if quiet:
             if session := getattr(event, "session", None):
@@ -86,7 +86,7 @@ def rows_of(material: Material) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def parties(events: Sequence[AnyEvent], servers: Sequence[str]) -> tuple[str, ...]:
+def party_columns(events: Sequence[AnyEvent], servers: Sequence[str]) -> tuple[str, ...]:
     """Return the columns: senders, then the topology's servers in its order, then sinks and stores."""
     clients, others = dict[str, None](), dict[str, None]()
     for event in events:
@@ -128,7 +128,7 @@ def _uneventful(event: AnyEvent) -> bool:
             return False
 
 
-def _folded(waiting: dict[str, list[AnyEvent]], material: Material) -> Iterator[Row]:
+def _folded(waiting: dict[str, list[AnyEvent]], material: CellView) -> Iterator[DiagramRow]:
     """Empty what waits: a row for each session, in the order in which they began to wait."""
     for session, events in waiting.items():
         drawn = [event for event in events if not isinstance(event, Attempt | Talked)]
@@ -138,7 +138,7 @@ def _folded(waiting: dict[str, list[AnyEvent]], material: Material) -> Iterator[
         if len(drawn) == 1:
             yield _row(drawn[0], material)
             continue
-        yield Row(
+        yield DiagramRow(
             kind="fold",
             style="wire",
             numbers=tuple(event.n for event in events),
@@ -167,15 +167,15 @@ def _gist(events: Sequence[AnyEvent]) -> str:
     return ", ".join(f"{count} {verb}" if count > 1 else verb for verb, count in counts.items())
 
 
-def _row(event: AnyEvent, material: Material) -> Row:
+def _row(event: AnyEvent, material: CellView) -> DiagramRow:
     kind, style, left, right = _shape(event, material)
-    return Row(
+    return DiagramRow(
         kind=kind,
         style=style,
         numbers=(event.n,),
         t=event.t,
-        text=_told_step(event, material) if isinstance(event, StepEvent) else described(event),
-        means=meaning(event),
+        text=_told_step(event, material) if isinstance(event, StepEvent) else event_text(event),
+        means=operation_text(event),
         left=left,
         right=right,
         session=getattr(event, "session", None),
@@ -183,15 +183,15 @@ def _row(event: AnyEvent, material: Material) -> Row:
     )
 
 
-def _told_step(event: StepEvent, material: Material) -> str:
+def _told_step(event: StepEvent, material: CellView) -> str:
     """A step is told by its own line of the scenario, where that is to be had."""
     line = material.source_line(event.line)
     if event.phase == "failed" or line is None:
-        return described(event)
-    return visible(f"step {event.path}  {line.strip().removeprefix('- ')}", WIRE)
+        return event_text(event)
+    return visible(f"step {event.path}  {line.strip().removeprefix('- ')}", MAX_WIRE_TEXT)
 
 
-def _shape(event: AnyEvent, material: Material) -> tuple[Kind, Style, str | None, str | None]:
+def _shape(event: AnyEvent, material: CellView) -> tuple[Kind, Style, str | None, str | None]:
     match event:
         case Reply() | Command() | Content() | Connected() | Closed():
             began = material.sessions.get(event.session)
@@ -237,9 +237,9 @@ def _style(event: AnyEvent) -> Style:
             return "wire"
 
 
-def told(row: Row) -> str:
+def row_text(row: DiagramRow) -> str:
     """Return a row in one line, as the text alternative and the pointer's hover show it."""
     who = f"{row.left} to {row.right}: " if row.right else f"{row.left}: " if row.left else ""
     numbers = f"#{row.numbers[0]}" + (f"–#{row.numbers[-1]}" if len(row.numbers) > 1 else "") if row.numbers else ""  # noqa: RUF001
     means = f" [{row.means}]" if row.means else ""
-    return f"{numbers} {moment(row.t)} {who}{row.text}{means}".strip()
+    return f"{numbers} {format_moment(row.t)} {who}{row.text}{means}".strip()

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 from markupsafe import Markup, escape
 
-from conformance.report.diagram.layout import GUTTER, HEAD, Diagram, Placed, Section
-from conformance.report.diagram.rows import told
-from conformance.report.safe import visible
-from conformance.report.words import moment
+from conformance.report.diagram.layout import GUTTER, HEAD, Diagram, PlacedRow, Section
+from conformance.report.diagram.rows import row_text
+from conformance.report.escaping import visible
+from conformance.report.event_text import format_moment
 from conformance.scenarios.values import format_duration as told_time
 
 _TITLE = 600
 
 
-def drawn(diagram: Diagram, section: Section, *, words: bool = True) -> Markup:
+def draw_section(diagram: Diagram, section: Section, *, words: bool = True) -> Markup:
     """Return one section as an inline `<svg>`; marked rows can be reached by the Tab key and as `#e<number>`.
 
     Without `words` rows have no text for pointers and screen readers: in a picture neither can reach them.
@@ -51,13 +51,13 @@ def _heads(diagram: Diagram, y: float) -> Iterator[str]:
         )
 
 
-def _row(placed: Placed, width: float, words: bool) -> str:
+def _row(placed: PlacedRow, width: float, words: bool) -> str:
     row = placed.row
     classes = f"row {row.kind} {row.style}" + (" marked" if row.marked else "")
     parts = [_ground(placed, width), _gutter(placed), _shape(placed, width), "</g>"]
     if not words:
         return "".join([f'<g class="{classes}">', *(parts if row.marked else parts[1:])])
-    told_row = escape(_fit(("marked: " if row.marked else "") + told(row), _TITLE))
+    told_row = escape(_fit(("marked: " if row.marked else "") + row_text(row), _TITLE))
     place = f' id="e{row.numbers[0]}"' if row.numbers else ""
     return "".join(
         [
@@ -68,12 +68,12 @@ def _row(placed: Placed, width: float, words: bool) -> str:
     )
 
 
-def _ground(placed: Placed, width: float) -> str:
+def _ground(placed: PlacedRow, width: float) -> str:
     """An area to point at; of a marked row it is seen."""
     return f'<rect class="ground" x="4" y="{placed.y - 16:g}" width="{width - 8:g}" height="32" rx="5"/>'
 
 
-def _gutter(placed: Placed) -> str:
+def _gutter(placed: PlacedRow) -> str:
     row = placed.row
     if not row.numbers:
         return ""
@@ -86,10 +86,10 @@ def _gutter(placed: Placed) -> str:
 
 def _clock(t: float) -> str:
     """Return a moment short enough for the gutter: beyond an hour in whole seconds, beyond a day in minutes."""
-    return moment(t) if t < 3600 else told_time(int(t)) if t < 86400 else told_time(int(t) // 60 * 60)
+    return format_moment(t) if t < 3600 else told_time(int(t)) if t < 86400 else told_time(int(t) // 60 * 60)
 
 
-def _shape(placed: Placed, width: float) -> str:
+def _shape(placed: PlacedRow, width: float) -> str:
     match placed.row.kind:
         case "arrow" | "fold":
             return _arrow(placed)
@@ -110,7 +110,7 @@ def _shape(placed: Placed, width: float) -> str:
             )
 
 
-def _arrow(placed: Placed) -> str:
+def _arrow(placed: PlacedRow) -> str:
     row, y = placed.row, placed.y + 7
     way = 1 if placed.x2 >= placed.x1 else -1
     start, end = placed.x1 + 5 * way, placed.x2 - 5 * way
@@ -131,7 +131,7 @@ def _head(x: float, y: float, way: int) -> str:
     return f'<path class="head" d="M{x:g} {y:g}l{-8 * way} -4v8z"/>'
 
 
-def _note(placed: Placed, width: float) -> str:
+def _note(placed: PlacedRow, width: float) -> str:
     text = ("☠ " if placed.row.style == "down" else "✓ " if placed.row.style == "given" else "") + placed.row.text
     shown = _fit(text, placed.room)
     half = len(shown) * 3.5 + 10

@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from conformance.report.book import Book, Entry
+from conformance.report.run_summary import CellSummary, RunSummary
 from conformance.verdicts import Outcome, worst_over_cells
 from conformance.verdicts.outcome import OVER_CELLS
 
 
 @dataclass(frozen=True, slots=True)
-class Square:
+class MatrixSquare:
     """The cells of one scenario played by one candidate; none means that it was not played."""
 
-    cells: tuple[Entry, ...]
+    cells: tuple[CellSummary, ...]
 
     @property
     def outcome(self) -> Outcome | None:
@@ -28,13 +28,13 @@ class Square:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class MatrixLine:
     """One scenario: its title and file, and a square for each candidate in their order."""
 
     scenario: str
     title: str
     path: str
-    squares: tuple[Square, ...]
+    squares: tuple[MatrixSquare, ...]
 
     @property
     def folder(self) -> str:
@@ -48,15 +48,15 @@ class Line:
         return tuple(outcome for outcome in OVER_CELLS if outcome in present)
 
 
-def matrix(book: Book) -> tuple[Line, ...]:
+def outcome_matrix(book: RunSummary) -> tuple[MatrixLine, ...]:
     """Return the lines of a run, in the order of the scenarios' files."""
-    cells: dict[str, list[Entry]] = {}
+    cells: dict[str, list[CellSummary]] = {}
     for cell in book.cells:
         cells.setdefault(cell.header.scenario, []).append(cell)
     return tuple(_line(cells[scenario], book.candidates) for scenario in book.scenarios)
 
 
-def _line(cells: Sequence[Entry], candidates: Sequence[str]) -> Line:
+def _line(cells: Sequence[CellSummary], candidates: Sequence[str]) -> MatrixLine:
     header = cells[0].header
-    squares = tuple(Square(tuple(cell for cell in cells if cell.header.candidate == one)) for one in candidates)
-    return Line(header.scenario, header.title, header.path, squares)
+    squares = tuple(MatrixSquare(tuple(cell for cell in cells if cell.header.candidate == one)) for one in candidates)
+    return MatrixLine(header.scenario, header.title, header.path, squares)

@@ -8,12 +8,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from conformance.report.book import Book, Entry, blamed, causes, of_candidate, ordered
-from conformance.report.failure import clause_of
-from conformance.report.html import rendered
-from conformance.report.ledger import Row, ledger
-from conformance.report.run_page.matrix import Line, matrix
-from conformance.report.trend import Earlier, Past, flaky
+from conformance.report.earlier_runs import EarlierOutcome, EarlierRun, find_flaky_run
+from conformance.report.failure_text import clause_of
+from conformance.report.rendering import render_page
+from conformance.report.requirement_rows import RequirementRow, requirement_rows
+from conformance.report.run_page.matrix import MatrixLine, outcome_matrix
+from conformance.report.run_summary import (
+    CellSummary,
+    RunSummary,
+    blamed_requirement,
+    cells_of_candidate,
+    find_root_causes,
+    order_by_root_cause,
+)
 from conformance.requirements.catalogue import Catalogue
 from conformance.results.schema import RunHeader
 from conformance.verdicts import Outcome, worst_over_cells
@@ -26,18 +33,18 @@ _WORST = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FailureGroup:
     """Cells that did not pass for the same reason: `title` is the requirement with its text, or the sentence."""
 
     outcome: Outcome
     title: str
-    cells: tuple[Entry, ...]
+    cells: tuple[CellSummary, ...]
     same: bool = False
     """Whether one of the cells says it all: nothing was judged in any of them, and each says the same."""
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class CandidateSummary:
     """How a candidate's cells ended, and in which groups of requirements most failed: name, failed, of how many."""
 
     candidate: str
@@ -45,13 +52,13 @@ class Summary:
     worst: tuple[tuple[str, int, int], ...]
 
 
-def grouped(cells: Sequence[Entry]) -> tuple[Group, ...]:
+def group_failures(cells: Sequence[CellSummary]) -> tuple[FailureGroup, ...]:
     """Return the cells that did not pass in groups: violations first, then errors, then what is inconclusive.
 
     Violations keep the order of `cells`, in which those of a cause stand together; of the others the largest groups
     come first.
     """
-    found: dict[tuple[Outcome, str], list[Entry]] = {}
+    found: dict[tuple[Outcome, str], list[CellSummary]] = {}
     for cell in cells:
         if cell.outcome in NOT_OK_OUTCOMES:
             found.setdefault((cell.outcome, _reason(cell)), []).append(cell)
@@ -59,38 +66,38 @@ def grouped(cells: Sequence[Entry]) -> tuple[Group, ...]:
     return tuple(sorted(groups, key=lambda one: (OVER_CELLS.index(one.outcome), _size(one))))
 
 
-def _size(group: Group) -> int:
+def _size(group: FailureGroup) -> int:
     return 0 if group.outcome is Outcome.FAIL else -len(group.cells)
 
 
-def summaries(book: Book, catalogue: Catalogue) -> tuple[Summary, ...]:
+def candidate_summaries(book: RunSummary, catalogue: Catalogue) -> tuple[CandidateSummary, ...]:
     """Return a summary for each candidate of the run, in its order."""
-    return tuple(_summary(name, of_candidate(book.cells, name), catalogue) for name in book.candidates)
+    return tuple(_summary(name, cells_of_candidate(book.cells, name), catalogue) for name in book.candidates)
 
 
-def _reason(cell: Entry) -> str:
-    if (row := blamed(cell)) and cell.outcome is not Outcome.ERROR:
+def _reason(cell: CellSummary) -> str:
+    if (row := blamed_requirement(cell)) and cell.outcome is not Outcome.ERROR:
         return row
     return f"{cell.header.candidate}: {_CHANGING.sub('*', cell.sentence)}"
 
 
-def _group(outcome: Outcome, reason: str, cells: list[Entry]) -> Group:
-    if (row := blamed(cells[0])) == reason:
-        return Group(outcome, clause_of(row), tuple(cells))
+def _group(outcome: Outcome, reason: str, cells: list[CellSummary]) -> FailureGroup:
+    if (row := blamed_requirement(cells[0])) == reason:
+        return FailureGroup(outcome, clause_of(row), tuple(cells))
     said = cells[0].sentence or ("cut short: the run ended in this cell" if cells[0].cut_short else str(outcome))
-    return Group(outcome, f"{cells[0].header.candidate}: {said}", tuple(cells), outcome is Outcome.ERROR)
+    return FailureGroup(outcome, f"{cells[0].header.candidate}: {said}", tuple(cells), outcome is Outcome.ERROR)
 
 
-def _summary(candidate: str, cells: Sequence[Entry], catalogue: Catalogue) -> Summary:
+def _summary(candidate: str, cells: Sequence[CellSummary], catalogue: Catalogue) -> CandidateSummary:
     counts = Counter(cell.outcome for cell in cells)
     failed, judged = Counter[str](), Counter[str]()
     for cell in cells:
-        row = catalogue.get(blamed(cell) or next(iter(cell.header.requirements), ""))
+        row = catalogue.get(blamed_requirement(cell) or next(iter(cell.header.requirements), ""))
         if row is not None and cell.outcome is not Outcome.NOT_APPLICABLE:
             judged[row.group] += 1
             failed[row.group] += cell.outcome is Outcome.FAIL
     worst = tuple((group, count, judged[group]) for group, count in failed.most_common(_WORST) if count)
-    return Summary(candidate, {outcome: counts[outcome] for outcome in OVER_CELLS}, worst)
+    return CandidateSummary(candidate, {outcome: counts[outcome] for outcome in OVER_CELLS}, worst)
 
 
 CARDS = 5
@@ -98,15 +105,15 @@ CARDS = 5
 
 
 def run_page(
-    book: Book,
+    book: RunSummary,
     catalogue: Catalogue,
     *,
     pages: Mapping[str, str] | None = None,
     others: str = "",
     statements: Mapping[str, str] | None = None,
     allure: str = "",
-    earlier: Sequence[Past] = (),
-    pasts: Mapping[str, Sequence[Earlier]] | None = None,
+    earlier: Sequence[EarlierRun] = (),
+    pasts: Mapping[str, Sequence[EarlierOutcome]] | None = None,
 ) -> str:
     """Return the self-contained page of a run.
 
@@ -114,26 +121,28 @@ def run_page(
     command that makes the others ('' when none is missing); `statements` has that of each candidate's statement; `allure` is the Allure site's. `earlier` are the runs before, the oldest first, and `pasts` has
     for the slug of a cell how it ended in them.
     """
-    found = causes(book.cells)
-    troubles = ordered([cell for outcome in NOT_OK_OUTCOMES for cell in book.cells if cell.outcome is outcome], found)
-    lines = matrix(book)
+    found = find_root_causes(book.cells)
+    troubles = order_by_root_cause(
+        [cell for outcome in NOT_OK_OUTCOMES for cell in book.cells if cell.outcome is outcome], found
+    )
+    lines = outcome_matrix(book)
     rows = _joined(book, catalogue)
     shown = rows if _claims_shadows(book) else [one for one in rows if catalogue[one[0].id].profile == "relay"]
-    by_group: dict[str, list[tuple[Row, list[Row], Outcome]]] = {}
+    by_group: dict[str, list[tuple[RequirementRow, list[RequirementRow], Outcome]]] = {}
     for one in shown:
         by_group.setdefault(one[0].group, []).append(one)
     mostly_not_applicable = 2 * book.outcomes[Outcome.NOT_APPLICABLE] > len(book.cells)
-    return rendered(
+    return render_page(
         "run.html.j2",
         script="run.js",
         book=book,
         lines=lines,
         folders=tuple(dict.fromkeys(line.folder for line in lines)),
         causes=found,
-        troubles=grouped([cell for cell, _ in troubles]),
+        troubles=group_failures([cell for cell, _ in troubles]),
         roots={cell.slug: root for cell, root in troubles if root},
         cards=CARDS,
-        summaries=summaries(book, catalogue),
+        summaries=candidate_summaries(book, catalogue),
         counts=_counts,
         verdicts=_verdicts,
         order={outcome: place for place, outcome in enumerate(OVER_CELLS)},
@@ -142,7 +151,7 @@ def run_page(
         bars=_bars(book.outcomes),
         trend=_trend(book, earlier),
         pasts=pasts or {},
-        flaky=flaky,
+        flaky=find_flaky_run,
         by_group=by_group,
         left_out=len(rows) - len(shown),
         groups=catalogue.groups,
@@ -155,18 +164,18 @@ def run_page(
     )
 
 
-def _claims_shadows(book: Book) -> bool:
+def _claims_shadows(book: RunSummary) -> bool:
     """Whether a candidate claims shadow redundancy; one of which nothing is known is not taken for a relay."""
     claims = [one.claims for one in book.header.candidates]
     return not all(claims) or any(claim.startswith("shadow") for own in claims for claim in own)
 
 
-def _counts(lines: Sequence[Line], folder: str) -> list[tuple[Outcome, int]]:
+def _counts(lines: Sequence[MatrixLine], folder: str) -> list[tuple[Outcome, int]]:
     cells = [cell for line in lines if line.folder == folder for square in line.squares for cell in square.cells]
     return _numbers(cell.outcome for cell in cells)
 
 
-def _verdicts(rows: Sequence[tuple[Row, list[Row], Outcome]]) -> list[tuple[Outcome, int]]:
+def _verdicts(rows: Sequence[tuple[RequirementRow, list[RequirementRow], Outcome]]) -> list[tuple[Outcome, int]]:
     return _numbers(telling for _, _, telling in rows)
 
 
@@ -186,7 +195,7 @@ def _bars(outcomes: Mapping[Outcome, int]) -> list[tuple[Outcome, float, float]]
     return bars
 
 
-def _trend(book: Book, earlier: Sequence[Past]) -> list[dict[str, Any]]:
+def _trend(book: RunSummary, earlier: Sequence[EarlierRun]) -> list[dict[str, Any]]:
     """Return a line for each run before and for this one; nothing when there was none before."""
     lines = [_line_of(past.header, past.footer.outcomes, book.header) for past in earlier]
     return [*lines, _line_of(book.header, book.outcomes, book.header)] if lines else []
@@ -210,9 +219,9 @@ def _line_of(header: RunHeader, outcomes: Mapping[Outcome, int], now: RunHeader)
     }
 
 
-def _joined(book: Book, catalogue: Catalogue) -> list[tuple[Row, list[Row], Outcome]]:
+def _joined(book: RunSummary, catalogue: Catalogue) -> list[tuple[RequirementRow, list[RequirementRow], Outcome]]:
     """Return each requirement with its row for every candidate, and the most telling of their verdicts."""
-    ledgers = [ledger(of_candidate(book.cells, one), catalogue) for one in book.candidates]
+    ledgers = [requirement_rows(cells_of_candidate(book.cells, one), catalogue) for one in book.candidates]
     joined = []
     for rows in zip(*ledgers, strict=True):
         telling = worst_over_cells(row.outcome for row in rows)
@@ -221,14 +230,14 @@ def _joined(book: Book, catalogue: Catalogue) -> list[tuple[Row, list[Row], Outc
     return joined
 
 
-def _first_evidence(cell: Entry) -> str:
+def _first_evidence(cell: CellSummary) -> str:
     """Return the anchor of the offending event on a cell's page, with its `#`, or ''."""
     pairs = zip(cell.verdicts, cell.offences, strict=True)
     wanted = (one.event for verdict, one in pairs if one is not None and verdict.outcome is cell.outcome)
     return next((f"#e{number}" for number in wanted), "")
 
 
-def _decisive(cell: Entry) -> list[dict[str, Any]]:
+def _decisive(cell: CellSummary) -> list[dict[str, Any]]:
     """Return what is told of the verdict that decided a cell: clause, step, exchange; empty when none did."""
     for verdict, offence in zip(cell.verdicts, cell.offences, strict=True):
         if verdict.outcome is cell.outcome:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from conformance.report.html import rendered
-from conformance.report.safe import visible
-from conformance.results.whole import write_whole
+from conformance.report.escaping import visible
+from conformance.report.rendering import render_page
+from conformance.results.atomic_write import write_atomically
 
 Unit = Literal["", "s", "%"]
 
@@ -91,7 +91,7 @@ RUNS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Trend:
+class TrendLine:
     """One candidate's line: what it is of, its points as an SVG polyline has them, its ends as numbers."""
 
     candidate: str
@@ -104,7 +104,7 @@ class Trend:
     most: float
 
 
-def trends(rows: Mapping[str, list[dict[str, Any]]]) -> list[Trend]:
+def trend_lines(rows: Mapping[str, list[dict[str, Any]]]) -> list[TrendLine]:
     """Return the lines of all candidates that have at least two runs, by candidate; `rows` are those of the tables."""
     order = {row["run"]: place for place, row in enumerate(rows["runs"])}
     found = []
@@ -139,14 +139,14 @@ def _slow(latency: Sequence[dict[str, Any]]) -> dict[tuple[str, str], float]:
     return slowest
 
 
-def _trend(candidate: str, what: str, values: list[float]) -> Trend:
+def _trend(candidate: str, what: str, values: list[float]) -> TrendLine:
     least, most = min(values), max(values)
     span = most - least or 1.0
     points = " ".join(
         f"{place * WIDTH / (len(values) - 1):.1f},{HEIGHT - (value - least) / span * HEIGHT:.1f}"
         for place, value in enumerate(values)
     )
-    return Trend(candidate, what, points, len(values), values[0], values[-1], least, most)
+    return TrendLine(candidate, what, points, len(values), values[0], values[-1], least, most)
 
 
 ROWS = 200
@@ -156,21 +156,21 @@ FINDINGS = 20
 TEXT = 600
 """Characters of a value that the page shows."""
 
-Rows = list[dict[str, Any]]
+TableRows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class TableShown:
+class TableOnPage:
     """A table of an aggregation: its name, which its files have too, its title, its columns with their meanings, its rows."""
 
     name: str
     title: str
     columns: tuple[tuple[str, str], ...]
-    rows: Rows
+    rows: TableRows
 
 
 def write_tables_page(
-    out: Path, tables: Sequence[TableShown], write: Callable[[Path, bytes], None] = write_whole
+    out: Path, tables: Sequence[TableOnPage], write: Callable[[Path, bytes], None] = write_atomically
 ) -> Path:
     """Write `index.html` beside the tables' files with `write` and return its path. Raises OSError."""
     out.mkdir(parents=True, exist_ok=True)
@@ -178,19 +178,19 @@ def write_tables_page(
     return out / "index.html"
 
 
-def tables_page(tables: Sequence[TableShown]) -> str:
+def tables_page(tables: Sequence[TableOnPage]) -> str:
     """Return the page as HTML."""
     rows = {table.name: table.rows for table in tables}
     newest = _newest(rows["runs"], rows["matrix"])
-    return rendered(
+    return render_page(
         "tables.html.j2",
         script="tables.js",
-        shown=shown,
-        figure=figure,
+        shown=value_text,
+        figure=number_text,
         runs=rows["runs"] or [{"started": ""}],
         newest=newest,
         figures=_figures(rows),
-        trends=trends(rows),
+        trends=trend_lines(rows),
         width=WIDTH,
         height=HEIGHT,
         matrix=_by(rows["matrix"], "scenario", newest, rows["failures"]),
@@ -217,7 +217,7 @@ def _in_unit(value: object, column: str) -> object:
     return value[:12] if isinstance(value, str) and column.endswith("_sha256") else value
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     """Return a value as text to be read; what is too long is cut."""
     if value is None:
         return ""
@@ -226,12 +226,12 @@ def shown(value: object) -> str:
     return visible(str(value), TEXT)
 
 
-def figure(value: float) -> str:
+def number_text(value: float) -> str:
     """Return a number with at most six digits after the point, and a mark at each thousand."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6f}".rstrip("0").rstrip(".")
 
 
-def _newest(runs: Rows, matrix: Rows) -> list[dict[str, str]]:
+def _newest(runs: TableRows, matrix: TableRows) -> list[dict[str, str]]:
     """Return the newest run of each candidate, whichever parts of the suite it was of."""
     order = {row["run"]: place for place, row in enumerate(runs)}
     found: dict[str, str] = {}
@@ -240,7 +240,9 @@ def _newest(runs: Rows, matrix: Rows) -> list[dict[str, str]]:
     return [{"candidate": candidate, "run": run} for candidate, run in sorted(found.items())]
 
 
-def _by(rows: Rows, name: str, newest: list[dict[str, str]], failures: Rows) -> dict[str, dict[str, dict[str, Any]]]:
+def _by(
+    rows: TableRows, name: str, newest: list[dict[str, str]], failures: TableRows
+) -> dict[str, dict[str, dict[str, Any]]]:
     wanted = {(one["candidate"], one["run"]) for one in newest}
     table: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows:
@@ -254,7 +256,7 @@ def _by(rows: Rows, name: str, newest: list[dict[str, str]], failures: Rows) -> 
     return dict(sorted(table.items()))
 
 
-def _figures(rows: Mapping[str, Rows]) -> list[dict[str, Any]]:
+def _figures(rows: Mapping[str, TableRows]) -> list[dict[str, Any]]:
     standing = [row for row in rows["changes"] if row["standing"] and row["change"] == "regression"]
     numbers = (
         (sum(row["cells"] for row in rows["runs"]), "cells", "", ""),

@@ -24,21 +24,21 @@ from conformance.history.events import (
     StepEvent,
     Talked,
 )
-from conformance.report.safe import visible
+from conformance.report.escaping import visible
 from conformance.scenarios.values import format_duration
 
-WIRE = 300
+MAX_WIRE_TEXT = 300
 """Characters of a line from the wire that are shown; the history has up to 2,048 octets of it."""
 
 
-def moment(seconds: float) -> str:
+def format_moment(seconds: float) -> str:
     """Write a time since the cell began (seconds) for reading: `0.004s`, `31.200s`, `2h58m0.5s`."""
     if abs(seconds) < 60:
         return f"{seconds:.3f}s"
     return format_duration(round(seconds, 3))
 
 
-def span(seconds: float) -> str:
+def rounded_duration(seconds: float) -> str:
     """Write a long while (seconds) with its parts apart: `2 h 58 m`, `1 d 4 h`, `12.5 s`; no more than two parts."""
     parts: list[str] = []
     rest = seconds
@@ -52,12 +52,12 @@ def span(seconds: float) -> str:
     return " ".join(parts[:2])
 
 
-def shown_reply(reply: Reply) -> str:
+def reply_text(reply: Reply) -> str:
     """Return a reply as it stood on the wire, its lines joined by ` / `; long ones are cut."""
-    return visible(f"{reply.code:03d} " + " / ".join(reply.lines), WIRE)
+    return visible(f"{reply.code:03d} " + " / ".join(reply.lines), MAX_WIRE_TEXT)
 
 
-def meaning(event: AnyEvent) -> str:
+def operation_text(event: AnyEvent) -> str:
     """Return what a line means in terms of shadow redundancy (`shadow stored: id`), or '' when nothing."""
     operation = event.operation if isinstance(event, Command | Reply) else None
     if operation is None:
@@ -69,10 +69,10 @@ def meaning(event: AnyEvent) -> str:
         parts.append(f"{len(operation.shadow_ids)} told, {operation.left if operation.left is not None else '?'} left")
     elif operation.server is not None:
         parts.append(operation.server + (f" ({operation.database})" if operation.database else ""))
-    return visible(": ".join(parts), WIRE)
+    return visible(": ".join(parts), MAX_WIRE_TEXT)
 
 
-def described(event: AnyEvent) -> str:
+def event_text(event: AnyEvent) -> str:
     """Return what happened, in one printable line, without parties and time where those stand beside it."""
     return visible(_described(event))
 
@@ -82,11 +82,11 @@ def _described(event: AnyEvent) -> str:  # one branch a kind: a table of lambdas
         case Connected():
             return f"connected to {event.listener}"
         case ConnectFailed():
-            return f"could not connect to {event.listener}: {visible(event.reason, WIRE)}"
+            return f"could not connect to {event.listener}: {visible(event.reason, MAX_WIRE_TEXT)}"
         case Command():
-            return visible(event.line, WIRE)
+            return visible(event.line, MAX_WIRE_TEXT)
         case Reply():
-            return shown_reply(event) + (f"  (for {visible(event.recipient, 80)})" if event.recipient else "")
+            return reply_text(event) + (f"  (for {visible(event.recipient, 80)})" if event.recipient else "")
         case Content():
             return f"{event.digest.size} octets and final dot, {_identity(event.digest.message_id)}"
         case Closed():
@@ -95,7 +95,7 @@ def _described(event: AnyEvent) -> str:  # one branch a kind: a table of lambdas
             return f"fault {event.fault} fired: {event.action}" + _more(event.detail)
         case FaultArmed():
             done = "healed" if event.healed else "armed"
-            return f"fault {event.fault} {done}: {event.action} on {visible(', '.join(event.links), WIRE)}"
+            return f"fault {event.fault} {done}: {event.action} on {visible(', '.join(event.links), MAX_WIRE_TEXT)}"
         case StepEvent():
             label = f" [{event.label}]" if event.label else ""
             return f"step {event.path} {event.verb}{label} {event.phase}" + _more(event.detail)
@@ -112,16 +112,18 @@ def _described(event: AnyEvent) -> str:  # one branch a kind: a table of lambdas
         case NodeEvent():
             return f"node {event.node} {event.action}" + _more(event.detail)
         case Configured():
-            taken = f"refused: {visible(event.refused, WIRE)}" if event.refused is not None else "taken"
-            return f"node {event.node} was offered {visible(str(event.changes), WIRE)}: {taken}"
+            taken = f"refused: {visible(event.refused, MAX_WIRE_TEXT)}" if event.refused is not None else "taken"
+            return f"node {event.node} was offered {visible(str(event.changes), MAX_WIRE_TEXT)}: {taken}"
         case Inspected():
-            return f"node {event.node} was inspected: {visible(str(event.state), WIRE)}"
+            return f"node {event.node} was inspected: {visible(str(event.state), MAX_WIRE_TEXT)}"
         case CommandRun():
             end = _more(event.failed) if event.failed else ""
-            return f"node {event.node} was told {visible(' '.join([event.command, *event.arguments]), WIRE)}{end}"
+            return (
+                f"node {event.node} was told {visible(' '.join([event.command, *event.arguments]), MAX_WIRE_TEXT)}{end}"
+            )
         case Drained():
             quiet = "quiet" if event.quiet else "NOT quiet"
-            return f"drained: {quiet} after {span(event.waited)}" + _more(event.detail)
+            return f"drained: {quiet} after {rounded_duration(event.waited)}" + _more(event.detail)
         case Lag():
             return f"the harness was late by up to {event.seconds:.3f}s"
 
@@ -131,17 +133,17 @@ def _identity(message_id: str | None) -> str:
 
 
 def _more(detail: str) -> str:
-    return f": {visible(detail, WIRE)}" if detail else ""
+    return f": {visible(detail, MAX_WIRE_TEXT)}" if detail else ""
 
 
 _MESSAGE_ID = re.compile(r" \((<[^<>()\s]+@[^<>()\s]+>)\)")
 
 
-def label_alone(sentence: str) -> str:
+def without_message_ids(sentence: str) -> str:
     """Return a sentence without the Message-IDs behind the labels of messages: `m#1 (<x@y>)` is `m#1`."""
     return _MESSAGE_ID.sub("", sentence)
 
 
-def message_ids(sentence: str) -> str:
+def listed_message_ids(sentence: str) -> str:
     """Return the Message-IDs that `label_alone` takes out, once each, or ''."""
     return ", ".join(dict.fromkeys(_MESSAGE_ID.findall(sentence)))

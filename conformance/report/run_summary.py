@@ -7,20 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from conformance.report.failure import clause_of, headline
-from conformance.report.material import Material, stored
-from conformance.report.offence import Offence, offence_of
-from conformance.report.safe import visible
+from conformance.report.cell_view import CellView, view_stored_cell
+from conformance.report.escaping import visible
+from conformance.report.evidence_location import EvidenceLocation, locate_evidence
+from conformance.report.failure_text import clause_of, deciding_sentence
 from conformance.requirements.consequences import independently_violated, root_violations
-from conformance.results.layout import LATE
-from conformance.results.reader import EVENTS, Damage, read_cell, read_run
+from conformance.results.layout import LATE_FOLDER
+from conformance.results.reader import EVENT_LINES, Damage, read_cell, read_run
 from conformance.results.schema import CellHeader, RunFooter, RunHeader
 from conformance.verdicts import Outcome, Verdict
 from conformance.verdicts.outcome import OVER_CELLS
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CellSummary:
     """One cell of the book; `slug` is the name of its file and of its page.
 
     `offences` has for each of the verdicts what it points at; None for a pass, and for what points at nothing.
@@ -33,7 +33,7 @@ class Entry:
     outcome: Outcome
     sentence: str
     verdicts: tuple[Verdict, ...]
-    offences: tuple[Offence | None, ...]
+    offences: tuple[EvidenceLocation | None, ...]
     cut_short: bool = False
     known: str = ""
     seconds: float | None = None
@@ -45,12 +45,12 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
+class RunSummary:
     """A run: its header, its footer (None when it did not end), and its cells in the order of their files."""
 
     header: RunHeader
     footer: RunFooter | None
-    cells: tuple[Entry, ...]
+    cells: tuple[CellSummary, ...]
     damage: tuple[str, ...] = ()
 
     @property
@@ -75,7 +75,9 @@ class Book:
         """Return what a reader has to know of how the run came to its verdicts, in words."""
         again = len(self.footer.again) if self.footer is not None else 0
         cells = "1 cell was" if again == 1 else f"{again} cells were"
-        words = f"{cells} run once more, alone: the harness had been late beside others (first attempts: {LATE}/)"
+        words = (
+            f"{cells} run once more, alone: the harness had been late beside others (first attempts: {LATE_FOLDER}/)"
+        )
         noted = sum(bool(cell.remarks) for cell in self.cells)
         passed = f"{noted} {'cell' if noted == 1 else 'cells'} passed with a remark: a `should` row is broken there"
         rows = (verdict.requirements[0] for cell in self.cells for verdict in cell.verdicts if verdict.remark)
@@ -102,9 +104,9 @@ class Book:
         return tuple(found)
 
 
-def read_book(
-    run_dir: Path, *, corpus: Path | None = None, each: Callable[[Material, str], None] | None = None
-) -> Book:
+def read_run_summary(
+    run_dir: Path, *, corpus: Path | None = None, each: Callable[[CellView, str], None] | None = None
+) -> RunSummary:
     """Read a run directory; `each` is called with every cell and its slug while it is in memory with its events.
 
     Without `each` the events of a cell in which all is well are not read: nothing of the book is made of them.
@@ -112,17 +114,17 @@ def read_book(
     """
     run = read_run(run_dir)
     unread: list[Damage] = []
-    cells: list[Entry] = []
+    cells: list[CellSummary] = []
     damage: list[str] = []
-    for found in run.cells(unread, aside=None if each else EVENTS):
+    for found in run.cells(unread, aside=None if each else EVENT_LINES):
         cell = read_cell(found.path) if found.aside and any(map(_points_at_events, found.verdicts)) else found
-        material = stored(cell, corpus)
+        material = view_stored_cell(cell, corpus)
         slug = cell.name
         if each is not None:
             each(material, slug)
         damage += [str(one) for one in cell.damage]
-        cells.append(entry(material, slug, cell.footer.wall_seconds if cell.footer is not None else None))
-    return Book(run.header, run.footer, tuple(cells), (*(str(one) for one in unread), *damage))
+        cells.append(summarize_cell(material, slug, cell.footer.wall_seconds if cell.footer is not None else None))
+    return RunSummary(run.header, run.footer, tuple(cells), (*(str(one) for one in unread), *damage))
 
 
 def _points_at_events(verdict: Verdict) -> bool:
@@ -131,17 +133,18 @@ def _points_at_events(verdict: Verdict) -> bool:
     )
 
 
-def entry(material: Material, slug: str, seconds: float | None = None) -> Entry:
+def summarize_cell(material: CellView, slug: str, seconds: float | None = None) -> CellSummary:
     """Return a cell's entry; `seconds` is how long it took."""
-    return Entry(
+    return CellSummary(
         header=material.header,
         slug=slug,
         name=material.name,
         outcome=material.outcome,
-        sentence=headline(material),
+        sentence=deciding_sentence(material),
         verdicts=tuple(material.verdicts),
         offences=tuple(
-            None if verdict.outcome is Outcome.PASS else offence_of(verdict, material) for verdict in material.verdicts
+            None if verdict.outcome is Outcome.PASS else locate_evidence(verdict, material)
+            for verdict in material.verdicts
         ),
         cut_short=material.cut_short,
         known=material.known,
@@ -149,13 +152,13 @@ def entry(material: Material, slug: str, seconds: float | None = None) -> Entry:
     )
 
 
-def of_candidate(cells: Sequence[Entry], candidate: str) -> tuple[Entry, ...]:
+def cells_of_candidate(cells: Sequence[CellSummary], candidate: str) -> tuple[CellSummary, ...]:
     """Return the cells that a candidate played."""
     return tuple(cell for cell in cells if cell.header.candidate == candidate)
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class RootCause:
     """A violated row of one candidate that presupposes no other violated one.
 
     `cells` counts the cells that lead to it, `following` names the violated rows that may follow from it, those with
@@ -178,18 +181,18 @@ class Cause:
         return f"{line}; {rows} may follow from {self.requirement}: {', '.join(self.following)}"
 
 
-def blamed(cell: Entry) -> str:
+def blamed_requirement(cell: CellSummary) -> str:
     """Return the row that a cell is put under: the first of the first verdict that decided it, or '' when there is none."""
     decided = (one for one in cell.verdicts if one.outcome is cell.outcome)
     return next((one.requirements[0] for one in decided if one.requirements), "")
 
 
-def _violated(cell: Entry) -> str:
+def _violated(cell: CellSummary) -> str:
     """Return the row that a new violation in a cell is blamed on, or ''."""
-    return blamed(cell) if cell.outcome is Outcome.FAIL and not cell.known else ""
+    return blamed_requirement(cell) if cell.outcome is Outcome.FAIL and not cell.known else ""
 
 
-def causes(cells: Sequence[Entry]) -> tuple[Cause, ...]:
+def find_root_causes(cells: Sequence[CellSummary]) -> tuple[RootCause, ...]:
     """Return the causes of the violations in these cells, for each candidate the one with the most cells first; of those
     with equally many the one whose row fewer cells judge, of which it was thus violated in the larger part.
 
@@ -198,7 +201,7 @@ def causes(cells: Sequence[Entry]) -> tuple[Cause, ...]:
     Where a cell shows that a row is broken by itself, it is the other way round: what it presupposes may follow from it.
     What is known to fail is left out.
     """
-    found: list[Cause] = []
+    found: list[RootCause] = []
     for candidate in dict.fromkeys(cell.header.candidate for cell in cells):
         own = [cell for cell in cells if cell.header.candidate == candidate]
         counted = Counter(row for row in map(_violated, own) if row)
@@ -210,11 +213,11 @@ def causes(cells: Sequence[Entry]) -> tuple[Cause, ...]:
         judged = Counter(row for cell in own for row in _judged(cell))
         for requirement, number in sorted(whole.items(), key=lambda pair: (-pair[1], judged[pair[0]], pair[0])):
             following = [row for row, _ in counted.most_common() if root[row] == requirement and row != requirement]
-            found.append(Cause(candidate, requirement, number, tuple(following)))
+            found.append(RootCause(candidate, requirement, number, tuple(following)))
     return tuple(found)
 
 
-def _judged(cell: Entry) -> frozenset[str]:
+def _judged(cell: CellSummary) -> frozenset[str]:
     """Return the rows that a cell was decided on: its scenario's, and that on which it is blamed."""
     decided = cell.outcome in (Outcome.PASS, Outcome.FAIL)
     return frozenset((*cell.header.requirements, *filter(None, [_violated(cell)]))) if decided else frozenset()
@@ -225,7 +228,7 @@ def _root(row: str, counted: Counter[str], leading: Mapping[str, frozenset[str]]
     return root_violations(violated.union(leading, *leading.values()), independent=leading)[row]
 
 
-def ordered(cells: Sequence[Entry], found: Sequence[Cause]) -> list[tuple[Entry, str]]:
+def order_by_root_cause(cells: Sequence[CellSummary], found: Sequence[RootCause]) -> list[tuple[CellSummary, str]]:
     """Return the cells with the row that their violation may follow from ('' where there is none).
 
     Those of a cause stand together, its own first and then what may follow from it; causes are in the order of
@@ -238,7 +241,7 @@ def ordered(cells: Sequence[Entry], found: Sequence[Cause]) -> list[tuple[Entry,
     }
     last = (len(found), False)
 
-    def rank(cell: Entry) -> tuple[int, bool]:
+    def rank(cell: CellSummary) -> tuple[int, bool]:
         return place.get((cell.header.candidate, _violated(cell)), last)
 
     return [(cell, found[rank(cell)[0]].requirement if rank(cell)[1] else "") for cell in sorted(cells, key=rank)]

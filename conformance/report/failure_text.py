@@ -3,9 +3,9 @@
 import textwrap
 from collections.abc import Iterator
 
-from conformance.report.material import Material
-from conformance.report.offence import around, offence_of, told_line
-from conformance.report.safe import visible
+from conformance.report.cell_view import CellView
+from conformance.report.escaping import visible
+from conformance.report.evidence_location import event_line, events_around, locate_evidence
 from conformance.requirements.catalogue import catalogue
 from conformance.verdicts import Outcome, Verdict
 from conformance.verdicts.outcome import OUTCOME_DISPLAY
@@ -17,7 +17,7 @@ BROKE = "the candidate broke"
 _OTHERS = 6
 
 
-def failure_text(material: Material, *, width: int = WIDTH) -> str:
+def failure_text(material: CellView, *, width: int = WIDTH) -> str:
     """Return what the terminal shows of a cell that did not pass.
 
     First the sentence with what was expected and seen and the clause; then the step in its file, the offending
@@ -41,7 +41,7 @@ def failure_text(material: Material, *, width: int = WIDTH) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def failure_message(material: Material) -> str:
+def failure_message(material: CellView) -> str:
     """Return the beginning of that text, for a place that shows the rest elsewhere: what was expected and seen, and the
     row with its text. '' for a pass.
     """
@@ -56,19 +56,19 @@ def failure_message(material: Material) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def exchange_lines(material: Material, most: int) -> list[str]:
+def exchange_lines(material: CellView, most: int) -> list[str]:
     """Return the exchange of the finding that decided, at most `most` lines, the offending ones marked with `>`."""
     if not material.findings:
         return []
     evidence = material.evidence(material.findings[0])
     chosen = next(
-        (lines for radius in (3, 2, 1, 0) if len(lines := around(material.events, evidence, radius)) <= most), ()
+        (lines for radius in (3, 2, 1, 0) if len(lines := events_around(material.events, evidence, radius)) <= most), ()
     )
     marked = frozenset(evidence)
-    return ["..." if event is None else told_line(event, material.sessions, event.n in marked) for event in chosen]
+    return ["..." if event is None else event_line(event, material.sessions, event.n in marked) for event in chosen]
 
 
-def headline(material: Material) -> str:
+def deciding_sentence(material: CellView) -> str:
     """Return one line: the sentence of the finding that decided, or '' when all is well; bounded and visible."""
     return visible(material.findings[0].sentence or material.findings[0].check, 400) if material.findings else ""
 
@@ -79,7 +79,7 @@ def clause_of(requirement: str) -> str:
     return row.clause if row is not None else f"{visible(requirement, 40)}: not in the catalogue of this version"
 
 
-def _head(material: Material) -> str:
+def _head(material: CellView) -> str:
     outcome = material.outcome
     known = " (known)" if material.known else ""
     lines = [
@@ -93,7 +93,7 @@ def _head(material: Material) -> str:
     return "\n".join(lines)
 
 
-def _finding(material: Material, verdict: Verdict, width: int) -> Iterator[str]:
+def _finding(material: CellView, verdict: Verdict, width: int) -> Iterator[str]:
     yield _wrapped(verdict.sentence or f"{verdict.check}: {verdict.outcome}", width)
     table = [
         _labelled(label, text, width)
@@ -104,13 +104,13 @@ def _finding(material: Material, verdict: Verdict, width: int) -> Iterator[str]:
     table += [_labelled(word, clause_of(one), width) for one in verdict.requirements[:1]]
     if also := verdict.requirements[1:]:
         table.append(_labelled("also", ", ".join(also), width))
-    if (offence := offence_of(verdict, material)) is not None:
+    if (offence := locate_evidence(verdict, material)) is not None:
         table += [_labelled("message", offence.message, width)] if offence.message else []
         table.append(_labelled("by", offence.exchange, width))
     yield "\n".join(table)
 
 
-def _step(material: Material, verdict: Verdict) -> Iterator[str]:
+def _step(material: CellView, verdict: Verdict) -> Iterator[str]:
     if verdict.line is None:
         return
     place = f"step {verdict.step}  " if verdict.step else ""
@@ -120,16 +120,16 @@ def _step(material: Material, verdict: Verdict) -> Iterator[str]:
     )
 
 
-def _exchange(material: Material, verdict: Verdict, width: int) -> Iterator[str]:
+def _exchange(material: CellView, verdict: Verdict, width: int) -> Iterator[str]:
     evidence = material.evidence(verdict)
-    chosen = around(material.events, evidence)
+    chosen = events_around(material.events, evidence)
     if not chosen:
         return
     marked = frozenset(evidence)
     lines = [
         f"{_INDENT}{_INDENT}..."
         if event is None
-        else _cut(_INDENT + told_line(event, material.sessions, event.n in marked), width)
+        else _cut(_INDENT + event_line(event, material.sessions, event.n in marked), width)
         for event in chosen
     ]
     yield "\n".join([f"{_INDENT}the exchange (> marks what the verdict rests on)", *lines])
@@ -146,14 +146,14 @@ def _others(others: list[Verdict], width: int, root: str = "") -> str:
     return "\n".join([f"{_INDENT}may follow from {root}" if root else f"{_INDENT}also found", *lines])
 
 
-def _remarks(material: Material, width: int) -> str:
+def _remarks(material: CellView, width: int) -> str:
     lines = [_labelled("remark", f"{one.sentence} ({one.check})", width) for one in material.remarks[:_OTHERS]]
     if len(material.remarks) > _OTHERS:
         lines.append(f"{_INDENT}... and {len(material.remarks) - _OTHERS} more")
     return "\n".join(lines)
 
 
-def _where(material: Material) -> str:
+def _where(material: CellView) -> str:
     lines = []
     if material.header.repeat:
         lines.append(f"{_INDENT}repeat    {visible(material.header.repeat)}")

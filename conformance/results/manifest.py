@@ -6,8 +6,8 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from conformance.regular_files import open_regular, read_regular
-from conformance.results.layout import PARQUET, PLAIN, RUN_FILE, cell_files, cell_name
-from conformance.results.packed import octets_of
+from conformance.results.compression import read_history
+from conformance.results.layout import PARQUET_FOLDER, PLAIN_SUFFIX, RUN_FILE, cell_files, slug_of
 from conformance.results.schema import SCHEMA
 
 
@@ -26,7 +26,7 @@ class Manifest(BaseModel):
     tables: dict[str, str] = Field({}, description="SHA-256 of each table's file, by the table's name")
 
 
-def content_of(run_dir: Path) -> Manifest:
+def compute_manifest(run_dir: Path) -> Manifest:
     """Read all of a run's cells and return their hash: it depends on names and content, not on where the run lies.
 
     Nor does it depend on whether they are compressed. `damaged` counts compressed files that are damaged themselves.
@@ -36,8 +36,8 @@ def content_of(run_dir: Path) -> Manifest:
     damage = []
     length = 0
     for path in cell_files(run_dir):
-        octets, trouble = octets_of(path)
-        whole.update(f"{cell_name(path)}{PLAIN} {len(octets)}\n".encode())
+        octets, trouble = read_history(path)
+        whole.update(f"{slug_of(path)}{PLAIN_SUFFIX} {len(octets)}\n".encode())
         whole.update(octets)
         sizes[path.name] = path.lstat().st_size
         length += len(octets)
@@ -54,12 +54,12 @@ def sha256_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def stored_manifest(run_dir: Path) -> Manifest | None:
+def read_current_manifest(run_dir: Path) -> Manifest | None:
     """Return the manifest of a run's Parquet tables, or None where there are none that fit the run as it is now.
 
     Names and sizes are compared, contents are not: a cell's file only ever grows, and is compressed once.
     """
-    path = run_dir / PARQUET / "manifest.json"
+    path = run_dir / PARQUET_FOLDER / "manifest.json"
     if not path.is_file():
         return None
     try:

@@ -7,23 +7,23 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.report.diagram.condensed import condensed
-from conformance.report.diagram.layout import Diagram, Section, laid_out
-from conformance.report.diagram.rows import Row, parties, rows_of, told
-from conformance.report.diagram.svg import drawn
-from conformance.report.failure import clause_of
-from conformance.report.html import asset, rendered
-from conformance.report.material import Material
-from conformance.report.offence import offence_of
-from conformance.report.trend import Earlier, flaky
-from conformance.report.words import moment
-from conformance.results.layout import cell_name
+from conformance.report.cell_view import CellView
+from conformance.report.diagram.condensing import condense_rows
+from conformance.report.diagram.layout import Diagram, Section, lay_out
+from conformance.report.diagram.rows import DiagramRow, diagram_rows, party_columns, row_text
+from conformance.report.diagram.svg import draw_section
+from conformance.report.earlier_runs import EarlierOutcome, find_flaky_run
+from conformance.report.event_text import format_moment
+from conformance.report.evidence_location import locate_evidence
+from conformance.report.failure_text import clause_of
+from conformance.report.rendering import render_page, template_text
+from conformance.results.layout import slug_of
 from conformance.verdicts import Outcome, Verdict
 
 _OPEN = 8
 """So many parts are open from the start; of a longer history only those that are marked, the first and the last."""
 
-LARGEST = 500_000
+MAX_PAGE_OCTETS = 500_000
 """Octets of a page."""
 _ROWS = (400, 200, 100, 50)
 """So many rows are drawn; fewer where their text is so long that the page would be too large."""
@@ -42,25 +42,27 @@ _QUIET = {
 
 
 def cell_page(
-    material: Material, *, home: str = "", kept: str = "", past: Sequence[Earlier] = (), shared: str = ""
+    material: CellView, *, home: str = "", kept: str = "", past: Sequence[EarlierOutcome] = (), shared: str = ""
 ) -> str:
     """Return the HTML page of a cell; `home` is a relative link to the page of its run, `kept` one to the directory in which
     those of its nodes are kept, `past` is how the cell ended in the runs before. It is self-contained, or shares its style with
     others (`html.rendered`).
     """
-    rows = rows_of(material)
+    rows = diagram_rows(material)
     shown = {n for verdict in (*material.findings, *material.remarks) for n in material.evidence(verdict)}
     for most in _ROWS:
-        page = _page(material, condensed(rows, most, shown), home, kept, past, shared)
-        if len(page.encode()) <= LARGEST:
+        page = _page(material, condense_rows(rows, most, shown), home, kept, past, shared)
+        if len(page.encode()) <= MAX_PAGE_OCTETS:
             break
     return page
 
 
-def _page(material: Material, rows: Sequence[Row], home: str, kept: str, past: Sequence[Earlier], shared: str) -> str:
-    diagram = laid_out(rows, parties(material.events, material.servers), material.events)
+def _page(
+    material: CellView, rows: Sequence[DiagramRow], home: str, kept: str, past: Sequence[EarlierOutcome], shared: str
+) -> str:
+    diagram = lay_out(rows, party_columns(material.events, material.servers), material.events)
     anchors = {number: row.numbers[0] for row in rows for number in row.numbers}
-    return rendered(
+    return render_page(
         "cell.html.j2",
         script="cell.js",
         shared=shared,
@@ -68,7 +70,7 @@ def _page(material: Material, rows: Sequence[Row], home: str, kept: str, past: S
         home=home,
         kept=kept,
         past=past,
-        flaky=flaky(material.outcome, past),
+        flaky=find_flaky_run(material.outcome, past),
         remarks=[_finding(verdict, material, anchors) for verdict in material.remarks[:_FINDINGS]],
         findings=[_finding(verdict, material, anchors) for verdict in material.findings[:_FINDINGS]],
         more_findings=max(len(material.findings) - _FINDINGS, 0),
@@ -81,7 +83,7 @@ def _page(material: Material, rows: Sequence[Row], home: str, kept: str, past: S
 
 def _exports(file: Path) -> list[str]:
     """Return the commands that write the cell of this file in the formats of other tools."""
-    words = ["conformance", "export", str(file.parent.parent), "--cell", cell_name(file)]
+    words = ["conformance", "export", str(file.parent.parent), "--cell", slug_of(file)]
     return [shlex.join([*words, "--format", name, "--out", f"cell.{end}"]) for name, end in _SUFFIXES.items()]
 
 
@@ -89,19 +91,19 @@ def _is_quiet(verdict: Verdict) -> bool:
     return verdict.outcome in _QUIET and not verdict.remark
 
 
-def _finding(verdict: Verdict, material: Material, anchors: dict[int, int]) -> dict[str, Any]:
+def _finding(verdict: Verdict, material: CellView, anchors: dict[int, int]) -> dict[str, Any]:
     return {
         "verdict": verdict,
         "clause": clause_of(verdict.requirements[0]) if verdict.requirements else "",
         "also": [(one, clause_of(one)) for one in verdict.requirements[1:]],
         "source": (material.source_line(verdict.line) or "").strip(),
-        "offence": offence_of(verdict, material),
+        "offence": locate_evidence(verdict, material),
         "places": [(number, anchors[number]) for number in material.evidence(verdict) if number in anchors],
     }
 
 
 def _section(section: Section, diagram: Diagram) -> dict[str, Any]:
-    rows: list[Row] = [placed.row for placed in section.placed]
+    rows: list[DiagramRow] = [placed.row for placed in section.placed]
     numbers = [number for row in rows for number in row.numbers]
     few = len(diagram.sections) <= _OPEN
     return {
@@ -109,53 +111,53 @@ def _section(section: Section, diagram: Diagram) -> dict[str, Any]:
         "open": few or section.marked or section.number in (1, len(diagram.sections)),
         "marked": section.marked,
         "summary": _summary(rows, numbers),
-        "svg": drawn(diagram, section),
-        "lines": [(row.marked, told(row)) for row in rows],
+        "svg": draw_section(diagram, section),
+        "lines": [(row.marked, row_text(row)) for row in rows],
     }
 
 
-def _summary(rows: list[Row], numbers: list[int]) -> str:
-    when = f"{moment(rows[0].t)} to {moment(rows[-1].t)}"
+def _summary(rows: list[DiagramRow], numbers: list[int]) -> str:
+    when = f"{format_moment(rows[0].t)} to {format_moment(rows[-1].t)}"
     return f"events #{min(numbers)} to #{max(numbers)}, {when}" if numbers else when
 
 
-AROUND = 4
+ROWS_AROUND = 4
 """Rows that are kept before and after one that the verdict points at."""
-MOST = 40
+MAX_EXCERPT_ROWS = 40
 """Rows of an excerpt, not counted those that say how many were left out."""
 _END = 20
 """Rows of an excerpt when a verdict points at nothing: the last ones."""
 
 
-def excerpt_svg(material: Material) -> str:
+def excerpt_svg(material: CellView) -> str:
     """Return the SVG document: the rows around the decisive evidence, in their order, the end of the cell without any.
 
     '' for a cell without events.
     """
-    rows = rows_of(material)
-    kept = kept_rows(rows, _pointed_at(material))
-    shown = parties([material.by_number[n] for row in kept for n in row.numbers], material.servers)
-    diagram = laid_out(kept, shown, material.events)
+    rows = diagram_rows(material)
+    kept = excerpt_rows(rows, _pointed_at(material))
+    shown = party_columns([material.by_number[n] for row in kept for n in row.numbers], material.servers)
+    diagram = lay_out(kept, shown, material.events)
     if not diagram.sections:
         return ""
-    style = asset("palette.css") + asset("diagram.css") + ":root{background:var(--sheet)}"
-    picture = str(drawn(diagram, diagram.sections[0], words=False))  # so few rows are one section
+    style = template_text("palette.css") + template_text("diagram.css") + ":root{background:var(--sheet)}"
+    picture = str(draw_section(diagram, diagram.sections[0], words=False))  # so few rows are one section
     return picture.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
         ">", f"><style>{style}</style>", 1
     )
 
 
-def kept_rows(rows: Sequence[Row], numbers: Iterable[int]) -> tuple[Row, ...]:
+def excerpt_rows(rows: Sequence[DiagramRow], numbers: Iterable[int]) -> tuple[DiagramRow, ...]:
     """Return the rows around those of these events, the first ones when they are many, with a gap where some are left
     out.
     """
     place_of = {number: place for place, row in enumerate(rows) for number in row.numbers}
     chosen = set[int]()
     for place in (place_of[number] for number in numbers if number in place_of):
-        near = range(max(place - AROUND, 0), min(place + AROUND + 1, len(rows)))
-        chosen.update(list(near)[: max(MOST - len(chosen), 0)])
+        near = range(max(place - ROWS_AROUND, 0), min(place + ROWS_AROUND + 1, len(rows)))
+        chosen.update(list(near)[: max(MAX_EXCERPT_ROWS - len(chosen), 0)])
     places = sorted(chosen) or list(range(max(len(rows) - _END, 0), len(rows)))
-    kept: list[Row] = []
+    kept: list[DiagramRow] = []
     last = -1
     for place in places:
         kept += _left_out(rows, last + 1, place)
@@ -164,12 +166,12 @@ def kept_rows(rows: Sequence[Row], numbers: Iterable[int]) -> tuple[Row, ...]:
     return (*kept, *_left_out(rows, last + 1, len(rows)))
 
 
-def _left_out(rows: Sequence[Row], begin: int, end: int) -> tuple[Row, ...]:
+def _left_out(rows: Sequence[DiagramRow], begin: int, end: int) -> tuple[DiagramRow, ...]:
     count = end - begin
     if count <= 0:
         return ()
-    return (rows[begin],) if count == 1 else (Row("gap", "wire", (), rows[begin].t, f"… {count} rows …"),)
+    return (rows[begin],) if count == 1 else (DiagramRow("gap", "wire", (), rows[begin].t, f"… {count} rows …"),)
 
 
-def _pointed_at(material: Material) -> list[int]:
+def _pointed_at(material: CellView) -> list[int]:
     return [number for verdict in material.findings for number in material.evidence(verdict)]

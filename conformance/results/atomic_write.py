@@ -6,16 +6,16 @@ from pathlib import Path
 from types import TracebackType
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file by new content, so that a reader sees the old one or the new one and never a part.
 
     Where that fails (a full disk), nothing of it is left. Raises OSError.
     """
-    with Staged() as staged:
+    with StagedFiles() as staged:
         staged.write(path, content)
 
 
-class Staged:
+class StagedFiles:
     """Files that are replaced together, when the block ends: until then all of them are as they were.
 
     What is new is written beside its place, under a hidden name, and renamed last, which takes no room on a disk. Where the
@@ -40,7 +40,7 @@ class Staged:
         """Have a file removed, if it is there."""
         self._removed[path] = None
 
-    def __enter__(self) -> "Staged":
+    def __enter__(self) -> "StagedFiles":
         return self
 
     def __exit__(

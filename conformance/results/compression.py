@@ -12,8 +12,8 @@ from pathlib import Path
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from conformance.regular_files import MAX_OCTETS, read_regular
-from conformance.results.layout import PACKED, archive_of
-from conformance.results.whole import write_whole
+from conformance.results.atomic_write import write_atomically
+from conformance.results.layout import GZIP_SUFFIX, archive_path
 from conformance.shortage import shortage_of
 from conformance.untrusted.tree import DirectoryEntry, PinnedDirectory, delete_tree, walk
 
@@ -29,26 +29,26 @@ _PIECE = 64 * 1024
 _FIRST_PIECE = 512
 
 
-def packed(octets: bytes) -> bytes:
+def gzip_member(octets: bytes) -> bytes:
     """Return octets as one gzip member. It has no time in it: the same history gives the same file."""
     pack = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     return pack.compress(octets) + pack.flush()
 
 
-def pack_file(path: Path) -> Path:
+def compress_history(path: Path) -> Path:
     """Replace a plain history by a compressed one and return its path. At each moment one of them is there and whole."""
-    target = path.with_name(path.name.partition(".")[0] + PACKED)
-    write_whole(target, packed(path.read_bytes()))
+    target = path.with_name(path.name.partition(".")[0] + GZIP_SUFFIX)
+    write_atomically(target, gzip_member(path.read_bytes()))
     path.unlink()
     return target
 
 
-def pack_folder(folder: Path) -> None:
+def archive_attachments(folder: Path) -> None:
     """Replace a folder of attachments by a ZIP file of its regular files. What this user must not read or delete stays as it is.
 
     Files that would do harm (`DirectoryEntry.may_be_copied`) are left out, and named in LEFT-OUT.txt.
     """
-    target = archive_of(folder)
+    target = archive_path(folder)
     target.parent.mkdir(exist_ok=True)
     scratch = target.with_name(f".{target.name}")
     left_out: list[str] = []
@@ -59,7 +59,7 @@ def pack_folder(folder: Path) -> None:
                 if entry.may_be_copied:
                     _add(archive, entry)
                 elif entry.is_file:
-                    left_out.append(visible_path(entry))
+                    left_out.append(printable_path(entry))
             if left_out:
                 archive.writestr(LEFT_OUT, "\n".join(left_out))
     except PermissionError:
@@ -71,7 +71,7 @@ def pack_folder(folder: Path) -> None:
     delete_tree(folder)
 
 
-def visible_path(entry: DirectoryEntry) -> str:
+def printable_path(entry: DirectoryEntry) -> str:
     """Return the path of an entry as text of one line, at most 300 characters of it."""
     return ascii(str(entry.path))[1:-1][-300:]
 
@@ -87,7 +87,7 @@ def _add(archive: ZipFile, entry: DirectoryEntry) -> None:
             shutil.copyfileobj(file, packing, _PIECE)
 
 
-def octets_of(path: Path) -> tuple[bytes, str]:
+def read_history(path: Path) -> tuple[bytes, str]:
     """Return the lines of a history, plain or compressed, and why they end too early ('' when they do not).
 
     Of what is no regular file, or too large, there are none. Raises OSError where the machine ran out of something.
@@ -98,7 +98,7 @@ def octets_of(path: Path) -> tuple[bytes, str]:
         if shortage_of(error):
             raise
         return b"", f"it cannot be read: {error.strerror or error}"
-    return _unpacked(octets) if path.name.endswith(PACKED) else (octets, "")
+    return _unpacked(octets) if path.name.endswith(GZIP_SUFFIX) else (octets, "")
 
 
 def _unpacked(octets: bytes) -> tuple[bytes, str]:

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import groupby
 
-from conformance.report.diagram.rows import Row
-from conformance.report.words import span
+from conformance.report.diagram.rows import DiagramRow
+from conformance.report.event_text import rounded_duration
 
 _ENOUGH = 3
 """So many rows that are alike are drawn before others like them are uneventful."""
@@ -31,7 +31,7 @@ _OWN = re.compile(r"[^\s,:/]*\d[^\s,:/]*")
 _ID = re.compile(r"(?=[^\s,:/]{4})[^\s,:/]*\d[^\s,:/]*")
 
 
-def condensed(rows: Sequence[Row], most: int = 400, shown: Collection[int] = ()) -> tuple[Row, ...]:
+def condense_rows(rows: Sequence[DiagramRow], most: int = 400, shown: Collection[int] = ()) -> tuple[DiagramRow, ...]:
     """Return rows with their uneventful stretches folded, and of those the `most` that matter most.
 
     `shown` are numbers of events that something links to: their rows are not folded for being like others.
@@ -40,7 +40,7 @@ def condensed(rows: Sequence[Row], most: int = 400, shown: Collection[int] = ())
     return folded if len(folded) <= most else tuple(_shortened(folded, most))
 
 
-def _folded(rows: Sequence[Row], shown: frozenset[int]) -> Iterator[Row]:
+def _folded(rows: Sequence[DiagramRow], shown: frozenset[int]) -> Iterator[DiagramRow]:
     seen: Counter[object] = Counter()
     uneventful = []
     for row in rows:
@@ -56,7 +56,7 @@ def _folded(rows: Sequence[Row], shown: frozenset[int]) -> Iterator[Row]:
         yield from stretch
 
 
-def _like(row: Row) -> object:
+def _like(row: DiagramRow) -> object:
     """Return what uneventful rows have in common."""
     if row.kind == "gap":
         return "gap"
@@ -64,7 +64,7 @@ def _like(row: Row) -> object:
     return row.kind, row.style, row.left, row.right, code and code[0], _OWN.sub("#", row.text), _ID.sub("#", row.means)
 
 
-def _shortened(rows: Sequence[Row], most: int) -> Iterator[Row]:
+def _shortened(rows: Sequence[DiagramRow], most: int) -> Iterator[DiagramRow]:
     """Yield the rows that matter most, and one for each stretch between them."""
     last = len(rows) - 1
     inwards = [
@@ -83,10 +83,10 @@ def _shortened(rows: Sequence[Row], most: int) -> Iterator[Row]:
             yield _one(stretch, "{count} exchanges are not drawn here, {span}: the whole history has them")
 
 
-def _one(stretch: Sequence[Row], words: str) -> Row:
+def _one(stretch: Sequence[DiagramRow], words: str) -> DiagramRow:
     """Return the row that stands for a stretch of rows."""
     numbers = sorted(number for row in stretch for number in row.numbers)
     count = sum(row.kind != "gap" for row in stretch)
-    lasted = span(stretch[-1].t - stretch[0].t)
+    lasted = rounded_duration(stretch[-1].t - stretch[0].t)
     text = f"… {words.format(count=f'{count:,}', span=lasted)} …"
-    return Row("band", "wire", tuple(numbers), stretch[0].t, text)
+    return DiagramRow("band", "wire", tuple(numbers), stretch[0].t, text)

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from conformance.report.book import Entry
+from conformance.report.run_summary import CellSummary
 from conformance.requirements.catalogue import Catalogue, Requirement
 from conformance.verdicts import Outcome
 from conformance.verdicts.outcome import outcome_for_row, worst_over_cells
 
-EVIDENCE = 20
+MAX_EVIDENCE = 20
 """So many pieces of evidence are listed with a row; all of them are counted."""
 
 
-class Evidence(BaseModel):
+class RowEvidence(BaseModel):
     """One check of one cell that speaks for the row's verdict; `events` are numbers in that cell's history.
 
     `place` is the scenario's file and line. `exchange` and `message` tell a stranger what the first of the events was
@@ -35,7 +35,7 @@ class Evidence(BaseModel):
     message: str = ""
 
 
-class Row(BaseModel):
+class RequirementRow(BaseModel):
     """A requirement and its verdict. `judged` counts the checks behind it, `evidence` lists those that decided."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,15 +48,15 @@ class Row(BaseModel):
     outcome: Outcome
     reason: str = ""
     judged: int = 0
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[RowEvidence, ...] = ()
 
 
-def ledger(cells: Sequence[Entry], catalogue: Catalogue) -> tuple[Row, ...]:
+def requirement_rows(cells: Sequence[CellSummary], catalogue: Catalogue) -> tuple[RequirementRow, ...]:
     """Return the rows in force, in the catalogue's order, as these cells (of one candidate) decide them.
 
     `conformance.verdicts.outcome` has the rules by which the verdicts of checks decide a row.
     """
-    found: dict[str, list[Evidence]] = {}
+    found: dict[str, list[RowEvidence]] = {}
     for cell in cells:
         for requirement, evidence in _pieces(cell):
             found.setdefault(requirement, []).append(evidence)
@@ -68,7 +68,7 @@ def ledger(cells: Sequence[Entry], catalogue: Catalogue) -> tuple[Row, ...]:
     )
 
 
-def _pieces(cell: Entry) -> list[tuple[str, Evidence]]:
+def _pieces(cell: CellSummary) -> list[tuple[str, RowEvidence]]:
     pieces = []
     for verdict, offence in zip(cell.verdicts, cell.offences, strict=True):
         for rank, requirement in enumerate(verdict.requirements):
@@ -81,7 +81,7 @@ def _pieces(cell: Entry) -> list[tuple[str, Evidence]]:
             pieces.append(
                 (
                     requirement,
-                    Evidence(
+                    RowEvidence(
                         cell=cell.name,
                         slug=cell.slug,
                         check=verdict.check,
@@ -97,7 +97,7 @@ def _pieces(cell: Entry) -> list[tuple[str, Evidence]]:
     return pieces
 
 
-def _row(requirement: Requirement, pieces: list[Evidence], generations: set[str]) -> Row:
+def _row(requirement: Requirement, pieces: list[RowEvidence], generations: set[str]) -> RequirementRow:
     outcome = worst_over_cells(piece.outcome for piece in pieces)
     deciding = [piece for piece in pieces if piece.outcome is outcome]
     reason = ""
@@ -109,7 +109,7 @@ def _row(requirement: Requirement, pieces: list[Evidence], generations: set[str]
             outcome, reason = Outcome.INCONCLUSIVE, "no check of this run judged it"
     elif outcome is not Outcome.PASS:
         reason = deciding[0].sentence
-    return Row(
+    return RequirementRow(
         id=requirement.id,
         group=requirement.group,
         level=requirement.level,
@@ -118,5 +118,5 @@ def _row(requirement: Requirement, pieces: list[Evidence], generations: set[str]
         outcome=outcome,
         reason=reason,
         judged=len(pieces),
-        evidence=tuple(deciding[:EVIDENCE]),
+        evidence=tuple(deciding[:MAX_EVIDENCE]),
     )

@@ -11,8 +11,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from conformance.results.layout import cell_name
-from conformance.results.packed import LEFT_OUT, visible_path
+from conformance.results.compression import LEFT_OUT, printable_path
+from conformance.results.layout import slug_of
 from conformance.untrusted.tree import DirectoryEntry, PinnedDirectory, delete_tree, walk
 
 KEPT = "kept"
@@ -21,17 +21,17 @@ _AUTH = re.compile(rb"(?i)\b(AUTH[ \t]+(?:PLAIN|LOGIN|CRAM-MD5|NTLM|GSSAPI|XOAUT
 """A command of RFC 4954 with its initial response."""
 
 
-def kept_of(cell: Path) -> Path:
+def kept_directory(cell: Path) -> Path:
     """Return where the nodes' directories of a cell are kept, from the path of its file; it need not be there."""
-    return cell.parent.parent / KEPT / cell_name(cell)
+    return cell.parent.parent / KEPT / slug_of(cell)
 
 
-def keep_nodes(cell: Path, attachments: Path) -> None:
+def keep_node_directories(cell: Path, attachments: Path) -> None:
     """Copy the directories of a cell's nodes to where they are kept.
 
     The values of `secret` in `node.json`, and initial responses of AUTH in logs, are replaced by `***`.
     """
-    target = kept_of(cell)
+    target = kept_directory(cell)
     target.parent.mkdir(mode=0o700, exist_ok=True)
     delete_tree(target)  # of a first attempt
     target.mkdir(mode=0o700)
@@ -47,7 +47,7 @@ def keep_nodes(cell: Path, attachments: Path) -> None:
             elif entry.may_be_copied:
                 _copy(entry, path)
             elif entry.is_file:
-                left_out.append(visible_path(entry))
+                left_out.append(printable_path(entry))
     finally:
         pinned.close()
     if left_out:
@@ -60,7 +60,7 @@ def keep_nodes(cell: Path, attachments: Path) -> None:
                 log.write_bytes(_AUTH.sub(rb"\1 ***", log.read_bytes()))
 
 
-def remove_data(attachments: Path) -> None:
+def delete_node_data(attachments: Path) -> None:
     """Delete the data of a cell's nodes."""
     for node in attachments.iterdir():
         delete_tree(node / "data")

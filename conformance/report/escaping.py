@@ -42,7 +42,7 @@ def _shown(character: str) -> str:
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
 
 
-def markdown(text: str, limit: int | None = None) -> str:
+def escape_markdown(text: str, limit: int | None = None) -> str:
     """Return `text` so that it reads in Markdown (a table's cell too) as it is: no markup, no HTML, no line break."""
     escaped = _MARKDOWN.sub(r"\\\1", visible(text, limit))
     return re.sub(r"[&<>]", lambda match: _HTML[match[0]], escaped)
@@ -59,7 +59,7 @@ def code_span(text: str, limit: int | None = None) -> str:
     return f"{fence}{pad}{shown}{pad}{fence}"
 
 
-def annotation(text: str, *, is_property: bool = False) -> str:
+def escape_annotation(text: str, *, is_property: bool = False) -> str:
     """Return `text` as the message (or a property) of a GitHub workflow command, where `%`, `:` and `,` are syntax."""
     shown = "\n".join(visible(line) for line in text.splitlines())
     shown = shown.replace("%", "%25").replace("\n", "%0A")

@@ -19,30 +19,30 @@ from conformance.history.events import (
     MessageMade,
     Reply,
 )
-from conformance.report.material import Material
-from conformance.report.safe import visible
-from conformance.report.words import described, meaning, moment
+from conformance.report.cell_view import CellView
+from conformance.report.escaping import visible
+from conformance.report.event_text import event_text, format_moment, operation_text
 from conformance.verdicts import Verdict
 
 Sessions = Mapping[str, Connected]
 
 
-def in_order(events: Iterable[AnyEvent], sessions: Sessions, marked: Collection[int] = ()) -> str:
+def history_text(events: Iterable[AnyEvent], sessions: Sessions, marked: Collection[int] = ()) -> str:
     """Return the events one a line, in their order; the marked ones begin with `>`."""
-    return "\n".join(told_line(event, sessions, event.n in marked) for event in events)
+    return "\n".join(event_line(event, sessions, event.n in marked) for event in events)
 
 
-def told_line(event: AnyEvent, sessions: Sessions, marked: bool = False) -> str:
+def event_line(event: AnyEvent, sessions: Sessions, marked: bool = False) -> str:
     """Return one line: mark, number, time, session, who to whom, what; printable, without a break."""
-    session, parties = whereabouts(event, sessions)
+    session, parties = session_and_parties(event, sessions)
     sign = ">" if marked else " "
-    means = meaning(event)
-    return f"{sign} #{event.n:<5d} {moment(event.t):>9s}  {session:<4s} {parties}{described(event)}" + (
+    means = operation_text(event)
+    return f"{sign} #{event.n:<5d} {format_moment(event.t):>9s}  {session:<4s} {parties}{event_text(event)}" + (
         f"   [{means}]" if means else ""
     )
 
 
-def whereabouts(event: AnyEvent, sessions: Sessions) -> tuple[str, str]:
+def session_and_parties(event: AnyEvent, sessions: Sessions) -> tuple[str, str]:
     """Return the session's name and `client -> server  `; both '' for what has neither.
 
     A reply's arrow points back: the client always stands left, so that a column is a party.
@@ -69,7 +69,7 @@ _SEVERAL = 4
 """So many pieces of evidence are shown; the first is the offending one, the later ones only support it."""
 
 
-def around(events: Sequence[AnyEvent], evidence: Iterable[int], radius: int = 3) -> list[AnyEvent | None]:
+def events_around(events: Sequence[AnyEvent], evidence: Iterable[int], radius: int = 3) -> list[AnyEvent | None]:
     """Return the events around the evidence in their order; None stands where some were left out.
 
     Around an event of a session these are its neighbours in that session; around any other, its neighbours of the
@@ -111,7 +111,7 @@ def _with_gaps(events: Sequence[AnyEvent], places: Sequence[int]) -> list[AnyEve
 
 
 @dataclass(frozen=True, slots=True)
-class Offence:
+class EvidenceLocation:
     """Where a verdict points: the event's number, the line about it, and the message (either may be '').
 
     Both texts are printable. `message` has the scenario's name of the message and its Message-ID.
@@ -122,18 +122,23 @@ class Offence:
     message: str
 
 
-def offence_of(verdict: Verdict, material: Material) -> Offence | None:
+def locate_evidence(verdict: Verdict, material: CellView) -> EvidenceLocation | None:
     """Return what the first of the verdict's events was, or None when it names none that the history has."""
     event = next((material.by_number[n] for n in material.evidence(verdict) if n in material.by_number), None)
     if event is None:
         return None
-    session, parties = whereabouts(event, material.sessions)
-    means = meaning(event)
-    told = f"event #{event.n} at {moment(event.t)}: " + (f"{session} " if session else "") + parties + described(event)
-    return Offence(event.n, told + (f"  [{means}]" if means else ""), _message(verdict, event, material))
+    session, parties = session_and_parties(event, material.sessions)
+    means = operation_text(event)
+    told = (
+        f"event #{event.n} at {format_moment(event.t)}: "
+        + (f"{session} " if session else "")
+        + parties
+        + event_text(event)
+    )
+    return EvidenceLocation(event.n, told + (f"  [{means}]" if means else ""), _message(verdict, event, material))
 
 
-def _message(verdict: Verdict, event: AnyEvent, material: Material) -> str:
+def _message(verdict: Verdict, event: AnyEvent, material: CellView) -> str:
     made = {one.message: one.message_id for one in material.events if isinstance(one, MessageMade)}
     name = verdict.message or _name(event, material, made)
     if not name:
@@ -142,7 +147,7 @@ def _message(verdict: Verdict, event: AnyEvent, material: Material) -> str:
     return visible(f"{name}, Message-ID {identity}" if identity else name, 300)
 
 
-def _name(event: AnyEvent, material: Material, made: Mapping[str, str | None]) -> str:
+def _name(event: AnyEvent, material: CellView, made: Mapping[str, str | None]) -> str:
     """Return the name of the message that an event is about; one that the harness did not make has its Message-ID."""
     match event:
         case Attempt():

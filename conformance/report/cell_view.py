@@ -7,7 +7,7 @@ from pathlib import Path
 
 from conformance.history.events import AnyEvent, Attempt, Connected, NodeEvent
 from conformance.requirements.consequences import root_violations
-from conformance.results.kept import kept_of
+from conformance.results.kept_nodes import kept_directory
 from conformance.results.reader import StoredCell
 from conformance.results.schema import CellHeader
 from conformance.verdicts import Outcome, Verdict, worst_in_cell
@@ -15,7 +15,7 @@ from conformance.verdicts.outcome import OK_OUTCOMES, OVER_CELLS
 
 
 @dataclass(frozen=True)  # no slots: the cached properties need a place
-class Material:
+class CellView:
     """A cell as reports see it; `cut_short` when the run was killed in it.
 
     `source` holds the lines of the scenario's file (empty where it is not to be had), `file` is where the whole
@@ -104,7 +104,7 @@ class Material:
     @property
     def kept(self) -> Path | None:
         """Where `--keep` has put the nodes' directories, or None."""
-        kept = kept_of(self.file) if self.file is not None else None
+        kept = kept_directory(self.file) if self.file is not None else None
         return kept if kept is not None and kept.is_dir() else None
 
     @property
@@ -124,11 +124,11 @@ def _all_well(verdict: Verdict) -> bool:
     return verdict.outcome is Outcome.PASS and not verdict.remark
 
 
-def stored(cell: StoredCell, corpus: Path | None = None) -> Material:
+def view_stored_cell(cell: StoredCell, corpus: Path | None = None) -> CellView:
     """Return what is told about a stored cell; the scenario's text is looked for under `corpus`, where given."""
     logs = {path.parent.name: path for path in sorted(cell.attachments.glob("*/node.log"))}
     source = _source(corpus / cell.header.path) if corpus is not None else ()
-    return Material(
+    return CellView(
         header=cell.header,
         events=cell.events,
         verdicts=cell.verdicts,

@@ -44,16 +44,16 @@ def _version(name: str) -> str:
 
 def environment_sha256() -> str:
     """Return the hash of harness, Python, platform and dependencies: what else may have changed between two runs."""
-    return sha256_of(
+    return sha256_of_json(
         {"harness": harness_version(), "platform": platform_facts(), "dependencies": dependency_versions()}
     )
 
 
 def suite_sha256(cells: Iterable[str]) -> str:
     """Return the hash of a suite from the hashes of its cells' scenarios; order and repetition do not matter."""
-    return sha256_of(sorted(set(cells)))
+    return sha256_of_json(sorted(set(cells)))
 
 
-def sha256_of(value: Any) -> str:
+def sha256_of_json(value: Any) -> str:
     """Return the SHA-256, in hex, of a JSON value, independent of the order of its keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
