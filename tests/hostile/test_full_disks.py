@@ -39,7 +39,13 @@ def mount(place: Path, options: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [(), ("--cells", "4", "--clock", "scaled", "--scale", "60")], ids=["one", "side by side"]
+    "more",
+    [
+        pytest.param((), id="one"),
+        pytest.param(
+            ("--cells", "4", "--clock", "scaled", "--scale", "60"), marks=pytest.mark.timed, id="side by side"
+        ),
+    ],
 )
 def test_a_disk_that_becomes_full_ends_in_a_sentence_and_what_has_ended_stays(
     tmp_path: Path, disk: Path, more: tuple[str, ...]

@@ -34,6 +34,7 @@ def test_there_are_at_least_forty():
     assert len(programs.BEFORE) > 40
 
 
+@pytest.mark.timed
 @pytest.mark.integration
 def test_hostile_programs_harm_neither_the_run_nor_each_other_nor_the_machine(tmp_path: Path):
     (tmp_path / "stopped.scenario.yaml").write_text(STOPPED, "utf-8")

@@ -97,6 +97,7 @@ class Serving:
         self.process.communicate()
 
 
+@pytest.mark.timed
 @pytest.mark.integration
 def test_hostile_servers_that_run_already_are_judged_in_time_and_left_as_they_were(tmp_path: Path, ports: PortLeases):
     (tmp_path / "relayed.scenario.yaml").write_text(RELAYED, "utf-8")
@@ -123,6 +124,7 @@ def test_hostile_servers_that_run_already_are_judged_in_time_and_left_as_they_we
     assert max(cell.footer.wall_seconds for cell in cells.values() if cell.footer is not None) < 120
 
 
+@pytest.mark.timed
 @pytest.mark.integration
 def test_no_server_leads_the_harness_to_another_place(tmp_path: Path, ports: PortLeases):
     (tmp_path / "relayed.scenario.yaml").write_text(RELAYED, "utf-8")
@@ -157,6 +159,7 @@ def elsewhere() -> str:
     pytest.skip("this machine has no address but its loopback's")
 
 
+@pytest.mark.timed
 @pytest.mark.integration
 def test_a_server_at_an_address_that_others_see_is_connected_to_only_when_allowed(tmp_path: Path, ports: PortLeases):
     host, port, hop = elsewhere(), ports.lease(), ports.lease()
@@ -202,6 +205,7 @@ def test_only_what_is_written_as_this_machine_is_taken_for_it(host: str, here: b
                 check_hosts([there], others)
 
 
+@pytest.mark.timed
 @pytest.mark.integration
 def test_a_name_is_allowed_by_itself_and_not_by_the_address_that_it_has(tmp_path: Path, ports: PortLeases):
     name = socket.gethostname()
@@ -220,6 +224,7 @@ def test_a_name_is_allowed_by_itself_and_not_by_the_address_that_it_has(tmp_path
     assert ran.returncode == 0, ran.stdout
 
 
+@pytest.mark.timed
 @pytest.mark.integration
 def test_a_server_on_the_loopback_of_ipv6_is_judged_as_any(tmp_path: Path, ports: PortLeases):
     if not socket.has_ipv6 or not any("::1" in [a.address for a in one] for one in psutil.net_if_addrs().values()):

@@ -81,6 +81,7 @@ def describe(directory: Path, name: str, **more: object) -> str:
     return f"{word}.yaml"
 
 
+@pytest.mark.timed
 @pytest.mark.integration
 def test_a_server_that_chokes_on_a_number_ends_its_own_cell_only(tmp_path: Path):
     text = offered(NUMBER, "digits") + UNTOUCHED
@@ -106,6 +107,7 @@ def test_a_server_that_chokes_on_a_number_ends_its_own_cell_only(tmp_path: Path)
     assert mine == []
 
 
+@pytest.mark.timed
 @pytest.mark.integration
 @pytest.mark.parametrize("value", ["soon", "[1m, 2m]", "-1e308", '"1e999"', "no"])
 def test_an_interval_that_is_none_harms_nobody_who_asks_again_that_often(tmp_path: Path, value: str):

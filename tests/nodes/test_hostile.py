@@ -148,6 +148,7 @@ def describe(directory: Path, misdeed: str) -> str:
     return name
 
 
+@pytest.mark.timed
 @pytest.mark.integration
 def test_programs_that_misbehave_side_by_side_leave_each_other_and_the_machine_alone(tmp_path: Path):
     (tmp_path / "stopped.scenario.yaml").write_text(STOPPED, "utf-8")

@@ -203,6 +203,7 @@ def test_a_description_that_cannot_work_is_refused(changes: dict[str, Any], said
         candidate(**changes)
 
 
+@pytest.mark.timed
 @pytest.mark.integration
 def test_a_server_that_runs_is_judged_by_its_address_and_left_as_it_was(tmp_path: Path, ports: PortLeases):
     port, hop = ports.lease(), ports.lease()
@@ -240,6 +241,7 @@ open(sys.argv[4], "w").write(str(server.pid))
 KILLS = "import os, signal, sys; os.kill(int(open(sys.argv[1]).read()), signal.SIGKILL)"
 
 
+@pytest.mark.timed
 @pytest.mark.integration
 def test_with_commands_of_the_user_s_own_it_can_be_killed_and_started(tmp_path: Path, ports: PortLeases):
     (tmp_path / "these.scenario.yaml").write_text(RELAYED, "utf-8")

@@ -21,7 +21,7 @@ from conformance.scenarios.loader import read_corpus
 from conformance.verdicts import Outcome, Verdict, worst_in_cell
 from tests.suite.helpers import command, environment
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timed]
 
 RESTARTED = """\
 id: restarted

@@ -11,7 +11,7 @@ from conformance.results.reader import read_run
 from tests.results.stored import plain
 from tests.suite.helpers import conformance_command
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.timed]
 
 LATE_ONCE = """\
 import asyncio
