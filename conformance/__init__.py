@@ -7,4 +7,4 @@ Data flows one way: scenarios -> run -> history -> judge -> results -> spark and
 PYTEST_DONT_REWRITE: the command line imports the package before pytest could rewrite its assertions.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
