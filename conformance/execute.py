@@ -103,7 +103,7 @@ class _Execution:
         self._known = known
         self._writer = CellWriter(run_dir, header)
         self._wall, self._cpu = time.monotonic(), time.process_time()
-        self.seen = self._writer.event
+        self.seen = self._writer.add_event
         """Writes an event as it happens."""
 
     def __enter__(self) -> "_Execution":
@@ -132,7 +132,7 @@ class _Execution:
             requirements=self._cell.requirements,
             sentence=why,
         )
-        self._writer.verdict(verdict)
+        self._writer.write_verdict(verdict)
         known = self._known(Outcome.NOT_APPLICABLE, (verdict,))
         self._writer.finish(
             Outcome.NOT_APPLICABLE, why, wall_seconds=0, cpu_seconds=0, simulated_seconds=0, known=known
@@ -155,7 +155,7 @@ class _Execution:
         if ran.timed_out:
             verdicts = (*self._excused(_timed_out(self._cell, ran), ran), *verdicts)
         for verdict in verdicts:
-            self._writer.verdict(verdict)
+            self._writer.write_verdict(verdict)
         outcome = worst_in_cell(verdict.outcome for verdict in verdicts)
         if self._settings.keep is not None:
             if outcome in (Outcome.FAIL, Outcome.ERROR):

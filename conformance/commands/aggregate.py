@@ -11,7 +11,7 @@ import typer
 from conformance.results.layout import RunDirectoryError
 
 if TYPE_CHECKING:
-    from conformance.report.tables_page.page import TableRows
+    from conformance.report.tables_page import TableRows
     from conformance.spark.tables.table import Table
 
 
@@ -62,7 +62,7 @@ def write_page(
     out: Path, tables: Sequence["Table"], rows: Mapping[str, "TableRows"], write: Callable[[Path, bytes], None]
 ) -> Path:
     """Write the page over an aggregation's tables with `write` and return its path. Raises OSError."""
-    from conformance.report.tables_page.page import TableOnPage, write_tables_page
+    from conformance.report.tables_page import TableOnPage, write_tables_page
 
     shown = [
         TableOnPage(

@@ -22,12 +22,12 @@ from allure_commons import plugin_manager
 from allure_commons.model2 import StatusDetails
 
 from conformance.history.events import StepEvent
-from conformance.report.cell_page import excerpt_svg
+from conformance.report.cell_pages import file_stem
 from conformance.report.cell_view import CellView
+from conformance.report.diagram.excerpt import excerpt_svg
 from conformance.report.escaping import escape_markdown, visible
 from conformance.report.failure_text import BROKE, clause_of, exchange_lines, failure_message
-from conformance.report.names import file_stem
-from conformance.report.run_summary import RootCause
+from conformance.report.root_causes import RootCause
 from conformance.requirements.catalogue import catalogue
 from conformance.results.layout import slug
 from conformance.results.schema import RunHeader
@@ -122,7 +122,7 @@ def _links(material: CellView) -> None:
     if material.findings or material.cut_short:
         for name in material.logs:
             _tell.link(LinkKind.LOG.to(f"{own}/{name}"), link_type="log", name=f"Log of {visible(name)}")
-    if material.kept is not None:
+    if material.kept_directory is not None:
         _tell.link(LinkKind.KEPT.to(own), link_type="kept", name="Kept directories of the nodes")
     candidate = file_stem(material.header.candidate)
     for row in filter(None, map(catalogue().get, material.header.requirements)):

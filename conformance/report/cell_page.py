@@ -3,7 +3,7 @@ no page of its own gets the part around what the verdict points at, as one small
 """
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from conformance.report.earlier_runs import EarlierOutcome, find_flaky_run
 from conformance.report.event_text import format_moment
 from conformance.report.evidence_location import locate_evidence
 from conformance.report.failure_text import clause_of
-from conformance.report.rendering import render_page, template_text
+from conformance.report.rendering import render_page
 from conformance.results.layout import slug_of
 from conformance.verdicts import Outcome, Verdict
 
@@ -42,41 +42,41 @@ _QUIET = {
 
 
 def cell_page(
-    material: CellView, *, home: str = "", kept: str = "", past: Sequence[EarlierOutcome] = (), shared: str = ""
+    cell: CellView, *, home: str = "", kept: str = "", past: Sequence[EarlierOutcome] = (), shared: str = ""
 ) -> str:
     """Return the HTML page of a cell; `home` is a relative link to the page of its run, `kept` one to the directory in which
     those of its nodes are kept, `past` is how the cell ended in the runs before. It is self-contained, or shares its style with
     others (`html.rendered`).
     """
-    rows = diagram_rows(material)
-    shown = {n for verdict in (*material.findings, *material.remarks) for n in material.evidence(verdict)}
+    rows = diagram_rows(cell)
+    shown = {n for verdict in (*cell.findings, *cell.remarks) for n in cell.evidence_of(verdict)}
     for most in _ROWS:
-        page = _page(material, condense_rows(rows, most, shown), home, kept, past, shared)
+        page = _page(cell, condense_rows(rows, most, shown), home, kept, past, shared)
         if len(page.encode()) <= MAX_PAGE_OCTETS:
             break
     return page
 
 
 def _page(
-    material: CellView, rows: Sequence[DiagramRow], home: str, kept: str, past: Sequence[EarlierOutcome], shared: str
+    cell: CellView, rows: Sequence[DiagramRow], home: str, kept: str, past: Sequence[EarlierOutcome], shared: str
 ) -> str:
-    diagram = lay_out(rows, party_columns(material.events, material.servers), material.events)
+    diagram = lay_out(rows, party_columns(cell.events, cell.server_names), cell.events)
     anchors = {number: row.numbers[0] for row in rows for number in row.numbers}
     return render_page(
         "cell.html.j2",
         script="cell.js",
         shared=shared,
-        cell=material,
+        cell=cell,
         home=home,
         kept=kept,
         past=past,
-        flaky=find_flaky_run(material.outcome, past),
-        remarks=[_finding(verdict, material, anchors) for verdict in material.remarks[:_FINDINGS]],
-        findings=[_finding(verdict, material, anchors) for verdict in material.findings[:_FINDINGS]],
-        more_findings=max(len(material.findings) - _FINDINGS, 0),
-        verdicts=sorted(material.verdicts, key=_is_quiet)[:_VERDICTS],
-        exports=_exports(material.file) if material.file is not None else [],
-        quiet=_QUIET.get(material.outcome, "No check came to a verdict."),
+        flaky=find_flaky_run(cell.outcome, past),
+        remarks=[_finding(verdict, cell, anchors) for verdict in cell.remarks[:_FINDINGS]],
+        findings=[_finding(verdict, cell, anchors) for verdict in cell.findings[:_FINDINGS]],
+        more_findings=max(len(cell.findings) - _FINDINGS, 0),
+        verdicts=sorted(cell.verdicts, key=_is_quiet)[:_VERDICTS],
+        exports=_exports(cell.file) if cell.file is not None else [],
+        quiet=_QUIET.get(cell.outcome, "No check came to a verdict."),
         sections=[_section(section, diagram) for section in diagram.sections],
     )
 
@@ -91,14 +91,14 @@ def _is_quiet(verdict: Verdict) -> bool:
     return verdict.outcome in _QUIET and not verdict.remark
 
 
-def _finding(verdict: Verdict, material: CellView, anchors: dict[int, int]) -> dict[str, Any]:
+def _finding(verdict: Verdict, cell: CellView, anchors: dict[int, int]) -> dict[str, Any]:
     return {
         "verdict": verdict,
         "clause": clause_of(verdict.requirements[0]) if verdict.requirements else "",
         "also": [(one, clause_of(one)) for one in verdict.requirements[1:]],
-        "source": (material.source_line(verdict.line) or "").strip(),
-        "offence": locate_evidence(verdict, material),
-        "places": [(number, anchors[number]) for number in material.evidence(verdict) if number in anchors],
+        "source": (cell.source_line(verdict.line) or "").strip(),
+        "location": locate_evidence(verdict, cell),
+        "places": [(number, anchors[number]) for number in cell.evidence_of(verdict) if number in anchors],
     }
 
 
@@ -119,59 +119,3 @@ def _section(section: Section, diagram: Diagram) -> dict[str, Any]:
 def _summary(rows: list[DiagramRow], numbers: list[int]) -> str:
     when = f"{format_moment(rows[0].t)} to {format_moment(rows[-1].t)}"
     return f"events #{min(numbers)} to #{max(numbers)}, {when}" if numbers else when
-
-
-ROWS_AROUND = 4
-"""Rows that are kept before and after one that the verdict points at."""
-MAX_EXCERPT_ROWS = 40
-"""Rows of an excerpt, not counted those that say how many were left out."""
-_END = 20
-"""Rows of an excerpt when a verdict points at nothing: the last ones."""
-
-
-def excerpt_svg(material: CellView) -> str:
-    """Return the SVG document: the rows around the decisive evidence, in their order, the end of the cell without any.
-
-    '' for a cell without events.
-    """
-    rows = diagram_rows(material)
-    kept = excerpt_rows(rows, _pointed_at(material))
-    shown = party_columns([material.by_number[n] for row in kept for n in row.numbers], material.servers)
-    diagram = lay_out(kept, shown, material.events)
-    if not diagram.sections:
-        return ""
-    style = template_text("palette.css") + template_text("diagram.css") + ":root{background:var(--sheet)}"
-    picture = str(draw_section(diagram, diagram.sections[0], words=False))  # so few rows are one section
-    return picture.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
-        ">", f"><style>{style}</style>", 1
-    )
-
-
-def excerpt_rows(rows: Sequence[DiagramRow], numbers: Iterable[int]) -> tuple[DiagramRow, ...]:
-    """Return the rows around those of these events, the first ones when they are many, with a gap where some are left
-    out.
-    """
-    place_of = {number: place for place, row in enumerate(rows) for number in row.numbers}
-    chosen = set[int]()
-    for place in (place_of[number] for number in numbers if number in place_of):
-        near = range(max(place - ROWS_AROUND, 0), min(place + ROWS_AROUND + 1, len(rows)))
-        chosen.update(list(near)[: max(MAX_EXCERPT_ROWS - len(chosen), 0)])
-    places = sorted(chosen) or list(range(max(len(rows) - _END, 0), len(rows)))
-    kept: list[DiagramRow] = []
-    last = -1
-    for place in places:
-        kept += _left_out(rows, last + 1, place)
-        kept.append(rows[place])
-        last = place
-    return (*kept, *_left_out(rows, last + 1, len(rows)))
-
-
-def _left_out(rows: Sequence[DiagramRow], begin: int, end: int) -> tuple[DiagramRow, ...]:
-    count = end - begin
-    if count <= 0:
-        return ()
-    return (rows[begin],) if count == 1 else (DiagramRow("gap", "wire", (), rows[begin].t, f"… {count} rows …"),)
-
-
-def _pointed_at(material: CellView) -> list[int]:
-    return [number for verdict in material.findings for number in material.evidence(verdict)]

@@ -66,22 +66,22 @@ class CellView:
         return root if root != row else ""
 
     @cached_property
-    def broke(self) -> str | None:
+    def crashed_node(self) -> str | None:
         """The node that ended on its own or would not start, when one did; None otherwise."""
         ended = (e.node for e in self.events if isinstance(e, NodeEvent) and e.action in ("exited", "failed"))
         return next(ended, None)
 
     @cached_property
-    def offending(self) -> Mapping[int, Verdict]:
+    def violation_by_event(self) -> Mapping[int, Verdict]:
         """The events that violations point at, by number: the first violation that names one owns it."""
         found: dict[int, Verdict] = {}
         for verdict in self.findings:
             if verdict.outcome in (Outcome.FAIL, Outcome.ERROR):
-                for number in self.evidence(verdict):
+                for number in self.evidence_of(verdict):
                     found.setdefault(number, verdict)
         return found
 
-    def evidence(self, verdict: Verdict) -> tuple[int, ...]:
+    def evidence_of(self, verdict: Verdict) -> tuple[int, ...]:
         """The events that a verdict points at, the offending one first.
 
         What never happened has no event of its own: then it is the last transmission of the message that it is about.
@@ -92,7 +92,7 @@ class CellView:
         return tuple(attempts[-1:])
 
     @cached_property
-    def by_number(self) -> Mapping[int, AnyEvent]:
+    def event_by_number(self) -> Mapping[int, AnyEvent]:
         """The events by their number."""
         return {event.n: event for event in self.events}
 
@@ -102,13 +102,13 @@ class CellView:
         return {event.session: event for event in self.events if isinstance(event, Connected)}
 
     @property
-    def kept(self) -> Path | None:
+    def kept_directory(self) -> Path | None:
         """Where `--keep` has put the nodes' directories, or None."""
         kept = kept_directory(self.file) if self.file is not None else None
         return kept if kept is not None and kept.is_dir() else None
 
     @property
-    def servers(self) -> tuple[str, ...]:
+    def server_names(self) -> tuple[str, ...]:
         """The names of the topology's servers, in its order."""
         servers = self.header.topology.get("servers", [])
         if not isinstance(servers, list):

@@ -122,12 +122,12 @@ class EvidenceLocation:
     message: str
 
 
-def locate_evidence(verdict: Verdict, material: CellView) -> EvidenceLocation | None:
+def locate_evidence(verdict: Verdict, cell: CellView) -> EvidenceLocation | None:
     """Return what the first of the verdict's events was, or None when it names none that the history has."""
-    event = next((material.by_number[n] for n in material.evidence(verdict) if n in material.by_number), None)
+    event = next((cell.event_by_number[n] for n in cell.evidence_of(verdict) if n in cell.event_by_number), None)
     if event is None:
         return None
-    session, parties = session_and_parties(event, material.sessions)
+    session, parties = session_and_parties(event, cell.sessions)
     means = operation_text(event)
     told = (
         f"event #{event.n} at {format_moment(event.t)}: "
@@ -135,19 +135,19 @@ def locate_evidence(verdict: Verdict, material: CellView) -> EvidenceLocation | 
         + parties
         + event_text(event)
     )
-    return EvidenceLocation(event.n, told + (f"  [{means}]" if means else ""), _message(verdict, event, material))
+    return EvidenceLocation(event.n, told + (f"  [{means}]" if means else ""), _message(verdict, event, cell))
 
 
-def _message(verdict: Verdict, event: AnyEvent, material: CellView) -> str:
-    made = {one.message: one.message_id for one in material.events if isinstance(one, MessageMade)}
-    name = verdict.message or _name(event, material, made)
+def _message(verdict: Verdict, event: AnyEvent, cell: CellView) -> str:
+    made = {one.message: one.message_id for one in cell.events if isinstance(one, MessageMade)}
+    name = verdict.message or _name(event, cell, made)
     if not name:
         return ""
     identity = made.get(name)
     return visible(f"{name}, Message-ID {identity}" if identity else name, 300)
 
 
-def _name(event: AnyEvent, material: CellView, made: Mapping[str, str | None]) -> str:
+def _name(event: AnyEvent, cell: CellView, made: Mapping[str, str | None]) -> str:
     """Return the name of the message that an event is about; one that the harness did not make has its Message-ID."""
     match event:
         case Attempt():
@@ -157,7 +157,7 @@ def _name(event: AnyEvent, material: CellView, made: Mapping[str, str | None]) -
         case Reply(to="CONTENT"):
             earlier = (
                 one.digest.message_id
-                for one in reversed(material.events)
+                for one in reversed(cell.events)
                 if one.n < event.n and isinstance(one, Content) and one.session == event.session
             )
             identity = next(earlier, None)

@@ -70,7 +70,7 @@ def requirement_rows(cells: Sequence[CellSummary], catalogue: Catalogue) -> tupl
 
 def _pieces(cell: CellSummary) -> list[tuple[str, RowEvidence]]:
     pieces = []
-    for verdict, offence in zip(cell.verdicts, cell.offences, strict=True):
+    for verdict, location in zip(cell.verdicts, cell.evidence_locations, strict=True):
         for rank, requirement in enumerate(verdict.requirements):
             outcome = outcome_for_row(verdict.outcome, rank, cell.outcome)
             sentence = verdict.sentence
@@ -89,8 +89,8 @@ def _pieces(cell: CellSummary) -> list[tuple[str, RowEvidence]]:
                         sentence=sentence,
                         events=verdict.evidence,
                         place=f"{cell.header.path}:{verdict.line or cell.header.line}",
-                        exchange=offence.exchange if offence is not None else "",
-                        message=offence.message if offence is not None else "",
+                        exchange=location.exchange if location is not None else "",
+                        message=location.message if location is not None else "",
                     ),
                 )
             )

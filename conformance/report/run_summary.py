@@ -3,7 +3,7 @@ its violations come from are causes: the rows that are violated, each with those
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,10 @@ from conformance.report.cell_view import CellView, view_stored_cell
 from conformance.report.escaping import visible
 from conformance.report.evidence_location import EvidenceLocation, locate_evidence
 from conformance.report.failure_text import clause_of, deciding_sentence
-from conformance.requirements.consequences import independently_violated, root_violations
 from conformance.results.layout import LATE_FOLDER
 from conformance.results.reader import EVENT_LINES, Damage, read_cell, read_run
 from conformance.results.schema import CellHeader, RunFooter, RunHeader
-from conformance.verdicts import Outcome, Verdict
+from conformance.verdicts import Outcome, Verdict, worst_over_cells
 from conformance.verdicts.outcome import OVER_CELLS
 
 
@@ -33,7 +32,7 @@ class CellSummary:
     outcome: Outcome
     sentence: str
     verdicts: tuple[Verdict, ...]
-    offences: tuple[EvidenceLocation | None, ...]
+    evidence_locations: tuple[EvidenceLocation | None, ...]
     cut_short: bool = False
     known: str = ""
     seconds: float | None = None
@@ -105,23 +104,23 @@ class RunSummary:
 
 
 def read_run_summary(
-    run_dir: Path, *, corpus: Path | None = None, each: Callable[[CellView, str], None] | None = None
+    run_dir: Path, *, corpus: Path | None = None, on_cell: Callable[[CellView, str], None] | None = None
 ) -> RunSummary:
-    """Read a run directory; `each` is called with every cell and its slug while it is in memory with its events.
+    """Read a run directory; `on_cell` is called with every cell and its slug while it is in memory with its events.
 
-    Without `each` the events of a cell in which all is well are not read: nothing of the book is made of them.
+    Without `on_cell` the events of a cell in which all is well are not read: nothing of the book is made of them.
     `corpus` is where scenarios' texts are looked for. Raises RunDirectoryError, SchemaTooNew.
     """
     run = read_run(run_dir)
     unread: list[Damage] = []
     cells: list[CellSummary] = []
     damage: list[str] = []
-    for found in run.cells(unread, aside=None if each else EVENT_LINES):
-        cell = read_cell(found.path) if found.aside and any(map(_points_at_events, found.verdicts)) else found
+    for found in run.cells(unread, unparsed=None if on_cell else EVENT_LINES):
+        cell = read_cell(found.path) if found.unparsed and any(map(_points_at_events, found.verdicts)) else found
         material = view_stored_cell(cell, corpus)
         slug = cell.name
-        if each is not None:
-            each(material, slug)
+        if on_cell is not None:
+            on_cell(material, slug)
         damage += [str(one) for one in cell.damage]
         cells.append(summarize_cell(material, slug, cell.footer.wall_seconds if cell.footer is not None else None))
     return RunSummary(run.header, run.footer, tuple(cells), (*(str(one) for one in unread), *damage))
@@ -142,7 +141,7 @@ def summarize_cell(material: CellView, slug: str, seconds: float | None = None) 
         outcome=material.outcome,
         sentence=deciding_sentence(material),
         verdicts=tuple(material.verdicts),
-        offences=tuple(
+        evidence_locations=tuple(
             None if verdict.outcome is Outcome.PASS else locate_evidence(verdict, material)
             for verdict in material.verdicts
         ),
@@ -158,90 +157,53 @@ def cells_of_candidate(cells: Sequence[CellSummary], candidate: str) -> tuple[Ce
 
 
 @dataclass(frozen=True, slots=True)
-class RootCause:
-    """A violated row of one candidate that presupposes no other violated one.
+class MatrixSquare:
+    """The cells of one scenario played by one candidate; none means that it was not played."""
 
-    `cells` counts the cells that lead to it, `following` names the violated rows that may follow from it, those with
-    the most cells first.
-    """
-
-    candidate: str
-    requirement: str
-    cells: int
-    following: tuple[str, ...]
+    cells: tuple[CellSummary, ...]
 
     @property
-    def sentence(self) -> str:
-        """The cause in one line: `SR-CRE-01 is violated (90 cells); 25 rows may follow from it: ...`."""
-        cells = "1 cell" if self.cells == 1 else f"{self.cells} cells"
-        line = f"{self.requirement} is violated ({cells})"
-        if not self.following:
-            return line
-        rows = "1 row" if len(self.following) == 1 else f"{len(self.following)} rows"
-        return f"{line}; {rows} may follow from {self.requirement}: {', '.join(self.following)}"
+    def outcome(self) -> Outcome | None:
+        """The most telling outcome, or None."""
+        return worst_over_cells(cell.outcome for cell in self.cells)
+
+    @property
+    def counts(self) -> tuple[tuple[Outcome, int], ...]:
+        """How many cells ended how, the most telling first, without zeros."""
+        counts = Counter(cell.outcome for cell in self.cells)
+        return tuple((outcome, counts[outcome]) for outcome in OVER_CELLS if counts[outcome])
 
 
-def blamed_requirement(cell: CellSummary) -> str:
-    """Return the row that a cell is put under: the first of the first verdict that decided it, or '' when there is none."""
-    decided = (one for one in cell.verdicts if one.outcome is cell.outcome)
-    return next((one.requirements[0] for one in decided if one.requirements), "")
+@dataclass(frozen=True, slots=True)
+class MatrixLine:
+    """One scenario: its title and file, and a square for each candidate in their order."""
+
+    scenario: str
+    title: str
+    path: str
+    squares: tuple[MatrixSquare, ...]
+
+    @property
+    def folder(self) -> str:
+        """The folder of its file: the group of requirements that it belongs to."""
+        return self.path.rpartition("/")[0] or "."
+
+    @property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """Every outcome that is in the line."""
+        present = {cell.outcome for square in self.squares for cell in square.cells}
+        return tuple(outcome for outcome in OVER_CELLS if outcome in present)
 
 
-def _violated(cell: CellSummary) -> str:
-    """Return the row that a new violation in a cell is blamed on, or ''."""
-    return blamed_requirement(cell) if cell.outcome is Outcome.FAIL and not cell.known else ""
+def outcome_matrix(book: RunSummary) -> tuple[MatrixLine, ...]:
+    """Return the lines of a run, in the order of the scenarios' files."""
+    cells: dict[str, list[CellSummary]] = {}
+    for cell in book.cells:
+        cells.setdefault(cell.header.scenario, []).append(cell)
+    return tuple(_line(cells[scenario], book.candidates) for scenario in book.scenarios)
 
 
-def find_root_causes(cells: Sequence[CellSummary]) -> tuple[RootCause, ...]:
-    """Return the causes of the violations in these cells, for each candidate the one with the most cells first; of those
-    with equally many the one whose row fewer cells judge, of which it was thus violated in the larger part.
-
-    A cell leads to the root of the row that its first violation is blamed on. A row follows from one that it
-    presupposes if that is blamed in as many cells at least: what breaks a prerequisite breaks it more often than not.
-    Where a cell shows that a row is broken by itself, it is the other way round: what it presupposes may follow from it.
-    What is known to fail is left out.
-    """
-    found: list[RootCause] = []
-    for candidate in dict.fromkeys(cell.header.candidate for cell in cells):
-        own = [cell for cell in cells if cell.header.candidate == candidate]
-        counted = Counter(row for row in map(_violated, own) if row)
-        leading = independently_violated(cell.verdicts for cell in own if not cell.known)
-        root = {row: _root(row, counted, leading) for row in counted}
-        whole = Counter[str]()
-        for row, number in counted.items():
-            whole[root[row]] += number
-        judged = Counter(row for cell in own for row in _judged(cell))
-        for requirement, number in sorted(whole.items(), key=lambda pair: (-pair[1], judged[pair[0]], pair[0])):
-            following = [row for row, _ in counted.most_common() if root[row] == requirement and row != requirement]
-            found.append(RootCause(candidate, requirement, number, tuple(following)))
-    return tuple(found)
-
-
-def _judged(cell: CellSummary) -> frozenset[str]:
-    """Return the rows that a cell was decided on: its scenario's, and that on which it is blamed."""
-    decided = cell.outcome in (Outcome.PASS, Outcome.FAIL)
-    return frozenset((*cell.header.requirements, *filter(None, [_violated(cell)]))) if decided else frozenset()
-
-
-def _root(row: str, counted: Counter[str], leading: Mapping[str, frozenset[str]]) -> str:
-    violated = {other for other in counted if counted[other] >= counted[row]}
-    return root_violations(violated.union(leading, *leading.values()), independent=leading)[row]
-
-
-def order_by_root_cause(cells: Sequence[CellSummary], found: Sequence[RootCause]) -> list[tuple[CellSummary, str]]:
-    """Return the cells with the row that their violation may follow from ('' where there is none).
-
-    Those of a cause stand together, its own first and then what may follow from it; causes are in the order of
-    `found`. Cells that are not violations, or are known to be, come last, in their order.
-    """
-    place = {
-        (cause.candidate, row): (number, row != cause.requirement)
-        for number, cause in enumerate(found)
-        for row in (cause.requirement, *cause.following)
-    }
-    last = (len(found), False)
-
-    def rank(cell: CellSummary) -> tuple[int, bool]:
-        return place.get((cell.header.candidate, _violated(cell)), last)
-
-    return [(cell, found[rank(cell)[0]].requirement if rank(cell)[1] else "") for cell in sorted(cells, key=rank)]
+def _line(cells: Sequence[CellSummary], candidates: Sequence[str]) -> MatrixLine:
+    header = cells[0].header
+    squares = tuple(MatrixSquare(tuple(cell for cell in cells if cell.header.candidate == one)) for one in candidates)
+    return MatrixLine(header.scenario, header.title, header.path, squares)

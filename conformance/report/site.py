@@ -10,12 +10,11 @@ from conformance.report.allure_content import LinkKind
 from conformance.report.allure_pack import Resolve
 from conformance.report.allure_site import RESULTS, AllureMissing, build_allure, ensure_allure_installed
 from conformance.report.cell_page import cell_page
-from conformance.report.cell_pages import PageSelection, all_pages_command
+from conformance.report.cell_pages import PageSelection, all_pages_command, cell_page_path, file_stem
 from conformance.report.cell_view import CellView
 from conformance.report.earlier_runs import EarlierOutcome, EarlierRun, earlier_outcomes
-from conformance.report.names import cell_page_path, file_stem
 from conformance.report.rendering import write_style_sheet
-from conformance.report.run_page.page import run_page
+from conformance.report.run_page import run_page
 from conformance.report.run_summary import RunSummary, read_run_summary
 from conformance.report.statement import (
     BadgeRefused,
@@ -94,16 +93,16 @@ def _build(
     def each(material: CellView, slug: str) -> None:
         past = pasts[slug] = earlier_outcomes(earlier, slug, material.header)
         files.update(_files(material, slug))
-        if not wanted.has(material, past):
+        if not wanted.includes(material, past):
             return
         place = pages[slug] = f"{CELLS_FOLDER}/{cell_page_path(material.header, _below(pages))}"
         (out / place).parent.mkdir(parents=True, exist_ok=True)
         up = "../" * place.count("/")
-        kept = "" if material.kept is None else _address(material.kept, (out / place).parent) + "/"
+        kept = "" if material.kept_directory is None else _address(material.kept_directory, (out / place).parent) + "/"
         page = cell_page(material, home=f"{up}index.html", kept=kept, past=past, shared=f"{up}{SHARED}")
         staged.write_text(out / place, page)
 
-    book = read_run_summary(run_dir, corpus=corpus, each=each)
+    book = read_run_summary(run_dir, corpus=corpus, on_cell=each)
     built = BuiltSite(out / "index.html", book)
     links = {
         name: _statement(book, name, out, pages, built, staged) for name in [one.name for one in book.header.candidates]
@@ -126,7 +125,7 @@ def _below(pages: Mapping[str, str]) -> set[str]:
 def _files(material: CellView, slug: str) -> dict[str, Path]:
     """Return the files of a cell that Allure's results link to, by the links' addresses."""
     logs = {LinkKind.LOG.to(f"{slug}/{node}"): path for node, path in material.logs.items()}
-    kept = {LinkKind.KEPT.to(slug): material.kept} if material.kept is not None else {}
+    kept = {LinkKind.KEPT.to(slug): material.kept_directory} if material.kept_directory is not None else {}
     return logs | kept | ({LinkKind.HISTORY.to(slug): material.file} if material.file is not None else {})
 
 

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from conformance.report.escaping import code_span, escape_annotation, escape_markdown, visible
 from conformance.report.evidence_location import EvidenceLocation
-from conformance.report.run_page.matrix import MatrixSquare, outcome_matrix
-from conformance.report.run_summary import CellSummary, RootCause, RunSummary, find_root_causes, order_by_root_cause
+from conformance.report.root_causes import RootCause, find_root_causes, order_by_root_cause
+from conformance.report.run_summary import CellSummary, MatrixSquare, RunSummary, outcome_matrix
 from conformance.verdicts import Outcome
 from conformance.verdicts.outcome import OK_OUTCOMES, OUTCOME_DISPLAY
 
@@ -111,7 +111,7 @@ def github_step_summary(book: RunSummary) -> str:
         )
         lines += [f"  may follow from {root}"] if root else []
         lines += [f"  known: {escape_markdown(cell.known)}"] if cell.known else []
-        lines += [f"  {escape_markdown(offence.exchange, 400)}" for offence in _decisive(cell)]
+        lines += [f"  {escape_markdown(location.exchange, 400)}" for location in _decisive(cell)]
         if cell.header.repeat:
             lines.append(f"  {code_span(cell.header.repeat)}")
     if len(troubles) > _FAILURES:
@@ -150,13 +150,13 @@ def report_to_github(book: RunSummary, environment: Mapping[str, str]) -> Iterat
 def _told(cell: CellSummary) -> str:
     """Return a cell's sentence, then the offending exchange and the command that repeats it, a line each."""
     known = [f"known: {cell.known}"] if cell.known else []
-    exchanges = [offence.exchange for offence in _decisive(cell)]
+    exchanges = [location.exchange for location in _decisive(cell)]
     return "\n".join([cell.sentence or str(cell.outcome), *known, *exchanges, cell.header.repeat]).strip()
 
 
 def _decisive(cell: CellSummary) -> list[EvidenceLocation]:
-    pairs = zip(cell.verdicts, cell.offences, strict=True)
-    return [offence for verdict, offence in pairs if offence is not None and verdict.outcome is cell.outcome][:1]
+    pairs = zip(cell.verdicts, cell.evidence_locations, strict=True)
+    return [location for verdict, location in pairs if location is not None and verdict.outcome is cell.outcome][:1]
 
 
 def _line(cell: CellSummary) -> int:

@@ -4,24 +4,28 @@ Optional: without pyarrow there is none, and readers take the cells' files. The 
 files that they were made from, so that nobody reads a table that is older than its run.
 """
 
+import io
 import json
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pyarrow as pa
+import pyarrow.json
 import pyarrow.parquet as pq
 from pydantic import BaseModel
 
 from conformance.history.events import EVENT_ADAPTER, AnyEvent
 from conformance.results.atomic_write import write_atomically
+from conformance.results.columns import EVENT as EVENT_COLUMNS
 from conformance.results.columns import TABLES, Column
 from conformance.results.layout import PARQUET_FOLDER
 from conformance.results.manifest import Manifest, compute_manifest, sha256_of_file
-from conformance.results.plain_events import PLAIN_LINES, parse_plain_lines
 from conformance.results.reader import Damage, StoredCell, StoredRun, read_cell, read_run
 
 MANIFEST = "manifest.json"
@@ -103,7 +107,7 @@ def _rows(run: StoredRun, damage: list[Damage]) -> Iterator[tuple[str, pa.Table]
     maker = _Maker(run.header.run)
     being_made: deque[Future[_Made]] = deque()
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for cells in _gathered(run.cells(damage, aside=PLAIN_LINES)):
+        for cells in _gathered(run.cells(damage, unparsed=PLAIN_LINES)):
             being_made.append(pool.submit(maker.make, cells))
             if len(being_made) > _AT_ONCE:
                 yield from _next(being_made, damage)
@@ -124,7 +128,7 @@ def _gathered(cells: Iterable[StoredCell]) -> Iterator[list[StoredCell]]:
     lines = 0
     for cell in cells:
         gathered.append(cell)
-        lines += len(cell.events) + cell.aside.count(b"\n")
+        lines += len(cell.events) + cell.unparsed.count(b"\n")
         if lines >= _ROWS:
             yield gathered
             gathered, lines = [], 0
@@ -133,7 +137,7 @@ def _gathered(cells: Iterable[StoredCell]) -> Iterator[list[StoredCell]]:
 
 
 class _Maker:
-    """Makes rows of cells. The lines that a cell has aside are events that are rows as they stand."""
+    """Makes rows of cells. The lines that a cell has unparsed are events that are rows as they stand."""
 
     def __init__(self, run: str) -> None:
         self.damage: list[Damage] = []
@@ -143,10 +147,10 @@ class _Maker:
 
     def make(self, cells: list[StoredCell]) -> _Made:
         try:
-            plain = parse_plain_lines(b"".join(cell.aside for cell in cells), self._schemas["events"])
+            plain = parse_plain_lines(b"".join(cell.unparsed for cell in cells), self._schemas["events"])
         except pa.ArrowInvalid:  # one of them is damaged: which one, and what is left, the slow way
             return self.make([read_cell(cell.path) for cell in cells])
-        whose = pa.concat_arrays([pa.repeat(cell.name, cell.aside.count(b"\n")) for cell in cells])
+        whose = pa.concat_arrays([pa.repeat(cell.name, cell.unparsed.count(b"\n")) for cell in cells])
         others = self._table("events", [(cell, _plain_event(event)) for cell in cells for event in cell.events])
         events = pa.concat_tables([others, self._keyed("events", plain, whose)])
         made = {
@@ -209,3 +213,42 @@ def _value(kind: object, value: Any) -> Any:
     if kind == "json" and value is not None and not isinstance(value, str):
         return json.dumps(value, sort_keys=True)
     return value
+
+
+_BLOCK = 1 << 20
+"""Octets that Arrow parses at a time, unless a line is longer."""
+
+
+def _is_plain(kind: type) -> bool:
+    columns = {column.name: column.type for column in EVENT_COLUMNS}
+    hints = get_type_hints(kind)
+    return all(columns[field.name] != "json" or hints[field.name] is str for field in fields(kind))
+
+
+PLAIN_KINDS = tuple(
+    get_args(get_type_hints(kind)["kind"])[0] for kind in get_args(get_args(AnyEvent)[0]) if _is_plain(kind)
+)
+"""The kinds of events that are rows as they stand."""
+
+PLAIN_LINES = re.compile(
+    rb'(?>\{"record":"event","n":\d+,"t":[-+.e\d]+,"kind":"(?:%b)"[^\n]*\}\n)++' % "|".join(PLAIN_KINDS).encode()
+)
+"""Lines that follow one another and are such events."""
+
+
+def parse_plain_lines(lines: bytes, schema: pa.Schema) -> pa.Table:
+    """Return the rows of such lines, in the columns of `schema` (those of the table of events).
+
+    Raises pyarrow.ArrowInvalid when one of them is no such row.
+    """
+    if not lines:
+        return schema.empty_table()
+    longest = max(map(len, lines.split(b"\n")))
+    read = pyarrow.json.read_json(
+        io.BytesIO(lines),
+        read_options=pyarrow.json.ReadOptions(block_size=max(_BLOCK, 2 * longest)),
+        parse_options=pyarrow.json.ParseOptions(
+            explicit_schema=schema.append(pa.field("record", pa.string())), unexpected_field_behavior="error"
+        ),
+    )
+    return read.drop_columns(["record"])

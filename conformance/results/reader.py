@@ -62,7 +62,7 @@ class StoredCell:
     verdicts: tuple[Verdict, ...]
     footer: CellFooter | None
     damage: tuple[Damage, ...]
-    aside: bytes = b""
+    unparsed: bytes = b""
     """The lines that were not read, as they stand."""
 
     @property
@@ -91,16 +91,16 @@ class StoredRun:
     files: tuple[Path, ...]
 
     def cells(
-        self, damage: list[Damage] | None = None, *, aside: re.Pattern[bytes] | None = None
+        self, damage: list[Damage] | None = None, *, unparsed: re.Pattern[bytes] | None = None
     ) -> Iterator[StoredCell]:
-        """Read the cells one by one, in the order of their files' names; for `aside` see read_cell.
+        """Read the cells one by one, in the order of their files' names; for `unparsed` see read_cell.
 
         One without a header is told in `damage` and left out; with no list to tell it in, CellUnreadable is raised.
         Raises SchemaTooNew.
         """
         for path in self.files:
             try:
-                yield read_cell(path, aside=aside)
+                yield read_cell(path, unparsed=unparsed)
             except CellUnreadable as error:
                 if damage is None:
                     raise
@@ -132,10 +132,10 @@ def read_run(run_dir: Path) -> StoredRun:
     )
 
 
-def read_cell(path: Path, *, aside: re.Pattern[bytes] | None = None) -> StoredCell:
+def read_cell(path: Path, *, unparsed: re.Pattern[bytes] | None = None) -> StoredCell:
     """Read a cell's file. Raises CellUnreadable when its header cannot be read, SchemaTooNew.
 
-    Runs of lines that match `aside` are not read, and told as they stand: to read events is nine tenths of the work.
+    Runs of lines that match `unparsed` are not read, and told as they stand: to read events is nine tenths of the work.
     """
     header: CellHeader | None = None
     events: list[AnyEvent] = []
@@ -143,7 +143,7 @@ def read_cell(path: Path, *, aside: re.Pattern[bytes] | None = None) -> StoredCe
     footer: CellFooter | None = None
     damage: list[Damage] = []
     unread: list[bytes] = []
-    for number, value in parse_lines(path, aside):
+    for number, value in parse_lines(path, unparsed):
         if isinstance(value, bytes):
             unread.append(value)
             continue
@@ -196,17 +196,17 @@ def read_cell_end(path: Path) -> tuple[CellHeader, CellFooter | None]:
 
 
 def parse_lines(
-    path: Path, aside: re.Pattern[bytes] | None = None
+    path: Path, unparsed: re.Pattern[bytes] | None = None
 ) -> Iterator[tuple[int, dict[str, Any] | Damage | bytes]]:
     """Yield each line of a file with its number from 1: a JSON object, or in which way it is none.
 
-    A run of lines that matches `aside` is yielded as it stands, with the number of its first. Where a compressed file is
+    A run of lines that matches `unparsed` is yielded as it stands, with the number of its first. Where a compressed file is
     damaged, what can be had of it comes first.
     """
     octets, trouble = read_history(path)
     start, number = 0, 1
     while start < len(octets):
-        if aside is not None and (run := aside.match(octets, start)) is not None:
+        if unparsed is not None and (run := unparsed.match(octets, start)) is not None:
             yield number, run[0]
             number += run[0].count(b"\n")
             start = run.end()

@@ -90,12 +90,12 @@ class CellWriter:
         if self.attachments.is_dir() and not any(self.attachments.iterdir()):
             self.attachments.rmdir()
 
-    def event(self, event: AnyEvent) -> None:
+    def add_event(self, event: AnyEvent) -> None:
         """Take an event; the next `flush` writes it. Those of one moment written together take half the time."""
         self._waiting.append(event)
         self._events += 1
 
-    def verdict(self, verdict: Verdict) -> None:
+    def write_verdict(self, verdict: Verdict) -> None:
         """Write a verdict."""
         self._write(json_line(verdict, "verdict"))
         self._verdicts += 1

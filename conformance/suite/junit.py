@@ -7,7 +7,8 @@ import pytest
 from _pytest.junitxml import LogXML, xml_key  # there is no public name for it outside a test
 
 from conformance.report.cell_view import CellView
-from conformance.report.run_summary import find_root_causes, read_run_summary
+from conformance.report.root_causes import find_root_causes
+from conformance.report.run_summary import read_run_summary
 from conformance.report.terminal import is_users_file
 from conformance.results.layout import RUN_FILE
 from conformance.results.reader import read_header

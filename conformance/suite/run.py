@@ -21,7 +21,8 @@ from conformance.records import candidate_record, cell_header
 from conformance.report import allure_content
 from conformance.report.cell_view import CellView
 from conformance.report.failure_text import failure_text
-from conformance.report.run_summary import RunSummary, find_root_causes, read_run_summary
+from conformance.report.root_causes import find_root_causes
+from conformance.report.run_summary import RunSummary, read_run_summary
 from conformance.report.terminal import report_to_github, terminal_summary
 from conformance.results.fingerprints import environment_sha256, suite_sha256
 from conformance.results.layout import RunDirectoryError

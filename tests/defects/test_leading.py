@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.report.run_page.page import run_page
+from conformance.report.run_page import run_page
 from conformance.report.run_summary import read_run_summary
 from conformance.requirements.catalogue import catalogue
 from tests.suite.helpers import ROOT, conformance_command

@@ -287,9 +287,9 @@ def write_run(directory: Path, cells: tuple[CellView, ...], *, interrupted: bool
     for one in cells:
         with CellWriter(directory, one.header) as writer:
             for event in one.events:
-                writer.event(event)
+                writer.add_event(event)
             for verdict in one.verdicts:
-                writer.verdict(verdict)
+                writer.write_verdict(verdict)
             if not one.cut_short:
                 sentence = one.findings[0].sentence if one.findings else ""
                 writer.finish(one.outcome, sentence, wall_seconds=0.1, cpu_seconds=0.05, simulated_seconds=10800)

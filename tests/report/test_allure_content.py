@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from conformance.report.allure_content import allure_categories, allure_steps, write_static
-from conformance.report.cell_page import MAX_EXCERPT_ROWS, ROWS_AROUND, excerpt_rows, excerpt_svg
+from conformance.report.diagram.excerpt import MAX_EXCERPT_ROWS, ROWS_AROUND, excerpt_rows, excerpt_svg
 from conformance.report.diagram.rows import diagram_rows
 from conformance.report.failure_text import failure_message
 from conformance.requirements.catalogue import clause

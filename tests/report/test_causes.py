@@ -9,8 +9,8 @@ from typing import Any
 from conformance.report.allure_content import allure_categories, write_categories
 from conformance.report.cell_view import CellView
 from conformance.report.failure_text import failure_text
-from conformance.report.run_page.page import run_page
-from conformance.report.run_summary import find_root_causes, order_by_root_cause
+from conformance.report.root_causes import find_root_causes, order_by_root_cause
+from conformance.report.run_page import run_page
 from conformance.report.terminal import github_step_summary, terminal_summary
 from conformance.requirements.catalogue import catalogue
 from conformance.verdicts import Outcome, Verdict

@@ -74,7 +74,7 @@ def test_the_message_is_named_also_where_the_verdict_does_not() -> None:
     for event in cell.events:
         if event.kind in ("attempt", "delivered", "content") or (event.kind == "reply" and event.to == "CONTENT"):
             verdict = Verdict(check="c", outcome=Outcome.FAIL, sentence="s", evidence=(event.n,))
-            offence = locate_evidence(verdict, cell)
-            assert offence is not None
-            assert offence.message == "m#1, Message-ID <m1@outside.test>"
-            assert offence.exchange.startswith(f"event #{event.n} at ")
+            location = locate_evidence(verdict, cell)
+            assert location is not None
+            assert location.message == "m#1, Message-ID <m1@outside.test>"
+            assert location.exchange.startswith(f"event #{event.n} at ")

@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from conformance import paths
-from conformance.report.cell_pages import PageSelection
+from conformance.report.cell_pages import PageSelection, cell_page_path, file_stem
 from conformance.report.cell_view import CellView
 from conformance.report.compare import compare_runs, comparison_text
-from conformance.report.names import cell_page_path, file_stem
 from conformance.report.requirement_rows import RequirementRow, requirement_rows
-from conformance.report.run_page.page import run_page
+from conformance.report.run_page import run_page
 from conformance.report.run_summary import RunSummary, cells_of_candidate, read_run_summary, summarize_cell
 from conformance.report.site import AllureOptions, build_site
 from conformance.report.statement import (

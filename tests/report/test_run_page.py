@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from conformance.report.event_text import listed_message_ids, without_message_ids
-from conformance.report.run_page.page import CARDS, candidate_summaries, group_failures, run_page
+from conformance.report.run_page import CARDS, candidate_summaries, group_failures, run_page
 from conformance.report.run_summary import CellSummary, RunSummary, summarize_cell
 from conformance.requirements.catalogue import catalogue
 from conformance.verdicts import Outcome, Verdict

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from conformance.report.tables_page.page import TableOnPage, label_of, tables_page, trend_lines, value_text
+from conformance.report.tables_page import TableOnPage, label_of, tables_page, trend_lines, value_text
 from conformance.spark.aggregation import TABLES
 
 HOSTILE = "<script>alert(1)</script>\x1b[2J\u202e'\""

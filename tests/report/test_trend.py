@@ -7,7 +7,7 @@ import pytest
 
 from conformance.report.cell_page import cell_page
 from conformance.report.earlier_runs import earlier_outcomes, find_earlier_runs, find_flaky_run
-from conformance.report.run_page.page import run_page
+from conformance.report.run_page import run_page
 from conformance.report.run_summary import read_run_summary
 from conformance.report.site import build_site
 from conformance.requirements.catalogue import catalogue

@@ -44,7 +44,7 @@ def run(tmp_path: Path) -> Path:
     begin_run(tmp_path / "r", run_header(cells=2))
     with CellWriter(tmp_path / "r", cell_header()) as writer:
         for event in EVENTS:
-            writer.event(event)
+            writer.add_event(event)
         writer.finish(Outcome.PASS, "", wall_seconds=0, cpu_seconds=0, simulated_seconds=0)
     return tmp_path / "r"
 

@@ -27,9 +27,9 @@ def make_run(run_dir: Path, *nodeids: str, seed: int = 1, outcome: Outcome = Out
     for nodeid in nodeids:
         with CellWriter(run_dir, cell_header(nodeid, run=run_dir.name)) as writer:
             for event in EVENTS:
-                writer.event(event)
+                writer.add_event(event)
             for verdict in VERDICTS:
-                writer.verdict(verdict)
+                writer.write_verdict(verdict)
             (writer.attachments / "mbx1.log").write_text(nodeid)
             writer.finish(outcome, "", wall_seconds=1, cpu_seconds=1, simulated_seconds=1)
     finish_run(run_dir, wall_seconds=len(nodeids))

@@ -22,9 +22,9 @@ from tests.results.stored import as_schema_1, plain, rewrite
 def write_cell(run_dir: Path, nodeid: str = "a.scenario.yaml::one[x=1]", *, whole: bool = True) -> Path:
     with CellWriter(run_dir, cell_header(nodeid)) as writer:
         for event in EVENTS:
-            writer.event(event)
+            writer.add_event(event)
         for verdict in VERDICTS:
-            writer.verdict(verdict)
+            writer.write_verdict(verdict)
         if whole:
             writer.finish(Outcome.FAIL, "changed", wall_seconds=0.5, cpu_seconds=0.25, simulated_seconds=3600)
     return writer.path
@@ -157,7 +157,7 @@ def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
         "from conformance.results.writer import CellWriter\n"
         "from tests.results.samples import EVENTS, cell_header\n"
         f"with CellWriter(pathlib.Path({str(tmp_path)!r}), cell_header()) as writer:\n"
-        "    for event in EVENTS[:3]: writer.event(event)\n"
+        "    for event in EVENTS[:3]: writer.add_event(event)\n"
         "    writer.flush()\n"
         "    print('written', flush=True)\n"
         "    sys.stdin.read()\n"
@@ -176,7 +176,7 @@ def test_what_was_written_survives_a_kill(tmp_path: Path) -> None:
 def test_a_finished_cell_is_compressed_and_the_one_in_hand_is_plain(tmp_path: Path) -> None:
     with CellWriter(tmp_path, cell_header()) as writer:
         for event in EVENTS:
-            writer.event(event)
+            writer.add_event(event)
         writer.flush()
         in_hand = writer.path
         assert in_hand.name.endswith(".jsonl")

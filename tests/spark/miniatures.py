@@ -39,9 +39,9 @@ def _write(run_dir: Path, number: int, one: Miniature) -> None:
     verdicts = [verdict for verdict in one.all_verdicts() if verdict.check.startswith("invariant.")]
     with CellWriter(run_dir, header) as writer:
         for event in one.history.events:
-            writer.event(event)
+            writer.add_event(event)
         for verdict in verdicts:
-            writer.verdict(verdict)
+            writer.write_verdict(verdict)
         writer.finish(
             worst_in_cell(verdict.outcome for verdict in verdicts),
             "",

@@ -282,9 +282,9 @@ def make_run(
         verdicts = verdicts_of(cell.defect, agree=cell.agree) + (REMARK,) * cell.remark
         with CellWriter(run_dir, header) as writer:
             for event in world.history():
-                writer.event(event)
+                writer.add_event(event)
             for verdict in verdicts:
-                writer.verdict(verdict)
+                writer.write_verdict(verdict)
             if not cell.cut:
                 outcome = worst_in_cell(verdict.outcome for verdict in verdicts)
                 writer.finish(outcome, "", wall_seconds=0.01, cpu_seconds=0.01, simulated_seconds=300)

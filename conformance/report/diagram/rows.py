@@ -65,24 +65,24 @@ class DiagramRow:
     marked: bool = False
 
 
-def diagram_rows(material: CellView) -> tuple[DiagramRow, ...]:
+def diagram_rows(cell: CellView) -> tuple[DiagramRow, ...]:
     """Return the rows of a cell's diagram, in the history's order."""
     rows: list[DiagramRow] = []
     waiting: dict[str, list[AnyEvent]] = {}
     last = 0.0
-    for event in material.events:
-        quiet = event.n not in material.offending and _uneventful(event)
+    for event in cell.events:
+        quiet = event.n not in cell.violation_by_event and _uneventful(event)
         if event.t - last >= GAP:
-            rows += _folded(waiting, material)
+            rows += _folded(waiting, cell)
             rows.append(DiagramRow("gap", "wire", (), event.t, f"… {rounded_duration(event.t - last)} …"))
         last = event.t
         if quiet:
             if session := getattr(event, "session", None):
                 waiting.setdefault(session, []).append(event)
             continue
-        rows += _folded(waiting, material)
-        rows.append(_row(event, material))
-    rows += _folded(waiting, material)
+        rows += _folded(waiting, cell)
+        rows.append(_row(event, cell))
+    rows += _folded(waiting, cell)
     return tuple(rows)
 
 
@@ -128,15 +128,15 @@ def _uneventful(event: AnyEvent) -> bool:
             return False
 
 
-def _folded(waiting: dict[str, list[AnyEvent]], material: CellView) -> Iterator[DiagramRow]:
+def _folded(waiting: dict[str, list[AnyEvent]], cell: CellView) -> Iterator[DiagramRow]:
     """Empty what waits: a row for each session, in the order in which they began to wait."""
     for session, events in waiting.items():
         drawn = [event for event in events if not isinstance(event, Attempt | Talked)]
-        began = material.sessions.get(session)
+        began = cell.sessions.get(session)
         if not drawn or began is None:
             continue
         if len(drawn) == 1:
-            yield _row(drawn[0], material)
+            yield _row(drawn[0], cell)
             continue
         yield DiagramRow(
             kind="fold",
@@ -167,34 +167,34 @@ def _gist(events: Sequence[AnyEvent]) -> str:
     return ", ".join(f"{count} {verb}" if count > 1 else verb for verb, count in counts.items())
 
 
-def _row(event: AnyEvent, material: CellView) -> DiagramRow:
-    kind, style, left, right = _shape(event, material)
+def _row(event: AnyEvent, cell: CellView) -> DiagramRow:
+    kind, style, left, right = _shape(event, cell)
     return DiagramRow(
         kind=kind,
         style=style,
         numbers=(event.n,),
         t=event.t,
-        text=_told_step(event, material) if isinstance(event, StepEvent) else event_text(event),
+        text=_told_step(event, cell) if isinstance(event, StepEvent) else event_text(event),
         means=operation_text(event),
         left=left,
         right=right,
         session=getattr(event, "session", None),
-        marked=event.n in material.offending,
+        marked=event.n in cell.violation_by_event,
     )
 
 
-def _told_step(event: StepEvent, material: CellView) -> str:
+def _told_step(event: StepEvent, cell: CellView) -> str:
     """A step is told by its own line of the scenario, where that is to be had."""
-    line = material.source_line(event.line)
+    line = cell.source_line(event.line)
     if event.phase == "failed" or line is None:
         return event_text(event)
     return visible(f"step {event.path}  {line.strip().removeprefix('- ')}", MAX_WIRE_TEXT)
 
 
-def _shape(event: AnyEvent, material: CellView) -> tuple[Kind, Style, str | None, str | None]:
+def _shape(event: AnyEvent, cell: CellView) -> tuple[Kind, Style, str | None, str | None]:
     match event:
         case Reply() | Command() | Content() | Connected() | Closed():
-            began = material.sessions.get(event.session)
+            began = cell.sessions.get(event.session)
             if began is None:
                 return "band", _style(event), None, None
             back = isinstance(event, Reply) or (isinstance(event, Closed) and event.by == "server")

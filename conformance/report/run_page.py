@@ -12,15 +12,8 @@ from conformance.report.earlier_runs import EarlierOutcome, EarlierRun, find_fla
 from conformance.report.failure_text import clause_of
 from conformance.report.rendering import render_page
 from conformance.report.requirement_rows import RequirementRow, requirement_rows
-from conformance.report.run_page.matrix import MatrixLine, outcome_matrix
-from conformance.report.run_summary import (
-    CellSummary,
-    RunSummary,
-    blamed_requirement,
-    cells_of_candidate,
-    find_root_causes,
-    order_by_root_cause,
-)
+from conformance.report.root_causes import blamed_requirement, find_root_causes, order_by_root_cause
+from conformance.report.run_summary import CellSummary, MatrixLine, RunSummary, cells_of_candidate, outcome_matrix
 from conformance.requirements.catalogue import Catalogue
 from conformance.results.schema import RunHeader
 from conformance.verdicts import Outcome, worst_over_cells
@@ -232,16 +225,16 @@ def _joined(book: RunSummary, catalogue: Catalogue) -> list[tuple[RequirementRow
 
 def _first_evidence(cell: CellSummary) -> str:
     """Return the anchor of the offending event on a cell's page, with its `#`, or ''."""
-    pairs = zip(cell.verdicts, cell.offences, strict=True)
+    pairs = zip(cell.verdicts, cell.evidence_locations, strict=True)
     wanted = (one.event for verdict, one in pairs if one is not None and verdict.outcome is cell.outcome)
     return next((f"#e{number}" for number in wanted), "")
 
 
 def _decisive(cell: CellSummary) -> list[dict[str, Any]]:
     """Return what is told of the verdict that decided a cell: clause, step, exchange; empty when none did."""
-    for verdict, offence in zip(cell.verdicts, cell.offences, strict=True):
+    for verdict, location in zip(cell.verdicts, cell.evidence_locations, strict=True):
         if verdict.outcome is cell.outcome:
             place = f"{cell.header.path}:{verdict.line or cell.header.line}"
             clause = clause_of(verdict.requirements[0]) if verdict.requirements else ""
-            return [{"clause": clause, "place": place, "offence": offence}]
+            return [{"clause": clause, "place": place, "location": location}]
     return []
