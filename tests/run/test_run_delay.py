@@ -9,7 +9,7 @@ import pytest
 
 from conformance.run.run_delay import RunDelay
 
-MAX_TURNS_WITHOUT_POLL = "while True: pass"
+BUSY = "while True: pass"
 RIVALS = 3
 """For the one core that all of them may use: each waits two thirds of the time."""
 
@@ -20,7 +20,7 @@ def rivals():
     core = min(os.sched_getaffinity(0))
     started = [
         subprocess.Popen(
-            ["sh", "-c", f"taskset -c {core} {sys.executable} -S -c '{MAX_TURNS_WITHOUT_POLL}'; true"],
+            ["sh", "-c", f"taskset -c {core} {sys.executable} -S -c '{BUSY}'; true"],
             start_new_session=True,
         )
         for _ in range(RIVALS)

@@ -14,8 +14,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from conformance.run.virtual.asyncio_compat import MAX_TURNS_WITHOUT_POLL
 from conformance.run.virtual.loop import VirtualClockEventLoop
+from conformance.run.virtual.tracking_loop import MAX_TURNS_WITHOUT_POLL
 
 _TICK = 1.0
 """Virtual seconds from one timer to the next: there is always one to jump to."""
@@ -231,7 +231,7 @@ def churn(
     def make() -> VirtualClockEventLoop:
         loop = VirtualClockEventLoop()
         if not guard:
-            loop.tracker.find_pending = lambda final: None  # type: ignore[method-assign]
+            loop.tracker.find_pending = lambda nothing_readable: None  # type: ignore[method-assign]
         loops.append(loop)
         return loop
 

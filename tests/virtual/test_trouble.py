@@ -112,7 +112,7 @@ def test_what_the_kernel_never_delivers_is_a_stall() -> None:
         await clock.sleep(1)
         loop.kernel_timeout = 0.01
         loop.tracker.predict_readable = lambda: None  # type: ignore[method-assign]
-        loop.tracker.find_pending = lambda final: "8 octets of 127.0.0.1:1 -> 127.0.0.1:2"  # type: ignore[method-assign]
+        loop.tracker.find_pending = lambda nothing_readable: "8 octets of 127.0.0.1:1 -> 127.0.0.1:2"  # type: ignore[method-assign]
         writer.write(b"250 OK\r\n")
         try:
             await clock.sleep(60)
@@ -124,7 +124,7 @@ def test_what_the_kernel_never_delivers_is_a_stall() -> None:
 
     writers: list[asyncio.StreamWriter] = []
     with pytest.raises(
-        Stall, match=r"after 0\.0 real seconds the kernel still owes 8 octets of 127\.0\.0\.1:1 -> "
+        Stall, match=r"after 0\.0 real seconds the kernel has not delivered 8 octets of 127\.0\.0\.1:1 -> "
     ) as caught:
         run_with_clock(exchange, "virtual")
     assert "next timer in 60 s" in str(caught.value)

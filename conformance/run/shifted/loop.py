@@ -125,8 +125,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
 
     def _release(self, pid: int) -> None:
         """Let time go on though a child of ours runs: its clock is moved, or it is only a guard."""
-        if stack := self._children.pop(pid, None):
-            stack.close()
+        self.stop_holding_for(pid)
 
     # when to jump
 
@@ -143,7 +142,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         when = self.next_timer()
         if self._holds:
             return self.sockets.poll(self._until(when))
-        if ready := self._wait_for_kernel(final=True) or self.sockets.poll(0):
+        if ready := self._wait_for_kernel(nothing_readable=True) or self.sockets.poll(0):
             return ready
         done = self._events_served + self.callbacks_called
         if done != self._done_before:  # the loop has done something since, which they may have noticed
@@ -154,7 +153,7 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         self._looks += 1
         self._done_before = done
         if unmoved := next((words for program in self._programs if (words := program.unmoved)), ""):
-            self._report(UnshiftedTimeout(unmoved))
+            self._handle_error(UnshiftedTimeout(unmoved))
             return []
         earliest = self._earliest(when)
         if earliest is not None and earliest > self.time():
@@ -167,7 +166,9 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
             return ready
         self._calibrate()
         if when is not None and time.monotonic() - self._moved_at > STUCK_AFTER_S and (awake := self._awake()):
-            self._report(NeverQuiet(f"for {STUCK_AFTER_S:g} s there was no moment to jump from; awake is {awake}"))
+            self._handle_error(
+                NeverQuiet(f"for {STUCK_AFTER_S:g} s there was no moment to jump from; awake is {awake}")
+            )
             return []
         nap = min(_NAPS[0] * 1.2 ** min(self._looks, 50), _NAPS[1])
         return self.sockets.poll(min(nap, self._until(when)))

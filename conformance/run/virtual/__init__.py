@@ -1,4 +1,5 @@
-"""Virtual time on real loopback sockets: an event loop whose clock jumps when nothing is under way.
+"""Virtual time on real loopback sockets: an event loop whose clock jumps when nothing is ready or in flight.
 
-`loop` decides when to jump, `ledger` knows what the kernel still owes, `seams` holds every private name of asyncio.
+`loop` decides when to jump, `tracking_loop` and `transport` are asyncio's with every socket tracked, `in_flight` finds what the
+kernel has not delivered yet, and `asyncio_compat` checks the private names of asyncio on which all this depends.
 """

@@ -1,4 +1,4 @@
-"""Why a virtual clock cannot go on, told so that one can find what is waiting."""
+"""Errors of virtual time, and a description of what each task waits for, by which their cause can be found."""
 
 import asyncio
 import sys
@@ -9,65 +9,64 @@ from typing import Any
 
 _ASYNCIO = str(Path(asyncio.__file__).parent)
 
-_SHOWN = 12
-"""Tasks named in a message; more are counted."""
+_MAX_TASKS = 12
+"""Tasks described in a message; the rest is counted."""
 
-_DEPTH = 4
-"""Coroutines, from the innermost outwards, that are named of each."""
+_MAX_COROUTINES = 4
+"""Coroutines named of each task, the innermost ones."""
 
 
 class ClockError(RuntimeError):
-    """Time cannot go on. The message tells what is waiting, and where."""
+    """Virtual time cannot go on. The message lists the tasks that wait, and where in the code."""
 
 
 class Deadlock(ClockError):
-    """Nothing is ready, under way or scheduled, and somebody still waits: time would never reach it."""
+    """Tasks wait, but nothing is ready, in flight or scheduled that could wake them."""
 
 
 class Runaway(ClockError):
-    """Time, or the loop at one moment, goes on and on: nothing comes of it, or no end. See `VirtualClockEventLoop`."""
+    """The clock jumps, or the loop turns, again and again without progress; limits are those of `VirtualClockEventLoop`."""
 
 
 class Stall(ClockError):
-    """The kernel owes octets, a FIN or a connection that did not come within the real time allowed."""
+    """The kernel has not delivered octets, a FIN or a connection within the real time allowed."""
 
 
 class Exhausted(ClockError):
-    """A connection cannot be accepted, since the process may open no more files: nothing frees any while time stands."""
+    """A connection cannot be accepted because the process may open no more files, and none is closed while time stands still."""
 
 
 class UnsupportedPython(RuntimeError):
-    """This Python's asyncio is not as the virtual and the shifted clock need it, which stand on private names of it."""
+    """The virtual and the shifted clock need private names of asyncio, and this Python's asyncio has others."""
 
     def __init__(self, unknown: Sequence[str]) -> None:
+        """`unknown` has the names that are missing or different."""
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         super().__init__(f"asyncio of Python {version} has another {', '.join(unknown)}: use --clock scaled")
 
 
 def describe_tasks(tasks: Iterable[asyncio.Task[Any]]) -> str:
-    """Return a line for each task that is not done: its name, and the innermost place where it waits."""
+    """Return a line for each task that has not ended: its name and the innermost coroutines in which it waits."""
     pending = sorted((task for task in tasks if not task.done()), key=lambda t: (len(t.get_name()), t.get_name()))
-    lines = [f"  {task.get_name()} in {_place(task)}" for task in pending[:_SHOWN]]
-    if len(pending) > _SHOWN:
-        lines.append(f"  and {len(pending) - _SHOWN} more")
+    lines = [f"  {task.get_name()} in {_waiting_place(task)}" for task in pending[:_MAX_TASKS]]
+    if len(pending) > _MAX_TASKS:
+        lines.append(f"  and {len(pending) - _MAX_TASKS} more")
     return "\n".join(lines) or "  no task"
 
 
-def _place(task: asyncio.Task[Any]) -> str:
-    """Return `function (file:line)` of the innermost coroutines that a task is in; of asyncio's own only the name."""
+def _waiting_place(task: asyncio.Task[Any]) -> str:
+    """Return `outer (file:line) > inner (file:line)` for the innermost coroutines of a task; asyncio's without file and line."""
     places = [
-        code.co_qualname if code.co_filename.startswith(_ASYNCIO) else f"{code.co_qualname} ({_short(code)}:{line})"
+        code.co_qualname
+        if code.co_filename.startswith(_ASYNCIO)
+        else f"{code.co_qualname} ({Path(code.co_filename).name}:{line})"
         for code, line in _frames(task.get_coro())
     ]
-    return " > ".join(places[-_DEPTH:]) or "?"
-
-
-def _short(code: CodeType) -> str:
-    return Path(code.co_filename).name
+    return " > ".join(places[-_MAX_COROUTINES:]) or "?"
 
 
 def _frames(awaited: Any) -> Iterator[tuple[CodeType, int]]:
-    """Walk from a coroutine to what it awaits, as far as Python code goes."""
+    """Yield the code and the line of a coroutine, then of the coroutine that it awaits, and so on."""
     while awaited is not None:
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
         if frame is not None:

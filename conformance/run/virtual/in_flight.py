@@ -1,9 +1,20 @@
-"""What the kernel still owes the loop: octets sent and not yet there, FIN or RST under way, connections to accept.
+"""Finds what is in flight on the loopback: octets, a FIN or RST, the answer to a connect, a connection to accept.
 
-A zero-timeout poll that shows nothing does not prove that nothing is under way: a kernel may defer the delivery of a
-loopback packet to another core. What our own two ends of a connection have sent and read says who is about to be readable
-without a word of the kernel (`due`). Where they cannot say it, TCP_INFO of both ends does (`owed`). Only connections that
-were written to, opened or closed since they were last found quiet are looked at.
+Theory of operation. Virtual time may jump only when nothing is in flight. A poll with timeout 0 that reports nothing does
+not prove that, since a kernel may deliver a loopback packet later, on another core. Both ends of most connections belong
+to this loop, however. So the tracker has an `Endpoint` for each end, where the transport counts what it sent and read,
+and answers two questions:
+
+- `predict_readable`: which sockets are about to become readable? The counters of both ends answer that without a system
+  call. They cannot when a peer belongs to another process, when a socket has refused octets, or when a connect has no
+  answer yet: then the result is None, and the kernel has to be asked.
+- `find_pending`: what is still in flight? TCP_INFO of both ends answers that. It is asked when there was no prediction,
+  when a poll contradicted the prediction, and before each jump.
+
+Only connections with news are looked at. An endpoint becomes *active* when its connection is established and when it
+sends, shuts down or closes. It stays active until nothing that it sent is in flight (`_settle`). When the peer has not read all
+of it by then, the endpoint is kept as *unread* for `predict_readable`, but no longer delays a jump: a receiver may leave
+octets unread for hours.
 """
 
 import contextlib
@@ -14,270 +25,289 @@ from selectors import EVENT_READ, EVENT_WRITE, SelectorKey
 from typing import Any
 
 from conformance.run.virtual import tcp
-from conformance.run.virtual.tcp import Info
+from conformance.run.virtual.tcp import TcpInfo
 
-Name = tuple[tuple[str, int], tuple[str, int]]
-"""One direction of a connection: the address of the end that sends, then of the end that receives."""
+Flow = tuple[tuple[str, int], tuple[str, int]]
+"""One direction of a connection: the (host, port) that sends, then the one that receives."""
 
 
 class Endpoint:
-    """One end of a connection, and the other one, as soon as both are known to be ours.
+    """One end of a connection, with the counters that its transport keeps.
 
-    `listener` is ours that was dialled, when this end dialled one of ours. `sent` and `read` count octets; `said_all` and
-    `heard_all` tell of the end of what is sent, by FIN or RST. `served` is an end that a transport reads from, `crowded`
-    one from which the kernel did not take all.
+    `flow` is None unless it is an Internet socket. `peer` is the other end, once both are known to belong to this loop;
+    `listener` is the listening socket of this loop that was connected to, if there is one. `sent` and `read` count octets.
+    `eof_sent` and `eof_read` say whether a FIN or RST was sent or read here. `has_transport` says whether a transport
+    reads from the socket, `send_blocked` whether the kernel has refused octets and not taken them since.
     """
 
     __slots__ = (
-        "crowded", "descriptor", "heard_all", "here", "listener", "name", "other", "read", "said_all", "sent", "served",
-        "sock", "there",
+        "descriptor", "eof_read", "eof_sent", "flow", "has_transport", "listener", "local", "peer", "read", "remote",
+        "send_blocked", "sent", "sock",
     )  # fmt: skip
 
-    def __init__(self, sock: socket.socket, here: Any, there: Any) -> None:
+    def __init__(self, sock: socket.socket, local: Any, remote: Any) -> None:
+        """`local` and `remote` are addresses as the socket module has them; `remote` is None when it is not known."""
         self.sock = sock
         self.descriptor = sock.fileno()
-        self.here = here
-        self.there = there
-        self.name: Name | None = (here[:2], there[:2]) if isinstance(here, tuple) and there is not None else None
+        self.local = local
+        self.remote = remote
+        self.flow: Flow | None = (local[:2], remote[:2]) if isinstance(local, tuple) and remote is not None else None
         self.listener: socket.socket | None = None
-        self.other: Endpoint | None = None
+        self.peer: Endpoint | None = None
         self.sent = self.read = 0
-        self.said_all = self.heard_all = self.served = self.crowded = False
+        self.eof_sent = self.eof_read = self.has_transport = self.send_blocked = False
 
     @property
-    def open(self) -> bool:
-        """Whether our descriptor is still there."""
+    def is_open(self) -> bool:
+        """Whether the socket has not been closed here."""
         return self.sock.fileno() >= 0
 
     @property
-    def awaits(self) -> bool:
-        """Whether the other end has sent more than was read here, or has ended and was not heard to."""
-        other = self.other
-        return other is not None and (other.sent > self.read or (other.said_all and not self.heard_all))
+    def has_unread(self) -> bool:
+        """Whether the peer has sent octets, a FIN or a RST that were not read here; False without a known peer."""
+        peer = self.peer
+        return peer is not None and (peer.sent > self.read or (peer.eof_sent and not self.eof_read))
 
     def __str__(self) -> str:
-        return f"{tcp.shown(self.here)} -> {tcp.shown(self.there)}"
+        return f"{tcp.format_address(self.local)} -> {tcp.format_address(self.remote)}"
 
 
 class InFlightTracker:
-    """Knows every TCP socket of one loop; `watched` are those that it is told of, and what for, by descriptor.
-
-    `owed(final)`: with `final`, a poll has just shown that nothing is readable, so that whatever has not been read has
-    not come. Without, what waits to be read is no debt: it has come.
-    """
+    """Knows every TCP socket of one loop. `watched` has the loop's selector keys by descriptor."""
 
     def __init__(self, watched: Mapping[int, SelectorKey]) -> None:
         self._watched = watched
-        self._endpoints: dict[Name, Endpoint] = {}
+        self._endpoints: dict[Flow, Endpoint] = {}
         self.active: dict[Endpoint, None] = {}
-        """Ends that have sent, shut down or closed, and are not known to be owed nothing."""
-        self._come: dict[Endpoint, None] = {}
-        self._new: dict[socket.socket, Endpoint] = {}
-        self._dialling: dict[socket.socket, tuple[str, int]] = {}
+        """Endpoints that may have something in flight; a dict, since a set has no order."""
+        self._unread: dict[Endpoint, None] = {}
+        self._without_transport: dict[socket.socket, Endpoint] = {}
+        self._connecting: dict[socket.socket, tuple[str, int]] = {}
         self._listeners: dict[tuple[str, int], socket.socket] = {}
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to look at."""
-        return not self.active and not self._dialling
+        """Whether nothing can be in flight: no endpoint is active, and no connect waits for its answer."""
+        return not self.active and not self._connecting
 
-    # what happens to sockets
+    # events of sockets
 
     def note_listening(self, sock: socket.socket) -> None:
-        """Note a listener of ours."""
+        """Note a listening socket of this loop."""
         host, port = sock.getsockname()[:2]
         self._listeners[host, port] = sock
 
     @contextlib.contextmanager
     def connecting(self, sock: socket.socket, address: tuple[str, int]) -> Iterator[None]:
-        """Note a connection as under way for as long as the context lasts."""
-        self._dialling[sock] = address
+        """Count the answer to a connect as in flight for as long as the context lasts."""
+        self._connecting[sock] = address
         try:
             yield
         finally:
-            del self._dialling[sock]
+            del self._connecting[sock]
 
     def note_connected(self, sock: socket.socket) -> bool:
-        """Note the dialling end of a connection that the kernel has established; return whether it has."""
+        """Add the endpoint of a socket that has connected; return False when the kernel has not established it."""
         try:
-            there = sock.getpeername()
-        except OSError:  # refused, not answered yet, or reset already: nothing can be under way then
+            remote = sock.getpeername()
+        except OSError:  # refused, not answered yet, or reset already: nothing can be in flight then
             return False
-        end = self._new[sock] = self._end(Endpoint(sock, sock.getsockname(), there))
-        end.listener = self._listener_at(end.name[1]) if end.name else None
+        endpoint = self._without_transport[sock] = self._add(Endpoint(sock, sock.getsockname(), remote))
+        endpoint.listener = self._find_listener(endpoint.flow[1]) if endpoint.flow else None
         return True
 
-    def note_accepted(self, sock: socket.socket, there: Any) -> None:
-        """Note the accepting end of a connection from `there`, as soon as it was taken from the queue."""
-        self._new[sock] = self._end(Endpoint(sock, sock.getsockname(), there))
+    def note_accepted(self, sock: socket.socket, remote: Any) -> None:
+        """Add the endpoint of a connection from `remote` that was just accepted."""
+        self._without_transport[sock] = self._add(Endpoint(sock, sock.getsockname(), remote))
 
     def endpoint_of(self, sock: socket.socket) -> Endpoint:
-        """Return the end that a transport is being made for."""
-        if (end := self._new.pop(sock, None)) is not None:
-            return end
+        """Return the endpoint of a socket for which a transport is being made; add it when it is not known."""
+        if (endpoint := self._without_transport.pop(sock, None)) is not None:
+            return endpoint
         try:
-            return self._end(Endpoint(sock, sock.getsockname(), sock.getpeername()))
+            return self._add(Endpoint(sock, sock.getsockname(), sock.getpeername()))
         except OSError:
             return Endpoint(sock, None, None)
 
-    def _end(self, end: Endpoint) -> Endpoint:
-        if end.name is None:  # a path is a socket of this machine's own kind
-            return end
-        self._endpoints[end.name] = end
-        self.active[end] = None
-        if other := self._endpoints.get(end.name[::-1]):  # what it has sent so far was to nobody we knew
-            self.active[other] = None
-            end.other, other.other = other, end
-        return end
+    def _add(self, endpoint: Endpoint) -> Endpoint:
+        """Add an endpoint as active and connect it with its peer; a Unix socket is returned as it is."""
+        if endpoint.flow is None:  # Unix sockets deliver before send() returns
+            return endpoint
+        self._endpoints[endpoint.flow] = endpoint
+        self.active[endpoint] = None
+        if peer := self._endpoints.get(endpoint.flow[::-1]):
+            self.active[peer] = None  # what it sent before could not be counted against this endpoint
+            endpoint.peer, peer.peer = peer, endpoint
+        return endpoint
 
     def clear(self) -> None:
-        """Forget all debts, after they were told."""
+        """Take all endpoints as having nothing in flight, after what never came was reported."""
         self.active.clear()
 
-    def predict_readable(self) -> list[SelectorKey] | None:
-        """Return the sockets that our own two ends say are about to be readable, if they can say that of all of them.
+    # what will be readable, by the counters
 
-        None says that the kernel has to be asked: somebody else's socket, one that takes no more, a connect without an
-        answer.
-        """
-        if self._dialling:
+    def predict_readable(self) -> list[SelectorKey] | None:
+        """Return the keys of the sockets that are about to become readable; None when the kernel has to be asked."""
+        if self._connecting:
             return None
-        if len(self.active) == 1 and not self._come:  # as mostly: one end has said something
-            (end,) = self.active
-            other = end.other
-            if other is not None and other.served and not end.crowded and end.sent > other.read:
-                key = self._watched.get(other.descriptor)
+        if len(self.active) == 1 and not self._unread:  # the most frequent case: one endpoint has sent something
+            (endpoint,) = self.active
+            peer = endpoint.peer
+            if peer is not None and peer.has_transport and not endpoint.send_blocked and endpoint.sent > peer.read:
+                key = self._watched.get(peer.descriptor)
                 return [] if key is None or not key.events & EVENT_READ else [key]
-        due: dict[int, SelectorKey] = {}
-        for end in (*self._come, *self.active):
-            other = end.other
-            if other is None:
-                if end not in self.active:  # forgotten with its other end
+        readable: dict[int, SelectorKey] = {}
+        for endpoint in (*self._unread, *self.active):
+            peer = endpoint.peer
+            if peer is None:
+                if endpoint not in self.active:  # forgotten together with its peer
                     continue
-                if end.listener is None or (descriptor := end.listener.fileno()) < 0:
+                if endpoint.listener is None or (descriptor := endpoint.listener.fileno()) < 0:
                     return None
-            elif end.sent == other.read and (other.heard_all or not end.said_all or not other.open):
-                if end.served and not self._come:  # as most are: nothing else is to be known of an end that goes on
-                    self.active.pop(end, None)
+            elif endpoint.sent == peer.read and (peer.eof_read or not endpoint.eof_sent or not peer.is_open):
+                if (
+                    endpoint.has_transport and not self._unread
+                ):  # of an endpoint that goes on nothing else is to be known
+                    self.active.pop(endpoint, None)
                 else:
-                    self._settled(end)
+                    self._settle(endpoint)
                 continue
-            elif not other.served or end.crowded:
+            elif not peer.has_transport or endpoint.send_blocked:
                 return None
             else:
-                descriptor = other.descriptor
+                descriptor = peer.descriptor
             key = self._watched.get(descriptor)
             if key is not None and key.events & EVENT_READ:
-                due[descriptor] = key
-        return list(due.values())
+                readable[descriptor] = key
+        return list(readable.values())
 
-    def _interest(self, descriptor: int) -> int:
-        key = self._watched.get(descriptor)
-        return 0 if key is None else key.events
+    # what is in flight, by TCP_INFO
 
-    # what is owed
+    def find_pending(self, nothing_readable: bool) -> str | None:
+        """Return a description of the first thing found in flight, or None; endpoints without any are no longer active.
 
-    def find_pending(self, final: bool) -> str | None:
-        """Return the first debt found, in words, or None; what is found quiet is not looked at again."""
-        for sock, address in self._dialling.items():
+        `nothing_readable`: a poll has just shown that no socket is readable, so what was sent and not read has not come.
+        Without it, octets that wait in a receive queue are not in flight: they have come.
+        """
+        for sock, address in self._connecting.items():
             if self.is_connect_pending(sock, address):
-                return f"the answer to a connect to {tcp.shown(address)}"
+                return f"the answer to a connect to {tcp.format_address(address)}"
         unaccepted: Counter[socket.socket] = Counter()
-        for end in tuple(self.active):
-            if end.listener is not None and end.other is None:
-                debt = self._accept_owed(end, end.listener, unaccepted)
+        for endpoint in tuple(self.active):
+            if endpoint.listener is not None and endpoint.peer is None:
+                pending = self._pending_accept(endpoint, endpoint.listener, unaccepted)
             else:
-                debt = self._delivery_owed(end, end.other, final)
-            if debt:
-                return f"{debt} of {end}"
+                pending = self._pending_delivery(endpoint, endpoint.peer, nothing_readable)
+            if pending:
+                return f"{pending} of {endpoint}"
         return None
 
     def is_connect_pending(self, sock: socket.socket, address: tuple[str, int]) -> bool:
-        """A loopback answers every SYN with SYN-ACK or RST, unless the listener's queue is full."""
+        """Whether the answer to a connect is in flight.
+
+        A loopback answers every SYN with SYN-ACK or RST, unless the listener's queue is full: then the SYN is dropped.
+        """
         if sock.fileno() < 0 or tcp.info(sock).state != tcp.SYN_SENT or not _is_loopback(address):
             return False
-        listener = self._listener_at(address)
+        listener = self._find_listener(address)
         if listener is None:
             return True
         queue = tcp.info(listener)
         return queue.unacked <= queue.sacked
 
-    def _accept_owed(self, end: Endpoint, listener: socket.socket, unaccepted: "Counter[socket.socket]") -> str | None:
-        """A connection that our side calls established comes to its listener's queue, or is reset with the listener."""
+    def _pending_accept(
+        self, endpoint: Endpoint, listener: socket.socket, unaccepted: "Counter[socket.socket]"
+    ) -> str | None:
+        """Return what is in flight of a connection that the connecting side has established and no one has accepted.
+
+        It comes to the listener's queue, or is reset when the listener was closed. `unaccepted` counts, over one call of
+        `find_pending`, the connections of each listener, which its queue must hold.
+        """
         if listener.fileno() < 0:
-            if end.open and tcp.info(end.sock).state in tcp.NO_FIN_SEEN:
+            if endpoint.is_open and tcp.info(endpoint.sock).state in tcp.NO_FIN_SEEN:
                 return "a RST for a listener that was closed"
-            self._forget(end)
+            self._remove(endpoint)
             return None
-        if not self._interest(listener.fileno()) & EVENT_READ:
-            return None
+        if not self._watched_events(listener.fileno()) & EVENT_READ:
+            return None  # the loop does not accept now: the connection may wait in the queue
         unaccepted[listener] += 1
         return "an accept" if tcp.info(listener).unacked < unaccepted[listener] else None
 
-    def _delivery_owed(self, end: Endpoint, other: Endpoint | None, final: bool) -> str | None:
-        if other is None:  # somebody else's process, or a connection that nobody will accept
-            self._settled(end)
+    def _pending_delivery(self, endpoint: Endpoint, peer: Endpoint | None, nothing_readable: bool) -> str | None:
+        """Return what an endpoint has sent that has not come to its peer, or None; settle it when all has come."""
+        if peer is None:  # of another process, or of a connection that will not be accepted
+            self._settle(endpoint)
             return None
-        if not other.open:
-            return self._reset_owed(end, other)
-        if not self._interest(other.sock.fileno()) & EVENT_READ:
-            return None  # it does not read now: whatever is under way may stay so
-        there = tcp.info(other.sock)
-        if not end.open:
-            if there.state in tcp.NO_FIN_SEEN:
-                return "a FIN or RST" if final or not tcp.readable_octets(other.sock) else None
-            self._settled(end)
+        if not peer.is_open:
+            return self._pending_reset(endpoint, peer)
+        if not self._watched_events(peer.sock.fileno()) & EVENT_READ:
+            return None  # the peer does not read now: what is in flight may stay so
+        peer_info = tcp.info(peer.sock)
+        if not endpoint.is_open:
+            if peer_info.state in tcp.NO_FIN_SEEN:
+                return "a FIN or RST" if nothing_readable or not tcp.readable_octets(peer.sock) else None
+            self._settle(endpoint)
             return None
-        return self._octets_owed(end, tcp.info(end.sock), other, there, final)
+        return self._pending_octets(endpoint, tcp.info(endpoint.sock), peer, peer_info, nothing_readable)
 
-    def _reset_owed(self, end: Endpoint, other: Endpoint) -> str | None:
-        """Octets sent to an end that is gone are answered with RST."""
-        if end.open:
-            here = tcp.info(end.sock)
-            if (here.unacked or here.unsent) and here.state != tcp.CLOSED:
+    def _pending_reset(self, endpoint: Endpoint, peer: Endpoint) -> str | None:
+        """Return what is in flight to an endpoint whose peer was closed: octets sent to it are answered with RST."""
+        if endpoint.is_open:
+            info = tcp.info(endpoint.sock)
+            if (info.unacked or info.unsent) and info.state != tcp.CLOSED:
                 return "a RST or acknowledgement"
-            self._settled(end)
+            self._settle(endpoint)
         else:
-            self._forget(end)
-            self._forget(other)
+            self._remove(endpoint)
+            self._remove(peer)
         return None
 
-    def _octets_owed(self, end: Endpoint, here: Info, other: Endpoint, there: Info, final: bool) -> str | None:
-        if here.sent - here.retransmitted > there.received:
-            return f"{here.sent - here.retransmitted - there.received} octets"
-        wants_to_write = bool(self._interest(end.sock.fileno()) & EVENT_WRITE)
-        if wants_to_write or here.unsent:
-            stuck = not tcp.readable_octets(other.sock) and not (wants_to_write and tcp.writable(end.sock))
-            return "room to send" if final or stuck else None
-        if here.state in tcp.FIN_SENT and there.state in tcp.NO_FIN_SEEN:
+    def _pending_octets(
+        self, endpoint: Endpoint, info: TcpInfo, peer: Endpoint, peer_info: TcpInfo, nothing_readable: bool
+    ) -> str | None:
+        """Return what is in flight between two open sockets, from the kernel's figures for both, or None."""
+        if info.sent - info.retransmitted > peer_info.received:
+            return f"{info.sent - info.retransmitted - peer_info.received} octets"
+        wants_to_write = bool(self._watched_events(endpoint.sock.fileno()) & EVENT_WRITE)
+        if wants_to_write or info.unsent:
+            stuck = not tcp.readable_octets(peer.sock) and not (wants_to_write and tcp.is_writable(endpoint.sock))
+            return "room to send" if nothing_readable or stuck else None
+        if info.state in tcp.FIN_SENT and peer_info.state in tcp.NO_FIN_SEEN:
             return "a FIN"
-        self._settled(end)
+        self._settle(endpoint)
         return None
 
-    def _settled(self, end: Endpoint) -> None:
-        """Owe nothing for an end any more; what has come to its other one, and was not read, is still to be told there."""
-        self.active.pop(end, None)
-        self._come.pop(end, None)
-        other = end.other
-        if other is None:
-            if not end.open:
-                self._forget(end)
-        elif other.awaits and other.open:
-            self._come[end] = None
-        elif not end.open and not other.open:
-            self._forget(other)
-            self._forget(end)
+    def _watched_events(self, descriptor: int) -> int:
+        """Return the events (EVENT_READ | EVENT_WRITE) that the loop waits for on a descriptor; 0 for none."""
+        key = self._watched.get(descriptor)
+        return 0 if key is None else key.events
 
-    def _forget(self, end: Endpoint) -> None:
-        self.active.pop(end, None)
-        self._come.pop(end, None)
-        self._new.pop(end.sock, None)
-        if end.name is not None and self._endpoints.get(end.name) is end:
-            del self._endpoints[end.name]
-        if end.other is not None:
-            end.other.other = end.other = None
+    def _settle(self, endpoint: Endpoint) -> None:
+        """Take an endpoint out of the active ones; keep it as unread, or remove it when both ends are closed."""
+        self.active.pop(endpoint, None)
+        self._unread.pop(endpoint, None)
+        peer = endpoint.peer
+        if peer is None:
+            if not endpoint.is_open:
+                self._remove(endpoint)
+        elif peer.has_unread and peer.is_open:
+            self._unread[endpoint] = None
+        elif not endpoint.is_open and not peer.is_open:
+            self._remove(peer)
+            self._remove(endpoint)
 
-    def _listener_at(self, address: tuple[str, int]) -> socket.socket | None:
+    def _remove(self, endpoint: Endpoint) -> None:
+        """Forget an endpoint, and that it is the peer of another."""
+        self.active.pop(endpoint, None)
+        self._unread.pop(endpoint, None)
+        self._without_transport.pop(endpoint.sock, None)
+        if endpoint.flow is not None and self._endpoints.get(endpoint.flow) is endpoint:
+            del self._endpoints[endpoint.flow]
+        if endpoint.peer is not None:
+            endpoint.peer.peer = endpoint.peer = None
+
+    def _find_listener(self, address: tuple[str, int]) -> socket.socket | None:
+        """Return the open listener of this loop that a connect to an address reaches, or None."""
         for host in (address[0], "0.0.0.0", "::"):  # noqa: S104  # compared, not bound
             listener = self._listeners.get((host, address[1]))
             if listener is not None and listener.fileno() >= 0:

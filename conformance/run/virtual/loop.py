@@ -1,4 +1,17 @@
-"""An event loop on real loopback sockets whose clock jumps to the next timer when nothing is under way."""
+"""An event loop on real loopback sockets whose clock jumps to the next timer when nothing is ready or in flight.
+
+Theory of operation. asyncio calls `time()` for the current time and waits in the selector until the next timer is due. Here
+`time()` is a number that this module sets. When a turn of the loop finds nothing to call (`poll_sockets`), there are three
+cases:
+
+1. Something is in flight on the loopback (`in_flight`): the loop waits until the kernel has delivered it, in real time and
+   for `kernel_timeout` seconds at most.
+2. Something is under way that the loop cannot see, such as a child process (`hold_time`): the loop blocks in the selector.
+3. Else nothing can happen before the next timer: time jumps to it. Without a timer, the tasks would wait for ever (Deadlock).
+
+All that was sent is delivered before any of it is served, and sockets are served in the order of their registration. So
+the order of events does not depend on the kernel, and the same program does the same things in the same order.
+"""
 
 import asyncio
 import contextlib
@@ -11,38 +24,31 @@ from collections.abc import Callable, Iterator
 from selectors import EVENT_READ
 from typing import Any
 
-from conformance.run.virtual.asyncio_compat import TrackingEventLoop
 from conformance.run.virtual.errors import ClockError, Deadlock, Exhausted, Runaway, Stall, describe_tasks
 from conformance.run.virtual.selector import Ready
+from conformance.run.virtual.tracking_loop import TrackingEventLoop
 
 BACKLOG = 4096
-"""Connections that may wait to be accepted: an overflowing queue costs seconds of real retransmission."""
+"""The length of a listener's queue: when one overflows, the kernel takes real seconds to retransmit."""
 
-_ONLY_STREAMS = "virtual time follows stream transports only: nobody could tell what a raw socket has under way"
+_ONLY_STREAMS = "virtual time supports stream transports only: what a raw socket has in flight cannot be tracked"
 
-_NAP = 0.0005
-"""Real seconds between two looks at what the kernel owes."""
+_KERNEL_POLL_S = 0.0005
+"""Real seconds between two checks whether something is still in flight."""
 
-_EAGER = 20
-"""Looks without a nap in between: what another core delivers takes microseconds."""
+_CHECKS_WITHOUT_SLEEP = 20
+"""The number of first checks without a pause: what another core delivers takes microseconds."""
 
 
 class VirtualClockEventLoop(TrackingEventLoop):
-    """Runs one program at the times it asks for, without waiting for them.
+    """Runs a program at the times it asks for, without waiting for them.
 
-    - Time stands while anything is ready to be done, or under way: octets sent and not read, a connection not yet
-      answered or accepted, a FIN or RST not yet seen, work held with `hold`.
-    - Else it jumps to the next timer, exactly (`time()` is then the timer's own float).
-    - The same program does the same things in the same order: sockets are told in the order of their registration,
-      after all that is under way has come; timers of equal times in the order in which they were made.
-    - Whatever would run in a thread (`run_in_executor`, `asyncio.to_thread`, `getaddrinfo`) runs at once, inline.
-
-    `start` is the first `time()`, seconds. `max_jumps` and `max_turns` limit the jumps, and the turns of the loop
-    without a jump, between two calls of `progress`, and `max_progress` these calls between two jumps (Runaway).
-    `patience` is how many real seconds the kernel may owe something (Stall). Unread octets of a receiver that does not read (paused, or never started) are not under way.
-
-    Only stream transports are followed. Datagrams and the raw `sock_*` calls are refused with NotImplementedError,
-    except connecting; other processes and threads have to be held.
+    - Time stands still while a callback is ready, something is in flight on the loopback, or `hold_time` is in force. Else
+      it jumps to the next timer, and `time()` is exactly the float of that timer.
+    - What would run in a thread (`run_in_executor`, `asyncio.to_thread`, `getaddrinfo`) runs at once and blocks the loop.
+    - Octets that a receiver does not read, since it has paused reading, are not in flight.
+    - Only stream transports are supported. Datagrams and the raw `sock_*` methods raise NotImplementedError, except
+      `sock_connect`; for other processes and threads time must be held.
     """
 
     time_passes = False
@@ -56,22 +62,25 @@ class VirtualClockEventLoop(TrackingEventLoop):
         max_progress: int = 100_000,
         kernel_timeout: float = 5.0,
     ) -> None:
+        """`start` is the first `time()`, seconds. `max_jumps` limits the jumps between two calls of `note_progress`,
+        `max_turns` the turns without a jump or such a call, and `max_progress` these calls without a jump (Runaway).
+        `kernel_timeout` is how many real seconds something may be in flight (Stall)."""
         super().__init__()
         self._now = start
         self._max_jumps = max_jumps
         self._max_turns = max_turns
         self._max_progress = max_progress
         self.kernel_timeout = kernel_timeout
-        self._since_progress = self._turns = self._since_jump = 0
+        self._jumps_since_progress = self._turns = self._progress_since_jump = 0
         self._holds: dict[object, str] = {}
-        self._guards: list[Callable[[ClockError], None]] = []
+        self._error_handlers: list[Callable[[ClockError], None]] = []
         self._woken_spuriously = False
         self.before_waiting: Callable[[], None] | None = None
-        """What is called whenever nothing is left to be done at this time."""
+        """Called whenever nothing is left to do at the current time."""
         self.jumps = 0
-        """Jumps so far."""
+        """The number of jumps so far."""
         self.kernel_waits = 0
-        """Looks so far at which the kernel still owed something."""
+        """The number of checks so far that found something in flight."""
 
     def __repr__(self) -> str:
         held = f" held by {', '.join(self._holds.values())}" if self._holds else ""
@@ -79,17 +88,17 @@ class VirtualClockEventLoop(TrackingEventLoop):
         return f"<{type(self).__name__} {state} t={self._now!r} jumps={self.jumps}{held}>"
 
     def time(self) -> float:
-        """Return the virtual time, seconds since `start` was 0."""
+        """Return the virtual time, seconds."""
         return self._now
 
     def note_progress(self) -> None:
-        """Say that something has happened that the program is run for: the counts of what leads nowhere begin anew."""
-        self._since_progress = self._turns = 0
-        self._since_jump += 1
+        """Note that the program has done something that it is run for: restart the counts that end in Runaway."""
+        self._jumps_since_progress = self._turns = 0
+        self._progress_since_jump += 1
 
     @contextlib.contextmanager
     def hold_time(self, reason: str) -> Iterator[None]:
-        """Let time stand, and really wait, while something the loop cannot see is under way: a process, a thread."""
+        """Do not jump, but block in the selector, while the context lasts: a process or thread is under way."""
         hold = object()
         self._holds[hold] = reason
         try:
@@ -98,57 +107,60 @@ class VirtualClockEventLoop(TrackingEventLoop):
             del self._holds[hold]
 
     @contextlib.contextmanager
-    def handling_clock_errors(self, told: Callable[[ClockError], None]) -> Iterator[None]:
-        """Have `told` called, once, when time cannot go on; without a guard the loop itself raises the error.
+    def handling_clock_errors(self, handler: Callable[[ClockError], None]) -> Iterator[None]:
+        """Call `handler`, once, when time cannot go on in this context; of nested contexts, only the innermost handler.
 
-        The innermost guard is told first. The loop goes on, so that whoever was told can clean up.
+        The loop goes on afterwards, so that the handler's task can clean up. Without a handler the loop raises the error.
         """
-        self._guards.append(told)
+        self._error_handlers.append(handler)
         try:
             yield
         finally:
-            if told in self._guards:
-                self._guards.remove(told)
+            if handler in self._error_handlers:
+                self._error_handlers.remove(handler)
 
-    # what asyncio asks
+    # methods that asyncio calls
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
-        """Call `func(*args)` now, on this thread: threads would race with the clock and with each other."""
+        """Call `func(*args)` now, in this thread: other threads would race with the clock and with each other."""
         future = self.create_future()
         try:
             future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001  # whoever awaits the future gets it
+        except Exception as error:  # noqa: BLE001  # raised where the future is awaited
             future.set_exception(error)
         return future
 
     async def create_server(self, *args: Any, backlog: int = BACKLOG, **named: Any) -> asyncio.Server:
-        """See asyncio.loop.create_server; with a queue that does not overflow."""
+        """See asyncio.loop.create_server; the default backlog does not overflow."""
         return await super().create_server(*args, backlog=backlog, **named)
 
     async def sock_connect(self, sock: socket.socket, address: Any) -> None:
-        """See asyncio.loop.sock_connect; whatever is on the loopback answers at once."""
+        """Connect a socket and note the connection in the tracker; an open port of the loopback answers at once."""
         if isinstance(address, tuple):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         error = sock.connect_ex(address)
         if error in (0, errno.EINPROGRESS) and self.tracker.note_connected(sock):
-            return  # as nearly always
+            return  # the most frequent case
         try:
             with self.tracker.connecting(sock, address):
-                if not self._answered(sock, address, error):
+                if not self._wait_for_answer(sock, address, error):
                     await super().sock_connect(sock, address)
-        finally:  # given up or not: once the kernel has established it, it has to be accepted
+        finally:  # also when cancelled: what the kernel has established will be accepted
             self.tracker.note_connected(sock)
 
-    def _answered(self, sock: socket.socket, address: Any, error: int) -> bool:
-        """Wait for an answer to a connect that is under way; return whether there was one. Raises OSError."""
+    def _wait_for_answer(self, sock: socket.socket, address: Any, error: int) -> bool:
+        """Block while the answer to a connect is in flight; return whether it has come. Raises OSError for a refusal.
+
+        `error` is what connect_ex returned.
+        """
         if error == errno.EINPROGRESS:
             error = sock.connect_ex(address)
         waited = 0.0
         while (
             error == errno.EALREADY and waited < self.kernel_timeout and self.tracker.is_connect_pending(sock, address)
         ):
-            time.sleep(_NAP)
-            waited += _NAP
+            time.sleep(_KERNEL_POLL_S)
+            waited += _KERNEL_POLL_S
             error = sock.connect_ex(address)
         if error in (errno.EALREADY, errno.EAGAIN):
             return False
@@ -157,112 +169,115 @@ class VirtualClockEventLoop(TrackingEventLoop):
         return True
 
     async def sock_sendall(self, sock: socket.socket, data: Any) -> None:
-        """Refused, as all of its kind: the ledger would not know."""
         raise NotImplementedError(_ONLY_STREAMS)
 
     async def sock_sendto(self, sock: socket.socket, data: Any, address: Any) -> int:
-        """Refused."""
         raise NotImplementedError(_ONLY_STREAMS)
 
     async def sock_accept(self, sock: socket.socket) -> tuple[socket.socket, Any]:
-        """Refused."""
         raise NotImplementedError(_ONLY_STREAMS)
 
     async def sock_sendfile(self, *args: Any, **named: Any) -> int:
-        """Refused."""
         raise NotImplementedError(_ONLY_STREAMS)
 
     async def create_datagram_endpoint(self, *args: Any, **named: Any) -> Any:
-        """Refused."""
         raise NotImplementedError(_ONLY_STREAMS)
 
-    # when to jump
+    # polling and jumping
 
     def poll_sockets(self, turns: int, *, may_wait: bool) -> Ready:
-        """See TrackingEventLoop. All that was sent has come then: the order of events does not depend on when it came."""
+        """Return the sockets that are ready once everything sent was delivered; wait or jump if there are none.
+
+        `turns` is the number of turns since the last poll; without `may_wait` the method neither waits for processes nor
+        jumps, as there are callbacks to run.
+        """
         self._turns += turns
         if self._turns > self._max_turns:
-            self._report(
-                Runaway(self._describe_state(f"{self._max_turns} turns of the loop without a jump, and no progress:"))
-            )
-        if self._since_jump > self._max_progress:
-            self._report(
-                Runaway(
-                    self._describe_state(f"more than {self._max_progress} things have happened, and no time passes:")
-                )
-            )
-        due = self.tracker.predict_readable()
-        if due and not self._woken_spuriously and not self.polls_every_turn:
-            return self.sockets.in_order(due) if len(due) > 1 else [(due[0], EVENT_READ)]
+            description = f"{self._max_turns} turns of the loop without a jump, and no progress:"
+            self._handle_error(Runaway(self._with_state(description)))
+        if self._progress_since_jump > self._max_progress:
+            description = f"more than {self._max_progress} things have happened, and no time passes:"
+            self._handle_error(Runaway(self._with_state(description)))
+        predicted = self.tracker.predict_readable()
+        if predicted and not self._woken_spuriously and not self.polls_every_turn:
+            return self.sockets.as_readable(predicted) if len(predicted) > 1 else [(predicted[0], EVENT_READ)]
         self._woken_spuriously = False
         ready = self.sockets.poll(0)
-        if due is None or (due and not {key.fd for key, _ in ready}.issuperset(key.fd for key in due)):
-            self._wait_for_kernel(final=False)
+        if predicted is None or (predicted and not {key.fd for key, _ in ready}.issuperset(k.fd for k in predicted)):
+            self._wait_for_kernel(nothing_readable=False)
             ready = self.sockets.poll(0)
         return ready if ready or not may_wait else self._wait_or_jump()
 
     def cannot_accept(self, error: OSError) -> None:
-        """See TrackingEventLoop. The connection stays owed, so that time would stand for ever."""
-        failure = Exhausted(self._describe_state(f"a connection cannot be accepted ({error.strerror}):"))
+        """Report Exhausted: a connection that is not accepted counts as in flight, so time would stand still for ever."""
+        failure = Exhausted(self._with_state(f"a connection cannot be accepted ({error.strerror}):"))
         failure.__cause__ = error
-        self._report(failure)
+        self._handle_error(failure)
 
     def note_spurious_wakeup(self) -> None:
-        """See TrackingEventLoop."""
+        """Have the next poll ask the kernel, as a socket was served as readable and was not."""
         self._woken_spuriously = True
 
     def _wait_or_jump(self) -> Ready:
-        """Nothing is ready: really wait for what is under way, or else jump."""
+        """Wait for what is held or in flight and return the sockets that became ready, or jump and return none.
+
+        Called when no socket is ready and no callback is to be run.
+        """
         if self.before_waiting is not None:
             self.before_waiting()
         if self._holds:
             return self.sockets.poll(None)
-        if not self.tracker.idle and (ready := self._wait_for_kernel(final=True) or self.sockets.poll(0)):
+        if not self.tracker.idle and (ready := self._wait_for_kernel(nothing_readable=True) or self.sockets.poll(0)):
             return ready
         when = self.next_timer()
         if when is None or math.isinf(when):
-            self._report(Deadlock(self._describe_state("nothing is left to happen, and these wait:")))
-        elif self._since_progress >= self._max_jumps:
-            self._report(Runaway(self._describe_state(f"{self._since_progress} jumps of the clock, and no progress:")))
+            self._handle_error(Deadlock(self._with_state("nothing is left to happen, and these wait:")))
+        elif self._jumps_since_progress >= self._max_jumps:
+            description = f"{self._jumps_since_progress} jumps of the clock, and no progress:"
+            self._handle_error(Runaway(self._with_state(description)))
         elif when > self._now:
             self._now = when
             self.timer_may_be_due = True
             self.jumps += 1
-            self._since_progress += 1
-            self._turns = self._since_jump = 0
+            self._jumps_since_progress += 1
+            self._turns = self._progress_since_jump = 0
         return []
 
     def wait_for_delivery(self) -> None:
-        """See TrackingEventLoop."""
-        self._wait_for_kernel(final=False)
+        """Block until the kernel has delivered everything that is in flight; octets in a receive queue are delivered."""
+        self._wait_for_kernel(nothing_readable=False)
 
-    def _wait_for_kernel(self, *, final: bool) -> Ready:
-        """Wait until the kernel owes nothing; when `final`, return what became ready meanwhile at once."""
-        looks, waited = 0, 0.0
-        while not self.tracker.idle and (debt := self.tracker.find_pending(final)):
-            looks += 1
+    def _wait_for_kernel(self, *, nothing_readable: bool) -> Ready:
+        """Block until nothing is in flight, or report Stall after `kernel_timeout`.
+
+        With `nothing_readable` (see `InFlightTracker.find_pending`), return sockets as soon as one becomes ready.
+        """
+        checks, waited = 0, 0.0
+        while not self.tracker.idle and (pending := self.tracker.find_pending(nothing_readable)):
+            checks += 1
             self.kernel_waits += 1
-            nap = _NAP if looks > _EAGER else 0.0
-            waited += nap  # counted, not measured: a machine that was suspended has not waited
+            pause = _KERNEL_POLL_S if checks > _CHECKS_WITHOUT_SLEEP else 0.0
+            waited += pause  # added up, not measured: while a machine is suspended, nothing is waited for
             if waited > self.kernel_timeout:
-                self._report(
-                    Stall(self._describe_state(f"after {waited:.1f} real seconds the kernel still owes {debt}:"))
-                )
+                description = f"after {waited:.1f} real seconds the kernel has not delivered {pending}:"
+                self._handle_error(Stall(self._with_state(description)))
                 self.tracker.clear()
                 return []
-            if not final:
-                time.sleep(nap)
-            elif ready := self.sockets.poll(nap):
+            if not nothing_readable:
+                time.sleep(pause)
+            elif ready := self.sockets.poll(pause):
                 return ready
         return []
 
-    def _report(self, error: ClockError) -> None:
-        self._since_progress = self._turns = self._since_jump = 0
-        if not self._guards:
+    def _handle_error(self, error: ClockError) -> None:
+        """Pass an error to the innermost handler, or raise it when there is none; restart the counts of Runaway."""
+        self._jumps_since_progress = self._turns = self._progress_since_jump = 0
+        if not self._error_handlers:
             raise error
-        self._guards.pop()(error)
+        self._error_handlers.pop()(error)
 
-    def _describe_state(self, what: str) -> str:
+    def _with_state(self, description: str) -> str:
+        """Return a description with the time, all tasks and the next timer."""
         when = self.next_timer()
         timer = "no timer" if when is None or math.isinf(when) else f"next timer in {when - self._now:.6g} s"
-        return f"at {self._now:.6f} s {what}\n{describe_tasks(asyncio.all_tasks(self))}\n  {timer}"
+        return f"at {self._now:.6f} s {description}\n{describe_tasks(asyncio.all_tasks(self))}\n  {timer}"

@@ -1,4 +1,4 @@
-"""A selector that tells events in the order in which sockets were registered."""
+"""A selector that reports events in the order in which sockets were registered."""
 
 import select
 from collections.abc import Mapping
@@ -6,109 +6,106 @@ from selectors import EVENT_READ, EVENT_WRITE, BaseSelector, SelectorKey
 from typing import Any
 
 Ready = list[tuple[SelectorKey, int]]
+"""Sockets that are ready, each with its events (EVENT_READ | EVENT_WRITE)."""
 
-_TOLD_AT_ONCE = 4096
-"""Events that one look brings at most; the rest comes with the next."""
+_MAX_EVENTS = 4096
+"""Events of one poll; more are reported by the next one."""
 
 
 class OrderedSelector(BaseSelector):
-    """epoll tells ready descriptors in the order in which they became ready, which depends on when the kernel happened to
-    run its softirqs. The order of registration depends on nothing but the program.
+    """epoll, whose events are sorted by the order of registration, which depends on the program alone.
+
+    epoll itself reports descriptors in the order in which they became ready, which depends on when the kernel ran its
+    softirqs.
     """
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
-        self._registered = 0
+        self._registrations = 0
         self._order: dict[int, int] = {}
         self._keys: dict[int, SelectorKey] = {}
-        self._later: dict[int, None] = {}
+        self._deferred: dict[int, None] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
-        """See selectors.BaseSelector."""
+        """Register a socket (see selectors.BaseSelector). Raises KeyError when it is registered already."""
         descriptor = fileobj if isinstance(fileobj, int) else fileobj.fileno()
         if descriptor in self._keys:
             raise KeyError(f"{fileobj!r} is registered already")
-        self._epoll.register(descriptor, _mask(events))
-        return self._know(SelectorKey(fileobj, descriptor, events, data))
+        self._epoll.register(descriptor, _epoll_mask(events))
+        return self._add(SelectorKey(fileobj, descriptor, events, data))
 
     def register_later(self, descriptor: int, events: int, data: Any) -> None:
-        """Register a descriptor that is not registered; the kernel hears of it when it is asked for the first time."""
-        self._later[descriptor] = None
-        self._know(SelectorKey(descriptor, descriptor, events, data))
+        """Register a descriptor that is not registered, with the system call deferred until the next poll."""
+        self._deferred[descriptor] = None
+        self._add(SelectorKey(descriptor, descriptor, events, data))
 
-    def _know(self, key: SelectorKey) -> SelectorKey:
-        self._registered += 1
-        self._order[key.fd] = self._registered
+    def _add(self, key: SelectorKey) -> SelectorKey:
+        self._registrations += 1
+        self._order[key.fd] = self._registrations
         self._keys[key.fd] = key
         return key
 
     def modify(self, fileobj: Any, events: int, data: Any = None) -> SelectorKey:
-        """See selectors.BaseSelector."""
+        """Replace the events and the data of a registered socket."""
         before = self.get_key(fileobj)
-        if events != before.events and before.fd not in self._later:
-            self._epoll.modify(before.fd, _mask(events))
+        if events != before.events and before.fd not in self._deferred:
+            self._epoll.modify(before.fd, _epoll_mask(events))
         key = self._keys[before.fd] = SelectorKey(fileobj, before.fd, events, data)
         return key
 
     def unregister(self, fileobj: Any) -> SelectorKey:
-        """See selectors.BaseSelector; the descriptor has to be open still."""
+        """Remove a socket, which must not be closed yet, and return its key."""
         key = self.get_key(fileobj)
         del self._keys[key.fd], self._order[key.fd]
-        if key.fd in self._later:
-            del self._later[key.fd]
+        if key.fd in self._deferred:
+            del self._deferred[key.fd]
         else:
             self._epoll.unregister(key.fd)
         return key
 
     def get_key(self, fileobj: Any) -> SelectorKey:
-        """See selectors.BaseSelector."""
+        """Return the key of a socket or descriptor. Raises KeyError when it is not registered."""
         return self._keys[fileobj if isinstance(fileobj, int) else fileobj.fileno()]
 
     def get_map(self) -> Mapping[Any, SelectorKey]:
-        """Return the keys by descriptor."""
+        """Return the keys by descriptor; the mapping follows later changes."""
         return self._keys
 
     def close(self) -> None:
-        """See selectors.BaseSelector."""
+        """Close the epoll descriptor and forget all sockets."""
         self._epoll.close()
         self._keys.clear()
         self._order.clear()
-        self._later.clear()
+        self._deferred.clear()
 
     def select(self, timeout: float | None = None) -> Ready:
-        """See selectors.BaseSelector."""
+        """Poll (see `poll`), under the name that asyncio calls."""
         return self.poll(timeout)
 
     def poll(self, timeout: float | None) -> Ready:
-        """Ask the kernel, waiting up to `timeout` real seconds (None: for ever)."""
-        for descriptor in self._later:
-            self._epoll.register(descriptor, _mask(self._keys[descriptor].events))
-        self._later.clear()
-        told = self._epoll.poll(timeout, _TOLD_AT_ONCE)
-        if len(told) > 1:
-            told.sort(key=self._place)
+        """Return the sockets that are ready; block up to `timeout` real seconds until one is (None: without limit)."""
+        for descriptor in self._deferred:
+            self._epoll.register(descriptor, _epoll_mask(self._keys[descriptor].events))
+        self._deferred.clear()
+        events = self._epoll.poll(timeout, _MAX_EVENTS)
+        if len(events) > 1:
+            events.sort(key=lambda event: self._order[event[0]])
         ready = []
-        for descriptor, mask in told:
+        for descriptor, mask in events:
             key = self._keys[descriptor]
-            ready.append((key, (EVENT_READ if mask == select.EPOLLIN else _meaning(mask)) & key.events))
+            ready.append((key, (EVENT_READ if mask == select.EPOLLIN else _events_of(mask)) & key.events))
         return ready
 
-    def in_order(self, keys: list[SelectorKey]) -> Ready:
-        """Return registered sockets as readable, without asking the kernel."""
-        keys.sort(key=self._order_of)
+    def as_readable(self, keys: list[SelectorKey]) -> Ready:
+        """Return registered sockets as if a poll had found them readable, in the order of registration."""
+        keys.sort(key=lambda key: self._order[key.fd])
         return [(key, EVENT_READ) for key in keys]
 
-    def _order_of(self, key: SelectorKey) -> int:
-        return self._order[key.fd]
 
-    def _place(self, told: tuple[int, int]) -> int:
-        return self._order[told[0]]
-
-
-def _mask(events: int) -> int:
+def _epoll_mask(events: int) -> int:
     return (select.EPOLLIN if events & EVENT_READ else 0) | (select.EPOLLOUT if events & EVENT_WRITE else 0)
 
 
-def _meaning(mask: int) -> int:
-    """Return what an event means: an error or a hang-up is for whoever reads and for whoever writes."""
+def _events_of(mask: int) -> int:
+    """Return the selector events of an epoll mask; an error or a hang-up counts as both readable and writable."""
     return (EVENT_READ if mask & ~select.EPOLLOUT else 0) | (EVENT_WRITE if mask & ~select.EPOLLIN else 0)

@@ -1,4 +1,4 @@
-"""What the Linux kernel says of a TCP socket: its state, and how many octets went out and came in (TCP_INFO)."""
+"""Reads the state and the octet counters of a TCP socket from the Linux kernel (TCP_INFO)."""
 
 import fcntl
 import select
@@ -13,18 +13,20 @@ from typing import NamedTuple
 _INFO = struct.Struct("=B23xII96xQ8xI52xQQ")
 
 ESTABLISHED, SYN_SENT, FIN_WAIT1, FIN_WAIT2, CLOSED, LAST_ACK, CLOSING = 1, 2, 4, 5, 7, 9, 11
-"""States (linux/tcp_states.h). A socket that is in TIME_WAIT, or was reset, says CLOSED."""
+"""States (linux/tcp_states.h). The kernel reports CLOSED also for a socket in TIME_WAIT and one that was reset."""
 
 FIN_SENT = frozenset({FIN_WAIT1, FIN_WAIT2, CLOSING, LAST_ACK})
 """States in which this end has sent its FIN."""
 
 NO_FIN_SEEN = frozenset({ESTABLISHED, FIN_WAIT1, FIN_WAIT2})
-"""States in which neither FIN nor RST of the other end has come."""
+"""States in which neither a FIN nor a RST of the peer has arrived."""
 
 
-class Info(NamedTuple):
-    """A socket at one moment, in octets. For a listener `unacked` is its accept queue and `sacked` that queue's
-    limit."""
+class TcpInfo(NamedTuple):
+    """The state of a socket and its counters, in octets.
+
+    Of a listener, `unacked` is the number of connections in its accept queue, and `sacked` the queue's limit.
+    """
 
     state: int
     unacked: int
@@ -35,23 +37,23 @@ class Info(NamedTuple):
     retransmitted: int
 
 
-def info(sock: socket.socket) -> Info:
-    """Return what the kernel says of a TCP socket. Raises OSError, or struct.error on Linux before 4.19."""
-    return Info._make(_INFO.unpack(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)))
+def info(sock: socket.socket) -> TcpInfo:
+    """Return the TCP_INFO of a socket. Raises OSError, or struct.error on Linux before 4.19."""
+    return TcpInfo._make(_INFO.unpack(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)))
 
 
 def readable_octets(sock: socket.socket) -> int:
-    """Return how many octets wait in a socket's receive queue."""
+    """Return the number of octets in a socket's receive queue (FIONREAD)."""
     return int(struct.unpack("i", fcntl.ioctl(sock.fileno(), termios.FIONREAD, b"\0" * 4))[0])
 
 
-def writable(sock: socket.socket) -> bool:
-    """Return whether a socket would take octets now."""
+def is_writable(sock: socket.socket) -> bool:
+    """Whether the kernel would take octets to send now."""
     poll = select.poll()
     poll.register(sock, select.POLLOUT)
     return bool(poll.poll(0))
 
 
-def shown(address: object) -> str:
-    """Return an address as `host:port`."""
+def format_address(address: object) -> str:
+    """Return an Internet address as `host:port`, any other as its repr."""
     return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else repr(address)

@@ -1,7 +1,10 @@
-"""A stream transport on a connected socket that keeps account, for the ledger, of what it has sent and what it has read.
+"""A stream transport that counts, for the in-flight tracker, the octets that it sends and reads.
 
-It does what asyncio's own does, in fewer turns of the loop: a protocol is told of its connection, and read for, as soon as
-there is one.
+It does what asyncio's own transport does, in fewer turns of the loop: `connection_made` is called as soon as the transport
+exists, and octets go to the protocol in the turn in which they are read.
+
+How much a single read returns must not depend on when the kernel delivers. So where the peer has sent more than was read,
+the transport waits until all of it has been delivered, and reads it together.
 """
 
 import asyncio
@@ -10,37 +13,38 @@ import warnings
 from asyncio.trsock import TransportSocket
 from typing import TYPE_CHECKING, Any
 
+from conformance.run.virtual.asyncio_compat import attach_to_server, detach_from_server
 from conformance.run.virtual.in_flight import Endpoint
 from conformance.run.virtual.tcp import readable_octets
 
 if TYPE_CHECKING:
-    from conformance.run.virtual.asyncio_compat import TrackingEventLoop
+    from conformance.run.virtual.tracking_loop import TrackingEventLoop
 
-_READ = 65536
-"""Octets of a recv(): asyncio's 256 KiB make malloc give back and regrow the heap, up to +40 % time."""
+_MAX_READ = 65536
+"""Octets of one recv(): with asyncio's 256 KiB, malloc returns and regrows the heap each time, which costs up to 40 %."""
 
-_BUFFER = memoryview(bytearray(_READ))
-"""Where octets are read to whose protocol has no buffer of its own: they are copied before anything else is read."""
+_READ_BUFFER = memoryview(bytearray(_MAX_READ))
+"""Read buffer of all protocols without one of their own: the octets are copied before anything else is read."""
 
-_HIGH, _LOW = 64 * 1024, 16 * 1024
-"""Octets that wait to be sent at which a protocol is told to pause, and to go on."""
+_HIGH_WATER, _LOW_WATER = 64 * 1024, 16 * 1024
+"""Default limits of unsent octets: above the first a protocol's pause_writing is called, at the second resume_writing."""
 
 
-_NOBODY = asyncio.BaseProtocol()
-"""Whom a transport tells nothing, when all is over."""
+_NO_PROTOCOL = asyncio.BaseProtocol()
+"""The protocol of a closed transport: without a reference to the real one, both are freed without the cycle collector."""
 
 
 class TrackedTransport(asyncio.Transport):
-    """See asyncio.Transport. `end` is what the ledger knows of the socket."""
+    """A transport of a connected socket; public methods behave as those of asyncio.Transport."""
 
-    _start_tls_compatible = True  # what asyncio's start_tls() asks for
+    _start_tls_compatible = True  # required by asyncio's start_tls()
 
     def __init__(
         self,
         loop: "TrackingEventLoop",
         sock: socket.socket,
         protocol: asyncio.BaseProtocol,
-        end: Endpoint,
+        endpoint: Endpoint,
         server: Any = None,
     ) -> None:
         self._sock: socket.socket | None = sock
@@ -49,155 +53,146 @@ class TrackedTransport(asyncio.Transport):
         self._descriptor = sock.fileno()
         self._protocol = protocol
         self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
-        self._end = end
-        self._moved = loop.tracker.active
-        end.served = True
+        self._endpoint = endpoint
+        self._active = loop.tracker.active
+        endpoint.has_transport = True
         self._unsent = bytearray()
-        self._high, self._low = _HIGH, _LOW
-        self._crowded = False
-        self._paused = False
-        self._said_all = False
+        self._high, self._low = _HIGH_WATER, _LOW_WATER
+        self._writing_paused = False
+        self._reading_paused = False
+        self._eof_requested = False
         self._closing = False
-        self._lost = False
+        self._connection_lost = False
         self._server = server
         if server is not None:
-            loop.attach(server, self)
+            attach_to_server(server, self)
 
     def __repr__(self) -> str:
         state = "closed" if self._sock is None else "closing" if self._closing else "open"
-        return f"<{type(self).__name__} fd={self._descriptor} {state} {self._end} unsent={len(self._unsent)}>"
+        return f"<{type(self).__name__} fd={self._descriptor} {state} {self._endpoint} unsent={len(self._unsent)}>"
 
     def __del__(self, warn: Any = warnings.warn) -> None:
         if self._sock is not None:
             warn(f"unclosed transport {self!r}", ResourceWarning, source=self)
             self._sock.close()
 
-    def begin(self) -> None:
-        """Tell the protocol of the connection, and read what comes."""
+    def start(self) -> None:
+        """Call the protocol's connection_made, and begin to read unless it has paused reading."""
         self._protocol.connection_made(self)
         if self.is_reading():
             if self._unsent:  # the protocol has written more than the kernel took
-                self._loop.watch_reading(self._descriptor, self._readable)
+                self._loop.watch_readable(self._descriptor, self._on_readable)
             else:
-                self._loop.read_from(self._descriptor, self._readable)
+                self._loop.start_reading(self._descriptor, self._on_readable)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """See asyncio.BaseTransport."""
         match name:
             case "sockname":
-                return self._end.here
+                return self._endpoint.local
             case "peername":
-                return self._end.there
+                return self._endpoint.remote
             case "socket" if self._sock is not None:
                 return TransportSocket(self._sock)
             case _:
                 return default
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """See asyncio.BaseTransport."""
         self._protocol = protocol
         self._buffered = isinstance(protocol, asyncio.BufferedProtocol)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """See asyncio.BaseTransport."""
         return self._protocol
 
     # reading
 
     def is_reading(self) -> bool:
-        """See asyncio.ReadTransport."""
-        return not self._closing and not self._paused
+        return not self._closing and not self._reading_paused
 
     def pause_reading(self) -> None:
-        """See asyncio.ReadTransport."""
         if self.is_reading():
-            self._paused = True
-            self._loop.unwatch_reading(self._descriptor)
+            self._reading_paused = True
+            self._loop.unwatch_readable(self._descriptor)
 
     def resume_reading(self) -> None:
-        """See asyncio.ReadTransport."""
-        if self._paused and not self._closing:
-            self._paused = False
-            self._loop.watch_reading(self._descriptor, self._readable)
+        if self._reading_paused and not self._closing:
+            self._reading_paused = False
+            self._loop.watch_readable(self._descriptor, self._on_readable)
 
-    def _readable(self) -> None:
-        if self._lost:
+    def _on_readable(self) -> None:
+        """Read from the socket and pass the octets, the end of the stream or an error on to the protocol."""
+        if self._connection_lost:
             return
         protocol: Any = self._protocol
-        buffer = protocol.get_buffer(-1) if self._buffered else _BUFFER
+        buffer = protocol.get_buffer(-1) if self._buffered else _READ_BUFFER
         try:
-            octets = self._receive(buffer)
+            count = self._receive(buffer)
         except (BlockingIOError, InterruptedError):
             self._loop.note_spurious_wakeup()
             return
         except OSError as error:
-            self._end.heard_all = True
+            self._endpoint.eof_read = True
             self._fail(error)
             return
         try:
-            if not octets:
-                self._heard_all()
+            if not count:
+                self._on_eof()
             elif self._buffered:
-                protocol.buffer_updated(octets)
+                protocol.buffer_updated(count)
             else:
-                protocol.data_received(bytes(buffer[:octets]))
-        except Exception as error:  # noqa: BLE001  # what a protocol does not catch ends its connection, and is told
+                protocol.data_received(bytes(buffer[:count]))
+        except Exception as error:  # noqa: BLE001  # an exception of a protocol is reported and ends its connection
             self._fail(error)
 
     def _receive(self, buffer: memoryview) -> int:
-        """Read, and keep account; return how many octets were read."""
-        sock, end = self._sock, self._end
+        """Read into `buffer`, count the octets, and return their number; 0 at the end of the stream.
+
+        Blocks until everything that the peer has sent is delivered. Raises BlockingIOError when it has sent nothing.
+        """
+        sock, endpoint = self._sock, self._endpoint
         assert sock is not None
         try:
-            octets = sock.recv_into(buffer)
+            count = sock.recv_into(buffer)
         except BlockingIOError:
-            octets = self._come().recv_into(buffer)
-        end.read += octets
-        other = end.other
-        if other is None:
-            self._acknowledge()
-        elif other.sent > end.read:
-            if 0 < octets < len(buffer) and self._more_came():
-                octets += self._receive(memoryview(buffer)[octets:])
-        elif other.sent == end.read and other.served and not (other.said_all or other.crowded):
-            self._moved.pop(other, None)  # nothing is owed for it, as the ledger would find at its next look
-        return octets
+            if endpoint.has_unread:
+                self._loop.wait_for_delivery()
+            count = sock.recv_into(buffer)
+        endpoint.read += count
+        peer = endpoint.peer
+        if peer is None:
+            self._acknowledge_now()
+        elif peer.sent > endpoint.read:
+            if 0 < count < len(buffer):
+                self._loop.wait_for_delivery()
+                if readable_octets(sock) > 0:
+                    count += self._receive(memoryview(buffer)[count:])
+        elif peer.sent == endpoint.read and peer.has_transport and not (peer.eof_sent or peer.send_blocked):
+            self._active.pop(peer, None)  # nothing is in flight, as the tracker would find next time
+        return count
 
-    def _acknowledge(self) -> None:
-        """Acknowledge at once what a program sent whose end we do not know: a kernel delays it (RFC 1122 4.2.3.2), and
-        the program's holds a small segment back until then (RFC 896), so that all would be asleep and something under way.
+    def _acknowledge_now(self) -> None:
+        """Have the kernel acknowledge at once what another process has sent.
+
+        It would delay the acknowledgement (RFC 1122 4.2.3.2) while the sender's kernel holds a small segment back until
+        that comes (RFC 896): no process would have anything to do, and yet a segment would be pending.
         """
         assert self._sock is not None
-        if self._end.name is not None:
+        if self._endpoint.flow is not None:
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
-    def _come(self) -> socket.socket:
-        """Wait for what the other end has sent, or return at once when it has sent nothing."""
-        assert self._sock is not None
-        if self._end.awaits:
-            self._loop.wait_for_delivery()
-        return self._sock
-
-    def _more_came(self) -> bool:
-        """Wait for what the other end has sent meanwhile: how much is read at once shall not depend on the kernel."""
-        assert self._sock is not None
-        self._loop.wait_for_delivery()
-        return readable_octets(self._sock) > 0
-
-    def _heard_all(self) -> None:
-        self._end.heard_all = True
+    def _on_eof(self) -> None:
+        """Call the protocol's eof_received; close the connection unless that returns true."""
+        self._endpoint.eof_read = True
         if self._protocol.eof_received():
-            self._loop.unwatch_reading(self._descriptor)
+            self._loop.unwatch_readable(self._descriptor)
         else:
             self.close()
 
     # writing
 
     def write(self, data: Any) -> None:
-        """See asyncio.WriteTransport."""
-        if self._said_all:
+        if self._eof_requested:
             raise RuntimeError("write() after write_eof()")
-        if not data or self._lost:
+        if not data or self._connection_lost:
             return
         if not self._unsent:
             try:
@@ -208,125 +203,126 @@ class TrackedTransport(asyncio.Transport):
             if sent == len(data):
                 return
             data = memoryview(data)[sent:]
-            self._end.crowded = True
-            self._loop.watch_writing(self._descriptor, self._writable)
+            self._endpoint.send_blocked = True
+            self._loop.watch_writable(self._descriptor, self._on_writable)
         self._unsent += data
-        if not self._crowded and len(self._unsent) > self._high:
-            self._crowded = True
+        if not self._writing_paused and len(self._unsent) > self._high:
+            self._writing_paused = True
             self._protocol.pause_writing()
 
     def write_eof(self) -> None:
-        """See asyncio.WriteTransport. Raises OSError when the connection is gone already."""
-        if not self._closing and not self._said_all:
-            self._said_all = True
+        """Send a FIN once everything written was sent. Raises OSError when the connection is lost already."""
+        if not self._closing and not self._eof_requested:
+            self._eof_requested = True
             if not self._unsent:
-                self._shut_down()
+                self._send_eof()
 
     def can_write_eof(self) -> bool:
-        """See asyncio.WriteTransport."""
         return True
 
     def get_write_buffer_size(self) -> int:
-        """See asyncio.WriteTransport."""
         return len(self._unsent)
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """See asyncio.WriteTransport."""
         return self._low, self._high
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """See asyncio.WriteTransport."""
-        self._high = high if high is not None else _HIGH if low is None else 4 * low
+        self._high = high if high is not None else _HIGH_WATER if low is None else 4 * low
         self._low = low if low is not None else self._high // 4
         if not self._high >= self._low >= 0:
             raise ValueError(f"high ({self._high}) must be >= low ({self._low}) must be >= 0")
 
     def _send(self, data: Any) -> int:
+        """Send what the kernel takes now and return the number of octets; 0 when it takes none. Raises OSError."""
         assert self._sock is not None
-        self._moved[self._end] = None
+        self._active[self._endpoint] = None
         try:
             sent = self._sock.send(data)
         except (BlockingIOError, InterruptedError):
             return 0
-        self._end.sent += sent
+        self._endpoint.sent += sent
         return sent
 
-    def _writable(self) -> None:
-        if self._lost:
+    def _on_writable(self) -> None:
+        """Send unsent octets; when none is left, go on with what waits for that: a FIN, or closing."""
+        if self._connection_lost:
             return
         try:
             del self._unsent[: self._send(self._unsent)]
         except OSError as error:
             self._fail(error)
             return
-        if self._crowded and len(self._unsent) <= self._low:
-            self._crowded = False
-            self._protocol.resume_writing()  # it may write more
+        if self._writing_paused and len(self._unsent) <= self._low:
+            self._writing_paused = False
+            self._protocol.resume_writing()  # which may call write()
         if not self._unsent:
-            self._loop.unwatch_writing(self._descriptor)
-            self._end.crowded = False
+            self._loop.unwatch_writable(self._descriptor)
+            self._endpoint.send_blocked = False
             if self._closing:
-                self._lose(None)
-            elif self._said_all:
-                self._shut_down()
+                self._schedule_close(None)
+            elif self._eof_requested:
+                self._send_eof()
 
-    def _shut_down(self) -> None:
+    def _send_eof(self) -> None:
+        """Send a FIN. Raises OSError."""
         assert self._sock is not None
-        self._end.said_all = True
-        self._moved[self._end] = None
+        self._endpoint.eof_sent = True
+        self._active[self._endpoint] = None
         self._sock.shutdown(socket.SHUT_WR)
 
-    # the end
+    # closing
 
     def is_closing(self) -> bool:
-        """See asyncio.BaseTransport."""
         return self._closing
 
     def close(self) -> None:
-        """See asyncio.BaseTransport."""
         if not self._closing:
             self._closing = True
-            self._loop.unwatch_reading(self._descriptor)
+            self._loop.unwatch_readable(self._descriptor)
             if not self._unsent:
-                self._lose(None)
+                self._schedule_close(None)
 
     def abort(self) -> None:
-        """See asyncio.WriteTransport."""
         self._force_close(None)
 
-    def _force_close(self, error: BaseException | None) -> None:  # asyncio's TLS calls it so
-        if self._lost:
+    def _force_close(self, error: BaseException | None) -> None:
+        """Discard what is unsent and close; asyncio's TLS calls this method by this name."""
+        if self._connection_lost:
             return
         if self._unsent:
             self._unsent.clear()
-            self._end.crowded = False
-            self._loop.unwatch_writing(self._descriptor)
+            self._endpoint.send_blocked = False
+            self._loop.unwatch_writable(self._descriptor)
         if not self._closing:
             self._closing = True
-            self._loop.unwatch_reading(self._descriptor)
-        self._lose(error)
+            self._loop.unwatch_readable(self._descriptor)
+        self._schedule_close(error)
 
     def _fail(self, error: Exception) -> None:
+        """Close after an error; one that is no OSError is a protocol's mistake and goes to the loop's exception handler."""
         if not isinstance(error, OSError):
-            told = {"message": f"{error!r} of a connection's protocol", "exception": error}
-            self._loop.call_exception_handler({**told, "transport": self, "protocol": self._protocol})
+            message = f"{error!r} of a connection's protocol"
+            context = {"message": message, "exception": error, "transport": self, "protocol": self._protocol}
+            self._loop.call_exception_handler(context)
         self._force_close(error)
 
-    def _lose(self, error: BaseException | None) -> None:
-        self._lost = True
+    def _schedule_close(self, error: BaseException | None) -> None:
+        """Ignore the socket from now on, and have it closed in the next turn."""
+        self._connection_lost = True
         self._loop.call_soon(self._close, error)
 
     def _close(self, error: BaseException | None) -> None:
+        """Call the protocol's connection_lost, close the socket and detach from the server."""
         try:
-            self._protocol.connection_lost(error)  # type: ignore[arg-type]  # TLS has timeouts of its own kind
+            self._protocol.connection_lost(error)  # type: ignore[arg-type]  # TLS passes timeouts of another type
         finally:
             assert self._sock is not None
-            self._end.said_all, self._end.served = True, False
-            self._moved[self._end] = None
-            self._loop.forget(self._descriptor)
+            self._endpoint.eof_sent, self._endpoint.has_transport = True, False
+            self._active[self._endpoint] = None
+            self._loop.forget_transport(self._descriptor)
             self._sock.close()
             self._sock = None
-            self._protocol = _NOBODY  # which knows us: only the garbage collector would find the two
+            self._protocol = _NO_PROTOCOL
             if self._server is not None:
-                self._loop.detach(self._server, self)
+                detach_from_server(self._server, self)
                 self._server = None
