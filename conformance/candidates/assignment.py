@@ -1,6 +1,4 @@
-"""An assignment: which candidate plays which server of a topology. Its addresses are this machine's, or those that the user
-allows by name.
-"""
+"""Which candidate plays which server of a topology, as one `--candidate` says it; and which hosts candidates may be on."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -15,59 +13,64 @@ from conformance.scenarios.own_timers import OwnTimers
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """One candidate for all servers, or some servers' own beside a default."""
+    """The candidate of each server: those in `servers` by the server's name, `default` for all others."""
 
     default: Candidate
     servers: dict[str, Candidate] = field(default_factory=dict)
 
     @property
     def identity(self) -> str:
-        """The name in node ids and reports: `reference`, or `mbx1=mine,mbx2=reference`."""
+        """The name in node ids and reports: `postfix`, or `mbx1:mine+mbx2:reference` where servers differ."""
         if not self.servers:
             return self.default.identity
         return "+".join(f"{server}:{candidate.identity}" for server, candidate in sorted(self.servers.items()))
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """Everybody in it, the default last."""
+        """All candidates, the default last."""
         return (*self.servers.values(), self.default)
 
     def own_timers(self, servers: Iterable[str]) -> OwnTimers | None:
-        """Return what all who play one of the servers do when nobody sets their timers; None where they do not say, or do
-        not agree."""
+        """Return the timers that all candidates of these servers have when none are configured.
+
+        None where a description does not state them, or where candidates differ.
+        """
         timers = {candidate.own_timers for candidate in self.candidates_for(servers)}
         return timers.pop() if len(timers) == 1 else None
 
     def candidates_for(self, servers: Iterable[str]) -> tuple[Candidate, ...]:
-        """Return all who play one of the servers, each once. The default is among them only where it plays one."""
-        found: list[Candidate] = []
+        """Return the candidates of these servers, each once."""
+        candidates: list[Candidate] = []
         for server in servers:
-            if (candidate := self.candidate_for(server)) not in found:
-                found.append(candidate)
-        return tuple(found)
+            if (candidate := self.candidate_for(server)) not in candidates:
+                candidates.append(candidate)
+        return tuple(candidates)
 
     def candidate_for(self, server: str) -> Candidate:
-        """Return who plays a server."""
+        """Return the candidate that plays a server."""
         return self.servers.get(server, self.default)
 
     def dialect_between(self, client: str, server: str) -> Dialect:
-        """Return how what a party says to a server is read: as that server spells it, or else as the party itself does."""
+        """Return the dialect for reading what `client` says to `server`: the server's, completed by the client's."""
         return self.candidate_for(server).resolved_dialect.combined_with(self.candidate_for(client).resolved_dialect)
 
     def unavailable(self, servers: tuple[str, ...]) -> tuple[str, ...]:
-        """Return `candidate: what is missing on this machine` for everybody who plays one of the servers."""
-        looked = {player.identity: player.check_availability().missing for player in self.candidates_for(servers)}
-        return tuple(f"{name}: {missing}" for name, missing in looked.items() if missing)
+        """Return `candidate: what is missing on this machine` for each candidate of these servers that cannot be run."""
+        missing = {one.identity: one.check_availability().missing for one in self.candidates_for(servers)}
+        return tuple(f"{name}: {reason}" for name, reason in missing.items() if reason)
 
-    def with_feature(self, needed: str) -> "Assignment":
-        """Return the assignment with what the command line did not name, the default of a mixed assignment, of a kind that has this."""
-        return replace(self, default=self.default.with_feature(needed)) if self.servers else self
+    def with_feature(self, feature: str) -> "Assignment":
+        """Return the assignment with its default changed to a kind that has the feature (see `Candidate.with_feature`).
+
+        Only the default of a mixed assignment is changed; the command line names all other candidates with their kinds.
+        """
+        return replace(self, default=self.default.with_feature(feature)) if self.servers else self
 
 
 def read_assignment(word: str, shipped: Path) -> Assignment:
-    """Read one `--candidate`: a candidate, or `SERVER=CANDIDATE,...` with the reference for everybody else.
+    """Read one `--candidate`: a candidate for all servers, or `SERVER=CANDIDATE,...` and the reference for the others.
 
-    Raises CandidateError.
+    `shipped` is the folder of the descriptions that come with the harness. Raises CandidateError.
     """
     if "=" not in word:
         return Assignment(find_candidate(word, shipped))
@@ -81,12 +84,12 @@ def read_assignment(word: str, shipped: Path) -> Assignment:
 
 
 def check_hosts(candidates: Iterable[Candidate], allowed: Iterable[str]) -> None:
-    """Raise CandidateError for the first address of a candidate that is neither loopback nor allowed."""
-    known = frozenset(allowed)
+    """Raise CandidateError when a description has an address that is neither loopback nor one of the `allowed` hosts."""
+    allowed_hosts = frozenset(allowed)
     for candidate in candidates:
-        for use, address in candidate.kind_definition.external_addresses(candidate).items():
-            if not is_loopback(address.host) and address.host not in known:
+        for key, address in candidate.kind_definition.external_addresses(candidate).items():
+            if not is_loopback(address.host) and address.host not in allowed_hosts:
                 raise CandidateError(
-                    f"--candidate {candidate.name}: {use} is {address.host}, which is not this machine; "
+                    f"--candidate {candidate.name}: {key} is {address.host}, which is not this machine; "
                     f"with --allow-hosts {address.host} the harness connects to it"
                 )

@@ -1,6 +1,7 @@
-"""Whether a candidate can be run on this machine, and from where: what was installed for it, or the system's own. For
-containers: whether there is a Docker engine, asked once, of whatever DOCKER_HOST names, which must be on this
-machine.
+"""Whether a candidate can be run on this machine, and where its programs are.
+
+Programs are looked for in the directory that `conformance candidate install` made, then on the system. Containers need a Docker
+engine on this machine, at the address in DOCKER_HOST or at Docker's own socket.
 """
 
 import functools
@@ -13,23 +14,23 @@ from urllib.parse import urlsplit
 
 from conformance.candidates.fields import CommonFields, is_loopback
 
-USUAL = "unix:///var/run/docker.sock"
-_PATIENCE = 5
-"""Seconds in which an engine has to answer."""
+DEFAULT_ENGINE_ADDRESS = "unix:///var/run/docker.sock"
+_ENGINE_TIMEOUT_S = 5
 
 
 def engine_address() -> str:
-    """Return where the engine is looked for."""
-    return os.environ.get("DOCKER_HOST") or USUAL
+    """Return the address at which a Docker engine is expected."""
+    return os.environ.get("DOCKER_HOST") or DEFAULT_ENGINE_ADDRESS
 
 
 def engine_missing() -> str:
-    """Return why no container can be run, or nothing when an engine answers."""
-    return _missing(engine_address())
+    """Return why no container can be run, or "" when an engine answers. Each address is asked once per process."""
+    return _engine_problem(engine_address())
 
 
 @functools.cache
-def _missing(address: str) -> str:
+def _engine_problem(address: str) -> str:
+    """Return why the engine at an address cannot be used, or ""."""
     if not _is_here(address):
         return f"the Docker engine at {address} is on another machine: its containers could not reach the harness"
     if not _listens(address):
@@ -38,7 +39,7 @@ def _missing(address: str) -> str:
     import requests
 
     try:
-        client = docker.from_env(timeout=_PATIENCE, environment={**os.environ, "DOCKER_HOST": address})
+        client = docker.from_env(timeout=_ENGINE_TIMEOUT_S, environment={**os.environ, "DOCKER_HOST": address})
         try:
             client.ping()
         finally:
@@ -49,9 +50,9 @@ def _missing(address: str) -> str:
 
 
 def _listens(address: str) -> bool:
-    """Whether anybody listens on a socket with a path; of other addresses the SDK has to find out.
+    """Whether something listens on a Unix socket; True for an address of another scheme, which only a request can try.
 
-    Its connection to a socket that is not there would be left to the garbage.
+    Docker's SDK would not close its connection to a socket without a listener.
     """
     parts = urlsplit(address)
     if parts.scheme != "unix":
@@ -70,45 +71,49 @@ def _is_here(address: str) -> bool:
 
 
 INSTALLED_VARIABLE = "CONFORMANCE_CANDIDATES"
-"""Names the directory that `conformance candidate install` made, where that is not the usual one."""
+"""The environment variable for the directory of installed servers, where it is not the default one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Availability:
-    """Where a candidate's programs are; `missing` says why it cannot be run, and is empty when it can."""
+    """Where a candidate's programs are. `missing` says why it cannot be run, and is "" when it can.
+
+    `installed` is the directory that was installed for it, None for programs of the system. `private_root` is set when that
+    directory is laid over the system's root, which takes root.
+    """
 
     missing: str = ""
     installed: Path | None = None
     private_root: Path | None = None
 
 
-def installed_candidates() -> Path:
-    """Return where `conformance candidate install` puts servers, unless told otherwise."""
-    told = os.environ.get(INSTALLED_VARIABLE)
+def installation_root() -> Path:
+    """Return the directory that `conformance candidate install` installs servers into."""
+    configured = os.environ.get(INSTALLED_VARIABLE)
     cache = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    return Path(told) if told else Path(cache) / "smtp-conformance" / "candidates"
+    return Path(configured) if configured else Path(cache) / "smtp-conformance" / "candidates"
 
 
-def installed_availability(candidate: CommonFields) -> Availability:
-    """Look for the candidate's programs: in its private root, else on the system."""
-    place = installed_candidates() / candidate.installed if candidate.installed else None
-    if place is not None and place.is_dir():
-        if not candidate.private_root:
-            return _with_programs(candidate, Availability(installed=place))
-        if os.geteuid() == 0:
-            return Availability(installed=place, private_root=place)
-        found = _with_programs(candidate, Availability(installed=place))
-        return Availability(missing="needs root, to run in a private root") if found.missing else found
-    found = _with_programs(candidate, Availability())
-    if found.missing and candidate.installed:
-        return Availability(missing=f"{found.missing}; conformance candidate install {candidate.installed}")
-    return found
+def check_programs(candidate: CommonFields) -> Availability:
+    """Look for a candidate's programs in its installed directory, else on the system."""
+    directory = installation_root() / candidate.installed if candidate.installed else None
+    if directory is not None and directory.is_dir():
+        if candidate.private_root and os.geteuid() == 0:
+            return Availability(installed=directory, private_root=directory)
+        missing = _missing_program(candidate, directory)
+        if missing and candidate.private_root:
+            missing = "needs root, to run in a private root"
+        return Availability(missing=missing) if missing else Availability(installed=directory)
+    missing = _missing_program(candidate, None)
+    if missing and candidate.installed:
+        missing += f"; conformance candidate install {candidate.installed}"
+    return Availability(missing=missing)
 
 
-def _with_programs(candidate: CommonFields, found: Availability) -> Availability:
-    """Return what was found, or what is missing of the programs where it was looked for."""
+def _missing_program(candidate: CommonFields, installed: Path | None) -> str:
+    """Return which of a candidate's programs is not installed, or "". `{installed}` in them stands for a directory."""
     for program in candidate.programs:
-        path = program.replace("{installed}", str(found.installed or ""))
-        if ("{installed}" in program and found.installed is None) or shutil.which(path) is None:
-            return Availability(missing=f"{program} is not installed")
-    return found
+        path = program.replace("{installed}", str(installed or ""))
+        if ("{installed}" in program and installed is None) or shutil.which(path) is None:
+            return f"{program} is not installed"
+    return ""

@@ -1,43 +1,45 @@
-"""Which servers of a cell a capability is asked of: those of the generation and role that it is of; and who cannot do what is asked.
+"""What a cell needs of each of its servers: capabilities, commands and a generation; and which candidates lack it.
 
-The shadow copies of 2013 are no business of a 2010 hub beside them, and duplicates are detected where mailboxes are. What
-no server of a cell is of is asked of all of them.
+A capability is needed only from the servers that can be expected to have it. `shadow-2013` and `shadow-2010` are needed from
+servers of the generations whose documents describe them, duplicate detection from servers with mailboxes, and `inspect` from
+the servers that a step inspects. A capability that this rule leaves to no server is needed from all of them.
 """
 
 from collections.abc import Iterable
 
 from conformance.candidates.assignment import Assignment
 from conformance.candidates.description import Candidate
-from conformance.candidates.step_demands import commands_needed, recipients
-from conformance.generations import GENERATION_SPECIFIC, GENERATIONS, SHADOW_CAPABILITIES
+from conformance.candidates.kind import commands_needed, recipients
+from conformance.generations import GENERATION_SPECIFIC, GENERATIONS, SHADOW_CAPABILITIES, Generation, generations_of
+from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import CAPABILITIES, LACKS, Cell
 from conformance.scenarios.steps.nodes import Activate
 from conformance.topology import Server
 
-_OF_MAILBOXES = frozenset({"lmtp-delivery", "duplicate-detection"})
-"""What is asked of servers that host mailboxes."""
+_MAILBOX_CAPABILITIES = frozenset({"lmtp-delivery", "duplicate-detection"})
+"""Capabilities that are needed only from servers with mailboxes."""
 
 _COMMANDS = {"inspect": "inspect", "redirect": "redirect-messages", "resubmit": "resubmit"}
-"""Capabilities that are commands: they are asked of the servers that a step gives the command to."""
+"""Capabilities that are commands, by name: they are needed only from the servers on which a step runs the command."""
 
 
 def servers_needing(need: str, cell: Cell) -> tuple[Server, ...]:
-    """Return the servers of a cell that a capability is asked of."""
+    """Return the servers of a cell that have to have a capability (see the module's docstring)."""
     servers = cell.topology.servers
-    found: Iterable[Server] = servers
+    needing: Iterable[Server] = servers
     if need in GENERATION_SPECIFIC:
-        found = (server for server in servers if need in GENERATIONS[server.generation])
-    elif need in _OF_MAILBOXES:
-        hosts = _hosts(cell)
-        found = (server for server in servers if server.role == "mailbox" or server.name in hosts)
+        needing = (server for server in servers if need in GENERATIONS[server.generation])
+    elif need in _MAILBOX_CAPABILITIES:
+        hosts = _mailbox_hosts(cell)
+        needing = (server for server in servers if server.role == "mailbox" or server.name in hosts)
     elif need in _COMMANDS:
         steps = cell.all_steps
-        found = (s for s in servers if any(_COMMANDS[need] in commands_needed(step, s.name) for step in steps))
-    return tuple(found) or servers
+        needing = (s for s in servers if any(_COMMANDS[need] in commands_needed(step, s.name) for step in steps))
+    return tuple(needing) or servers
 
 
 def unclaimed_needs(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
-    """Return `candidate: capability` for every need of a cell that one of the servers asked does not claim."""
+    """Return `candidate: capability` for each need of a cell that the candidate of a server needing it does not claim."""
     needs = dict.fromkeys((*cell.needs, *(("routes",) if _chooses_next_hops(cell) else ())))
     missing = (
         f"{assignment.candidate_for(server.name).identity}: {_WORDS.get(need, need)}"
@@ -54,10 +56,11 @@ _WORDS = {
     "routes": "routes (its description says that it lacks them)",
     "alternatives": "alternatives (its description says that it lacks them)",
 }
-"""How needs are said that are no capabilities."""
+"""How needs that are not names of capabilities appear in reasons."""
 
 
 def _meets(candidate: Candidate, need: str) -> bool:
+    """Whether a candidate claims a need of a cell, or does not state that it lacks it."""
     if need in LACKS:
         return need not in candidate.lacks
     if need == "shadow":
@@ -66,7 +69,7 @@ def _meets(candidate: Candidate, need: str) -> bool:
 
 
 def _chooses_next_hops(cell: Cell) -> bool:
-    """Whether mail of a cell has to go to another next hop than the one for all domains (`*`)."""
+    """Whether a message of a cell has a recipient with a mailbox here or with another route than that for all domains (`*`)."""
     boxes = {mailbox.address.lower() for mailbox in cell.topology.mailboxes}
     hops = {route.domain.lower(): route.next_hops for route in cell.topology.routes}
     for address in recipients(cell.all_steps):
@@ -76,7 +79,10 @@ def _chooses_next_hops(cell: Cell) -> bool:
 
 
 def unsupported_reasons(cell: Cell, assignment: Assignment, scale: float) -> tuple[str, ...]:
-    """Return `server: reason` for every server that cannot play its part in a cell; `scale` divides the run's times."""
+    """Return `server: reason`, the first reason only, for each server that its candidate cannot play in a cell.
+
+    `scale` is what the run divides times by.
+    """
     names = (server.name for server in cell.topology.servers)
     reasons = {
         name: next(
@@ -91,7 +97,7 @@ def unsupported_reasons(cell: Cell, assignment: Assignment, scale: float) -> tup
 
 
 def claimed_capabilities(cell: Cell, assignment: Assignment) -> frozenset[str]:
-    """Return the capabilities that all of the servers asked claim."""
+    """Return the capabilities that every server needing them claims."""
     return frozenset(
         need
         for need in CAPABILITIES
@@ -99,8 +105,51 @@ def claimed_capabilities(cell: Cell, assignment: Assignment) -> frozenset[str]:
     )
 
 
-def _hosts(cell: Cell) -> frozenset[str]:
-    """Return the servers with a mailbox that a message of the cell is sent to, or that a step moves a database to."""
+def _mailbox_hosts(cell: Cell) -> frozenset[str]:
+    """Return the names of the servers with a mailbox of a recipient, and of those that a step moves a mailbox database to."""
     addressed = {address.lower() for address in recipients(cell.all_steps)}
     stores = {mailbox.server for mailbox in cell.topology.mailboxes if mailbox.address.lower() in addressed}
     return frozenset(stores | {step.action.on for step in cell.all_steps if isinstance(step.action, Activate)})
+
+
+def with_described_generations(cell: Cell, assignment: Assignment) -> Cell:
+    """Return the cell with generations that its candidates can be, where the cell leaves the generation open.
+
+    A server's generation is open when the topology does not state it and the cell neither judges a requirement nor needs a
+    capability of some generations only. A candidate that cannot be of the default generation is then started as the first
+    one that its description names.
+    """
+    rows = catalogue()
+    if not GENERATION_SPECIFIC.isdisjoint(cell.needs) or any(
+        "any" not in rows[r].generations for r in cell.requirements
+    ):
+        return cell
+    generations: dict[str, Generation] = {}
+    for server in cell.topology.servers:
+        possible = assignment.candidate_for(server.name).generations
+        if "generation" not in server.model_fields_set and server.generation not in possible:
+            generations[server.name] = possible[0]
+    return with_generations(cell, generations)
+
+
+def with_probed_generations(cell: Cell, candidate: Candidate, claim: str) -> Cell:
+    """Return the cell that tries a claim, with servers of the first generation of the description that the claim belongs to.
+
+    Unchanged for a description that names no generations, and when none of them has the claim.
+    """
+    if "generations" not in candidate.model_fields_set:
+        return cell
+    of_claim = generations_of(claim)
+    first = next((generation for generation in candidate.generations if generation in of_claim), None)
+    return cell if first is None else with_generations(cell, {server.name: first for server in cell.topology.servers})
+
+
+def with_generations(cell: Cell, generations: dict[str, Generation]) -> Cell:
+    """Return a cell with the generations of servers replaced; `generations` is by the server's name."""
+    if not generations:
+        return cell
+    servers = tuple(
+        server.model_copy(update={"generation": generations.get(server.name, server.generation)})
+        for server in cell.topology.servers
+    )
+    return cell.model_copy(update={"topology": cell.topology.model_copy(update={"servers": servers})})

@@ -1,7 +1,7 @@
-"""A candidate: a description, in YAML, of how to run a mail-transport node under test (node contract).
+"""A candidate: the YAML description of how a mail server under test is run, and of what it claims to support.
 
-The schema is closed: an unknown key is an error. Identity is independent of kind: the same server under two kinds has
-one name in every report.
+An unknown key is an error. The identity does not depend on the kind: the same server run as two kinds has one name in every
+report.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ else:
     KindName = Literal[tuple(KINDS)]
 
 MAX_DESCRIPTION_OCTETS = 2**20
-"""The largest description that is read."""
+"""A larger file is refused."""
 
 
 class CandidateError(ValueError):
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 else:
 
     class _OfKinds(*(kind.fields for kind in KINDS.values() if kind.fields is not KindFields)):
-        """The fields that one kind has alone."""
+        """The fields of every kind that has fields of its own."""
 
 
 class Candidate(CommonFields, _OfKinds):
-    """How to run one node, and what it claims to support."""
+    """How to run a node, and what it claims to support."""
 
     kind: KindName
 
@@ -59,92 +59,93 @@ class Candidate(CommonFields, _OfKinds):
 
     @property
     def folder(self) -> Path | None:
-        """The folder of the description's file, `{here}` in commands; None of one that is in no file."""
+        """The folder of the description's file, `{here}` in commands; None for a description that was not read from a file."""
         return self._folder
 
-    def placed(self, folder: Path) -> "Candidate":
-        """Return the description as it is in a folder."""
-        placed = self.model_copy()
-        placed._folder = folder
-        return placed
+    def with_folder(self, folder: Path) -> "Candidate":
+        """Return a copy whose `folder` is this one."""
+        copy = self.model_copy()
+        copy._folder = folder
+        return copy
 
     @field_validator("version_pattern")
     @classmethod
-    def _is_pattern(cls, pattern: str) -> str:
+    def _check_pattern(cls, pattern: str) -> str:
         try:
             re.compile(pattern)
         except (re.error, RecursionError, OverflowError) as error:
-            raise ValueError(f"{short_repr(pattern)} is no regular expression: {error}") from error
+            raise ValueError(f"{short_repr(pattern)} is not a regular expression: {error}") from error
         return pattern
 
     @model_validator(mode="after")
-    def _whole(self) -> "Candidate":
+    def _check_fields_together(self) -> "Candidate":
         if not getattr(self, self.kind_definition.needs):
             raise ValueError(f"kind: the kind {self.kind} needs {self.kind_definition.needs!r}")
         if unknown := sorted(set(self.commands) - {*NODE_COMMANDS, *SERVER_COMMANDS}):
             known = ", ".join((*NODE_COMMANDS, *SERVER_COMMANDS))
-            hint = did_you_mean(unknown[0], (*NODE_COMMANDS, *SERVER_COMMANDS)) or f"; there are {known}"
+            hint = did_you_mean(unknown[0], (*NODE_COMMANDS, *SERVER_COMMANDS)) or f"; known commands: {known}"
             raise ValueError(f"commands: there is no {unknown[0]!r}{hint}")
         if "frontend" not in self.listeners:
-            raise ValueError("listeners: every server has a frontend")
+            raise ValueError("listeners: every server has a frontend; add 'frontend'")
         if self.flush_to_retry and "flush" not in self.commands:
-            raise ValueError("flush-to-retry: it needs the command 'flush'")
+            raise ValueError("flush-to-retry: needs the command 'flush'")
         self.kind_definition.check(self)
         if self.private_root and not self.installed:
-            raise ValueError("private-root: it needs 'installed', the directory to lay over the root")
+            raise ValueError("private-root: needs 'installed', the directory that is laid over the root")
         return self
 
     @property
     def kind_definition(self) -> Kind:
-        """What is true of its kind."""
+        """The class that declares what all candidates of its kind have in common."""
         return KINDS[self.kind]
 
     @property
     def listener_names(self) -> tuple[ListenerName, ...]:
-        """The doors that it opens: of a server that runs already, those with an address."""
+        """The listeners that it opens; of a server that runs already, those that the description has an address for."""
         return self.kind_definition.listener_names(self)
 
     def check_availability(self) -> Availability:
-        """Look for what it needs to be run, in the way of its kind."""
+        """Look on this machine for what is needed to run it. For a container the Docker engine is asked, once per process."""
         return self.kind_definition.check_availability(self)
 
     @property
     def features(self) -> frozenset[str]:
-        """What its kind has that not every kind has."""
+        """What the harness can do with candidates of its kind and not with every kind: run in process, move clocks, fail disks."""
         return self.kind_definition.features
 
-    def with_feature(self, needed: str) -> "Candidate":
-        """Return it of a kind that has this, where its own has not, and the description has what that kind needs."""
-        able = (
-            []
-            if needed in self.features
-            else [one for one in kinds_with_feature(needed) if getattr(self, KINDS[one].needs)]
-        )
-        return self.model_copy(update={"kind": able[0]}) if able else self
+    def with_feature(self, feature: str) -> "Candidate":
+        """Return the candidate as a kind that has a feature.
+
+        Unchanged when its own kind has it, or when the description lacks what every kind with that feature needs.
+        """
+        if feature in self.features:
+            return self
+        kinds = [kind for kind in kinds_with_feature(feature) if getattr(self, KINDS[kind].needs)]
+        return self.model_copy(update={"kind": kinds[0]}) if kinds else self
 
     @property
     def is_configured_here(self) -> bool:
-        """Whether it gets the harness's configuration: one that runs already was set up by somebody else."""
+        """Whether the harness configures it. A server that runs already was configured by its user."""
         return self.kind_definition.is_configured_here(self)
 
     @property
     def reads_json_document(self) -> bool:
-        """Whether the program is given the harness's JSON document: the one that says where its status file is."""
+        """Whether its command contains `{config}`: the program reads the node's JSON document, which names its status file."""
         return any("{config}" in word for word in self.argv)
 
     @property
     def resolved_dialect(self) -> Dialect:
-        """The dialect that its conversations are read with."""
+        """The dialect in which its sessions are interpreted."""
         return PROFILE_1 if self.dialect == "profile-1" else self.dialect
 
     @property
     def identity(self) -> str:
-        """The name in every report: the same under every kind; a defect makes it another."""
+        """The name in every report: the same for every kind, followed by `+DEFECT` where the reference has one."""
         return f"{self.name}+{self.defect}" if self.defect else self.name
 
     @property
     def sha256(self) -> str:
-        """A hash of the whole description: did the candidate change between two runs?"""
+        """A hash of all fields. It tells whether the description changed between two runs."""
         return hashlib.sha256(json.dumps(self.model_dump(mode="json"), sort_keys=True).encode()).hexdigest()
 
 
@@ -172,32 +173,34 @@ REFERENCE = Candidate(  # type: ignore[call-arg]  # the factory is a field of it
         given_up_by=2 * 86400 + 60,
     ),
 )
-"""The reference transport, in this process; `exec:reference` is the same as a program of its own."""
+"""The reference server, run in this process; `exec:reference` runs it as a program."""
 
 
 def read_description(path: Path) -> Candidate:
-    """Read a description from a file. Raises CandidateError with everything that is wrong, each with its place:
-    `path:line:column: message`."""
+    """Read a description from a file, with the fields of the description that it is `like`.
+
+    Raises CandidateError with a line `path:line:column: message` for each problem.
+    """
     report = ProblemReport(str(path))
     node = read_full_yaml(path, report, most=MAX_DESCRIPTION_OCTETS)
     like = node.get("like") if node is not None else None
-    # A word that is no name is told by the schema, and names no file.
+    # A `like` that is not a file name is left to the schema to report.
     if node is not None and like is not None and isinstance(like.value, str) and re.fullmatch(FILE_NAME, like.value):
         beside = ProblemReport(str(path.with_name(f"{like.value}{path.suffix}")))
         other = read_full_yaml(Path(beside.path), beside, most=MAX_DESCRIPTION_OCTETS)
         report.take(beside.problems)
         if other is not None and (not other.entries or "like" in other.entries):
-            report.add(like.mark, f"like: {like.value} must be a description that is like no other itself")
+            report.add(like.mark, f"like: {like.value} must be a description without a 'like' of its own")
         elif other is not None:
             node = Node(node.mark, {**other.entries, **node.entries})
     candidate = validate(Candidate, node, report) if node is not None and not report.problems else None
     if candidate is None or node is None:
-        raise CandidateError(format_problems([_at_its_key(problem, node) for problem in report.problems]))
-    return candidate.placed(path.resolve().parent)
+        raise CandidateError(format_problems([_at_key(problem, node) for problem in report.problems]))
+    return candidate.with_folder(path.resolve().parent)
 
 
-def _at_its_key(problem: Problem, node: Node | None) -> Problem:
-    """Return a problem of the whole description that begins with a key at the place of that key."""
+def _at_key(problem: Problem, node: Node | None) -> Problem:
+    """Return a problem with the line and column of the key that its message begins with, if it has none more exact."""
     entry = node.entries.get(problem.message.partition(":")[0]) if node is not None else None
     if entry is None or Mark(problem.line, problem.column) != node.mark:  # type: ignore[union-attr]
         return problem

@@ -1,4 +1,7 @@
-"""What descriptions are made of: closed models, doors, addresses, and the fields that candidates of every kind have."""
+"""The fields that a description can have whatever its kind, and the models and types of fields.
+
+The texts of `description=` are published in the schema that editors show.
+"""
 
 import ipaddress
 from typing import TYPE_CHECKING, Annotated, Literal, Self
@@ -23,60 +26,66 @@ FILE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}$"
 
 
 class ClosedModel(BaseModel):
-    """Takes no key that it does not know, and does not change."""
+    """An immutable model that refuses unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
 
 class KindFields(ClosedModel):
-    """The fields of a description that one kind has alone: every candidate has them, and only that kind reads them."""
+    """The fields that only one kind has in its description. Every candidate has the attributes; only that kind reads them."""
 
     @classmethod
     def of(cls, candidate: ClosedModel) -> Self:
-        """Return a candidate as what has these fields."""
+        """Return the candidate itself, typed as having these fields."""
         assert isinstance(candidate, cls)
         return candidate
 
 
 class Address(ClosedModel):
-    """Where a server answers or dials."""
+    """The address of a listener."""
 
     host: str = "127.0.0.1"
     port: int = Field(ge=1, le=65535)
 
     @property
     def at(self) -> tuple[str, int]:
-        """Host and port."""
+        """Host and port, as asyncio takes them."""
         return self.host, self.port
 
 
 class CommonFields(KindFields):
-    """What a description says, of whatever kind the candidate is."""
+    """The fields of a description that do not depend on the kind."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+:-]*$", max_length=80)
-    title: str = Field("", description="a sentence on what it is, for people")
+    title: str = Field("", description="one sentence that says what it is, for reports")
     like: str | None = Field(
         None,
         pattern=FILE_NAME,
         max_length=80,
-        description="another description in the same folder: all that is not said here is as it is there",
+        description="another description in the same folder, without .yaml: its fields hold where this one does not set them",
     )
-    options: dict[str, str] = Field({}, description="what templates read as `options`: in what a variant differs")
+    options: dict[str, str] = Field(
+        {}, description="values that templates read as `options.NAME`, for variants of one server"
+    )
     kind: str
-    claims: tuple[Claim, ...] = Field(description="capabilities; what is claimed and missing is a failure")
+    claims: tuple[Claim, ...] = Field(
+        description="the capabilities of the server; a scenario that needs one is run, and fails if it does not work"
+    )
     lacks: tuple[Literal["queue", "routes", "alternatives"], ...] = Field(
         (),
-        description="what its claims do not cover: queue (it does not keep mail and try again), routes (everything goes to "
-        "one next hop), alternatives (a domain has one next hop)",
+        description="what a relay usually has and it does not: queue (it does not keep mail and retry), routes (all mail goes "
+        "to one next hop), alternatives (a domain has one next hop)",
     )
-    version: str = Field("unknown", description="where no command tells it")
+    version: str = Field("unknown", description="the version, for a server without the command `version`")
     version_pattern: str = Field(
-        r"(\d+(?:\.\w+)+)", alias="version-pattern", description="what of the version command's output is the version"
+        r"(\d+(?:\.\w+)+)",
+        alias="version-pattern",
+        description="regular expression; its first group is the version in the output of the command `version`",
     )
-    contract: Literal[1, 2] = Field(1, description="which node contract its program was written for")
+    contract: Literal[1, 2] = Field(1, description="the version of the node contract that its program implements")
     dialect: Literal["profile-1"] | Dialect = Field(
         "profile-1",
-        description="how it spells the operations of shadow redundancy, where that is not as the wire profile",
+        description="the verbs and replies of its shadow redundancy, where they differ from the wire profile",
     )
     argv: tuple[str, ...] = Field((), description="exec, docker: the command, with {config}, {data}, {listen.frontend}")
     files: dict[str, str] = Field(
@@ -85,56 +94,59 @@ class CommonFields(KindFields):
     commands: dict[str, Argv] = Field(
         {}, description="inspect, redirect-messages, resubmit; stop, kill, wipe, flush, ..."
     )
-    environment: dict[str, str] = Field({}, description="variables beside the harness's own")
+    environment: dict[str, str] = Field({}, description="environment variables, in addition to the harness's own")
     user: str | None = Field(
-        None, description="exec: the user to run as, where the harness is root; docker: in place of the image's"
+        None, description="exec: the user that runs it, where the harness is root; docker: replaces the image's user"
     )
     installed: str | None = Field(
         None,
-        description="exec: the directory that `conformance candidate install` makes for it; {installed} in templates",
+        description="exec: the name of the directory that `conformance candidate install` makes; its path is {installed} in templates",
     )
     private_root: bool = Field(
         False,
         alias="private-root",
-        description="exec: lay that directory over the system's root, in namespaces of its own (needs root)",
+        description="exec: lay the directory `installed` over the system's root, in separate namespaces (needs root)",
     )
-    programs: tuple[str, ...] = Field((), description="exec: programs that must be there, else it is not applicable")
+    programs: tuple[str, ...] = Field(
+        (), description="exec: programs that must be installed; without one, no scenario is applicable"
+    )
     listeners: tuple[ListenerName, ...] = Field(
         ("frontend", "transport", "delivery"),
         min_length=1,
-        description="the doors it opens; for any other door of its role it is dialled at its frontend",
+        description="the listeners that it opens; connections to any other listener of its role go to its frontend",
     )
     flush_to_retry: bool = Field(
         False,
         alias="flush-to-retry",
-        description="run `flush` every MessageRetryInterval, for a server whose own interval cannot be set",
+        description="run the command `flush` every MessageRetryInterval, for a server whose retry interval cannot be set",
     )
     waits_for_silence: Duration | None = Field(
         None,
         alias="waits-for-silence",
-        description="how long it waits for a next hop that says nothing, where no setting changes that: a scaled clock does "
-        "not shorten it, and cells in which a next hop falls silent are not applicable there",
+        description="how long it waits for a silent next hop, where no setting changes that; cells in which a next hop falls "
+        "silent are then not applicable with a scaled clock",
     )
     waits_between_attempts: Duration | None = Field(
         None,
         alias="waits-between-attempts",
-        description="for how long it waits before it tries again at the least, whatever is set and flushed: a scaled clock does "
-        "not shorten it, and cells in which a next hop is away or defers its mail are not applicable there",
+        description="the shortest time between two attempts, where neither a setting nor `flush` shortens it; cells in which a "
+        "next hop is away or defers mail are then not applicable with a scaled clock",
     )
     waits_after_a_kill: Duration | None = Field(
         None,
         alias="waits-after-a-kill",
-        description="for how long it may leave a deferred message alone when it was killed while it worked on it, where no "
-        "setting changes that: a scaled clock does not shorten it, and cells that kill it while a next hop defers its mail "
-        "are not applicable there",
+        description="how long a deferred message may rest after the server was killed while it worked on it, where no setting "
+        "changes that; cells that kill it while a next hop defers mail are then not applicable with a scaled clock",
     )
     own_timers: OwnTimers | None = Field(
         None,
         alias="own-timers",
-        description="what it does about mail that waits when nobody sets its timers; without it, scenarios that leave "
-        "the timers to the server are not applicable",
+        description="its retries and expiry with its default configuration; without this, scenarios that leave the timers "
+        "to the server are not applicable",
     )
-    exit_codes: tuple[int, ...] = Field((0,), alias="exit-codes", description="what it may leave with after SIGTERM")
+    exit_codes: tuple[int, ...] = Field(
+        (0,), alias="exit-codes", description="the exit codes that it may have after SIGTERM"
+    )
     ready_within: float = Field(20.0, alias="ready-within", gt=0, description="seconds, real")
     stop_within: float = Field(20.0, alias="stop-within", gt=0, description="seconds, real")
     command_within: float = Field(20.0, alias="command-within", gt=0, description="seconds, real, for each command")
@@ -142,25 +154,25 @@ class CommonFields(KindFields):
         16 * 2**20,
         alias="log-limit",
         ge=1024,
-        description="exec, docker: octets of its log that are kept, for each start",
+        description="exec, docker: how many octets of its log are kept, for each start",
     )
     directory_limit: int = Field(
         2 * 2**30,
         alias="directory-limit",
         ge=2**20,
-        description="exec, docker: octets on disk beyond which it is killed",
+        description="exec, docker: size of its directory on disk, in octets, beyond which it is killed",
     )
     defect: str | None = Field(None, description="a defect of the reference to run with")
     generations: tuple[Generation, ...] = Field(
         tuple(GENERATIONS),
         min_length=1,
-        description="the generations that it can be; where they are said, it is started as no other, and the start-up "
-        "probe uses the first",
+        description="the generations that it can be; where they are stated, it is started as one of these only, and the "
+        "start-up probe uses the first",
     )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine as nobody else sees it. Of names only `localhost` is: no name is looked up."""
+    """Whether a host is a loopback address or `localhost`. Other names are False: no name is looked up."""
     if host == "localhost":
         return True
     try:

@@ -1,83 +1,146 @@
-"""A kind of candidate: each is one class in `conformance/candidates/kinds/`; its node is in `conformance/nodes/KIND_node.py`."""
+"""What all candidates of a kind have in common, and what the steps of a scenario ask of a server.
 
-from collections.abc import Callable, Iterator, Mapping
+A kind is one way to run a server: in this process, as a program, in a container, or not at all because it runs already. Each
+is declared by a subclass of `Kind` in `conformance/candidates/kinds/`; its node is in `conformance/nodes/KIND_node.py`, and the
+two find each other by the kind's name.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from conformance.candidates.availability import Availability, installed_availability
+from conformance.candidates.availability import Availability, check_programs
 from conformance.candidates.fields import Address, CommonFields, KindFields, ListenerName
-from conformance.candidates.step_demands import commands_needed
 from conformance.registry import Registry
 from conformance.scenarios.document import Cell
+from conformance.scenarios.steps.blocks import Step
+from conformance.scenarios.steps.nodes import (
+    Activate,
+    Configure,
+    Inspect,
+    Kill,
+    NodeAction,
+    Pause,
+    Redirect,
+    Resubmit,
+    Resume,
+    Start,
+    Stop,
+    Wipe,
+)
+from conformance.scenarios.steps.sending import Send
+from conformance.scenarios.steps.talking import Talk
 
 DISK = "disk"
-"""What only some kinds have, beside what clocks need: a disk of its own that may fail."""
+"""A feature of kinds, beside those that clocks need: the node has a disk of its own that can be made to fail."""
 
 NODE_COMMANDS = ("inspect", "redirect-messages", "resubmit")
-"""What a node of the contract may be asked; each prints one JSON object."""
+"""The commands of the node contract; each prints one JSON object."""
 
 SERVER_COMMANDS = ("start", "stop", "kill", "wipe", "pause", "resume", "reload", "flush", "list-queue", "version")
-"""What the life of a server may need a command of its own for, where a signal does not do."""
+"""The commands with which a description can replace what the harness does itself, such as sending a signal."""
 
 
 class Kind:
-    """What is true of every candidate of a kind. A class below declares one by its `name`."""
+    """What all candidates of a kind have in common. A subclass registers itself under its `name`."""
 
     name: ClassVar[str]
     needs: ClassVar[str]
-    """The field of the description that it cannot do without."""
+    """The field of the description that candidates of this kind must have."""
     fields: ClassVar[type[KindFields]] = KindFields
-    """The fields that no other kind has."""
+    """The model of the fields that no other kind has."""
     features: ClassVar[frozenset[str]] = frozenset()
+    """What the harness can do with this kind and not with every kind: IN_PROCESS, MOVED_CLOCK, DISK."""
     builtin_commands: ClassVar[frozenset[str]] = frozenset((*NODE_COMMANDS, *SERVER_COMMANDS))
-    """What the harness can do to a node without a command of the description; a step that needs more is not applicable."""
+    """The commands that work without being in the description. A step that needs another one is not applicable."""
     word: ClassVar[str] = ""
-    """How a candidate without a description is said on the command line: `docker:IMAGE`; `described` reads it."""
+    """How `--candidate` names a candidate of this kind that has no description: `docker:IMAGE`."""
     sees_host_files: ClassVar[bool] = True
-    """Whether its commands see the files of this machine."""
+    """Whether its commands can read the files of this machine."""
     parallel_claims: ClassVar[int] = 1
-    """How many of its claims are tried at a time: programs mostly wait; time that jumps has one cell, a server one part."""
+    """How many claims `conformance candidate check` tries at a time. Programs mostly wait; one server plays one part."""
 
     def __init_subclass__(cls) -> None:
         KINDS.add(cls.name, cls())
 
-    def parse_word(self, what: str, name: str) -> dict[str, Any]:
-        """Return the description that a word names, of `what` stands behind the colon. Raises ValueError for none."""
-        raise ValueError(what)
+    def parse_word(self, argument: str, name: str) -> dict[str, Any]:
+        """Return the fields of the candidate that a word names, from its argument (what follows the colon).
+
+        `name` is the argument with every character replaced that a name cannot have. Raises ValueError when the argument
+        is malformed.
+        """
+        raise ValueError(argument)
 
     def check(self, candidate: CommonFields) -> None:
-        """Hold the fields against each other. Raises ValueError, beginning with a field."""
+        """Raise ValueError when fields contradict each other; its text begins with a field's name and a colon."""
 
     def listener_names(self, candidate: CommonFields) -> tuple[ListenerName, ...]:
-        """Return the doors that it opens."""
+        """Return the names of the listeners that the server opens."""
         return candidate.listeners
 
     def is_configured_here(self, candidate: CommonFields) -> bool:
-        """Whether it gets the harness's configuration."""
+        """Whether the harness configures the server before it starts."""
         return True
 
     def external_addresses(self, candidate: CommonFields) -> Mapping[str, Address]:
-        """Return every address that is none of the harness's choosing, by the field that names it."""
+        """Return every address that the description states, by its key; `--allow-hosts` must permit their hosts."""
         return {}
 
     def check_availability(self, candidate: CommonFields) -> Availability:
-        """Return where its programs are, or what is missing to run it."""
-        return installed_availability(candidate)
+        """Return where the server's programs are, or what is missing to run it."""
+        return check_programs(candidate)
 
     def unsupported_reasons(
-        self, cell: Cell, server: str, plays: Callable[[str], CommonFields], scale: float
+        self, cell: Cell, server: str, candidate_of: Callable[[str], CommonFields], scale: float
     ) -> Iterator[str]:
-        """Yield why it cannot play the part of a server in a cell; `plays` says who plays which, `scale` divides the run's times."""
-        has = self.builtin_commands.union(plays(server).commands)
+        """Yield each reason why the candidate of a server cannot play it in a cell.
+
+        `candidate_of` returns the candidate of any server of the cell; `scale` is what the run divides times by.
+        """
+        supported = self.builtin_commands.union(candidate_of(server).commands)
         for step in cell.all_steps:
             for command in commands_needed(step, server):
-                if command not in has:
+                if command not in supported:
                     yield f"its description has no command {command!r}, which the step {step.verb!r} needs"
 
 
 KINDS: Registry[Kind] = Registry("kind of candidate")
-"""All kinds by name; `conformance.candidates.description` loads them."""
+"""All kinds by name, filled when `conformance.candidates.description` imports the modules in `kinds/`."""
 
 
-def kinds_with_feature(means: str) -> list[str]:
-    """Return the kinds that have this."""
-    return [name for name, kind in KINDS.items() if means in kind.features]
+def kinds_with_feature(feature: str) -> list[str]:
+    """Return the names of the kinds that have a feature."""
+    return [name for name, kind in KINDS.items() if feature in kind.features]
+
+
+_COMMANDS: dict[type, tuple[str, ...]] = {
+    Kill: ("kill", "start"), Stop: ("stop", "start"), Start: ("start",), Wipe: ("wipe", "start"), Pause: ("pause",),
+    Resume: ("resume",), Configure: ("reload",), Activate: ("reload",), Inspect: ("inspect",),
+    Redirect: ("redirect-messages",), Resubmit: ("resubmit",),
+}  # fmt: skip
+"""The commands that a step runs on each server that it acts on."""
+
+_RECIPIENT = re.compile(r"RCPT TO:<([^>]*)>", re.IGNORECASE)
+
+
+def commands_needed(step: Step, server: str) -> tuple[str, ...]:
+    """Return the commands that a step runs on a server; none when it does not act on that server."""
+    action = step.action
+    match action:
+        case NodeAction(node=names) | Configure(node=names) | Inspect(node=names):
+            acts_on_it = server in names or "all" in names
+        case Redirect(sender=name) | Resubmit(on=name):
+            acts_on_it = name == server
+        case _:
+            acts_on_it = isinstance(action, Activate)
+    return _COMMANDS.get(type(action), ()) if acts_on_it else ()
+
+
+def recipients(steps: Iterable[Step]) -> Iterator[str]:
+    """Yield the address of each recipient of the messages that these steps send. An address can come repeatedly."""
+    for step in steps:
+        match step.action:
+            case Send(to=addresses):
+                yield from addresses
+            case Talk(lines=lines):
+                yield from (address for line in lines for address in _RECIPIENT.findall(line.say or ""))

@@ -1,10 +1,8 @@
-"""The placeholders of descriptions: which there are, where each can be used, and which one a wrong name was meant to be.
+"""The placeholders in commands and files of a description, and how they are filled in.
 
-The table in docs/testing-your-server.md is this one.
-
-Words of a command and `{config}` know these names only, so that braces of the command's own stay what they are. Files are
-filled in by Jinja: they see the node's whole JSON document as `node`, what the description says in `options`, and
-`seconds(x, least)`, a duration as the whole number of seconds that most servers want.
+In a command, `{NAME}` is replaced where NAME is one of PLACEHOLDERS; all other braces stay as they are. Files are Jinja templates.
+They see the node's JSON document as `node`, the description's `options`, and the function `seconds`. The table in
+docs/testing-your-server.md is made from PLACEHOLDERS.
 """
 
 import math
@@ -26,7 +24,7 @@ PLACEHOLDER = re.compile(r"\{([a-z0-9_]+(?:\.[A-Za-z0-9_.-]+)?)\}")
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """A name in braces in a word of a command; `in_files` is what the same is in a template, where it is there."""
+    """A name in braces in a command. `in_files` is the Jinja expression with the same value in a file, "" without one."""
 
     name: str
     meaning: str
@@ -50,8 +48,8 @@ PLACEHOLDERS = (
 )
 
 
-def table() -> str:
-    """Return all placeholders as a table of a page."""
+def placeholder_table() -> str:
+    """Return all placeholders as a Markdown table."""
     rows = [
         f"| `{{{one.name}}}` | {f'`{one.in_files}`' if one.in_files else ''} | {one.meaning} |" for one in PLACEHOLDERS
     ]
@@ -59,32 +57,34 @@ def table() -> str:
 
 
 def unknown_placeholders(candidate: Candidate) -> Iterator[str]:
-    """Yield a message for each placeholder in a command of a description that stands for nothing."""
-    for where, words, more in _commands(candidate):
-        known = {*_known(candidate), *more}
+    """Yield a message for each word of a command that looks like a placeholder and has an unknown name."""
+    for key, words, arguments in _commands(candidate):
+        known = {*_known_names(candidate), *arguments}
         for number, word in enumerate(words):
-            for found in PLACEHOLDER.findall(word):
-                if found not in known:
-                    hint = did_you_mean(found, known) or f" (there are {', '.join(sorted(known))})"
-                    yield f"{where}[{number}]: {word!r}: unknown placeholder {found!r}{hint}"
+            for name in PLACEHOLDER.findall(word):
+                if name not in known:
+                    hint = did_you_mean(name, known) or f" (known placeholders: {', '.join(sorted(known))})"
+                    yield f"{key}[{number}]: {word!r}: unknown placeholder {name!r}{hint}"
 
 
 def _commands(candidate: Candidate) -> Iterator[tuple[str, Sequence[str], tuple[str, ...]]]:
+    """Yield the key of each command, its words, and the placeholders of its arguments."""
     yield "argv", candidate.argv, ()
     for name, words in candidate.commands.items():
         yield f"commands.{name}", words, ("1",) if name in NODE_COMMANDS and name != "inspect" else ()
 
 
-def _known(candidate: Candidate) -> set[str]:
+def _known_names(candidate: Candidate) -> set[str]:
+    """Return the placeholders that have a value in the commands of a candidate, except those of arguments."""
     plain = {one.name for one in PLACEHOLDERS} - {"1", "listen.X", "listen.X.host", "options.X"}
     if candidate.folder is None or not candidate.kind_definition.sees_host_files:
         plain.discard("here")
-    doors = {f"listen.{door}{end}" for door in candidate.listener_names for end in ("", ".host")}
-    return plain | doors | {f"options.{name}" for name in candidate.options}
+    listeners = {f"listen.{name}{end}" for name in candidate.listener_names for end in ("", ".host")}
+    return plain | listeners | {f"options.{name}" for name in candidate.options}
 
 
 def option_values(options: Mapping[str, str]) -> dict[str, str]:
-    """Return what `{options.X}` stands for."""
+    """Return the value of each placeholder `options.X`."""
     return {f"options.{name}": value for name, value in options.items()}
 
 
@@ -98,13 +98,13 @@ _JINJA = SandboxedEnvironment(
 
 
 def fill_word(template: str, values: Mapping[str, str]) -> str:
-    """Return a word of a command with its `{placeholders}` filled in; what is none of ours is left alone."""
+    """Return a word of a command with the placeholders in `values` replaced; other braces stay as they are."""
     return PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), template)
 
 
 def fill_argv(template: Sequence[str], values: Mapping[str, str], arguments: Sequence[str] = ()) -> list[str]:
-    """Return a command; `{1}`, `{2}` stand for its arguments."""
-    numbered = {str(place): argument for place, argument in enumerate(arguments, 1)}
+    """Return the words of a command with their placeholders replaced; `{1}` and `{2}` stand for `arguments`."""
+    numbered = {str(number): argument for number, argument in enumerate(arguments, 1)}
     return [fill_word(word, {**values, **numbered}) for word in template]
 
 
@@ -115,20 +115,23 @@ def render_file(
     values: Mapping[str, str],
     options: Mapping[str, str] | None = None,
 ) -> str:
-    """Return a file's text. Raises CandidateError, with the line, when the template cannot be rendered."""
+    """Return the text of a file of a description, rendered from its Jinja template.
+
+    Raises CandidateError with the file's name and the line when the template cannot be rendered.
+    """
     known = {key: value for key, value in values.items() if "." not in key}
     try:
-        return _compiled(template).render(node=node, options=options or {}, seconds=seconds, **known)
+        return _compile(template).render(node=node, options=options or {}, seconds=seconds, **known)
     except TemplateError as error:
         line = getattr(error, "lineno", None)
         raise CandidateError(f"files: {name}{f':{line}' if line else ''}: {error}") from error
 
 
 @cache
-def _compiled(template: str) -> Template:
+def _compile(template: str) -> Template:
     return _JINJA.from_string(template)
 
 
 def seconds(duration: float, least: int = 1) -> int:
-    """Return a duration in whole seconds, rounded up, and no less than the least that the server takes."""
+    """Return a duration in seconds, rounded up to a whole number and at least `least`."""
     return max(least, math.ceil(duration))

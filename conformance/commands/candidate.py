@@ -15,8 +15,8 @@ import typer
 
 from conformance import candidates, paths
 from conformance.candidates.assignment import Assignment, check_hosts
+from conformance.candidates.cell_needs import with_probed_generations
 from conformance.candidates.description import Candidate, CandidateError
-from conformance.candidates.generations import with_probed_generations
 from conformance.candidates.lookup import find_candidate, installable_candidates
 from conformance.candidates.placeholders import unknown_placeholders
 from conformance.clocks import default_clock, default_scale

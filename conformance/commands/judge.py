@@ -8,7 +8,7 @@ import typer
 from pydantic import ValidationError
 
 from conformance import paths
-from conformance.candidates.generations import with_generations
+from conformance.candidates.cell_needs import with_generations
 from conformance.generations import Generation
 from conformance.history.consistency import consistent_prefix
 from conformance.judge.cell import JudgeSettings, judge_cell

@@ -19,7 +19,7 @@ from docker.types import Mount
 
 from conformance.candidates.availability import Availability
 from conformance.candidates.description import Candidate
-from conformance.candidates.kinds.docker import DockerFields
+from conformance.candidates.kinds.local import DockerFields
 from conformance.nodes.commands import MOST, command_template, parse_output
 from conformance.nodes.configuration import listeners_of
 from conformance.nodes.contract import REFUSED, CommandFailed, ConfigurationRefused, NodeConfiguration, NodeError

@@ -16,7 +16,7 @@ from docker.types import LogConfig, Mount, Ulimit
 
 from conformance.candidates.availability import engine_address
 from conformance.candidates.description import Candidate
-from conformance.candidates.kinds.docker import Container, DockerFields
+from conformance.candidates.kinds.local import Container, DockerFields
 from conformance.nodes import reaper
 from conformance.nodes.contract import NodeError
 

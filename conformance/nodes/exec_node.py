@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from conformance.candidates.description import Candidate
-from conformance.candidates.kinds.exec import ExecFields
+from conformance.candidates.kinds.local import ExecFields
 from conformance.nodes import cgroups, guard, private_root
 from conformance.nodes.commands import command_template, parse_output, run_command
 from conformance.nodes.contract import REFUSED, ConfigurationRefused, NodeConfiguration, NodeError

@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self
 from pydantic_core import to_json
 
 from conformance.candidates.description import Candidate
-from conformance.candidates.kinds.python import PythonFields
+from conformance.candidates.kinds.local import PythonFields
 from conformance.nodes.contract import ConfigurationRefused, NodeConfiguration, NodeError, Unsupported
 from conformance.nodes.kinds import NodeBase, NodeContext
 from conformance.shortage import shortage_of

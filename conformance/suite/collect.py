@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from conformance import paths
-from conformance.candidates.generations import with_described_generations
+from conformance.candidates.cell_needs import with_described_generations
 from conformance.records import item_name
 from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.loader import SUFFIX, Scenario, read_scenarios

@@ -7,9 +7,14 @@ import pytest
 
 from conformance import paths
 from conformance.candidates.assignment import Assignment, read_assignment
-from conformance.candidates.cell_needs import claimed_capabilities, servers_needing, unclaimed_needs
+from conformance.candidates.cell_needs import (
+    claimed_capabilities,
+    servers_needing,
+    unclaimed_needs,
+    with_described_generations,
+    with_probed_generations,
+)
 from conformance.candidates.description import REFERENCE, Candidate, read_description
-from conformance.candidates.generations import with_described_generations, with_probed_generations
 from conformance.commands.candidate import _probes
 from conformance.history.dialects import PROFILE_1, Dialect
 from conformance.records import candidate_record

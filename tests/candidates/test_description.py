@@ -11,7 +11,7 @@ from conformance.candidates.assignment import read_assignment
 from conformance.candidates.availability import Availability
 from conformance.candidates.description import Candidate, CandidateError, read_description
 from conformance.candidates.lookup import find_candidate
-from conformance.candidates.placeholders import fill_argv, render_file, seconds, table, unknown_placeholders
+from conformance.candidates.placeholders import fill_argv, placeholder_table, render_file, seconds, unknown_placeholders
 from conformance.nodes.node_directory import NodeDirectory
 
 SHIPPED = paths.fixtures() / "candidates"
@@ -168,7 +168,7 @@ def test_a_description_may_be_like_another_beside_it(tmp_path: Path):
 def test_a_description_is_like_one_that_stands_by_itself(tmp_path: Path, other: str):
     (tmp_path / "base.yaml").write_text(other, "utf-8")
     (tmp_path / "variant.yaml").write_text("{like: base, name: variant, kind: exec, claims: [relay]}", "utf-8")
-    with pytest.raises(CandidateError, match="like: base must be a description that is like no other itself"):
+    with pytest.raises(CandidateError, match="like: base must be a description without a 'like' of its own"):
         read_description(tmp_path / "variant.yaml")
 
 
@@ -214,4 +214,4 @@ def test_shipped_descriptions_have_no_unknown_placeholder(path: Path):
 
 
 def test_the_page_has_the_table_of_placeholders():
-    assert table() in (Path(__file__).parents[2] / "docs/testing-your-server.md").read_text("utf-8")
+    assert placeholder_table() in (Path(__file__).parents[2] / "docs/testing-your-server.md").read_text("utf-8")

@@ -52,7 +52,7 @@ def said_of(folder: Path, text: bytes) -> str:
         ("options: {<<: x}\n", "a merge key (<<) takes a mapping"),
         ("? [a, b]\n: c\n", "a key must be a plain text"),
         ("options: {a: b, a: c}\n", "the key 'a' stands here twice"),
-        ("version-pattern: '('\n", "mine.yaml:5:18: '(' is no regular expression"),
+        ("version-pattern: '('\n", "mine.yaml:5:18: '(' is not a regular expression"),
         ("scale: .inf\n", "mine.yaml:5:8: .inf is no finite number"),
         ("scale: 'inf'\n", "mine.yaml:5:8: Input should be a finite number"),
         (f"{'x' * 1000}: 1\n", "unknown key 'xxxxx"),

@@ -119,12 +119,12 @@ def outside(port: int = 25025) -> dict[str, Any]:
     ("scenario", "changes", "said"),
     [
         ("relayed", {"next-hops": outside()}, ""),
-        ("relayed", {}, "it was not set up to dial outside"),
-        ("relayed-to-another", {"next-hops": outside()}, "it was not set up to dial outside2"),
+        ("relayed", {}, "it was not configured to dial outside:"),
+        ("relayed-to-another", {"next-hops": outside()}, "it was not configured to dial outside2:"),
         ("killed", {"next-hops": outside()}, "no command 'kill', which the step 'kill' needs"),
         ("killed", {"commands": {"kill": ["x"], "start": ["y"]}}, ""),
-        ("tried-again", {"next-hops": outside()}, "does not say by what its times were divided"),
-        ("tried-again", {"next-hops": outside(), "scale": 1}, "says that by 1 its times were divided"),
+        ("tried-again", {"next-hops": outside()}, "its description does not state `scale`"),
+        ("tried-again", {"next-hops": outside(), "scale": 1}, "its description states `scale: 1`"),
         ("tried-again", {"next-hops": outside(), "scale": 60}, ""),
         ("tried-again", {"next-hops": outside(), "flush-to-retry": True, "commands": {"flush": ["x"]}}, ""),
         ("with-other-limits", {"next-hops": outside()}, "parameters that differ from the defaults"),
@@ -148,8 +148,8 @@ SHADOWS = {"claims": ("shadow-2013", "lmtp-delivery"), "addresses": {"frontend":
 @pytest.mark.parametrize(
     ("known", "said"),
     [
-        ((), "was not set up to dial mbx1"),
-        (("mbx1",), "was not set up to dial mbx1.delivery"),
+        ((), "was not configured to dial mbx1:"),
+        (("mbx1",), "was not configured to dial mbx1.delivery:"),
         (("mbx1", "mbx1.delivery"), ""),
     ],
 )
@@ -194,8 +194,8 @@ def test_another_machine_is_refused_before_anything_is_done(tmp_path: Path):
     ("changes", "said"),
     [
         ({"addresses": {"transport": {"port": 25}}}, "every server has a frontend"),
-        ({"commands": {"start": ["x"]}}, "whoever is started must be ended"),
-        ({"next-hops": {"outside": {"port": 25}, "outside2": {"port": 25}}}, "two parties have one address"),
+        ({"commands": {"start": ["x"]}}, "'start' needs 'stop' or 'kill'"),
+        ({"next-hops": {"outside": {"port": 25}, "outside2": {"port": 25}}}, "two parties have the same address"),
     ],
 )
 def test_a_description_that_cannot_work_is_refused(changes: dict[str, Any], said: str):

@@ -1,1 +1,1 @@
-"""One module for each kind of candidate."""
+"""The kinds of candidates: `local` has those that the harness starts itself, `remote` the server that runs already."""

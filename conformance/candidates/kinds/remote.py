@@ -1,7 +1,7 @@
-"""The kind `remote`: a server that runs already, somewhere, with the user's own commands for its life.
+"""The kind `remote`: a server that its user set up, and that runs already or is started by a command of the description.
 
-A server that the harness starts itself is told everything: addresses, parameters, times. Of one that was set up by
-somebody else it is known only what its description says.
+The harness configures every server that it starts itself: addresses, parameters, times. Of a remote server it knows only what
+the description says, so a cell that depends on anything else is not applicable.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,8 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from conformance.candidates.fields import Address, CommonFields, KindFields, ListenerName
-from conformance.candidates.kind import Kind
-from conformance.candidates.step_demands import recipients
+from conformance.candidates.kind import Kind, recipients
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.blocks import Step
 from conformance.scenarios.steps.breaking import Answer, Fault, Partition
@@ -19,32 +18,32 @@ from conformance.scenarios.steps.nodes import NodeAction
 from conformance.scenarios.steps.timing import Advance
 
 FIRST_NEXT_HOP = 12525
-"""`tcp:HOST:PORT` must have been set up to relay to this port of 127.0.0.1: there the harness's sink answers."""
+"""The port of 127.0.0.1 that a server named `tcp:HOST:PORT` must relay to: there the harness's sink listens."""
 
-_TIMED = (Advance, Answer, Fault, NodeAction, Partition)
-"""Steps after which it matters when a server tries again."""
+_RETRY_STEPS = (Advance, Answer, Fault, NodeAction, Partition)
+"""Steps whose outcome depends on when a server retries."""
 
 
 class RemoteFields(KindFields):
-    """What only this kind has in its description."""
+    """What only the kind `remote` has in its description."""
 
-    addresses: dict[ListenerName, Address] = Field({}, description="remote: where its doors are")
+    addresses: dict[ListenerName, Address] = Field({}, description="remote: the addresses of its listeners")
     next_hops: dict[str, Address] = Field(
         {},
         alias="next-hops",
-        description="remote: where it was set up to dial each party of the topology, its links: a sink, a server, "
+        description="remote: the address that it was configured to dial for each party of the topology: a sink, a server, "
         "`SERVER.delivery`, `SERVER-store` -> address",
     )
     scale: float | None = Field(
         None,
         gt=0,
-        description="remote: by what the documents' times were divided when it was set up; unsaid, what depends on its "
-        "times is not applicable",
+        description="remote: what the documented times were divided by in its configuration; without it, scenarios that "
+        "depend on its timers are not applicable",
     )
 
 
 class Remote(Kind):
-    """A server that was set up by somebody else, or is started by a command of its description."""
+    """A server that its user configured. It runs already, or a command of the description starts it."""
 
     name = "remote"
     needs = "addresses"
@@ -52,11 +51,11 @@ class Remote(Kind):
     builtin_commands = frozenset()
     word = "tcp:HOST:PORT"
 
-    def parse_word(self, what: str, name: str) -> dict[str, Any]:
-        """See Kind."""
-        host, _, port = what.rpartition(":")
+    def parse_word(self, argument: str, name: str) -> dict[str, Any]:
+        """Return the fields of a server at HOST:PORT that relays everything to FIRST_NEXT_HOP."""
+        host, _, port = argument.rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ValueError(what)
+            raise ValueError(argument)
         return {
             "name": f"tcp-{name}",
             "addresses": {"frontend": Address(host=host.strip("[]"), port=int(port))},
@@ -64,57 +63,58 @@ class Remote(Kind):
         }
 
     def check(self, candidate: CommonFields) -> None:
-        """See Kind."""
+        """Check that a frontend has an address, that what can be started can be ended, and that next hops differ."""
         fields = RemoteFields.of(candidate)
         if "frontend" not in fields.addresses:
             raise ValueError("addresses: every server has a frontend")
         if "start" in candidate.commands and not {"stop", "kill"} & set(candidate.commands):
-            raise ValueError("commands: whoever is started must be ended, by 'stop' or 'kill'")
-        places = [address.at for address in fields.next_hops.values()]
-        if len(set(places)) != len(places):
-            raise ValueError("next-hops: two parties have one address")
+            raise ValueError("commands: 'start' needs 'stop' or 'kill', by which the server is ended")
+        dialled = [address.at for address in fields.next_hops.values()]
+        if len(set(dialled)) != len(dialled):
+            raise ValueError("next-hops: two parties have the same address")
 
     def listener_names(self, candidate: CommonFields) -> tuple[ListenerName, ...]:
-        """See Kind; those with an address."""
+        """Return the listeners that the description has an address for."""
         return tuple(RemoteFields.of(candidate).addresses)
 
     def is_configured_here(self, candidate: CommonFields) -> bool:
-        """See Kind; not where it runs already."""
+        """Whether the harness starts it, and so can configure it."""
         return "start" in candidate.commands
 
     def external_addresses(self, candidate: CommonFields) -> Mapping[str, Address]:
-        """See Kind."""
+        """Return the addresses of its listeners and of its next hops."""
         fields = RemoteFields.of(candidate)
-        here = {f"addresses.{door}": address for door, address in fields.addresses.items()}
-        return {**here, **{f"next-hops.{party}": address for party, address in fields.next_hops.items()}}
+        listeners = {f"addresses.{name}": address for name, address in fields.addresses.items()}
+        return {**listeners, **{f"next-hops.{party}": address for party, address in fields.next_hops.items()}}
 
     def unsupported_reasons(
-        self, cell: Cell, server: str, plays: Callable[[str], CommonFields], scale: float
+        self, cell: Cell, server: str, candidate_of: Callable[[str], CommonFields], scale: float
     ) -> Iterator[str]:
-        """See Kind."""
-        candidate = plays(server)
+        """Yield each reason why this server cannot play one of a cell. One that the harness starts needs its commands only;
+        one that runs already must also have been configured as the cell wants it."""
+        candidate = candidate_of(server)
         fields = RemoteFields.of(candidate)
         others = (one.name for one in cell.topology.servers if one.name != server)
-        if any(RemoteFields.of(plays(other)).addresses == fields.addresses for other in others):
-            yield "it is one server, and cannot be several at the same time; SERVER=CANDIDATE,... gives it one part"
-        yield from super().unsupported_reasons(cell, server, plays, scale)
+        if any(RemoteFields.of(candidate_of(other)).addresses == fields.addresses for other in others):
+            yield "it is one server, and cannot be several at the same time; use SERVER=CANDIDATE,... to name the one it plays"
+        yield from super().unsupported_reasons(cell, server, candidate_of, scale)
         if self.is_configured_here(candidate):
             return
         own = cell.topology.by_name[server]
         if set(cell.topology.transport) | set(own.transport) | set(own.listeners):
-            yield "it was set up by somebody else, and this scenario wants parameters that differ from the defaults"
+            yield "its user configured it, and this scenario sets parameters that differ from the defaults"
         steps = cell.all_steps
         for party in _dialled(cell, server, steps):
             if party not in fields.next_hops:
-                yield f"it was not set up to dial {party}: its description names no such address in `next-hops`"
-        timed = any(isinstance(step.action, _TIMED) for step in steps)
-        if fields.scale != scale and not candidate.flush_to_retry and timed:
-            said = "does not say by what" if fields.scale is None else f"says that by {fields.scale:g}"
-            yield f"its description {said} its times were divided (`scale`), and in this run it is {scale:g}"
+                yield f"it was not configured to dial {party}: `next-hops` of its description has no address for it"
+        retries = any(isinstance(step.action, _RETRY_STEPS) for step in steps)
+        if fields.scale != scale and not candidate.flush_to_retry and retries:
+            stated = "does not state `scale`" if fields.scale is None else f"states `scale: {fields.scale:g}`"
+            yield f"its description {stated}, and this run divides times by {scale:g}"
 
 
 def _dialled(cell: Cell, server: str, steps: Sequence[Step]) -> Iterator[str]:
-    """Yield every party that the server must dial: for its shadows, and for the recipients of the messages."""
+    """Yield each party that a server has to dial in a cell: possible shadow servers, and next hops of recipients."""
     if any(need.startswith("shadow") for need in cell.needs):
         boundary = cell.topology.boundary(server)
         yield from (other.name for other in cell.topology.servers if other.name in boundary - {server})
