@@ -1,4 +1,4 @@
-"""One end of a relay: a connection to the client or to the server, as an asyncio protocol."""
+"""One endpoint of a relay: its connection to the client or to the server, as an asyncio protocol."""
 
 import asyncio
 from typing import Literal, Protocol
@@ -6,156 +6,157 @@ from typing import Literal, Protocol
 from conformance.wire.sockets import close_with_rst
 
 
-class Owner(Protocol):
-    """Who is told what an end sees."""
+class EndpointOwner(Protocol):
+    """Notified of what happens on an endpoint's connection (implemented by `Relay`)."""
 
-    def made(self, end: "Endpoint") -> None:
-        """The connection is there."""
+    def connection_made(self, endpoint: "Endpoint") -> None:
+        """Handle that the connection is established."""
         ...
 
-    def arrived(self, end: "Endpoint", data: bytes) -> None:
-        """Octets came."""
+    def data_received(self, endpoint: "Endpoint", data: bytes) -> None:
+        """Handle octets that the peer has sent."""
         ...
 
-    def left(self, end: "Endpoint", how: Literal["fin", "reset"]) -> None:
-        """The peer will send no more (FIN), or the connection broke (RST)."""
+    def peer_ended(self, endpoint: "Endpoint", how: Literal["fin", "reset"]) -> None:
+        """Handle that the peer sends no more (FIN), or that the connection is broken (RST)."""
         ...
 
-    def gone(self, end: "Endpoint") -> None:
-        """The connection is closed on our side too."""
+    def connection_closed(self, endpoint: "Endpoint") -> None:
+        """Handle that the connection is closed on this side too."""
         ...
 
-    def crowded(self, end: "Endpoint", *, full: bool) -> None:
-        """The connection takes no more octets for now, or takes them again."""
+    def write_buffer_changed(self, endpoint: "Endpoint", *, full: bool) -> None:
+        """Handle that the connection takes no more octets for now (`full`), or takes them again."""
         ...
 
 
 _READ = 64 * 1024
-"""Octets that are read at one time: small enough for memory that need not be fetched from the system each time."""
+"""Octets that are read at one time; small enough that the buffer's memory is reused and not requested anew."""
 
 _BUFFER = memoryview(bytearray(_READ))
-"""What every end reads into: it is copied before anything else is read, in the same turn of the loop."""
+"""The buffer that all endpoints read into: its octets are copied in the same turn of the loop, before the next read."""
 
 
 class Endpoint(asyncio.BufferedProtocol):
-    """Reading can be held for several reasons at once; writing to a connection that is gone does nothing."""
+    """A connection of a relay; writing to one that is closed does nothing."""
 
-    def __init__(self, owner: Owner, name: Literal["client", "server"]) -> None:
+    def __init__(self, owner: EndpointOwner, name: Literal["client", "server"]) -> None:
         self.name = name
         self._owner = owner
         self._transport: asyncio.Transport | None = None
-        self._reasons: set[str] = set()
+        self._read_holds: set[str] = set()
         self._leaving = False
-        self._said_all = False
-        self._heard_all = False
+        self._fin_sent = False
+        self._fin_received = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """See asyncio.BufferedProtocol."""
+        """Keep the transport, and notify the owner."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._owner.made(self)
+        self._owner.connection_made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """See asyncio.BufferedProtocol."""
+        """Return the buffer that is shared by all endpoints."""
         return _BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
-        """See asyncio.BufferedProtocol. Whoever goes on after we have left learns of it by RST, as everywhere."""
+        """Hand received octets to the owner; after `leave` close instead, so that the peer gets RST."""
         if self._leaving:
             self.close()
         else:
-            self._owner.arrived(self, bytes(_BUFFER[:nbytes]))
+            self._owner.data_received(self, bytes(_BUFFER[:nbytes]))
 
     def eof_received(self) -> bool:
-        """See asyncio.BufferedProtocol. The other direction may go on."""
-        self._heard_all = True
+        """Handle the peer's FIN. Return True: the other direction stays open."""
+        self._fin_received = True
         if self._leaving:
             self.close()
         else:
-            self._owner.left(self, "fin")
+            self._owner.peer_ended(self, "fin")
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """See asyncio.BufferedProtocol."""
+        """Notify the owner that the connection is closed, and before that of a reset that the relay did not cause."""
         self._transport = None
         if exc is not None and not self._leaving:
-            self._owner.left(self, "reset")
-        self._owner.gone(self)
-
-    def part(self) -> None:
-        """Know no owner any more, after the connection is closed."""
-        del self._owner
+            self._owner.peer_ended(self, "reset")
+        self._owner.connection_closed(self)
 
     def pause_writing(self) -> None:
-        """See asyncio.BufferedProtocol."""
-        self._owner.crowded(self, full=True)
+        """Notify the owner that the write buffer is full."""
+        self._owner.write_buffer_changed(self, full=True)
 
     def resume_writing(self) -> None:
-        """See asyncio.BufferedProtocol."""
-        self._owner.crowded(self, full=False)
+        """Notify the owner that the write buffer has room again."""
+        self._owner.write_buffer_changed(self, full=False)
+
+    def detach(self) -> None:
+        """Drop the reference to the owner, so that the session is freed at once; call after the connection is closed."""
+        del self._owner
 
     def address(self, which: Literal["sockname", "peername"]) -> object:
-        """Return one of the connection's addresses, as asyncio gives it."""
+        """Return the connection's own or the peer's address as asyncio gives it, None if there is no connection."""
         return self._transport.get_extra_info(which) if self._transport else None
 
     @property
     def closed(self) -> bool:
-        """Whether there is no connection (yet, or any more)."""
+        """Whether there is no connection (not yet, or not any more)."""
         return self._transport is None
 
     @property
-    def _open(self) -> asyncio.Transport | None:
+    def _open_transport(self) -> asyncio.Transport | None:
+        """The transport, None if there is no connection or it is being closed."""
         return None if self._transport is None or self._transport.is_closing() else self._transport
 
     def write(self, octets: bytes) -> None:
-        """Send octets."""
+        """Send octets, unless FIN was sent or the connection is closed."""
         transport = self._transport
-        if octets and not self._said_all and transport is not None and not transport.is_closing():
+        if octets and not self._fin_sent and transport is not None and not transport.is_closing():
             transport.write(octets)
 
     def write_eof(self) -> None:
-        """Send FIN behind everything written; reading goes on."""
-        if (transport := self._open) is None:
+        """Send FIN after everything written; reading goes on."""
+        if (transport := self._open_transport) is None:
             return
-        self._said_all = True
+        self._fin_sent = True
         try:
             transport.write_eof()
-        except OSError:  # the peer has reset the connection, and the loop has not told us yet
+        except OSError:  # the peer has reset the connection, and the loop has not yet called connection_lost()
             transport.abort()
             if not self._leaving:
-                self._owner.left(self, "reset")
+                self._owner.peer_ended(self, "reset")
 
     def leave(self) -> None:
-        """Send FIN as close() does; what the peer sends from now on is not read by anybody."""
+        """Send FIN as close() does, and wait for the peer's; if the peer sends octets instead, it gets RST."""
         self._leaving = True
         self.write_eof()
-        if self._heard_all:
+        if self._fin_received:
             self.close()
-        elif self._reasons and (transport := self._open):
+        elif self._read_holds and (transport := self._open_transport):
             transport.resume_reading()
 
     def close(self) -> None:
-        """Close, after what was written is sent."""
+        """Close the connection after what was written is sent."""
         self._leaving = True
         if self._transport is not None:
             self._transport.close()
 
-    def reset(self) -> None:
-        """Close with RST, at once."""
+    def close_with_rst(self) -> None:
+        """Close the connection with RST, at once; what was written and not sent is lost."""
         self._leaving = True
         if self._transport is not None:
             close_with_rst(self._transport)
 
     def hold_reading(self, reason: str) -> None:
-        """Read nothing until each reason was released."""
-        self._reasons.add(reason)
-        if not self._heard_all and (transport := self._open):
+        """Stop reading until this reason, and every other one, was released."""
+        self._read_holds.add(reason)
+        if not self._fin_received and (transport := self._open_transport):
             transport.pause_reading()
 
     def release_reading(self, reason: str) -> None:
-        """Take a reason not to read away."""
-        if reason not in self._reasons:
+        """Remove a reason not to read, and read again if it was the last."""
+        if reason not in self._read_holds:
             return
-        self._reasons.discard(reason)
-        if not self._reasons and not self._heard_all and (transport := self._open):
+        self._read_holds.discard(reason)
+        if not self._read_holds and not self._fin_received and (transport := self._open_transport):
             transport.resume_reading()

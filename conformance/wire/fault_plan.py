@@ -1,20 +1,25 @@
-"""The plan of a fault: where it strikes, how often it has met its occasion, and whether it makes sense at all. A
-moment is such a point at which something else is to be done, such as to kill a server.
+"""What is in force on links: armed faults, partitions and awaited moments, and the points at which they act.
+
+A point is a pair of a name and a time: `("DATA", "before")` is when a DATA command arrives, `("DATA", "heard")` when it was
+forwarded, `("DATA", "after")` when its reply arrives, `("DATA", "answered")` when the reply was forwarded. Names are verbs of
+the wire profile, operations (`shadow-message`), `greeting` and `dot`. A moment is a point at which something else than a fault
+is to happen, such as killing a server.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from conformance.faults import FAULTS, When, fault_place
 from conformance.scenarios.steps.breaking import Fault
 from conformance.scenarios.steps.nodes import Moment
-from conformance.wire.roles import Pair
+from conformance.wire.interfaces import Pair
 from conformance.wire.units import CommandLine, ContentEnd, PendingReply, Unit, WholeReply
 
 
 def check_fault(fault: Fault) -> None:
-    """Raise ValueError when a fault makes no sense: this kind at this place, or without what it needs."""
+    """Raise ValueError if this kind of fault cannot act at this point, or lacks a field that it needs."""
     kind, place = FAULTS[fault.does], fault_place(fault.at)
     if place not in kind.at:
         raise ValueError(f"fault {fault.name}: {fault.does} makes no sense at {fault.at}")
@@ -29,11 +34,11 @@ def check_fault(fault: Fault) -> None:
         raise ValueError(f"fault {fault.name}: {fault.does} needs `{kind.needs}`")
 
 
-def points(unit: Unit) -> frozenset[tuple[str, When]]:
-    """Return the names under which a unit can be met: its verb, what it means, `greeting`, `dot`."""
+def points_on_arrival(unit: Unit) -> frozenset[tuple[str, When]]:
+    """Return the points that a unit reaches when it arrives: none for parts of a content and for raw octets."""
     match unit:
         case CommandLine():
-            return frozenset((name, "before") for name in _names(unit.verb, unit.awaited))
+            return frozenset((name, "before") for name in _names(unit.verb, unit.pending))
         case ContentEnd():
             return frozenset({("dot", "before")})
         case WholeReply(to="GREETING"):
@@ -41,34 +46,37 @@ def points(unit: Unit) -> frozenset[tuple[str, When]]:
         case WholeReply(to="CONTENT"):
             return frozenset({("dot", "after")})
         case WholeReply():
-            return frozenset((name, "after") for name in _names(unit.to, unit.awaited))
+            return frozenset((name, "after") for name in _names(unit.to, unit.pending))
         case _:
             return frozenset()
 
 
-def _names(said: str, awaited: PendingReply | None) -> set[str]:
-    """Return the verb, by its name in the wire profile, and the operation that it means."""
-    if awaited is None:
-        return {said}
-    verb = awaited.known_as or said
-    return {verb} if awaited.asked is None else {verb, awaited.asked.name}
-
-
-def passed_points(unit: Unit) -> frozenset[tuple[str, When]]:
-    """Return the names under which a unit can be met once it has passed."""
+def points_when_forwarded(unit: Unit) -> frozenset[tuple[str, When]]:
+    """Return the points that a unit reaches when its octets were written."""
     when: When = "answered" if isinstance(unit, WholeReply) else "heard"
-    return frozenset((name, when) for name, _ in points(unit))
+    return frozenset((name, when) for name, _ in points_on_arrival(unit))
+
+
+def _names(verb: str, pending: PendingReply | None) -> set[str]:
+    """Return the names under which a command can be given in a scenario: its canonical verb, and its operation if any."""
+    if pending is None:
+        return {verb}
+    verb = pending.canonical_verb or verb
+    return {verb} if pending.operation is None else {verb, pending.operation.name}
 
 
 @dataclass(slots=True, eq=False)
-class Armed:
-    """A fault in force on some links; it fires at the n-th occurrence over all of them, and `times` in all."""
+class ArmedFault:
+    """A fault in force on some links: fires at its n-th occurrence over all of them, and from then on `times` times.
+
+    `undo` are called when it is healed. `timers` are what it does later.
+    """
 
     fault: Fault
     pairs: frozenset[Pair]
-    seen: int = 0
+    occurrences: int = 0
     fired: int = 0
-    on_heal: list[Callable[[], None]] = field(default_factory=list)
+    undo: list[Callable[[], None]] = field(default_factory=list)
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
     _contents: set[tuple[str, int]] = field(default_factory=set)
 
@@ -79,78 +87,103 @@ class Armed:
 
     @property
     def offset(self) -> int:
-        """Octet of the content, as it is on the wire, at which it strikes."""
+        """Octet of the content, as it is on the wire, at which a fault at `body` acts."""
         return self.fault.offset or 0
 
     @property
-    def reason(self) -> str:
-        """Under which name it holds lanes."""
+    def hold_reason(self) -> str:
+        """The reason under which it holds lanes and dialling."""
         return f"fault {self.fault.name}"
 
     @property
     def point(self) -> tuple[str, When]:
-        """Where it strikes; a reply can only be replaced when it is there."""
-        early = self.fault.when == "before" and (self.fault.at == "greeting" or FAULTS[self.fault.does].acts_on_reply)
-        return self.fault.at, "after" if early else self.fault.when
+        """The point at which it acts; a kind that alters replies acts on the reply, even if `before` is given."""
+        on_reply = self.fault.when == "before" and (
+            self.fault.at == "greeting" or FAULTS[self.fault.does].acts_on_reply
+        )
+        return self.fault.at, "after" if on_reply else self.fault.when
 
-    def occurs(self) -> bool:
-        """Count an occurrence; return whether it fires at this one."""
-        self.seen += 1
-        if self.seen < self.fault.nth or self.spent:
+    def count_occurrence(self) -> bool:
+        """Count an occurrence; return whether the fault fires at this one (and count that)."""
+        self.occurrences += 1
+        if self.occurrences < self.fault.nth or self.spent:
             return False
         self.fired += 1
         return True
 
-    def was_in(self, content: tuple[str, int]) -> bool:
-        """Whether its place in a content was met already."""
+    def has_met(self, content: tuple[str, int]) -> bool:
+        """Whether `meet` was called for a content, given as its session's name and its number in the session."""
         return content in self._contents
 
-    def first_in(self, content: tuple[str, int]) -> bool:
-        """Note that its place in a content was met; return whether that is new."""
-        new = content not in self._contents
+    def meet(self, content: tuple[str, int]) -> bool:
+        """Note that the fault's offset in a content was reached; return whether that is the first time."""
+        first = content not in self._contents
         self._contents.add(content)
-        return new
+        return first
 
     def heal(self) -> None:
-        """Undo what it still does."""
+        """Cancel what it would do later, and undo what it still does."""
         self.cancel_timers()
-        for undo in self.on_heal:
+        for undo in self.undo:
             undo()
-        self.on_heal.clear()
+        self.undo.clear()
 
     def cancel_timers(self) -> None:
-        """Forget what it would do later."""
+        """Cancel what it would do later."""
         for timer in self.timers:
             timer.cancel()
         self.timers.clear()
 
 
+@dataclass(frozen=True, slots=True)
+class ActivePartition:
+    """A partition in force on some links.
+
+    `refuse` resets open sessions and refuses new ones; `blackhole` forwards nothing until it is healed: octets and
+    connections are late then, not lost.
+    """
+
+    name: str
+    how: Literal["refuse", "blackhole"]
+    pairs: frozenset[Pair]
+
+    @property
+    def action(self) -> str:
+        """Its action in the events `fault-armed` and `fault-fired`."""
+        return f"partition-{self.how}"
+
+    @property
+    def hold_reason(self) -> str:
+        """The reason under which it holds lanes and dialling."""
+        return f"partition {self.name}"
+
+
 @dataclass(slots=True, eq=False)
-class Watch:
-    """Waits for the n-th unit of a kind over all sessions of the links that it matches."""
+class AwaitedMoment:
+    """A moment at which `do` is to be called: the n-th matching unit over all sessions of the links that it concerns."""
 
     moment: Moment
     do: Callable[[], Awaitable[None]]
     name: str = ""
-    seen: int = 0
+    occurrences: int = 0
 
     @property
-    def reason(self) -> str:
-        """Under which name it holds a lane."""
+    def hold_reason(self) -> str:
+        """The reason under which it holds a lane."""
         return f"moment {id(self)}"
 
     def concerns(self, pair: Pair) -> bool:
-        """Whether it may come on a link."""
+        """Whether the moment may come on a link."""
         return self.moment.sender in ("*", pair.client) and self.moment.to in ("*", pair.server)
 
-    def sees(self, pair: Pair, unit: Unit) -> bool:
-        """Count a unit; return whether this is the moment."""
-        if not self.concerns(pair) or not self._is(unit):
+    def count_unit(self, pair: Pair, unit: Unit) -> bool:
+        """Count a unit of a link if it matches; return whether the moment has come with it."""
+        if not self.concerns(pair) or not self._matches(unit):
             return False
-        self.seen += 1
-        return self.seen == self.moment.nth
+        self.occurrences += 1
+        return self.occurrences == self.moment.nth
 
-    def _is(self, unit: Unit) -> bool:
+    def _matches(self, unit: Unit) -> bool:
         if self.moment.after == "content":
             return isinstance(unit, ContentEnd)
-        return (self.moment.after, "after") in points(unit)
+        return (self.moment.after, "after") in points_on_arrival(unit)

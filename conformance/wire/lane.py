@@ -1,4 +1,25 @@
-"""A lane: one direction of a relay. It lets octets through, or unit by unit, or nothing while it is held."""
+"""A lane: one direction of a relay, from the endpoint that receives octets (source) to the one that sends them (target).
+
+Theory of operation
+-------------------
+
+The relay parses octets as they arrive, and hands the lane the units that they complete. There are two ways through a lane:
+
+- The fast path (`forward_fast`). While no fault or moment may act on the session and nothing is queued, held or throttled,
+  octets are written as they arrived, before they are parsed. The units in them are recorded right after, in the same turn
+  of the event loop, so before anything that the octets cause can happen.
+- The queue (`accept`, `process_queue`). Each unit waits until no hold is left, is examined by the observer (which may
+  forward, replace, answer, hold or drop it), recorded, and then written.
+
+An unfinished line has no unit yet. On the fast path its octets are written at once; `_written_early` counts those. When its
+unit is completed after the lane has left the fast path, the unit is queued with that count (`skip`), and only the rest of
+it is written. When the lane returns to the fast path, `flush_partial_line` writes what an unfinished line still lacks.
+
+Faults change how a lane writes: `hold` stops the queue until each of its reasons is released, `pace` writes slowly,
+`merge_with_next` keeps octets back until the next are written, `discard_all` ends the lane.
+
+Flow control: a queue of more than `QUEUED` octets stops reading from the source until it has been forwarded.
+"""
 
 import asyncio
 from collections import deque
@@ -10,245 +31,236 @@ from conformance.wire.endpoint import Endpoint
 from conformance.wire.units import RawOctets, Unit, WholeReply
 
 QUEUED = 64 * 1024
-"""Octets that a held lane takes before it stops its source."""
+"""Octets that a lane queues before it stops reading from its source."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
-    """The source of a lane ended its direction (FIN) or the whole connection (RST)."""
+class EndOfStream:
+    """The last entry of a lane's queue: the source ended its direction (FIN) or the whole connection (RST)."""
 
     how: Literal["fin", "reset"]
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How slowly a lane writes: so many octets at a time, each taking so many (loop) seconds; `once`: for one unit."""
+    """How slowly a lane writes: `octets` at a time, each octet taking `seconds` of the loop; `once`: for one unit only."""
 
     octets: int
     seconds: float
     once: bool = False
 
 
-class Watcher(Protocol):
-    """Whoever records and breaks what passes (the relay)."""
+class LaneObserver(Protocol):
+    """Records and intercepts what a lane forwards (implemented by `Relay`)."""
 
     @property
-    def watched(self) -> bool:
-        """Whether every unit must be examined before it passes."""
+    def must_examine(self) -> bool:
+        """Whether every unit must be examined before it is written."""
         ...
 
     def examine(self, lane: "Lane", unit: Unit, skip: int) -> Unit | None:
-        """Return what shall pass instead of a unit; None when it was taken care of."""
+        """Return the unit to forward in place of `unit`, of which `skip` octets were written before; None for nothing."""
         ...
 
-    def passing(self, lane: "Lane", unit: Unit) -> None:
-        """Record a unit, right before its octets are written."""
+    def record_unit(self, lane: "Lane", unit: Unit) -> None:
+        """Record a unit that is forwarded."""
         ...
 
-    def passed(self, lane: "Lane", unit: Unit) -> None:
-        """Notice that a unit's octets were written."""
+    def after_write(self, lane: "Lane", unit: Unit) -> None:
+        """Act on a unit whose octets were written."""
         ...
 
-    def ended(self, lane: "Lane", how: Literal["fin", "reset"]) -> None:
-        """Notice that the lane's end was passed on."""
+    def end_reached(self, lane: "Lane", how: Literal["fin", "reset"]) -> None:
+        """Forward the end of the lane's stream: everything before it was written."""
         ...
 
-    def pending(self, lane: "Lane") -> bytes:
-        """Return the lane's octets that are in no unit yet."""
+    def unparsed(self, lane: "Lane") -> bytes:
+        """Return the octets received in the lane's direction that are in no unit yet."""
         ...
 
 
 class Lane:
-    """Octets go from `source` to `target`; `held` counts those received that are in no unit yet."""
+    """Forwards octets from `source` to `target`. `ended` is set once FIN was forwarded; `discarding` after `discard_all`."""
 
-    def __init__(self, watcher: Watcher, source: Endpoint, target: Endpoint) -> None:
+    def __init__(self, observer: LaneObserver, source: Endpoint, target: Endpoint) -> None:
         self.source = source
         self.target = target
-        self.finished = False
-        self.deaf = False
+        self.ended = False
+        self.discarding = False
         self.pace: Pace | None = None
-        self._watcher = watcher
-        self._queue: deque[tuple[Unit | Ending, int]] = deque()
+        self._observer = observer
+        self._queue: deque[tuple[Unit | EndOfStream, int]] = deque()
         self._queued = 0
-        self._ahead = 0
+        self._written_early = 0
         self._holds: set[str] = set()
-        self._cleared: Unit | None = None
-        self._slow = bytearray()
-        self._kept = bytearray()
-        self._pumping = False
+        self._examined: Unit | None = None
+        self._throttled = bytearray()
+        self._merging = bytearray()
+        self._processing = False
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def idle(self) -> bool:
-        """Whether nothing is on its way in this lane."""
-        return not self._queue and not self._slow and not self._kept
+    def forward_fast(self, data: bytes, unparsed: int) -> bool:
+        """Write octets that have just arrived if the fast path is open; return whether they were written.
 
-    @property
-    def held(self) -> bool:
-        """Whether the lane is held."""
-        return bool(self._holds)
-
-    def hurry(self, data: bytes, left: int) -> bool:
-        """Write octets that have just arrived when nobody watches and nothing is before them; return whether it did so.
-
-        Their units are recorded right after, in the same turn of the loop: before anything that they cause can be.
-        `left` counts the octets before them that are in no unit yet.
+        `unparsed` counts the octets received before them that are in no unit yet.
         """
-        clear = not (self._queue or self._holds or self.pace or self._kept or self.deaf)
-        if not clear or self._ahead != left or self._watcher.watched:
+        busy = self._queue or self._holds or self.pace or self._merging or self.discarding
+        if busy or self._written_early != unparsed or self._observer.must_examine:
             return False
         self.target.write(data)
         return True
 
-    def take(self, units: Sequence[Unit], data: bytes, left: int, *, hurried: bool) -> None:
-        """Take the units that `data` completed; `left` counts the octets in none, and those may have `hurried` ahead.
+    def accept(self, units: Sequence[Unit], data: bytes, unparsed: int, *, written: bool) -> None:
+        """Record and forward the units that `data` completed; `written`: `forward_fast` has written `data`.
 
-        Through a lane that nobody watches octets pass at once, also those of an unfinished line.
+        `unparsed` counts the octets that are in no unit yet, `data` included.
         """
-        if self.deaf:
+        if self.discarding:
             return
-        if not hurried and (self._queue or self._holds or self.pace or self._kept or self._watcher.watched):
+        if not written and (self._queue or self._holds or self.pace or self._merging or self._observer.must_examine):
             for unit in units:
-                own = isinstance(unit, WholeReply) and unit.injected
-                skip = 0 if own else min(self._ahead, len(unit.raw))
-                self._ahead -= skip
-                self.put(unit, skip)
-            self.pump()
+                injected = isinstance(unit, WholeReply) and unit.injected
+                skip = 0 if injected else min(self._written_early, len(unit.raw))
+                self._written_early -= skip
+                self.enqueue(unit, skip)
+            self.process_queue()
             return
         for unit in units:
-            self._watcher.passing(self, unit)
-        if not hurried:
-            before = sum(len(unit.raw) for unit in units) + left - len(data)
-            if before != self._ahead:
-                data = (b"".join(unit.raw for unit in units) + self._watcher.pending(self))[self._ahead :]
+            self._observer.record_unit(self, unit)
+        if not written:
+            before = sum(len(unit.raw) for unit in units) + unparsed - len(data)
+            if before != self._written_early:
+                data = (b"".join(unit.raw for unit in units) + self._observer.unparsed(self))[self._written_early :]
             self.target.write(data)
-        self._ahead = left
+        self._written_early = unparsed
 
-    def put(self, unit: Unit | Ending, skip: int = 0) -> None:
-        """Queue a unit, the first `skip` octets of which have passed before."""
+    def enqueue(self, unit: Unit | EndOfStream, skip: int = 0) -> None:
+        """Append a unit to the queue, the first `skip` octets of which were written before."""
         self._queue.append((unit, skip))
-        if not isinstance(unit, Ending):
+        if not isinstance(unit, EndOfStream):
             self._queued += len(unit.raw)
             if self._queued > QUEUED:
                 self.source.hold_reading("queue")
 
-    def put_back(self, unit: Unit, skip: int = 0, *, examined: bool = True) -> None:
-        """Let a unit be the next one again; `examined`: it passes then without question."""
+    def requeue(self, unit: Unit, skip: int = 0, *, examined: bool = True) -> None:
+        """Put a unit back at the head of the queue; `examined`: it will not be examined a second time."""
         self._queue.appendleft((unit, skip))
         self._queued += len(unit.raw)
-        self._cleared = unit if examined else None
+        self._examined = unit if examined else None
 
-    def end(self, how: Literal["fin", "reset"]) -> None:
-        """Take the end of the source, behind everything that it sent before."""
-        if how == "fin" and (rest := self._watcher.pending(self)[self._ahead :]):
-            self.put(RawOctets(rest))
-        self.put(Ending(how))
-        self.pump()
+    def enqueue_end(self, how: Literal["fin", "reset"]) -> None:
+        """Queue the end of the source's stream, after everything that it sent; before FIN also an unfinished line."""
+        if how == "fin" and (rest := self._observer.unparsed(self)[self._written_early :]):
+            self.enqueue(RawOctets(rest))
+        self.enqueue(EndOfStream(how))
+        self.process_queue()
 
-    def pump(self) -> None:
-        """Let pass what may."""
-        if self._pumping:
+    def process_queue(self) -> None:
+        """Examine, record and write queued units until the lane is held or the queue is empty."""
+        if self._processing:
             return
-        self._pumping = True
+        self._processing = True
         try:
             while self._queue and not self._holds:
-                self._step(*self._queue.popleft())
+                self._process(*self._queue.popleft())
         finally:
-            self._pumping = False
+            self._processing = False
         if self._queued <= QUEUED:
             self.source.release_reading("queue")
 
-    def pass_on(self, unit: Unit, skip: int = 0) -> None:
-        """Record a unit, then write it."""
-        self._watcher.passing(self, unit)
+    def forward(self, unit: Unit, skip: int = 0) -> None:
+        """Record a unit, then write its octets after the first `skip`."""
+        self._observer.record_unit(self, unit)
         self.write(unit.raw[skip:])
-        self._watcher.passed(self, unit)
+        self._observer.after_write(self, unit)
 
     def write(self, octets: bytes) -> None:
-        """Write octets at the lane's pace, together with what was kept to be merged with them."""
-        if self._kept:
-            octets = bytes(self._kept) + octets
-            self._kept.clear()
+        """Write octets at the lane's pace, after those that `merge_with_next` kept."""
+        if self._merging:
+            octets = bytes(self._merging) + octets
+            self._merging.clear()
         if self.pace is None:
             self.target.write(octets)
             return
-        self._slow += octets
+        self._throttled += octets
         if "pace" not in self._holds:
-            self._tick()
+            self._write_slowly()
 
-    def keep(self, octets: bytes) -> None:
-        """Keep octets to be written together with the next."""
-        self._kept += octets
+    def merge_with_next(self, octets: bytes) -> None:
+        """Keep octets, to write them in one piece with the next ones."""
+        self._merging += octets
 
-    def flush(self) -> None:
-        """Write what was kept."""
-        if self._kept:
+    def flush_merged(self) -> None:
+        """Write what `merge_with_next` kept."""
+        if self._merging:
             self.write(b"")
 
     def hold(self, reason: str) -> None:
-        """Let nothing pass until each reason was released."""
+        """Stop the queue until this reason, and every other one, was released."""
         self._holds.add(reason)
 
     def release(self, reason: str) -> None:
-        """Take a reason to hold away."""
+        """Remove a reason to hold the lane, and process the queue if it was the last."""
         self._holds.discard(reason)
-        self.pump()
+        self.process_queue()
 
-    def relax(self) -> None:
-        """Pass the octets of an unfinished line that were waiting for its end, when nobody watches any more."""
-        if not self.deaf and self.idle and not self._holds and not self._watcher.watched:
-            left = self._watcher.pending(self)
-            self.target.write(left[self._ahead :])
-            self._ahead = len(left)
+    def flush_partial_line(self) -> None:
+        """Write the octets of an unfinished line that were kept for its end, if no unit needs to be examined any more."""
+        idle = not self._queue and not self._throttled and not self._merging
+        if idle and not self.discarding and not self._holds and not self._observer.must_examine:
+            unparsed = self._observer.unparsed(self)
+            self.target.write(unparsed[self._written_early :])
+            self._written_early = len(unparsed)
 
-    def stop(self) -> None:
-        """Let nothing pass any more; what is queued is forgotten, what arrives is not heard."""
-        self.deaf = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._queue.clear()
-        self._slow.clear()
-        self._kept.clear()
-        self._queued = 0
-        self.source.release_reading("queue")
-
-    def part(self) -> None:
-        """Know no watcher any more, after all is over: nothing passes then."""
-        del self._watcher
-
-    def _step(self, unit: Unit | Ending, skip: int) -> None:
-        if isinstance(unit, Ending):
-            self.flush()
-            if self._slow:
-                self._queue.appendleft((unit, skip))
-                return
-            self._watcher.ended(self, unit.how)
-            return
-        self._queued -= len(unit.raw)
-        if unit is self._cleared:
-            self._cleared = None
-            self.pass_on(unit, skip)
-        elif (instead := self._watcher.examine(self, unit, skip)) is not None:
-            self.pass_on(instead, skip)
-
-    def _tick(self) -> None:
-        """Write the next octets of a slow lane, and hold it until it is their turn."""
-        if not self._slow or self.pace is None:
-            self.quicken()
-            return
-        part = bytes(self._slow[: self.pace.octets])
-        del self._slow[: len(part)]
-        self.target.write(part)
-        self.hold("pace")
-        self._timer = asyncio.get_running_loop().call_later(self.pace.seconds * len(part), self._tick)
-
-    def quicken(self) -> None:
-        """Write all that is still to be written slowly; a pace that was for one unit only is over."""
+    def flush_throttled(self) -> None:
+        """Write at once what a pace has kept back, and end a pace that was for one unit only."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self.target.write(bytes(self._slow))
-        self._slow.clear()
+        self.target.write(bytes(self._throttled))
+        self._throttled.clear()
         if self.pace is not None and self.pace.once:
             self.pace = None
         self.release("pace")
+
+    def discard_all(self) -> None:
+        """Discard what is queued and everything that arrives from now on."""
+        self.discarding = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._queue.clear()
+        self._throttled.clear()
+        self._merging.clear()
+        self._queued = 0
+        self.source.release_reading("queue")
+
+    def detach(self) -> None:
+        """Drop the reference to the observer, so that the session is freed at once; the lane cannot be used any more."""
+        del self._observer
+
+    def _process(self, unit: Unit | EndOfStream, skip: int) -> None:
+        """Forward the head of the queue; the end of the stream waits until what is throttled was written."""
+        if isinstance(unit, EndOfStream):
+            self.flush_merged()
+            if self._throttled:
+                self._queue.appendleft((unit, skip))
+                return
+            self._observer.end_reached(self, unit.how)
+            return
+        self._queued -= len(unit.raw)
+        if unit is self._examined:
+            self._examined = None
+            self.forward(unit, skip)
+        elif (instead := self._observer.examine(self, unit, skip)) is not None:
+            self.forward(instead, skip)
+
+    def _write_slowly(self) -> None:
+        """Write the next octets of a throttled lane, and hold it until the time for the octets after them."""
+        if not self._throttled or self.pace is None:
+            self.flush_throttled()
+            return
+        part = bytes(self._throttled[: self.pace.octets])
+        del self._throttled[: len(part)]
+        self.target.write(part)
+        self.hold("pace")
+        self._timer = asyncio.get_running_loop().call_later(self.pace.seconds * len(part), self._write_slowly)

@@ -1,4 +1,27 @@
-"""A relay: one session over a link, recorded as it passes. Two ends, a lane each way, and the grammar beside them."""
+"""A relay: one session over a link, recorded and intercepted as it passes.
+
+Theory of operation
+-------------------
+
+A relay has two endpoints (the TCP connections to client and server), two lanes (`to_server`, `to_client`) and one parser.
+Octets take this way, all in one turn of the event loop unless something holds them:
+
+    client's endpoint -> data_received -> SessionParser.feed_client -> units -> lane to_server -> server's endpoint
+
+and the same in the other direction. The parser sees both directions, since octets mean different things depending on what
+was said before (content after 354, a secret after 334, TLS after STARTTLS). Some client octets have no meaning until a
+reply has come: the parser keeps them, and `data_received` lets it continue after that reply.
+
+Each unit is recorded by `record_unit` at the moment in which its octets are written (or were just written, see
+`conformance.wire.lane`), so the history has the events in the order in which the other party could notice them.
+
+The session's life: the client connects (`connection_made`), the link decides whether to dial, the server's connection
+gives the session its name and its `connected` event. Whoever ends it first is noted; `_end_session` records `closed` once,
+stops both lanes and tells the link. The connections may close later; after both have closed, all references are dropped.
+
+When a fault takes the server away (`drop_server`) or answers in its place (`inject_reply`), the parser holds the substitute
+replies, and gives each when its turn has come.
+"""
 
 from typing import Literal
 
@@ -6,124 +29,123 @@ from conformance.history.events import Closed, Command, Connected, Content, Oper
 from conformance.history.secrets import REDACTED
 from conformance.wire.content import Digester, Unstuffer
 from conformance.wire.endpoint import Endpoint
+from conformance.wire.interfaces import RelayOwner
 from conformance.wire.lane import Lane
-from conformance.wire.roles import Host
 from conformance.wire.session_parser import SessionParser
 from conformance.wire.units import CommandLine, ContentEnd, ContentPart, PendingReply, Unit, WholeReply
 
 ABORTS_CONTENT = frozenset({"MAIL", "RSET", "EHLO", "HELO", "LHLO"})
-"""Verbs after which an unfinished content is forgotten (it can be unfinished with BDAT only)."""
+"""Verbs after which an unfinished content is discarded (only a content sent by BDAT can be unfinished then)."""
 
-GREETS = frozenset({"EHLO", "LHLO"})
-"""Verbs whose reply says what is offered."""
+LISTS_KEYWORDS = frozenset({"EHLO", "LHLO"})
+"""Verbs whose reply lists the keywords of the server's extensions."""
 
-_GONE = b"421 4.3.2 Service not available"
-_BYE = b"221 2.0.0 Closing connection"
+_UNAVAILABLE = b"421 4.3.2 Service not available"
+_GOODBYE = b"221 2.0.0 Closing connection"
 
 
 class Relay:
-    """One session. `name` is empty until it is recorded as connected; `over` once both ends are being closed.
+    """One session.
 
-    `barred` names what keeps it from dialling on; `contents` counts the contents that began.
+    `name` is '' until the session is recorded as connected. `ended` is set as soon as both connections are being closed.
+    `dial_holds` are the reasons for which the server is not dialled yet. `content_count` counts the contents that began;
+    `content_octets` the octets of the present content that were forwarded, as on the wire.
     """
 
-    def __init__(self, host: Host) -> None:
-        self.pair = host.pair
+    def __init__(self, link: RelayOwner) -> None:
+        self.pair = link.pair
         self.name = ""
-        self.over = False
-        self.barred: set[str] = set()
-        self.contents = 0
-        self.content_passed = 0
-        self.conversation = SessionParser()
+        self.ended = False
+        self.dial_holds: set[str] = set()
+        self.content_count = 0
+        self.content_octets = 0
+        self.parser = SessionParser()
         self.client = Endpoint(self, "client")
         self.server = Endpoint(self, "server")
-        self.up = Lane(self, self.client, self.server)
-        self.down = Lane(self, self.server, self.client)
-        self._host = host
-        self._recorder = host.recorder
-        self._breaker = host.breaker
-        self._orphaned = False
-        self._unit_by_unit = False
-        self._first_to_leave: Literal["client", "server", "link"] | None = None
-        self._shadowing: Operation | None = None
+        self.to_server = Lane(self, self.client, self.server)
+        self.to_client = Lane(self, self.server, self.client)
+        self._link = link
+        self._recorder = link.recorder
+        self._interceptor = link.interceptor
+        self._server_dropped = False
+        self._has_substitutes = False
+        self._ended_by: Literal["client", "server", "link"] | None = None
+        self._shadow_operation: Operation | None = None
         self._digester: Digester | None = None
         self._unstuffer = Unstuffer()
 
-    @property
-    def quiet(self) -> bool:
-        """Whether nothing is owed, under way or held."""
-        return self.over or (self.conversation.idle and self.up.idle and self.down.idle and not self.barred)
+    # called by the endpoints (conformance.wire.endpoint.EndpointOwner)
 
-    # what the ends say (conformance.wire.endpoint.Owner)
-
-    def made(self, end: Endpoint) -> None:
-        """Begin when the client is there; the server's connection releases what waits for it."""
-        if end is self.client:
-            self._host.begun(self)
-        elif self.over:
-            end.reset()
+    def connection_made(self, endpoint: Endpoint) -> None:
+        """Notify the link; a server that is reached after the session has ended is reset."""
+        if endpoint is self.client:
+            self._link.client_connected(self)
+        elif self.ended:
+            endpoint.close_with_rst()
         else:
-            self._host.established(self)
+            self._link.server_connected(self)
 
-    def arrived(self, end: Endpoint, data: bytes) -> None:
-        """Parse octets and let them pass."""
-        if self.over:
+    def data_received(self, endpoint: Endpoint, data: bytes) -> None:
+        """Parse and forward octets, and those of the client that waited for a reply in them."""
+        if self.ended:
             return
-        if end is self.client:
-            self._from_client(data)
+        if endpoint is self.client:
+            self._parse_client_octets(data)
             return
-        self._from_server(data)
-        while self.conversation.released and not self.over:
-            self._from_client(b"")
-            self._from_server(b"")
+        self._parse_server_octets(data)
+        while self.parser.client_unblocked and not self.ended:
+            self._parse_client_octets(b"")
+            self._parse_server_octets(b"")
 
-    def left(self, end: Endpoint, how: Literal["fin", "reset"]) -> None:
-        """Pass the end of a direction, or of all, on in its turn."""
-        if self.over:
+    def peer_ended(self, endpoint: Endpoint, how: Literal["fin", "reset"]) -> None:
+        """Queue the end of a peer's stream after its octets; RST also discards what was on its way to that peer."""
+        if self.ended:
             return
-        if self._first_to_leave is None:
-            self._first_to_leave = end.name
-        if self.barred and end is self.client:
-            self.abandon()
+        if self._ended_by is None:
+            self._ended_by = endpoint.name
+        if self.dial_holds and endpoint is self.client:
+            self._end_session("fin")
+            self.client.close()
             return
-        lane = self.up if end is self.client else self.down
+        lane, back = self.to_server, self.to_client
+        if endpoint is self.server:
+            lane, back = back, lane
         if how == "reset":
-            back = self.down if lane is self.up else self.up
-            back.stop()
-        lane.end(how)
+            back.discard_all()
+        lane.enqueue_end(how)
 
-    def gone(self, end: Endpoint) -> None:
-        """Be forgotten when nothing of the session is open any more."""
-        if self.over and self.client.closed and self.server.closed:
-            self._host.forgotten(self)
+    def connection_closed(self, endpoint: Endpoint) -> None:
+        """Drop all references of an ended session when both connections are closed, so that it is freed at once."""
+        if self.ended and self.client.closed and self.server.closed:
+            self._link.session_closed(self)
             if self.name:  # else the server may still be reached
-                for part in (self.client, self.server, self.up, self.down):
-                    part.part()  # what knows each other is found by nobody but the garbage collector
+                for part in (self.client, self.server, self.to_server, self.to_client):
+                    part.detach()  # reference cycles would wait for the garbage collector
 
-    def crowded(self, end: Endpoint, *, full: bool) -> None:
-        """Stop the other end's octets while this one takes no more."""
-        source = self.server if end is self.client else self.client
+    def write_buffer_changed(self, endpoint: Endpoint, *, full: bool) -> None:
+        """Stop reading from the other endpoint while this one takes no more octets."""
+        source = self.server if endpoint is self.client else self.client
         if full:
             source.hold_reading("full")
         else:
             source.release_reading("full")
 
-    # what the lanes say (conformance.wire.lane.Watcher)
+    # called by the lanes (conformance.wire.lane.LaneObserver)
 
     @property
-    def watched(self) -> bool:
-        """Whether every unit must be examined before it passes."""
-        return self._orphaned or self._unit_by_unit or self._breaker.watches(self.pair)
+    def must_examine(self) -> bool:
+        """Whether every unit must be examined before it is written."""
+        return self._server_dropped or self._has_substitutes or self._interceptor.may_act_on(self.pair)
 
     def examine(self, lane: Lane, unit: Unit, skip: int) -> Unit | None:
-        """Let faults and moments have their say; what the server cannot answer any more is answered here."""
-        if self._orphaned and lane is self.up:
-            self._answer_for_server(unit)
+        """Return the unit to forward, None for nothing: the interceptor's decision, or (server dropped) an answer here."""
+        if self._server_dropped and lane is self.to_server:
+            self._answer_without_server(unit)
             return None
-        return self._breaker.examine(self, lane, unit, skip)
+        return self._interceptor.intercept(self, lane, unit, skip)
 
-    def passing(self, lane: Lane, unit: Unit) -> None:
-        """Record a unit."""
+    def record_unit(self, lane: Lane, unit: Unit) -> None:
+        """Record the event of a unit; a content is digested part by part, and recorded at its end."""
         match unit:
             case CommandLine():
                 if unit.verb in ABORTS_CONTENT:
@@ -133,161 +155,165 @@ class Relay:
                 self._recorder.record(
                     Command,
                     session=self.name,
-                    verb=self._host.dialect.canonical_verb(unit.verb, unit.awaited.asked),
+                    verb=self._link.dialect.canonical_verb(unit.verb, unit.pending.operation),
                     line=unit.line,
-                    operation=unit.awaited.asked,
+                    operation=unit.pending.operation,
                 )
             case WholeReply():
                 self._recorder.record(
                     Reply,
                     session=self.name,
-                    to=(unit.awaited.known_as if unit.awaited else "") or unit.to,
+                    to=(unit.pending.canonical_verb if unit.pending else "") or unit.to,
                     code=unit.code,
                     enhanced=unit.enhanced,
-                    lines=self._host.dialect.mark_keywords(unit.lines) if unit.to in GREETS else unit.lines,
-                    recipient=unit.awaited.recipient if unit.awaited and unit.to == "CONTENT" else None,
-                    operation=self._means(unit),
+                    lines=self._link.dialect.mark_keywords(unit.lines) if unit.to in LISTS_KEYWORDS else unit.lines,
+                    recipient=unit.pending.recipient if unit.pending and unit.to == "CONTENT" else None,
+                    operation=self._reply_operation(unit),
                     malformed="" if unit.injected else unit.malformed,
                 )
             case ContentPart():
                 if self._digester is None:
-                    self._digester, self._unstuffer, self.content_passed = Digester(), Unstuffer(), 0
-                    self.contents += 1
+                    self._digester, self._unstuffer, self.content_octets = Digester(), Unstuffer(), 0
+                    self.content_count += 1
                 self._digester.feed((self._unstuffer.feed if unit.stuffed else self._unstuffer.skip)(unit.raw))
-                self.content_passed += len(unit.raw)
+                self.content_octets += len(unit.raw)
             case ContentEnd():
                 digester = self._digester or Digester()
                 self._digester = None
-                self.content_passed = 0
+                self.content_octets = 0
                 self._recorder.record(Content, session=self.name, digest=digester.digest())
 
-    def passed(self, lane: Lane, unit: Unit) -> None:
-        """Let moments know."""
-        self._breaker.passed(self, lane, unit)
+    def after_write(self, lane: Lane, unit: Unit) -> None:
+        """Notify the interceptor of a unit whose octets were written."""
+        self._interceptor.after_write(self, lane, unit)
 
-    def pending(self, lane: Lane) -> bytes:
-        """Return the octets of a direction that are in no unit yet."""
-        return self.conversation.undecided if lane is self.up else self.conversation.unfinished_reply
+    def unparsed(self, lane: Lane) -> bytes:
+        """Return the octets received in a lane's direction that are in no unit yet."""
+        return self.parser.unparsed_client if lane is self.to_server else self.parser.unparsed_server
 
-    def ended(self, lane: Lane, how: Literal["fin", "reset"]) -> None:
-        """Pass an end on: FIN this way only, RST for all."""
-        if self.over:
+    def end_reached(self, lane: Lane, how: Literal["fin", "reset"]) -> None:
+        """Forward FIN in the lane's direction, RST to both; the session ends with RST, or when both directions have."""
+        if self.ended:
             return
         if how == "reset":
-            self.reset()
+            self.close_with_rst()
             return
-        lane.finished = True
+        lane.ended = True
         lane.target.write_eof()
-        if self.up.finished and self.down.finished and not self.over:
-            self._close("fin")
+        if self.to_server.ended and self.to_client.ended and not self.ended:
+            self._end_session("fin")
             self.client.close()
             self.server.close()
 
-    # what faults do
+    # called by the link and by faults
 
-    def connected(self, name: str) -> None:
-        """Record that the session has begun."""
+    def record_connected(self, name: str) -> None:
+        """Record that the session has begun, under this name."""
         self.name = name
         pair = self.pair
         self._recorder.record(Connected, session=name, client=pair.client, server=pair.server, listener=pair.listener)
 
-    def abandon(self) -> None:
-        """End a session whose server was never dialled, since the client has left."""
-        self._close("fin")
-        self.client.close()
-
-    def drop(self) -> None:
-        """End the session with FIN to both."""
-        if not self.over:
-            self._first_to_leave = "link"
-            self._close("fin")
+    def close_with_fin(self) -> None:
+        """End the session in the link's name, with FIN to both parties."""
+        if not self.ended:
+            self._ended_by = "link"
+            self._end_session("fin")
             self.client.leave()
             self.server.leave()
 
-    def reset(self, by: Literal["link"] | None = None) -> None:
-        """End the session with RST to both."""
-        if not self.over:
-            self._first_to_leave = by or self._first_to_leave
-            self._close("reset")
-            self.client.reset()
-            self.server.reset()
+    def close_with_rst(self, by: Literal["link"] | None = None) -> None:
+        """End the session with RST to both parties; `by` names the link as the one that ended it."""
+        if not self.ended:
+            self._ended_by = by or self._ended_by
+            self._end_session("reset")
+            self.client.close_with_rst()
+            self.server.close_with_rst()
 
     def half_close(self, lane: Lane) -> None:
-        """Send FIN in one direction; what its source still sends is lost."""
-        self._first_to_leave = self._first_to_leave or "link"
-        lane.stop()
-        self.ended(lane, "fin")
+        """Send FIN in one direction, and discard what its source still sends."""
+        self._ended_by = self._ended_by or "link"
+        lane.discard_all()
+        self.end_reached(lane, "fin")
 
-    def orphan(self, owed: bytes = _GONE) -> None:
-        """Take the server away with RST; what it owes is answered so, and the next command with 421 (QUIT: 221)."""
-        self._orphaned = True
-        self.down.stop()
-        self.down.finished = True
-        self.server.reset()
-        self.conversation.abandon(owed)
-        self._give_answers()
+    def drop_server(self, pending_reply: bytes = _UNAVAILABLE) -> None:
+        """Reset the server's connection and answer in its place, then end the session.
+
+        Each reply that it has not sent becomes `pending_reply`; the next command is answered with 421 (QUIT: 221).
+        """
+        self._server_dropped = True
+        self.to_client.discard_all()
+        self.to_client.ended = True
+        self.server.close_with_rst()
+        self.parser.substitute_all(pending_reply)
+        self._send_due_substitutes()
 
     def mute(self) -> None:
-        """Let nothing through any more, in either direction, as long as the session lives."""
-        self.up.stop()
-        self.down.stop()
+        """Discard all octets of both directions from now on, and leave the connections open."""
+        self.to_server.discard_all()
+        self.to_client.discard_all()
 
-    def answer(self, awaited: PendingReply, octets: bytes) -> None:
-        """Answer a command instead of the server, when the replies before it have passed."""
-        self._unit_by_unit = True
-        awaited.answer = octets
-        self._give_answers()
+    def inject_reply(self, pending: PendingReply, octets: bytes) -> None:
+        """Give a reply (without its last CRLF) in the server's place, after the replies that are due before it."""
+        self._has_substitutes = True
+        pending.substitute = octets
+        self._send_due_substitutes()
 
-    def _give_answers(self) -> None:
-        for reply in self.conversation.answers():
-            self.down.put(reply)
-        self.down.pump()
+    def _send_due_substitutes(self) -> None:
+        for reply in self.parser.take_due_substitutes():
+            self.to_client.enqueue(reply)
+        self.to_client.process_queue()
 
-    def _answer_for_server(self, unit: Unit) -> None:
+    def _answer_without_server(self, unit: Unit) -> None:
+        """Record a command after the server was dropped, answer it and end the session; ignore any other unit."""
         if not isinstance(unit, CommandLine):
             return
-        self.passing(self.up, unit)
-        self.answer(unit.awaited, _BYE if unit.verb == "QUIT" else _GONE)
-        self.drop()
+        self.record_unit(self.to_server, unit)
+        self.inject_reply(unit.pending, _GOODBYE if unit.verb == "QUIT" else _UNAVAILABLE)
+        self.close_with_fin()
 
-    def _from_client(self, data: bytes) -> None:
-        hurried = self.up.hurry(data, self.conversation.held)
-        units = self.conversation.client(data)
+    def _parse_client_octets(self, data: bytes) -> None:
+        """Parse and forward octets of the client; stop reading from it while the parser can hold no more."""
+        written = self.to_server.forward_fast(data, len(self.parser.unparsed_client))
+        units = self.parser.feed_client(data)
         for unit in units:
             if isinstance(unit, CommandLine):
-                self._understand(unit)
+                self._interpret_command(unit)
             elif isinstance(unit, ContentEnd):
-                unit.awaited.asked, self._shadowing = self._shadowing, None
-        self.up.take(units, data, self.conversation.held, hurried=hurried)
-        if self.conversation.stuck:
+                unit.pending.operation, self._shadow_operation = self._shadow_operation, None
+        self.to_server.accept(units, data, len(self.parser.unparsed_client), written=written)
+        if self.parser.client_buffer_full:
             self.client.hold_reading("undecided")
         else:
             self.client.release_reading("undecided")
 
-    def _from_server(self, data: bytes) -> None:
-        hurried = self.down.hurry(data, self.conversation.reply_held)
-        units = self.conversation.server(data)
-        self.down.take(units, data, self.conversation.reply_held, hurried=hurried)
+    def _parse_server_octets(self, data: bytes) -> None:
+        written = self.to_client.forward_fast(data, self.parser.unparsed_server_size)
+        units = self.parser.feed_server(data)
+        self.to_client.accept(units, data, self.parser.unparsed_server_size, written=written)
 
-    def _understand(self, unit: CommandLine) -> None:
-        asked = self._host.dialect.parse_command(unit.line)
-        unit.awaited.asked = asked
-        if unit.awaited.verb == unit.verb:  # else the reply is to the content that it ends
-            unit.awaited.known_as = self._host.dialect.canonical_verb(unit.verb, asked)
+    def _interpret_command(self, unit: CommandLine) -> None:
+        """Set the operation that a command means in the link's dialect, and remember it if the content will complete it."""
+        operation = self._link.dialect.parse_command(unit.line)
+        unit.pending.operation = operation
+        if unit.pending.verb == unit.verb:  # else it is BDAT LAST, whose reply answers the content
+            unit.pending.canonical_verb = self._link.dialect.canonical_verb(unit.verb, operation)
         if unit.verb in ABORTS_CONTENT:
-            self._shadowing = asked if asked is not None and asked.name == "shadow-message" else None
+            is_shadow = operation is not None and operation.name == "shadow-message"
+            self._shadow_operation = operation if is_shadow else None
 
-    def _means(self, unit: WholeReply) -> Operation | None:
-        asked = unit.awaited.asked if unit.awaited is not None else None
-        if asked is None:
+    def _reply_operation(self, reply: WholeReply) -> Operation | None:
+        """Return what a reply means in the link's dialect, None if it answers an ordinary command."""
+        operation = reply.pending.operation if reply.pending is not None else None
+        if operation is None:
             return None
-        return self._host.dialect.parse_reply(asked, unit.code, unit.lines, content=unit.to == "CONTENT")
+        return self._link.dialect.parse_reply(operation, reply.code, reply.lines, content=reply.to == "CONTENT")
 
-    def _close(self, how: Literal["fin", "reset"]) -> None:
-        self.over = True
-        self.up.stop()
-        self.down.stop()
+    def _end_session(self, how: Literal["fin", "reset"]) -> None:
+        """Stop both lanes, record the end of a session that was connected, and notify the link."""
+        self.ended = True
+        self.to_server.discard_all()
+        self.to_client.discard_all()
         if self.name:
-            told = "secured" if self.conversation.secured and how == "fin" else how
-            self._recorder.record(Closed, session=self.name, by=self._first_to_leave or "link", how=told)
-        self._host.ended(self)
+            recorded = "secured" if self.parser.secured and how == "fin" else how
+            self._recorder.record(Closed, session=self.name, by=self._ended_by or "link", how=recorded)
+        self._link.session_ended(self)

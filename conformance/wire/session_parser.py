@@ -1,24 +1,44 @@
-"""The grammar of SMTP and LMTP, without I/O: octets of both directions in, units out.
+"""Parser of SMTP and LMTP sessions, without I/O: octets of both directions in, units out.
 
-Follows RFC 5321, PIPELINING (RFC 2920), CHUNKING (RFC 3030), AUTH (RFC 4954), STARTTLS (RFC 3207) and LMTP
-(RFC 2033). Whatever comes, it neither fails nor keeps more than `HELD` octets a direction.
+Follows RFC 5321, PIPELINING (RFC 2920), CHUNKING (RFC 3030), AUTH (RFC 4954), STARTTLS (RFC 3207) and LMTP (RFC 2033).
+
+Theory of operation
+-------------------
+
+`feed_client` and `feed_server` take octets however they were split, and return the units that these complete.
+
+The parser keeps a queue of pending replies: one for the greeting, one for each command, one for each content (LMTP: one for
+each recipient of it). A complete reply of the server answers the first of the queue; if the queue is empty, it is a reply
+that answers no command, which is a unit too.
+
+A command after which the client's next octets can mean two things (DATA, AUTH, STARTTLS) blocks the client side: what the
+client has pipelined behind it is buffered until the reply decides. `feed_server` then stops after that reply and sets
+`client_unblocked`; the caller calls `feed_client(b"")` for the units that are decided now, and `feed_server(b"")` for the
+rest of the server's octets. This keeps the order of events the same however the octets arrive.
+
+Modes of the client side: `command` (lines), `content` (after 354, up to CRLF . CRLF), `chunk` (a counted number of octets
+after BDAT). After 220 to STARTTLS the session is `secured`, and all octets pass unparsed.
+
+Nothing that a peer sends makes the parser fail or buffer without bound: long lines and endless replies are passed on as
+`RawOctets` beyond `LINE` and `REPLY`, and the caller stops reading from a client whose buffered octets reach `HELD`.
 """
 
 from collections import deque
 from dataclasses import replace
 from typing import Literal
 
+from conformance.history.secrets import REDACTED
 from conformance.wire.lines import (
     LINE,
-    SHORT,
-    Lines,
-    chunk_of,
-    is_token,
-    parsed,
-    reply_parts,
-    said_at_once,
-    understood,
-    whole_reply,
+    SHORT_REPLY,
+    BoundedLine,
+    is_auth_response,
+    make_reply,
+    parse_bdat,
+    parse_command,
+    parse_reply_line,
+    parse_single_reply,
+    parse_substitute,
 )
 from conformance.wire.units import (
     ClientUnit,
@@ -32,213 +52,208 @@ from conformance.wire.units import (
 )
 
 HELD = 64 * 1024
-"""Octets of a client that may wait for the server's answer; who sends more must be kept waiting."""
+"""Octets of a blocked client that are buffered before the caller has to stop reading from it."""
 
-OWED = 1000
-"""Commands that may be unanswered at one time."""
+MAX_PENDING = 1000
+"""Replies that may be pending at one time; further commands wait."""
 
 REPLY = 2 * 1024 * 1024
 REPLY_LINES = 20_000
-"""Octets and lines of one reply whose text is kept, and which are held until it is whole."""
+"""Octets and lines of one reply up to which its text is kept, and its octets are held until it is complete."""
 
 UNASKED = 100
-"""Replies that answer nothing, in one session, which are told as replies; more of them are octets without meaning."""
+"""Replies without a command that are reported as replies in one session; further ones are `RawOctets`."""
 
-_RESETS = frozenset({"MAIL", "RSET", "EHLO", "HELO", "LHLO"})
+_ENDS_TRANSACTION = frozenset({"MAIL", "RSET", "EHLO", "HELO", "LHLO"})
 
 
 class SessionParser:
-    """One session's grammar. Feed it with what arrives; each call returns the units completed by that.
+    """Parses one session.
 
-    Octets whose meaning depends on a reply to come (after DATA, AUTH, STARTTLS) are held. As soon as that reply came,
-    `released` is true and the server's further octets wait, until `client(b"")` has returned what the reply decided;
-    then `server(b"")` goes on. How the octets were split changes nothing but where `ContentPart` and `RawOctets` are split.
+    `secured`: STARTTLS was accepted. `lmtp`: the client has said LHLO. `client_unblocked`: the last `feed_server` stopped at
+    a reply that decides what buffered octets of the client mean; call `feed_client(b"")`, then `feed_server(b"")`.
     """
 
     def __init__(self) -> None:
         self.secured = False
         self.lmtp = False
-        self.released = False
+        self.client_unblocked = False
         self._client = b""
         self._mode: Literal["command", "content", "chunk"] = "command"
-        self._overlong = Lines()
-        self._decides: PendingReply | None = None
+        self._client_line = BoundedLine()
+        self._deciding: PendingReply | None = None
         self._in_auth = False
-        self._authenticates = False
+        self._auth_seen = False
         self._chunk_left = 0
         self._chunk_last = False
         self._line_start = True
-        self._owed: deque[PendingReply] = deque([PendingReply("GREETING")])
+        self._pending: deque[PendingReply] = deque([PendingReply("GREETING")])
         self._recipients: list[str] = []
         self._server = b""
-        self._server_overlong = Lines()
-        self._reply: list[str] = []
+        self._server_line = BoundedLine()
+        self._reply_lines: list[str] = []
         self._reply_raw: list[bytes] = []
         self._reply_size = 0
-        self._unasked = 0
         self._reply_held = 0
+        self._unasked = 0
 
     @property
-    def held(self) -> int:
-        """Octets of the client that are in no unit yet."""
-        return len(self._client)
-
-    @property
-    def undecided(self) -> bytes:
+    def unparsed_client(self) -> bytes:
         """The octets of the client that are in no unit yet."""
         return self._client
 
     @property
-    def reply_held(self) -> int:
-        """Octets of the server that are in no unit yet."""
-        return self._reply_held + len(self._server)
-
-    @property
-    def unfinished_reply(self) -> bytes:
+    def unparsed_server(self) -> bytes:
         """The octets of the server that are in no unit yet."""
         return b"".join(self._reply_raw) + self._server
 
     @property
-    def idle(self) -> bool:
-        """Whether the server owes nothing and no content is under way."""
-        return not self._owed and self._mode == "command"
+    def unparsed_server_size(self) -> int:
+        """The length of `unparsed_server`, without joining it."""
+        return self._reply_held + len(self._server)
 
     @property
-    def stuck(self) -> bool:
-        """Whether the client must be kept waiting: it sent as much as may be held."""
-        return len(self._client) >= HELD and self._blocked
+    def client_buffer_full(self) -> bool:
+        """Whether the client is blocked and has sent as much as is buffered: stop reading from it."""
+        return len(self._client) >= HELD and self._client_blocked
 
     @property
-    def _blocked(self) -> bool:
-        return not self.secured and (self._decides is not None or len(self._owed) >= OWED)
+    def _client_blocked(self) -> bool:
+        """Whether the client's next octets cannot be parsed before a reply has come."""
+        return not self.secured and (self._deciding is not None or len(self._pending) >= MAX_PENDING)
 
-    def client(self, data: bytes) -> list[ClientUnit]:
-        """Take octets from the client."""
+    def feed_client(self, data: bytes) -> list[ClientUnit]:
+        """Add octets from the client, and return the units that are complete now."""
         self._client += data
-        self.released = False
+        self.client_unblocked = False
         units: list[ClientUnit] = []
-        while self._client and (step := self._next()) is not None:
+        while self._client and (step := self._next_client_units()) is not None:
             units.extend(step)
         if self._mode == "chunk" and self._chunk_left == 0:
             units.extend(self._end_chunk())
         return units
 
-    def server(self, data: bytes) -> list[ServerUnit]:
-        """Take octets from the server. Replies given instead of it are among the units, in their turn (`injected`)."""
+    def feed_server(self, data: bytes) -> list[ServerUnit]:
+        """Add octets from the server, and return the units that are complete now, with the substitute replies then due."""
         if self.secured and not self._server:
             return [RawOctets(data)] if data else []
-        if len(data) <= SHORT and not self.released and not self.reply_held and self._owed and not self._reply:
-            said = said_at_once(data)
-            if said is not None and not self._server_overlong.begun:
-                blocked = bool(self._client) and self._blocked
-                units: list[ServerUnit] = [self._replied(data, *said), *self.answers()]
-                self.released = blocked and not self._blocked
+        nothing_unfinished = not self.client_unblocked and not self.unparsed_server_size and not self._reply_lines
+        if len(data) <= SHORT_REPLY and nothing_unfinished and self._pending:
+            reply = parse_single_reply(data)
+            if reply is not None and not self._server_line.started:
+                blocked = bool(self._client) and self._client_blocked
+                units: list[ServerUnit] = [self._answer_pending(data, *reply), *self.take_due_substitutes()]
+                self.client_unblocked = blocked and not self._client_blocked
                 return units
         self._server += data
         units = []
         at = 0
-        while not self.secured and not self.released and (end := self._server.find(b"\n", at) + 1):
-            blocked = bool(self._client) and self._blocked
-            if completed := self._reply_line(self._server[at:end]):
+        while not self.secured and not self.client_unblocked and (end := self._server.find(b"\n", at) + 1):
+            blocked = bool(self._client) and self._client_blocked
+            if completed := self._add_reply_line(self._server[at:end]):
                 units += completed
-                units += self.answers()
-                self.released = blocked and not self._blocked
+                units += self.take_due_substitutes()
+                self.client_unblocked = blocked and not self._client_blocked
             at = end
         self._server = self._server[at:]
-        if self.released:
+        if self.client_unblocked:
             return units
         if (self.secured and self._server) or len(self._server) > LINE:
             if not self.secured:
-                self._server_overlong.add(self._server)
+                self._server_line.add(self._server)
             rest, self._server = self._server, b""
-            units.extend(self._pass_raw(rest))
+            units.extend(self._release_reply_octets(rest))
         return units
 
-    def answers(self) -> list[WholeReply]:
-        """Return the replies given instead of the server whose turn has come (`PendingReply.answer`)."""
+    def take_due_substitutes(self) -> list[WholeReply]:
+        """Remove the substitute replies at the head of the pending ones (`PendingReply.substitute`), and return them."""
         replies = []
-        while (owed := self._head()) is not None and owed.answer is not None:
-            code, lines = parsed(owed.answer)
-            replies.append(replace(self._replied(owed.answer + b"\r\n", code, lines), injected=True))
+        while (pending := self._first_pending()) is not None and pending.substitute is not None:
+            code, lines = parse_substitute(pending.substitute)
+            replies.append(replace(self._answer_pending(pending.substitute + b"\r\n", code, lines), injected=True))
         return replies
 
-    def abandon(self, octets: bytes) -> None:
-        """Have everything that the server owes, and has not been answered for, answered with this."""
-        for owed in self._owed:
-            owed.answer = owed.answer or octets
+    def substitute_all(self, octets: bytes) -> None:
+        """Set a substitute reply (without its last CRLF) for every pending reply that has none."""
+        for pending in self._pending:
+            pending.substitute = pending.substitute or octets
 
-    def replace(self, reply: WholeReply, octets: bytes) -> WholeReply:
-        """Return the reply that stands in the place of one just received; the client will follow the new one."""
-        code, lines = parsed(octets)
-        if reply.awaited is not None and reply.awaited.verb == "DATA":
+    def replace_reply(self, reply: WholeReply, octets: bytes) -> WholeReply:
+        """Return the reply to forward in place of one just received, and continue as the client will after it.
+
+        `octets` lack the last CRLF. Matters for DATA (content follows 354 only) and STARTTLS (TLS follows 220 only).
+        """
+        code, lines = parse_substitute(octets)
+        if reply.pending is not None and reply.pending.verb == "DATA":
             self._mode = "content" if code == 354 else "command"
             self._line_start = True
-        elif reply.awaited is not None and reply.awaited.verb == "STARTTLS":
+        elif reply.pending is not None and reply.pending.verb == "STARTTLS":
             self.secured = code == 220
-        return whole_reply(octets + b"\r\n", code, lines, reply.awaited)
+        return make_reply(octets + b"\r\n", code, lines, reply.pending)
 
-    def _next(self) -> list[ClientUnit] | None:
-        """Take the next units from what was received; None when there is none yet."""
+    def _next_client_units(self) -> list[ClientUnit] | None:
+        """Remove the next units from the client's octets; None if they are incomplete or the client is blocked."""
         if self.secured:
             taken, self._client = self._client, b""
             return [RawOctets(taken)]
-        if self._blocked:
+        if self._client_blocked:
             return None
         if self._mode == "content":
-            return self._content()
+            return self._next_content_units()
         if self._mode == "chunk":
-            return self._chunk()
+            return self._next_chunk_units()
         end = self._client.find(b"\n") + 1
         if end == 0:
             if len(self._client) <= LINE:
                 return None
             taken, self._client = self._client, b""
-            self._overlong.add(taken)
+            self._client_line.add(taken)
             return [RawOctets(taken)]
         raw, self._client = self._client[:end], self._client[end:]
-        return [self._command(raw)]
+        return [self._make_command(raw)]
 
-    def _command(self, raw: bytes) -> CommandLine:
-        text = self._overlong.finish(raw)
+    def _make_command(self, raw: bytes) -> CommandLine:
+        """Return the unit of a client's line, and change the parser's state as the command does."""
+        text = self._client_line.finish(raw)
         if self._in_auth:
-            owed = PendingReply("AUTH")
-            self._owed.append(owed)
-            self._decides = owed
-            return CommandLine(raw, "AUTH", "(redacted)", owed)
-        verb, recipient, shown = understood(text)
+            pending = PendingReply("AUTH")
+            self._pending.append(pending)
+            self._deciding = pending
+            return CommandLine(raw, "AUTH", REDACTED, pending)
+        verb, recipient, shown = parse_command(text)
         if verb == "AUTH":
-            self._authenticates = True
-        elif self._authenticates and is_token(text):  # it was sent ahead, and AUTH refused
-            shown = "(redacted)"
-        owed = PendingReply(verb, recipient)
+            self._auth_seen = True
+        elif self._auth_seen and is_auth_response(text):  # it was pipelined behind an AUTH that was refused
+            shown = REDACTED
+        pending = PendingReply(verb, recipient)
         if verb == "LHLO":
             self.lmtp = True
-        if verb == "BDAT" and (chunk := chunk_of(text)):
+        if verb == "BDAT" and (chunk := parse_bdat(text)):
             self._mode = "chunk"
             self._chunk_left, self._chunk_last = chunk
             if self._chunk_last:
-                owed.verb = "CONTENT"
-        if not (verb == "BDAT" and owed.verb == "CONTENT"):
-            self._owed.append(owed)
+                pending.verb = "CONTENT"
+        if not (verb == "BDAT" and pending.verb == "CONTENT"):
+            self._pending.append(pending)
         if verb in ("DATA", "AUTH", "STARTTLS"):
-            self._decides = owed
-        return CommandLine(raw, verb, shown, owed)
+            self._deciding = pending
+        return CommandLine(raw, verb, shown, pending)
 
-    def _content(self) -> list[ClientUnit] | None:
-        """Split the content at the dot that ends it: only <CRLF>.<CRLF> does (RFC 5321 4.1.1.4)."""
+    def _next_content_units(self) -> list[ClientUnit] | None:
+        """Split the content at the dot that ends it: only CRLF . CRLF does (RFC 5321 4.1.1.4)."""
         data = self._client
-        stuffed = b"." in data and b"\r\n." in data  # the first is much the faster, and base64 has no dots
+        stuffed = b"." in data and b"\r\n." in data  # the first test is much faster, and Base64 contains no dots
         if self._line_start:
             if data[:3] == b".\r\n":
                 self._client = data[3:]
-                return [self._end(data[:3])]
+                return [self._end_content(data[:3])]
             if b".\r\n".startswith(data):
                 return None
             stuffed = stuffed or data[:1] == b"."
         at = data.find(b"\r\n.\r\n") if stuffed else -1
         if at >= 0:
             self._client = data[at + 5 :]
-            return [ContentPart(data[: at + 2]), self._end(data[at + 2 : at + 5])]
+            return [ContentPart(data[: at + 2]), self._end_content(data[at + 2 : at + 5])]
         keep = next((n for n in (4, 3, 2, 1) if data.endswith(b"\r\n.\r"[:n])), 0)
         if keep == len(data):
             return None
@@ -246,78 +261,82 @@ class SessionParser:
         self._line_start = False
         return [ContentPart(data[: len(data) - keep], stuffed)]
 
-    def _chunk(self) -> list[ClientUnit]:
+    def _next_chunk_units(self) -> list[ClientUnit]:
         taken, self._client = self._client[: self._chunk_left], self._client[self._chunk_left :]
         self._chunk_left -= len(taken)
-        return [
-            *([ContentPart(taken, stuffed=False)] if taken else []),
-            *(self._end_chunk() if not self._chunk_left else []),
-        ]
+        part = [ContentPart(taken, stuffed=False)] if taken else []
+        return [*part, *(self._end_chunk() if not self._chunk_left else [])]
 
     def _end_chunk(self) -> list[ClientUnit]:
         self._mode = "command"
-        return [self._end(b"")] if self._chunk_last else []
+        return [self._end_content(b"")] if self._chunk_last else []
 
-    def _end(self, raw: bytes) -> ContentEnd:
+    def _end_content(self, raw: bytes) -> ContentEnd:
         self._mode = "command"
-        owed = PendingReply("CONTENT")
-        self._owed.append(owed)
-        return ContentEnd(raw, owed)
+        pending = PendingReply("CONTENT")
+        self._pending.append(pending)
+        return ContentEnd(raw, pending)
 
-    def _reply_line(self, raw: bytes) -> list[ServerUnit]:
-        code, more, text = reply_parts(self._server_overlong.finish(raw))
-        if not more and not self._reply_raw and not self._reply and self._owed:
-            return [self._replied(raw, code, (text,))]
+    def _add_reply_line(self, raw: bytes) -> list[ServerUnit]:
+        """Add a line of the server; return its reply if that is complete, octets that are too many to hold, or nothing."""
+        code, more, text = parse_reply_line(self._server_line.finish(raw))
+        if not more and not self._reply_raw and not self._reply_lines and self._pending:
+            return [self._answer_pending(raw, code, (text,))]
         self._reply_raw.append(raw)
         self._reply_held += len(raw)
         self._reply_size += len(raw)
-        if (self._reply_size <= REPLY and len(self._reply) < REPLY_LINES) or not more:
-            self._reply.append(text)
-        if more or (code == 0 and len(self._reply) > 1):
-            return self._pass_raw(b"") if self._reply_held > REPLY or len(self._reply_raw) > REPLY_LINES else []
-        whole, lines = b"".join(self._reply_raw), self._reply
-        self._reply, self._reply_raw, self._reply_held, self._reply_size = [], [], 0, 0
-        self._unasked += not self._owed
-        if not self._owed and self._unasked > UNASKED:
-            return [RawOctets(whole)]
-        return [self._replied(whole, code, tuple(lines))]
+        if (self._reply_size <= REPLY and len(self._reply_lines) < REPLY_LINES) or not more:
+            self._reply_lines.append(text)
+        if more or (code == 0 and len(self._reply_lines) > 1):
+            too_many = self._reply_held > REPLY or len(self._reply_raw) > REPLY_LINES
+            return self._release_reply_octets(b"") if too_many else []
+        octets, lines = b"".join(self._reply_raw), self._reply_lines
+        self._reply_lines, self._reply_raw, self._reply_held, self._reply_size = [], [], 0, 0
+        self._unasked += not self._pending
+        if not self._pending and self._unasked > UNASKED:
+            return [RawOctets(octets)]
+        return [self._answer_pending(octets, code, tuple(lines))]
 
-    def _pass_raw(self, more: bytes) -> list[ServerUnit]:
-        """Let go of what is held of a reply whose text is known, or does not matter."""
+    def _release_reply_octets(self, more: bytes) -> list[ServerUnit]:
+        """Return the held octets of an unfinished reply and `more` as one unit without meaning, or nothing if there are none."""
         raw = b"".join([*self._reply_raw, more])
         self._reply_raw, self._reply_held = [], 0
         return [RawOctets(raw)] if raw else []
 
-    def _head(self) -> PendingReply | None:
-        """Return the reply owed next; LMTP owes one for each accepted recipient after the content (RFC 2033 4.2)."""
-        if not self._owed:
+    def _first_pending(self) -> PendingReply | None:
+        """Return the reply that the server has to send next, None if it has to send none.
+
+        After a content in LMTP this splits the pending reply into one for each accepted recipient (RFC 2033 4.2).
+        """
+        if not self._pending:
             return None
-        first = self._owed[0]
+        first = self._pending[0]
         if first.verb == "CONTENT" and first.recipient is None and self.lmtp and self._recipients:
-            self._owed.popleft()
-            each = [PendingReply("CONTENT", to, first.asked, first.answer) for to in self._recipients]
-            self._owed.extendleft(reversed(each))
+            self._pending.popleft()
+            each = [PendingReply("CONTENT", to, first.operation, first.substitute) for to in self._recipients]
+            self._pending.extendleft(reversed(each))
             self._recipients = []
-        return self._owed[0]
+        return self._pending[0]
 
-    def _replied(self, raw: bytes, code: int, lines: tuple[str, ...]) -> WholeReply:
-        owed = self._head()
-        if owed is not None:
-            self._owed.popleft()
-            self._follow(owed, code)
-        return whole_reply(raw, code, lines, owed)
+    def _answer_pending(self, raw: bytes, code: int, lines: tuple[str, ...]) -> WholeReply:
+        """Remove the first pending reply, if any, and return the unit for the reply that answers it."""
+        pending = self._first_pending()
+        if pending is not None:
+            self._pending.popleft()
+            self._apply_reply(pending, code)
+        return make_reply(raw, code, lines, pending)
 
-    def _follow(self, owed: PendingReply, code: int) -> None:
-        """Let a reply change what the client's next octets mean."""
+    def _apply_reply(self, pending: PendingReply, code: int) -> None:
+        """Change the parser's state as a reply does: recipients of the transaction, and what the client's octets mean."""
         accepted = code // 100 == 2
-        if owed.verb == "RCPT" and accepted and owed.recipient is not None:
-            self._recipients.append(owed.recipient)
-        elif owed.verb in _RESETS and accepted:
+        if pending.verb == "RCPT" and accepted and pending.recipient is not None:
+            self._recipients.append(pending.recipient)
+        elif pending.verb in _ENDS_TRANSACTION and accepted:
             self._recipients = []
-        if owed is self._decides:
-            self._decides = None
-            if owed.verb == "DATA" and code == 354:
+        if pending is self._deciding:
+            self._deciding = None
+            if pending.verb == "DATA" and code == 354:
                 self._mode, self._line_start = "content", True
-            elif owed.verb == "STARTTLS" and code == 220:
+            elif pending.verb == "STARTTLS" and code == 220:
                 self.secured = True
-            self._in_auth = owed.verb == "AUTH" and code // 100 == 3
+            self._in_auth = pending.verb == "AUTH" and code // 100 == 3

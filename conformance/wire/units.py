@@ -1,7 +1,7 @@
-"""The units of an SMTP or LMTP conversation: what one can let pass, hold back or break as a whole.
+"""The units of an SMTP or LMTP session: what can be forwarded, held back or altered as a whole.
 
-Every unit carries `raw`, its octets as they were on the wire: the `raw` of all units of a direction, one after
-another, are exactly what was sent. Nobody changes a unit; they are not frozen since that takes four times as long to make.
+Every unit carries `raw`, its octets as received: the `raw` of all units of a direction, concatenated, are exactly what was
+sent. Units are not changed once made; they are not frozen dataclasses because making those takes four times as long.
 """
 
 from dataclasses import dataclass
@@ -11,37 +11,43 @@ from conformance.history.events import Operation
 
 @dataclass(slots=True, eq=False)
 class PendingReply:
-    """A reply that the server owes: for which verb, for whom (LMTP), and what the command meant.
+    """A reply that the server has not sent yet.
 
-    `verb` is GREETING for the greeting and CONTENT for the reply after the content. `answer` is set when somebody else
-    than the server will give the reply: these octets, when its turn has come. `known_as` is the wire profile's name of
-    the verb, once it is known.
+    `verb` is the verb of the command to be answered, GREETING for the greeting, or CONTENT for the reply after the content.
+    `recipient` is the address of the RCPT command, or of the recipient for whom LMTP answers after the content.
+    `operation` is what the command means in the server's dialect, None if it is an ordinary command. `canonical_verb` is the
+    wire profile's name of the verb, '' until the relay has looked it up. `substitute` is a reply (without its last CRLF)
+    that the harness sends in the server's place when its turn comes; None leaves the reply to the server.
     """
 
     verb: str
     recipient: str | None = None
-    asked: Operation | None = None
-    answer: bytes | None = None
-    known_as: str = ""
+    operation: Operation | None = None
+    substitute: bytes | None = None
+    canonical_verb: str = ""
 
 
 @dataclass(slots=True)
 class CommandLine:
-    """A command line, or (verb AUTH) a line of an authentication exchange; `line` is redacted and bounded."""
+    """A command line, or (verb AUTH) a client's line of an AUTH exchange.
+
+    `verb` is in upper case, '' if the line does not begin with one. `line` is the text, with secrets replaced and truncated
+    to `lines.TEXT` octets.
+    """
 
     raw: bytes
     verb: str
     line: str
-    awaited: PendingReply
+    pending: PendingReply
 
 
 @dataclass(slots=True)
 class WholeReply:
-    """All lines of a reply. `awaited` is None when the server owed none; code 0 is an unreadable reply.
+    """All lines of a reply; `lines` are their texts after the code.
 
-    `malformed` says in which way its octets are not a reply of RFC 5321 4.2, or ''.
-
-    An `injected` one is given instead of the server: its octets are not among those received.
+    `to` is the verb that it answers (see `PendingReply.verb`), '' if no reply was pending; `pending` is None then. `code` is
+    0 if the reply cannot be read. `malformed` says how its octets violate RFC 5321 4.2, '' if they do not. `injected` marks a
+    reply that the harness sends in the server's place: its octets are not among those received.
     """
 
     raw: bytes
@@ -49,16 +55,16 @@ class WholeReply:
     code: int
     enhanced: str | None
     lines: tuple[str, ...]
-    awaited: PendingReply | None
+    pending: PendingReply | None
     malformed: str = ""
     injected: bool = False
 
 
 @dataclass(slots=True)
 class ContentPart:
-    """Some octets of a message's content, as they were on the wire.
+    """Consecutive octets of a message's content (header and body), as received.
 
-    `stuffed`: there may be dots among them that are there for transparency only; never when sent by BDAT (RFC 3030).
+    `stuffed`: they may contain dots that were added for transparency (RFC 5321 4.5.2); never in a BDAT chunk (RFC 3030).
     """
 
     raw: bytes
@@ -67,15 +73,15 @@ class ContentPart:
 
 @dataclass(slots=True)
 class ContentEnd:
-    """The final dot, or the end of the last chunk (then without octets)."""
+    """The final dot with its CRLF, or (`raw` is empty) the end of the last BDAT chunk."""
 
     raw: bytes
-    awaited: PendingReply
+    pending: PendingReply
 
 
 @dataclass(slots=True)
 class RawOctets:
-    """Octets without meaning of their own: of a line beyond the bound, or after STARTTLS."""
+    """Octets that are not parsed: of a line that is longer than `lines.LINE`, or of a session secured by STARTTLS."""
 
     raw: bytes
 

@@ -235,15 +235,15 @@ def _read_reply(path: Path) -> str:
 
 
 def _converse(octets: bytes) -> None:
-    conversation = SessionParser()
-    conversation.client(_CLIENT)
+    parser = SessionParser()
+    parser.feed_client(_CLIENT)
     for start in range(0, len(octets), 1000):
-        units = [*conversation.server(octets[start : start + 1000]), *conversation.client(b"")]
-        while conversation.released:
-            conversation.client(b"")
-            units += conversation.server(b"")
-        if conversation.held > 2 * 2**20 or conversation.reply_held > 4 * 2**20:
-            raise AssertionError(f"{conversation.held} and {conversation.reply_held} octets are held")
+        units = [*parser.feed_server(octets[start : start + 1000]), *parser.feed_client(b"")]
+        while parser.client_unblocked:
+            parser.feed_client(b"")
+            units += parser.feed_server(b"")
+        if len(parser.unparsed_client) > 2 * 2**20 or parser.unparsed_server_size > 4 * 2**20:
+            raise AssertionError(f"{len(parser.unparsed_client)} and {parser.unparsed_server_size} octets are held")
 
 
 async def _sequence(octets: bytes) -> None:

@@ -11,6 +11,7 @@ from conformance.history.events import Event, FaultFired
 from conformance.history.recorder import Recorder
 from conformance.scenarios.steps.breaking import Fault
 from conformance.wire.links import Links
+from conformance.wire.relay import Relay
 from conformance.wire.sockets import close_with_rst
 
 E = TypeVar("E", bound=Event)
@@ -150,6 +151,11 @@ class World:
     @property
     def server(self) -> Peer:
         return self.served[-1]
+
+    @property
+    def relays(self) -> tuple[Relay, ...]:
+        """Every session that has not ended."""
+        return tuple(relay for link in self.links for relay in link.relays)
 
     async def client(self, server: str = "b") -> Peer:
         _, peer = await asyncio.get_running_loop().create_connection(Peer, *self.links.address("a", server, "smtp"))

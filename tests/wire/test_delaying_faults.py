@@ -78,8 +78,8 @@ def test_a_stalled_flood_stops_the_client() -> None:
         client.say(b"y" * 30_000_000)
         await world.event(FaultFired)
         await world.beat()
-        (relay,) = (relay for relay in world.links.active if relay.pair.server == "b")
-        assert relay.up._queued < 1_000_000
+        (relay,) = (relay for relay in world.relays if relay.pair.server == "b")
+        assert relay.to_server._queued < 1_000_000
         assert world.server.octets == b"DATA\r\n" + b"y" * 10
         world.links.heal("f")
         await client.ask(b"\r\n.\r\n", b"stored")

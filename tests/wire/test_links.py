@@ -125,23 +125,11 @@ def test_a_port_is_that_of_its_latest_user() -> None:
         leases.release()
 
 
-def test_quiet_means_nothing_is_owed() -> None:
-    async def test(world: World) -> None:
-        client = await world.greeted()
-        assert world.links.quiet
-        await client.ask(b"DATA\r\n", b"354 ")
-        assert not world.links.quiet
-        await client.ask(b".\r\n", b"stored")
-        assert world.links.quiet
-
-    run(test)
-
-
 def test_a_session_that_both_have_left_is_forgotten() -> None:
     async def test(world: World) -> None:
         world.arm("drop", at="NOOP", when="after")
         client = await world.greeted()
-        (relay,) = world.links.active
+        (relay,) = world.relays
         client.say(b"NOOP\r\n")
         client.transport.write_eof()
         assert await client.left() == "fin"
@@ -160,7 +148,7 @@ def test_closing_resets_every_session_and_frees_the_ports() -> None:
         address = world.links.address("a", "b", "smtp")
         await world.links.close()
         assert await client.left() == "reset"
-        assert world.links.active == ()
+        assert world.relays == ()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection(*address)
 
@@ -171,11 +159,11 @@ def test_closing_ends_also_what_a_fault_left_half_open() -> None:
     async def test(world: World) -> None:
         world.arm("drop", at="NOOP")
         client = await world.greeted()
-        (relay,) = world.links.active
+        (relay,) = world.relays
         client.say(b"NOOP\r\n")
         assert await client.left() == "fin"
         assert await world.server.left() == "fin"
-        assert world.links.active == ()
+        assert world.relays == ()
         assert not relay.client.closed
         await world.links.close()
         assert relay.client.closed

@@ -130,7 +130,7 @@ def test_large_contents_pass_whole_although_the_server_reads_late(monkeypatch: p
         client = await world.greeted()
         await client.ask(b"DATA\r\n", b"354 ")
         world.server.transport.pause_reading()
-        (relay,) = world.links.active
+        (relay,) = world.relays
         stopped = asyncio.Event()
         monkeypatch.setattr(relay.client, "hold_reading", lambda reason: (hold(reason), stopped.set()))
         hold = type(relay.client).hold_reading.__get__(relay.client)
@@ -151,7 +151,7 @@ def test_after_starttls_octets_pass_and_nothing_is_recorded() -> None:
         client = await world.greeted()
         client.say(b"STARTTLS\r\n")
         await client.until(b"250 ")  # a MiniServer says 250: no TLS
-        assert not next(iter(world.links.active)).conversation.secured
+        assert not next(iter(world.relays)).parser.secured
         server = world.server
         client.say(b"STARTTLS\r\n")
         server._rest = b""

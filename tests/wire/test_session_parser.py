@@ -18,7 +18,7 @@ def told(unit: Unit) -> tuple[object, ...]:
         case CommandLine():
             return "command", unit.verb, unit.line
         case WholeReply():
-            return "reply", unit.to, unit.code, unit.lines, unit.awaited.recipient if unit.awaited else None
+            return "reply", unit.to, unit.code, unit.lines, unit.pending.recipient if unit.pending else None
         case ContentEnd():
             return ("end",)
         case _:
@@ -27,14 +27,14 @@ def told(unit: Unit) -> tuple[object, ...]:
 
 def parse(*said: tuple[str, bytes]) -> list[tuple[object, ...]]:
     """Parse a conversation. Adjacent pieces of content are put together; octets without meaning stand at the end."""
-    conversation = SessionParser()
+    parser = SessionParser()
     units: list[tuple[object, ...]] = []
     opaque = {C: b"", S: b""}
 
     def take(who: str, new: Sequence[Unit]) -> None:
         for unit in new:
             if isinstance(unit, RawOctets):
-                opaque[who] += unit.raw if conversation.secured else b""
+                opaque[who] += unit.raw if parser.secured else b""
             elif isinstance(unit, ContentPart) and units and units[-1][0] == "ContentPart":
                 units[-1] = ("ContentPart", units[-1][1] + unit.raw)  # type: ignore[operator]
             else:
@@ -42,12 +42,12 @@ def parse(*said: tuple[str, bytes]) -> list[tuple[object, ...]]:
 
     for who, data in said:
         if who == C:
-            take(C, conversation.client(data))
+            take(C, parser.feed_client(data))
             continue
-        take(S, conversation.server(data))
-        while conversation.released:
-            take(C, conversation.client(b""))
-            take(S, conversation.server(b""))
+        take(S, parser.feed_server(data))
+        while parser.client_unblocked:
+            take(C, parser.feed_client(b""))
+            take(S, parser.feed_server(b""))
     return units + [("octets", who, octets) for who, octets in opaque.items() if octets]
 
 
@@ -179,7 +179,7 @@ def test_what_answers_nothing_says_so() -> None:
     ],
 )
 def test_a_reply_says_in_which_way_its_form_is_wrong(raw: bytes, malformed: str) -> None:
-    (unit,) = SessionParser().server(raw)
+    (unit,) = SessionParser().feed_server(raw)
     assert isinstance(unit, WholeReply)
     assert unit.malformed == malformed
 
@@ -190,57 +190,57 @@ def test_garbage_is_a_reply_without_a_code() -> None:
 
 
 def test_floods_are_held_to_a_bound() -> None:
-    conversation = SessionParser()
-    conversation.server(b"220 x\r\n")
+    parser = SessionParser()
+    parser.feed_server(b"220 x\r\n")
     for _ in range(100):
-        conversation.client(b"a" * 10_000)
-        conversation.server(b"9" * 10_000)
-        assert conversation.held <= LINE + 10_000
-        assert conversation.reply_held <= LINE + 10_000
-    (unit,) = conversation.client(b"\r\n")
+        parser.feed_client(b"a" * 10_000)
+        parser.feed_server(b"9" * 10_000)
+        assert len(parser.unparsed_client) <= LINE + 10_000
+        assert parser.unparsed_server_size <= LINE + 10_000
+    (unit,) = parser.feed_client(b"\r\n")
     assert isinstance(unit, CommandLine)
     assert len(unit.line) == TEXT + 3
 
 
 def test_a_client_that_goes_on_before_354_must_wait() -> None:
-    conversation = SessionParser()
-    conversation.server(b"220 x\r\n")
-    conversation.client(b"DATA\r\n" + b"x" * HELD)
-    assert conversation.stuck
-    conversation.server(b"354 go\r\n")
-    conversation.client(b"")
-    assert not conversation.stuck
+    parser = SessionParser()
+    parser.feed_server(b"220 x\r\n")
+    parser.feed_client(b"DATA\r\n" + b"x" * HELD)
+    assert parser.client_buffer_full
+    parser.feed_server(b"354 go\r\n")
+    parser.feed_client(b"")
+    assert not parser.client_buffer_full
 
 
 def test_replies_that_nobody_asked_for_are_told_up_to_a_bound() -> None:
-    conversation = SessionParser()
-    units = conversation.server(b"220 x\r\n" + b"\n" * 50_000)
+    parser = SessionParser()
+    units = parser.feed_server(b"220 x\r\n" + b"\n" * 50_000)
     assert sum(isinstance(unit, WholeReply) for unit in units) == 1 + UNASKED
     assert b"".join(unit.raw for unit in units) == b"220 x\r\n" + b"\n" * 50_000
-    conversation.client(b"NOOP\r\n")
-    (reply,) = conversation.server(b"250 ok\r\n")
+    parser.feed_client(b"NOOP\r\n")
+    (reply,) = parser.feed_server(b"250 ok\r\n")
     assert isinstance(reply, WholeReply)
     assert reply.to == "NOOP"
 
 
 def test_an_endless_reply_is_kept_within_bounds() -> None:
-    conversation = SessionParser()
+    parser = SessionParser()
     raw = 0
     for _ in range(100):
-        units = conversation.server(b"220-\r\n" * 5_000)
+        units = parser.feed_server(b"220-\r\n" * 5_000)
         raw += sum(len(unit.raw) for unit in units)
-        assert conversation.reply_held <= 6 * (REPLY_LINES + 5_000)
-    *_, reply = conversation.server(b"220 x\r\n")
+        assert parser.unparsed_server_size <= 6 * (REPLY_LINES + 5_000)
+    *_, reply = parser.feed_server(b"220 x\r\n")
     assert isinstance(reply, WholeReply)
     assert len(reply.lines) == REPLY_LINES + 1
-    assert raw + sum(len(u.raw) for u in [reply]) + conversation.reply_held == 100 * 5_000 * 6 + 7
+    assert raw + sum(len(u.raw) for u in [reply]) + parser.unparsed_server_size == 100 * 5_000 * 6 + 7
 
 
 def test_unanswered_commands_are_bounded() -> None:
-    conversation = SessionParser()
-    units = conversation.client(b"NOOP\r\n" * 20_000)
+    parser = SessionParser()
+    units = parser.feed_client(b"NOOP\r\n" * 20_000)
     assert len(units) < 2000
-    assert conversation.stuck
+    assert parser.client_buffer_full
 
 
 LMTP = (
@@ -291,19 +291,19 @@ def test_no_way_of_cutting_changes_the_units(said: list[tuple[str, bytes]], rand
 
 @given(_SAID)
 def test_no_octet_is_lost_or_invented(said: list[tuple[str, bytes]]) -> None:
-    conversation = SessionParser()
+    parser = SessionParser()
     passed = {C: b"", S: b""}
     for who, data in said:
         if who == C:
-            passed[C] += b"".join(u.raw for u in conversation.client(data))
+            passed[C] += b"".join(u.raw for u in parser.feed_client(data))
         else:
-            passed[S] += b"".join(u.raw for u in conversation.server(data))
-            while conversation.released:
-                passed[C] += b"".join(u.raw for u in conversation.client(b""))
-                passed[S] += b"".join(u.raw for u in conversation.server(b""))
-    assert passed[C] + conversation.undecided == b"".join(d for who, d in said if who == C)
-    assert passed[S] + conversation.unfinished_reply == b"".join(d for who, d in said if who == S)
-    assert len(conversation.unfinished_reply) == conversation.reply_held
+            passed[S] += b"".join(u.raw for u in parser.feed_server(data))
+            while parser.client_unblocked:
+                passed[C] += b"".join(u.raw for u in parser.feed_client(b""))
+                passed[S] += b"".join(u.raw for u in parser.feed_server(b""))
+    assert passed[C] + parser.unparsed_client == b"".join(d for who, d in said if who == C)
+    assert passed[S] + parser.unparsed_server == b"".join(d for who, d in said if who == S)
+    assert len(parser.unparsed_server) == parser.unparsed_server_size
 
 
 @given(st.lists(st.tuples(st.sampled_from([C, S]), st.binary(max_size=200)), max_size=20))

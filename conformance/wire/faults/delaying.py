@@ -1,6 +1,5 @@
-"""Faults by which octets pass later, more slowly, or in other pieces."""
+"""Faults that forward octets later, more slowly, or split and merged in other pieces."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from conformance.wire.faults.handlers import FaultContext, after_unit, on_connection, on_unit
@@ -9,64 +8,72 @@ from conformance.wire.link import Link
 from conformance.wire.units import Unit
 
 _MERGED_FOR = 1.0
-"""Seconds for which octets wait to be merged with the next, when the fault does not say."""
+"""Documented seconds for which octets wait for the next ones, if the fault has no `lasting`."""
 
 
 @on_unit("stall", "delay")
-def _hold_it(context: FaultContext, unit: Unit, skip: int) -> None:
-    context.lane.put_back(unit, skip)
-    _hold(context)
+def _hold_unit(context: FaultContext, unit: Unit, skip: int) -> None:
+    """Requeue the unit and hold its direction."""
+    context.lane.requeue(unit, skip)
+    _hold_lane(context)
 
 
 @after_unit("stall")
-def _hold(context: FaultContext) -> None:
-    lane, reason = context.lane, context.armed.reason
+def _hold_lane(context: FaultContext) -> None:
+    """Hold the direction for `lasting` documented seconds, without `lasting` until the fault is healed."""
+    lane, reason = context.lane, context.armed.hold_reason
     lane.hold(reason)
     if context.fault.lasting is not None:
-        context.later(context.fault.lasting, lambda: lane.release(reason))
+        context.call_later(context.fault.lasting, lambda: lane.release(reason))
 
 
 @on_connection("stall", "delay")
-def _bar(context: FaultContext, link: Link, let_go: Callable[[str], None]) -> None:
-    reason = context.armed.reason
-    context.fired("at connect")
-    context.relay.barred.add(reason)
+def _hold_dialling(context: FaultContext, link: Link) -> None:
+    """Dial the server only after `lasting` documented seconds, without `lasting` when the fault is healed."""
+    reason = context.armed.hold_reason
+    context.record_fired("at connect")
+    context.relay.dial_holds.add(reason)
     if context.fault.lasting is not None:
-        context.later(context.fault.lasting, lambda: let_go(reason))
+        context.call_later(context.fault.lasting, lambda: context.release_holds(reason))
 
 
 @on_unit("throttle")
-def _slow_from_here(context: FaultContext, unit: Unit, skip: int) -> Unit:
-    _slow(context)
+def _throttle(context: FaultContext, unit: Unit, skip: int) -> Unit:
+    _throttle_lane(context)
     return unit
 
 
 @on_connection("throttle")
-def _slow_both_ways(context: FaultContext, link: Link, let_go: Callable[[str], None]) -> None:
-    context.fired("at connect")
-    _slow(context)
-    _slow(replace(context, lane=context.relay.down))
+def _throttle_connection(context: FaultContext, link: Link) -> None:
+    """Throttle both directions."""
+    context.record_fired("at connect")
+    _throttle_lane(context)
+    _throttle_lane(replace(context, lane=context.relay.to_client))
 
 
-def _slow(context: FaultContext) -> None:
+def _throttle_lane(context: FaultContext) -> None:
+    """Write at `rate` octets a documented second, in ten pieces a second, until the fault is healed."""
     lane, rate = context.lane, context.fault.rate or 1
     lane.pace = Pace(max(1, rate // 10), context.duration(1 / rate))
 
     def undo() -> None:
         lane.pace = None
-        lane.quicken()
+        lane.flush_throttled()
 
-    context.armed.on_heal.append(undo)
+    context.armed.undo.append(undo)
 
 
 @on_unit("split")
 def _split(context: FaultContext, unit: Unit, skip: int) -> Unit:
+    """Write each octet of the unit by itself."""
     context.lane.pace = Pace(1, 0, once=True)
     return unit
 
 
 @on_unit("merge")
 def _merge(context: FaultContext, unit: Unit, skip: int) -> None:
-    context.relay.passing(context.lane, unit)
-    context.lane.keep(unit.raw[skip:])
-    context.later(_MERGED_FOR if context.fault.lasting is None else context.fault.lasting, context.lane.flush)
+    """Record the unit, and keep its octets to be written with the next ones, or alone after `lasting`."""
+    context.relay.record_unit(context.lane, unit)
+    context.lane.merge_with_next(unit.raw[skip:])
+    lasting = _MERGED_FOR if context.fault.lasting is None else context.fault.lasting
+    context.call_later(lasting, context.lane.flush_merged)

@@ -1,6 +1,4 @@
-"""Faults that end a session, or a direction of it, or all that can be heard of it."""
-
-from collections.abc import Callable
+"""Faults that end a session or one of its directions, or discard all of its octets."""
 
 from conformance.wire.faults.handlers import AFTER_UNIT, FaultContext, after_unit, on_connection, on_unit
 from conformance.wire.link import Link
@@ -8,31 +6,31 @@ from conformance.wire.units import Unit
 
 
 @on_unit("drop", "reset", "half-close", "mute")
-def _at_once(context: FaultContext, unit: Unit, skip: int) -> None:
-    """Do what they do behind a unit: it does not pass."""
+def _end_before_unit(context: FaultContext, unit: Unit, skip: int) -> None:
+    """Do what the kind does after a unit, before this one is forwarded."""
     AFTER_UNIT[context.fault.does](context)
 
 
 @after_unit("drop")
 def _drop(context: FaultContext) -> None:
-    context.relay.drop()
+    context.relay.close_with_fin()
 
 
 @on_connection("drop")
-def _dropped(context: FaultContext, link: Link, let_go: Callable[[str], None]) -> None:
-    context.fired("at connect")
-    link.refuse(context.relay, context.armed.reason, fin=True)
+def _drop_connection(context: FaultContext, link: Link) -> None:
+    context.record_fired("at connect")
+    link.refuse(context.relay, context.armed.hold_reason, fin=True)
 
 
 @after_unit("reset")
 def _reset(context: FaultContext) -> None:
-    context.relay.reset("link")
+    context.relay.close_with_rst("link")
 
 
 @on_connection("refuse", "reset")
-def _refused(context: FaultContext, link: Link, let_go: Callable[[str], None]) -> None:
-    context.fired("at connect")
-    link.refuse(context.relay, context.armed.reason)
+def _refuse_connection(context: FaultContext, link: Link) -> None:
+    context.record_fired("at connect")
+    link.refuse(context.relay, context.armed.hold_reason)
 
 
 @after_unit("half-close")
@@ -42,22 +40,28 @@ def _half_close(context: FaultContext) -> None:
 
 @on_unit("cut")
 def _cut(context: FaultContext, unit: Unit, skip: int) -> None:
+    """Write the unit's first `offset` octets (by default half of it), unrecorded, and end the session.
+
+    For a content `offset` is where it is cut, so nothing of the unit after it is written.
+    """
     fault = context.fault
     if fault.at != "body":
         context.lane.target.write(unit.raw[skip : len(unit.raw) // 2 if fault.offset is None else fault.offset])
-    context.relay.drop()
+    context.relay.close_with_fin()
 
 
 @after_unit("mute")
 def _mute(context: FaultContext) -> None:
+    """Discard all octets of both directions until healed, then reset the session."""
     context.relay.mute()
-    context.armed.on_heal.append(lambda: context.relay.reset("link"))
+    context.armed.undo.append(lambda: context.relay.close_with_rst("link"))
 
 
 @on_connection("mute")
-def _mute_from_the_start(context: FaultContext, link: Link, let_go: Callable[[str], None]) -> None:
-    link.record(context.relay)
-    context.fired("at connect")
-    context.relay.up.release("connecting")
+def _mute_connection(context: FaultContext, link: Link) -> None:
+    """Record the session as connected, and mute it without dialling the server."""
+    link.record_session(context.relay)
+    context.record_fired("at connect")
+    context.relay.to_server.release("connecting")
     _mute(context)
-    context.relay.down.finished = True
+    context.relay.to_client.ended = True

@@ -1,4 +1,4 @@
-"""How a fault strikes: what it is given, and the registers of what each kind does at the points of an exchange."""
+"""How a fault is applied: the context that its handlers get, and the registries of handlers by kind of fault."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from conformance.registry import Registry
 from conformance.scenarios.steps.breaking import Fault
-from conformance.wire.fault_plan import Armed
+from conformance.wire.fault_plan import ArmedFault
 from conformance.wire.lane import Lane
 from conformance.wire.link import Link
 from conformance.wire.relay import Relay
@@ -15,59 +15,65 @@ from conformance.wire.units import CommandLine, ContentEnd, ContentPart, Unit, W
 
 @dataclass(frozen=True, slots=True)
 class FaultContext:
-    """A fault that fires now: where, how to say so, and how long its documented seconds take."""
+    """A fault that fires now, in a session.
 
-    armed: Armed
+    `lane` is the direction of the unit (of a new connection: to the server). `record_fired` records the event, with a detail.
+    `release_holds` releases all holds of a reason, in every session. `duration` converts documented seconds to the loop's.
+    """
+
+    armed: ArmedFault
     relay: Relay
     lane: Lane
-    fired: Callable[[str], None]
+    record_fired: Callable[[str], None]
+    release_holds: Callable[[str], None]
     duration: Callable[[float], float]
 
     @property
     def fault(self) -> Fault:
-        """What the scenario asked for."""
+        """The step of the scenario that armed the fault."""
         return self.armed.fault
 
-    def later(self, seconds: float, do: Callable[[], None]) -> None:
-        """Do something in so many documented seconds, unless it is healed before."""
+    def call_later(self, seconds: float, do: Callable[[], None]) -> None:
+        """Call a function after this many documented seconds, unless the fault is healed before."""
         self.armed.timers.append(asyncio.get_running_loop().call_later(self.duration(seconds), do))
 
 
-ON_UNIT: Registry[Callable[[FaultContext, Unit, int], Unit | None]] = Registry("strike at a unit by the fault")
-"""Strikes a unit that is about to pass, of which so many octets have passed. Returns what shall pass now; None when nothing
-does."""
+ON_UNIT: Registry[Callable[[FaultContext, Unit, int], Unit | None]] = Registry("handler of a unit for the fault")
+"""Handlers of a unit that is about to be forwarded: (context, unit, octets of it that were written before) -> the unit to
+forward now, None for nothing."""
 
-AFTER_UNIT: Registry[Callable[[FaultContext], None]] = Registry("strike behind a unit by the fault")
-"""Strikes behind a unit that has passed."""
+AFTER_UNIT: Registry[Callable[[FaultContext], None]] = Registry("handler after a unit for the fault")
+"""Handlers that are called after a unit was forwarded."""
 
-ON_CONNECTION: Registry[Callable[[FaultContext, Link, Callable[[str], None]], None]] = Registry(
-    "strike at connect by the fault"
-)
-"""Strikes a new connection before the server is dialled, and says so with `FaultContext.fired`."""
+ON_CONNECTION: Registry[Callable[[FaultContext, Link], None]] = Registry("handler of a connection for the fault")
+"""Handlers of a new connection, before the server is dialled; they record the event themselves."""
 
 on_unit, after_unit, on_connection = ON_UNIT.declare, AFTER_UNIT.declare, ON_CONNECTION.declare
 
 
 def apply(context: FaultContext, unit: Unit, skip: int) -> Unit | None:
-    """Strike a unit that is about to pass. Return what shall pass now; None when nothing does."""
-    context.fired(f"{_place(context.fault)}: {describe_unit(unit)}")
+    """Record the event, and apply the fault to a unit of which `skip` octets were written before.
+
+    Return the unit to forward now, None for nothing.
+    """
+    context.record_fired(f"{_describe_point(context.fault)}: {describe_unit(unit)}")
     return ON_UNIT[context.fault.does](context, unit, skip)
 
 
 def apply_after(context: FaultContext, unit: Unit) -> None:
-    """Strike behind a unit that has passed: it is on the wire whatever lane it had to take."""
-    context.fired(f"{_place(context.fault)}: {describe_unit(unit)}")
-    context.lane.quicken()
+    """Record the event, write what throttling keeps back of a forwarded unit, and apply the fault after it."""
+    context.record_fired(f"{_describe_point(context.fault)}: {describe_unit(unit)}")
+    context.lane.flush_throttled()
     AFTER_UNIT[context.fault.does](context)
 
 
-def apply_to_connection(context: FaultContext, link: Link, let_go: Callable[[str], None]) -> None:
-    """Strike a new connection before the server is dialled."""
-    ON_CONNECTION[context.fault.does](context, link, let_go)
+def apply_to_connection(context: FaultContext, link: Link) -> None:
+    """Apply the fault to a new connection before the server is dialled."""
+    ON_CONNECTION[context.fault.does](context, link)
 
 
 def describe_unit(unit: Unit) -> str:
-    """Describe a unit for a reader of the history, in bounded words."""
+    """Return a description of a unit for the history, of at most 200 characters: `RCPT TO:<b@corp.test>`, `250 2.1.5 ok`."""
     match unit:
         case CommandLine():
             return unit.line[:200]
@@ -81,7 +87,8 @@ def describe_unit(unit: Unit) -> str:
             return f"{len(unit.raw)} octets"
 
 
-def _place(fault: Fault) -> str:
+def _describe_point(fault: Fault) -> str:
+    """Return where a fault acts, in words: `before DATA`, `with MAIL answered`, `at octet 10 of the body`, `at greeting`."""
     if fault.at == "body":
         return f"at octet {fault.offset or 0} of the body"
     if fault.when in ("heard", "answered"):
