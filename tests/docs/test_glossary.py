@@ -1,0 +1,62 @@
+"""The glossary has every term of the project once, in order: declared words, and what pages emphasise when they introduce it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import conformance
+
+from conformance.candidates.kinds import KINDS
+from conformance.clocks import CLOCKS
+from conformance.generations import ROLES
+from conformance.verdicts import Outcome, Reason
+from tests.docs.pages import PAGES, ROOT
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
+SECTIONS = GLOSSARY.read_text("utf-8").split("\n## ")[1:]
+TERMS = [re.findall(r"^\| (?!term \|)([^|-][^|]*) \|", section, re.MULTILINE) for section in SECTIONS]
+ALL = [term for terms in TERMS for term in terms]
+
+EMPHASISED = re.compile(r"(?<![*\w])\*([A-Za-z][^*\n]{0,40})\*(?![*\w])")
+STRESSED = {"or", "not", "own", "either", "another", "smaller", "greater", "ends", "transmitted", "N cells were run once more, alone", "Ingest", "Views", "Tables"}  # fmt: skip
+"""Words that a page stresses, or quotes, and that are no terms."""
+
+
+def known(term: str) -> bool:
+    """Return whether the glossary has a term: as an entry, within one, or emphasised in its meaning as another word for one."""
+    word = term.lower().rstrip(".")
+    singular = word.removesuffix("s")
+    text = GLOSSARY.read_text("utf-8").lower()
+    return any(word in entry.lower() or singular == entry.lower() for entry in ALL) or f"*{word}*" in text
+
+
+def test_terms_stand_once_and_in_order():
+    assert [term for term in ALL if ALL.count(term) > 1] == []
+    for terms in TERMS:
+        assert len(terms) > 5
+        assert terms == sorted(terms, key=str.lower)
+
+
+@pytest.mark.parametrize(
+    "word",
+    sorted({*(one.value for one in Outcome), *(one.value for one in Reason), "clock", "kind", "role", "generation"}),
+)
+def test_every_outcome_and_reason_has_its_meaning(word: str):
+    assert known(word.replace("-", " "))
+
+
+@pytest.mark.parametrize("word", sorted([*CLOCKS, *KINDS, *ROLES]))
+def test_every_clock_kind_and_role_is_named(word: str):
+    assert f"`{word}`" in GLOSSARY.read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "SECURITY.md"], ids=lambda page: page.name)
+def test_a_term_that_a_page_introduces_is_in_the_glossary(page: Path):
+    text = re.sub(r"^```.*?^```$|`[^`\n]*`", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    introduced = set(EMPHASISED.findall(text)) - STRESSED
+    assert sorted(term for term in introduced if not known(term)) == []
+
+
+def test_the_package_names_the_glossary():
+    assert "docs/glossary.md" in (conformance.__doc__ or "")
