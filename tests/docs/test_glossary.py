@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-import conformance
-
-from conformance.candidates.kinds import KINDS
+import conformance.candidates.description
+from conformance.candidates.kind import KINDS
 from conformance.clocks import CLOCKS
 from conformance.generations import ROLES
 from conformance.verdicts import Outcome, Reason
@@ -19,7 +18,7 @@ TERMS = [re.findall(r"^\| (?!term \|)([^|-][^|]*) \|", section, re.MULTILINE) fo
 ALL = [term for terms in TERMS for term in terms]
 
 EMPHASISED = re.compile(r"(?<![*\w])\*([A-Za-z][^*\n]{0,40})\*(?![*\w])")
-STRESSED = {"or", "not", "own", "either", "another", "smaller", "greater", "ends", "transmitted", "N cells were run once more, alone", "Ingest", "Views", "Tables"}  # fmt: skip
+STRESSED = {"or", "not", "own", "either", "another", "smaller", "greater", "ends", "transmitted", "N cells were run once more, alone", "Ingest", "Views", "Tables", "CFG-01", "detected"}  # fmt: skip
 """Words that a page stresses, or quotes, and that are no terms."""
 
 
