@@ -1,5 +1,6 @@
 """Whoever follows docs/contributing.md adds an expectation, a step and a kind of fault in two files each."""
 
+import json
 import re
 from pathlib import Path
 
@@ -62,6 +63,15 @@ def test_a_kind_of_fault(copy: Copy) -> None:
     assert "'whisper'" in spark
     cells = copy.python("-m", "conformance", "list", "scenarios", "--grid", "full").stdout
     assert "mail-before-whisper" in cells
+
+
+def test_a_defect(copy: Copy) -> None:
+    follow(copy, "A defect")
+    assert copy.touched == ["conformance/reference/defects/greylist.py"]
+    caught = copy.python("-m", "conformance", "defects", "forgets-every-second-message", "--json")
+    assert caught.returncode == 0, caught.stdout + caught.stderr
+    (found,) = json.loads(caught.stdout)
+    assert found["breaks"] == found["first_blame"] == "RL-ACK-01"
 
 
 @pytest.mark.parametrize(
