@@ -1,29 +1,17 @@
-"""All defects by name: importing the modules that declare them fills `DEFECTS`."""
+"""All defects by name: importing every module of this package fills `DEFECTS`."""
 
-from conformance.reference.defects import (  # noqa: F401  # read for what they declare
-    acceptance,
-    choice,
-    configuration,
-    creation,
-    discard_status,
-    duplicates,
-    failing_disks,
-    hub2010,
-    hub_manager,
-    hub_sessions,
-    keeping,
-    manager,
-    redundancy,
-    replies,
-    routing,
-    safety_net,
-    sending,
-    session,
-)
+import importlib
+import pkgutil
+
+from conformance.reference import defects
 from conformance.reference.defects.defect import DEFECTS
 from conformance.reference.parts import Generations
 from conformance.reference.readings.catalogue import applied
 from conformance.reference.readings.reading import EVERY, READINGS
+
+for _module in pkgutil.iter_modules(defects.__path__):
+    if _module.name != "catalogue":
+        importlib.import_module(f"{defects.__name__}.{_module.name}")
 
 
 def spoiled(parts: Generations, names: str) -> Generations:
