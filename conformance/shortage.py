@@ -22,7 +22,7 @@ SHORTAGES = {
 }
 """The errors by which a system call says that something has run out."""
 
-KILLED = "it was killed by SIGKILL, which the harness did not send: the machine may have run out of memory"
+KILLED_EXTERNALLY = "it was killed by SIGKILL, which the harness did not send: the machine may have run out of memory"
 """Why a node ended whose processes somebody else killed."""
 
 _OWN_LIMIT = "killed: it"
@@ -92,8 +92,8 @@ class ResourceMonitor:
         """Return what has run out, where that may be why a node ended with these words; '' where it is not."""
         if exceeded_own_limit(why):
             return ""
-        if why.startswith(KILLED):
-            return KILLED
+        if why.startswith(KILLED_EXTERNALLY):
+            return KILLED_EXTERNALLY
         said = next((words for words in _SAID_BY_NODES if words in why), "")
         return self.shortage(kills=kills) or said
 

@@ -1,11 +1,11 @@
-"""A cgroup for each node, where one can be had: no process leaves it by forking, and one write kills all that is in it.
+"""A cgroup for each node, where the machine allows it: no process leaves it by forking, and one write kills all in it.
 
-It needs a cgroup hierarchy of version 2 with `cgroup.kill` (Linux 5.14), in which this process may make a group below its
-own: as root, or where a manager has delegated it. Limits on processes and memory are the kernel's where their controllers
-can be used there, or in a hierarchy of version 1; elsewhere the guard counts.
+Needed are a cgroup hierarchy of version 2 with `cgroup.kill` (Linux 5.14), and the right to make a group below that of
+this process: as root, or where a manager has delegated it. The kernel enforces limits on processes and memory where
+their controllers can be used there or in a hierarchy of version 1; elsewhere the guard counts.
 
-Groups are named by the harness that made them. One that was left by a harness that was killed is removed, with what runs in
-it, by the next one.
+The name of a group contains the process that made it (its id and start time). A group that was left by a harness that
+was killed is removed by the next harness, with all processes in it.
 """
 
 import functools
@@ -23,14 +23,15 @@ from conformance.shortage import read_counter
 
 _NUMBERS = itertools.count(1)
 _NAME = re.compile(r"conformance-(\d+)-(\d+)-\d+")
-_REMOVING = 10.0
-"""Seconds in which killed processes have to be gone."""
-_PAUSE = 0.01
+_MAX_REMOVE_S = 10.0
+"""Seconds until killed processes must have ended and their group can be removed."""
+_INTERVAL_S = 0.01
+"""Seconds between two attempts to remove a group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a node may have: processes and threads, and octets of memory."""
+    """What a node may use: processes and threads, and octets of memory."""
 
     processes: int
     memory: int
@@ -38,60 +39,65 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Cgroup:
-    """The groups of a node: `main` is of version 2; others are of version 1, and have controllers."""
+    """The groups of one node: `main` is of version 2; `others`, of version 1, have the controllers that it lacks."""
 
     main: Path
     others: tuple[Path, ...] = ()
 
     @property
-    def all(self) -> tuple[str, ...]:
-        """Their paths."""
+    def paths(self) -> tuple[str, ...]:
+        """The directories of all its groups."""
         return tuple(map(str, (self.main, *self.others)))
 
     def oom_kills(self) -> int | None:
-        """Return how many of its processes the kernel has killed for want of memory, in it or on the machine; None where
-        that is not counted for it alone."""
+        """Return how many processes of the group the kernel killed because it or the machine lacked memory.
+
+        None where the kernel does not count them for this group alone.
+        """
         files = (path / name for path in (self.main, *self.others) for name in ("memory.events", "memory.oom_control"))
-        counted = [count for file in files if (count := read_counter(file, "oom_kill")) is not None]
-        return sum(counted) if counted else None
+        counts = [count for file in files if (count := read_counter(file, "oom_kill")) is not None]
+        return sum(counts) if counts else None
 
     @property
-    def joining(self) -> list[str]:
-        """The words before a command that is to be in it."""
-        return ["/bin/sh", "-c", _JOIN, "sh", *self.all, "--"]
+    def join_prefix(self) -> list[str]:
+        """The words before a command that have it run in the groups."""
+        return ["/bin/sh", "-c", _JOIN_SCRIPT, "sh", *self.paths, "--"]
 
-    def end(self) -> str:
-        """Kill all that is in it and remove it; return what could not be, '' when all is gone. It takes 10 s at most."""
-        deadline = time.monotonic() + _REMOVING
+    def kill_and_remove(self) -> str:
+        """Kill all processes in the groups and remove these; return the paths that could not be removed, '' when all are.
+
+        Blocks for up to 10 s.
+        """
+        deadline = time.monotonic() + _MAX_REMOVE_S
         while True:
             kill_groups([str(self.main)])
-            left = [path for path in (self.main, *self.others) if not _removed(path)]
+            left = [path for path in (self.main, *self.others) if not _remove(path)]
             if not left or time.monotonic() > deadline:
                 return " ".join(map(str, left))
-            time.sleep(_PAUSE)  # no event comes of the end of another's children
+            time.sleep(_INTERVAL_S)  # no event comes when processes of another parent end
 
 
-_JOIN = 'while [ "$1" != -- ]; do echo 0 >"$1/cgroup.procs" || exit 126; shift; done; shift; exec "$@"'
+_JOIN_SCRIPT = 'while [ "$1" != -- ]; do echo 0 >"$1/cgroup.procs" || exit 126; shift; done; shift; exec "$@"'
 
 
-def make(limits: Limits) -> Cgroup | None:
-    """Make a cgroup for a node; None where none can be had."""
-    home = _home()
-    if home is None:
+def make_cgroup(limits: Limits) -> Cgroup | None:
+    """Make the groups for a new start of a node, with its limits; None where this machine allows none."""
+    parent = _parent()
+    if parent is None:
         return None
-    name = f"conformance-{os.getpid()}-{_started(os.getpid())}-{next(_NUMBERS)}"
+    name = f"conformance-{os.getpid()}-{_start_time(os.getpid())}-{next(_NUMBERS)}"
     try:
-        (home.main / name).mkdir()
+        (parent.main / name).mkdir()
     except OSError:
         return None
     others = []
-    for place in home.others:
+    for directory in parent.others:
         try:
-            (place / name).mkdir()
+            (directory / name).mkdir()
         except OSError:
             continue
-        others.append(place / name)
-    group = Cgroup(home.main / name, tuple(others))
+        others.append(directory / name)
+    group = Cgroup(parent.main / name, tuple(others))
     for path in (group.main, *others):
         for file, limit in (
             ("pids.max", limits.processes),
@@ -104,56 +110,60 @@ def make(limits: Limits) -> Cgroup | None:
 
 
 @functools.cache
-def _home() -> Cgroup | None:
-    """Return the groups that this process is in, below which it can make others; what others have left is removed."""
+def _parent() -> Cgroup | None:
+    """Return the groups of this process below which it can make others, after removing what dead harnesses left there.
+
+    None where it cannot make, enter and kill a group of version 2.
+    """
     own = dict(_own_groups())
     main = own.pop("", None)
-    if main is None or not _can_join(main, kills=True):
+    if main is None or not _can_use(main, needs_kill=True):
         return None
-    places = dict.fromkeys(own[name] for name in ("pids", "memory") if name in own)
-    others = tuple(place for place in places if _can_join(place, kills=False))
-    for place in (main, *others):
-        for left in place.glob("conformance-*"):
-            if _is_left(left.name):
-                Cgroup(left).end()
+    directories = dict.fromkeys(own[name] for name in ("pids", "memory") if name in own)
+    others = tuple(directory for directory in directories if _can_use(directory, needs_kill=False))
+    for directory in (main, *others):
+        for group in directory.glob("conformance-*"):
+            if _is_orphaned(group.name):
+                Cgroup(group).kill_and_remove()
     return Cgroup(main, others)
 
 
 def _own_groups() -> Iterator[tuple[str, Path]]:
-    """Yield each controller ('' of version 2) and the directory of the group of it that this process is in."""
+    """Yield each controller (for version 2: '') with the directory of this process's group in its hierarchy."""
     mounts: dict[str, Path] = {}
     for line in Path("/proc/self/mountinfo").read_text("utf-8").splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ")[:3]
-        where = Path(before.split(" ")[4])
+        mount_point = Path(before.split(" ")[4])
         if kind == "cgroup2":
-            mounts.setdefault("", where)
+            mounts.setdefault("", mount_point)
         elif kind == "cgroup":
-            mounts.update(dict.fromkeys(options.split(","), where))
+            mounts.update(dict.fromkeys(options.split(","), mount_point))
     for line in Path("/proc/self/cgroup").read_text("utf-8").splitlines():
         _, controllers, path = line.split(":", 2)
         for controller in controllers.split(","):
-            if controller in mounts and (place := mounts[controller] / path.lstrip("/")).is_dir():
-                yield controller, place
+            if controller in mounts and (directory := mounts[controller] / path.lstrip("/")).is_dir():
+                yield controller, directory
 
 
-def _can_join(home: Path, *, kills: bool) -> bool:
-    """Whether a group can be made there, entered and left again, and (`kills`) be killed; it is tried."""
-    probe = home / f"conformance-{os.getpid()}-{_started(os.getpid())}-0"
+def _can_use(parent: Path, *, needs_kill: bool) -> bool:
+    """Whether a group below `parent` can be made, entered and left, and killed if `needs_kill`; found out by trying it."""
+    probe = parent / f"conformance-{os.getpid()}-{_start_time(os.getpid())}-0"
     try:
         probe.mkdir()
     except OSError:
         return False
     try:
-        words = ["/bin/sh", "-c", 'echo 0 >"$1/cgroup.procs" && echo 0 >"$2/cgroup.procs"', "sh", str(probe), str(home)]
-        tried = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)  # noqa: S603  # ours
-        return tried.returncode == 0 and (not kills or os.access(probe / "cgroup.kill", os.W_OK))
+        script = 'echo 0 >"$1/cgroup.procs" && echo 0 >"$2/cgroup.procs"'
+        words = ["/bin/sh", "-c", script, "sh", str(probe), str(parent)]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)  # noqa: S603  # ours
+        return done.returncode == 0 and (not needs_kill or os.access(probe / "cgroup.kill", os.W_OK))
     finally:
         probe.rmdir()
 
 
-def _removed(path: Path) -> bool:
-    """Whether a group is gone; it goes when nothing is in it."""
+def _remove(path: Path) -> bool:
+    """Remove a group; return whether it is gone, which it is only when no process is in it."""
     try:
         path.rmdir()
     except FileNotFoundError:
@@ -163,14 +173,14 @@ def _removed(path: Path) -> bool:
     return True
 
 
-def _is_left(name: str) -> bool:
-    """Whether the harness that made a group has ended."""
-    found = _NAME.fullmatch(name)
-    return found is not None and _started(int(found[1])) != int(found[2])
+def _is_orphaned(name: str) -> bool:
+    """Whether the harness that made the group of this name has ended."""
+    match = _NAME.fullmatch(name)
+    return match is not None and _start_time(int(match[1])) != int(match[2])
 
 
-def _started(pid: int) -> int:
-    """Return when a process was started, in ticks since the machine was; 0 when there is none."""
+def _start_time(pid: int) -> int:
+    """Return when a process was started, in clock ticks since the machine was booted; 0 when there is no such process."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[19])
     except (OSError, IndexError):

@@ -1,10 +1,17 @@
-"""Runs a command of a candidate's description: bounded in time and in what it may print, and with no child left."""
+"""Runs a command of a candidate's description, with a limit on its time and output and no child left running.
+
+The command `version` is run here too: for the report, before there is a node.
+"""
 
 import asyncio
 import os
+import re
 import signal
+import sys
+import tempfile
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic_core import from_json
@@ -12,14 +19,21 @@ from pydantic_core import from_json
 from conformance.candidates.description import Candidate
 from conformance.candidates.kind import NODE_COMMANDS
 from conformance.history.inspected import inspection_problem
+from conformance.nodes import private_root
 from conformance.nodes.contract import CommandFailed, NodeError, Unsupported
+from conformance.nodes.node_directory import NodeDirectory
 
-MOST = 16 * 2**20
+MAX_OUTPUT = 16 * 2**20
 """Octets that a command may print."""
+
+_MAX_VERSION = 200
+"""Characters of a version that are kept."""
+
+_IN_NEW_NAMESPACES = ("unshare", "-m", "-p", "-f", sys.executable, "-S", "-E")
 
 
 def command_template(candidate: Candidate, node: str, name: str) -> tuple[str, ...]:
-    """Return the words of a command of a candidate's description. Raises Unsupported when it has no such command."""
+    """Return the argv template of a command of a candidate's description. Raises Unsupported when it has none."""
     template = candidate.commands.get(name)
     if template is None:
         raise Unsupported(node, name, "the candidate's description has no such command")
@@ -29,9 +43,10 @@ def command_template(candidate: Candidate, node: str, name: str) -> tuple[str, .
 async def run_command(
     node: str, name: str, argv: Sequence[str], *, within: float, environment: Mapping[str, str] | None = None
 ) -> str:
-    """Run a command and return what it printed; `within` is in real seconds.
+    """Run a command to its end and return its stdout; `within` is in real seconds.
 
-    Raises NodeError when it cannot be started, takes too long, prints too much or leaves with another code than 0.
+    Raises NodeError when it cannot be started, takes too long or prints more than MAX_OUTPUT, CommandFailed when its
+    exit code is not 0. A command that is still running then is killed with its process group.
     """
     try:
         process = await asyncio.create_subprocess_exec(
@@ -43,8 +58,8 @@ async def run_command(
     assert process.stderr is not None
     try:
         async with asyncio.timeout(within), asyncio.TaskGroup() as group:
-            out = group.create_task(_read(process.stdout))
-            err = group.create_task(_read(process.stderr))
+            stdout = group.create_task(_read(process.stdout))
+            stderr = group.create_task(_read(process.stderr))
         code = await process.wait()
     except TimeoutError:
         raise NodeError(node, name, f"{argv[0]} had not ended after {within:g} s") from None
@@ -52,18 +67,34 @@ async def run_command(
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    if len(out.result()) > MOST:
-        raise NodeError(node, name, f"{argv[0]} printed more than {MOST} octets")
+    return checked_output(node, name, argv, code, stdout.result(), stderr.result())
+
+
+def checked_output(node: str, name: str, argv: Sequence[str], code: int, stdout: bytes, stderr: bytes) -> str:
+    """Return the stdout of a command that has ended, as text.
+
+    Raises NodeError when it is longer than MAX_OUTPUT, CommandFailed when the exit code is not 0.
+    """
+    if len(stdout) > MAX_OUTPUT:
+        raise NodeError(node, name, f"{argv[0]} printed more than {MAX_OUTPUT} octets")
     if code:
-        words = err.result().decode(errors="replace").strip()[-300:]
-        raise CommandFailed(node, name, code, words)
-    return out.result().decode(errors="replace")
+        raise CommandFailed(node, name, code, stderr.decode(errors="replace").strip()[-300:])
+    return stdout.decode(errors="replace")
+
+
+async def _read(stream: asyncio.StreamReader) -> bytes:
+    """Read a stream to its end, and return its first MAX_OUTPUT + 1 octets: one more shows that it is too long."""
+    kept = bytearray()
+    while chunk := await stream.read(65536):
+        kept += chunk[: MAX_OUTPUT + 1 - len(kept)]
+    return bytes(kept)
 
 
 def parse_output(node: str, name: str, text: str) -> Any:
-    """Return what a command printed: of one of the contract's as JSON, None for nothing; of any other as it is.
+    """Return what a command printed: for a command of the node contract its JSON, or None when it printed nothing; for
+    any other command the text itself.
 
-    Raises NodeError when it is no JSON, or (`inspect`) not of the shape that is read.
+    Raises NodeError when it is not JSON, or when that of `inspect` does not have the contract's shape.
     """
     if name not in NODE_COMMANDS:
         return text
@@ -76,9 +107,27 @@ def parse_output(node: str, name: str, text: str) -> Any:
     return answer
 
 
-async def _read(stream: asyncio.StreamReader) -> bytes:
-    """Read to the end; keep one octet more than may be printed."""
-    kept = bytearray()
-    while chunk := await stream.read(65536):
-        kept += chunk[: MOST + 1 - len(kept)]
-    return bytes(kept)
+async def version_by_command(candidate: Candidate) -> str:
+    """Return the version that the description's `version` command prints, at most 200 characters.
+
+    Return what the description says instead when it has no such command, or when the server is not installed or its
+    output does not match `version-pattern`. Raises NodeError when the command fails.
+    """
+    template = candidate.commands.get("version")
+    availability = candidate.check_availability()
+    if template is None or availability.missing:
+        return candidate.version
+    with tempfile.TemporaryDirectory(prefix="conformance-version-") as directory:
+        files = NodeDirectory(candidate.name, candidate, Path(directory), availability)
+        files.close()
+        argv = files.fill(template)
+        if availability.private_root is not None:
+            root = str(availability.private_root)
+            argv = [*_IN_NEW_NAMESPACES, private_root.__file__, root, directory, candidate.name, "--", *argv]
+        environment = {**os.environ, **candidate.environment}
+        output = await run_command(
+            candidate.name, "version", argv, within=candidate.command_within, environment=environment
+        )
+    match = re.search(candidate.version_pattern, output)
+    version = next(filter(None, (*match.groups()[:1], match[0])), "") if match else ""
+    return version[:_MAX_VERSION] or candidate.version

@@ -1,7 +1,7 @@
 """What the harness can ask of a node under test, whatever its kind (docs/node-contract.md).
 
-A node is driven through this interface only. Its configuration is the JSON document of the contract, rendered by
-`conformance.nodes.configuration`; the reference node gets nothing that a foreign candidate does not get.
+A node is driven through the interface `Node` only. Its configuration is the JSON document of the contract, rendered by
+`conformance.nodes.configuration`; the reference gets nothing that another candidate does not get.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,15 +9,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 NodeConfiguration = Mapping[str, Any]
-"""The one JSON document that a node is told (units: seconds, octets)."""
+"""The JSON document that a node reads (units: seconds, octets)."""
 
 
 REFUSED = 2
-"""Exit code of a node that refuses its configuration, and of a `reload` command that does."""
+"""Exit code of a node that refuses its configuration, and of a `reload` command whose node refuses it."""
 
 
 class NodeError(Exception):
-    """A node did not do what the contract asks: `stage` says in which step of its life, `hint` what to look at."""
+    """A node did not do what the contract asks.
+
+    `stage` is the step of its life (`start`, `stop`, the name of a command), `hint` says what to look at.
+    """
 
     def __init__(self, node: str, stage: str, reason: str, hint: str = "") -> None:
         super().__init__(f"{node}: {stage}: {reason}" + (f" ({hint})" if hint else ""))
@@ -28,23 +31,23 @@ class NodeError(Exception):
 
 
 class ConfigurationRefused(NodeError):
-    """The node would not take its configuration; `reason` is what it said, naming the parameter."""
+    """The node refused its configuration; `reason` is its own error message, which should name the parameter."""
 
 
 class WrongNodeState(NodeError):
-    """A step came when the node was not in the state that it needs: the scenario took another course than written."""
+    """A step needs a node that runs, or one that is down, and the node is not: the cell left the scenario's course."""
 
 
 class CannotRestart(WrongNodeState):
-    """A node did not start again on its own queue: what it had acknowledged is out of reach."""
+    """A node did not start again on its own queue: what it had acknowledged cannot be reached."""
 
 
 class Unsupported(NodeError):
-    """The candidate has no such command (no capability), so what needs it is not applicable."""
+    """The candidate's description has no such command: a cell that needs it is not applicable."""
 
 
 class CommandFailed(NodeError):
-    """A command of the description left with another code than 0; `output` is the end of its stderr."""
+    """A command of the description exited with a code other than 0; `output` is the end of its stderr."""
 
     def __init__(self, node: str, stage: str, code: int, output: str) -> None:
         super().__init__(node, stage, f"exit code {code}: {output}")
@@ -55,24 +58,24 @@ class CommandFailed(NodeError):
 class Node(Protocol):
     """One node under test.
 
-    Every method raises NodeError when the node does not do its part; none of them waits without a bound.
+    Every method raises NodeError when the node does not do its part. No method waits without a deadline.
     """
 
     name: str
 
     async def start(self, configuration: NodeConfiguration) -> None:
-        """Start on the data that is there; return when every listener answers its greeting.
+        """Start on the existing data and return when every listener has greeted.
 
         Raises ConfigurationRefused when the node refuses its configuration (exit code 2).
         """
         ...
 
     async def stop(self) -> int:
-        """Stop in an orderly way and return the exit code (0 in process)."""
+        """Stop the node in an orderly way, wait for its end and return the exit code (0 for a node in this process)."""
         ...
 
     async def kill(self) -> None:
-        """Kill the whole process tree at once; what was committed stays."""
+        """Kill the whole process tree at once; what was committed stays on disk."""
         ...
 
     async def wipe(self) -> None:
@@ -80,44 +83,47 @@ class Node(Protocol):
         ...
 
     async def pause(self) -> None:
-        """Freeze the node."""
+        """Freeze the node (SIGSTOP, or the like)."""
         ...
 
     async def resume(self) -> None:
-        """Thaw the node."""
+        """Let a frozen node go on."""
         ...
 
     async def reload(self, configuration: NodeConfiguration) -> None:
-        """Have the node read its file again. Raises ConfigurationRefused when it would not take it."""
+        """Write the configuration, have the running node read it, and wait until it is applied.
+
+        Raises ConfigurationRefused when the node refuses it.
+        """
         ...
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
-        """Run `inspect`, `redirect-messages`, `resubmit`; return its JSON.
+        """Run a command such as `inspect`, `redirect-messages` or `resubmit`, and return the JSON that it printed.
 
         Raises Unsupported when the candidate does not have the command.
         """
         ...
 
     async def close(self) -> None:
-        """End it however it is, and leave nothing behind."""
+        """End the node, whether it runs or not, and release everything that it holds."""
         ...
 
     @property
     def failure(self) -> str | None:
-        """Why the node ended on its own, or None while it lives or was asked to end."""
+        """Why the node ended without being asked to; None while it runs or after it was asked to end."""
         ...
 
     @property
-    def guard(self) -> int | None:
-        """The process above the node's own, while it runs; None where it has no processes that are seen from here."""
+    def guard_pid(self) -> int | None:
+        """The process id of the node's guard while it runs; None for a kind whose processes are not visible here."""
         ...
 
     @property
     def oom_kills(self) -> int | None:
-        """How many of its processes the kernel has killed for want of memory; None where that is not known."""
+        """How many of the node's processes the kernel killed for lack of memory; None where that is not known."""
         ...
 
     @property
     def log(self) -> Path:
-        """The file that holds what the node wrote as its log."""
+        """The path of the node's log."""
         ...

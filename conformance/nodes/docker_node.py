@@ -1,11 +1,12 @@
 """The `docker` kind: a server in a container of an image, hardened, on a network of its own.
 
-The node's directory is `/node` in there, read-only but for `/node/data` and (contract 2) `/node/status`. Every start makes a new container, so that a
-killed one comes back with its data and with nothing else.
+The node sees its directory as `/node`, read-only but for `/node/data` and (contract 2) `/node/status`. Every start makes
+a new container, so that a node that was killed comes back with its data and with nothing else.
 """
 
 import asyncio
 import os
+import signal
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -20,62 +21,65 @@ from docker.types import Mount
 from conformance.candidates.availability import Availability
 from conformance.candidates.description import Candidate
 from conformance.candidates.kinds.local import DockerFields
-from conformance.nodes.commands import MOST, command_template, parse_output
-from conformance.nodes.configuration import listeners_of
-from conformance.nodes.contract import REFUSED, CommandFailed, ConfigurationRefused, NodeConfiguration, NodeError
-from conformance.nodes.engine import Engine, explained, gateway, kill
-from conformance.nodes.kinds import NodeBase, NodeContext
+from conformance.nodes.commands import MAX_OUTPUT, checked_output
+from conformance.nodes.configuration import Address, listeners_of
+from conformance.nodes.contract import NodeConfiguration, NodeError
+from conformance.nodes.engine import Engine, error_text, gateway_address, kill
+from conformance.nodes.kinds import NodeContext
+from conformance.nodes.managed import ManagedNode
 from conformance.nodes.node_directory import NodeDirectory
 from conformance.nodes.places import Place, PortLeases, addresses_by_listener
 from conformance.nodes.private_root import NODE
-from conformance.nodes.readiness import reload, wait_ready
-from conformance.nodes.streams import Stream, follow, run_inside
-from conformance.shortage import KILLED, is_sigkill
+from conformance.nodes.readiness import wait_ready
+from conformance.nodes.streams import Stream, copy_to_log, run_inside
 from conformance.topology import Server
 from conformance.untrusted.tree import disk_usage
 
-EVERYWHERE = "0.0.0.0"  # noqa: S104  # in a container, whose network leads to this machine only
+ALL_INTERFACES = "0.0.0.0"  # noqa: S104  # in a container, whose network leads to this machine only
 
 _VERSION_LABEL = "org.opencontainers.image.version"
-"""What an image is labelled with by those who keep to the OCI's names."""
+"""The label of an image, by the OCI's conventions, that has the version of its software."""
 
-_LOOK = 0.5
-"""Seconds between two looks at how large the directory has become."""
+_SIZE_INTERVAL = 0.5
+"""Seconds between two looks at the size of the node's directory."""
 
-_FAREWELL = 30.0
-"""Seconds from SIGKILL to the end of a container, by the engine's word."""
-
-Moved = Callable[[str | None], None]
-"""Called with the address of a container that has one, and with None once it is gone."""
+_MAX_END_S = 30.0
+"""Seconds from SIGKILL until the engine reports the end of a container."""
 
 
-class DockerNode(NodeBase, kind="docker"):
-    """One node as a container in `network`; `directory` holds its data, its files and its log."""
+class DockerNode(ManagedNode, kind="docker"):
+    """One node as a container in `network`; `directory` holds its data, its files and its log.
+
+    `set_host` is called with the address of a container that has just started, and with None when it has ended.
+    """
 
     seen_at = NODE
 
     def __init__(
-        self, name: str, candidate: Candidate, directory: Path, engine: Engine, network: Any, moved: Moved
+        self,
+        name: str,
+        candidate: Candidate,
+        directory: Path,
+        engine: Engine,
+        network: Any,
+        set_host: Callable[[str | None], None],
     ) -> None:
-        self.name = name
-        self._candidate = candidate
+        files = NodeDirectory(name, candidate, directory, Availability(), seen_as=NODE, python="python3")
+        super().__init__(candidate, files)
         self._engine = engine
         self._network = network
-        self._moved = moved
-        self._shop = NodeDirectory(name, candidate, directory, Availability(), seen_as=NODE, python="python3")
-        self._for_any_user = False
+        self._set_host = set_host
         self._container: Any = None
-        self._follower: threading.Thread | None = None
-        self._ended = asyncio.Event()
-        self._exit_code: int | None = None
-        self._asked_to_end = False
-        self._failure: str | None = None
-        self._outgrew = ""
-        self._watching: asyncio.Task[None] | None = None
+        self._log_thread: threading.Thread | None = None
+        self._over_limit = ""
+        self._size_task: asyncio.Task[None] | None = None
 
     @classmethod
     async def version(cls, candidate: Candidate) -> str:
-        """See NodeBase; of an image it is the one that its label tells, else the description's, else the image's id."""
+        """Return the version that the image's label has, else the description's, else the image's short id.
+
+        Raises NodeError when the engine does not answer or does not have the image.
+        """
         container = DockerFields.of(candidate).container
         if candidate.check_availability().missing or container is None:
             return candidate.version
@@ -89,263 +93,198 @@ class DockerNode(NodeBase, kind="docker"):
 
     @classmethod
     async def find_place(
-        cls, server: Server, candidate: Candidate, directory: Path, leases: PortLeases, leaving: AsyncExitStack
+        cls, server: Server, candidate: Candidate, directory: Path, leases: PortLeases, exit_stack: AsyncExitStack
     ) -> Place:
-        """See NodeBase; on a network of its own."""
+        """Make a network for the node; its listeners have the ports of the description, its host is not known yet."""
         engine = Engine(server.name, directory)
-        leaving.callback(engine.close)
+        exit_stack.callback(engine.close)
         network = await engine.make_network()
-        leaving.push_async_callback(engine.ask, "network", network.remove)
-        container, roles = DockerFields.of(candidate).container, listeners_of(server.role)
+        exit_stack.push_async_callback(engine.call, "network", network.remove)
+        container, listeners = DockerFields.of(candidate).container, listeners_of(server.role)
         ports = {} if container is None else container.ports
-        doors = addresses_by_listener(
-            server.role, {d: (EVERYWHERE, ports[d]) for d in candidate.listeners if d in roles}
-        )
-        here = (gateway(network), 0)
-        return Place(doors, dict.fromkeys(doors), lambda party, listener: here, (engine, network))
+        opened: dict[str, Address] = {
+            name: (ALL_INTERFACES, ports[name]) for name in candidate.listeners if name in listeners
+        }
+        addresses = addresses_by_listener(server.role, opened)
+        here = (gateway_address(network), 0)
+        return Place(addresses, dict.fromkeys(addresses), lambda party, listener: here, (engine, network))
 
     @classmethod
     def create(cls, context: NodeContext) -> Self:
-        """See NodeBase."""
+        """Return a node that is down, on the engine and network of its place."""
         engine, network = context.place.resources
         return cls(context.name, context.candidate, context.directory, engine, network, context.set_host)
 
     @property
-    def log(self) -> Path:
-        """What the container's processes wrote to stdout and stderr."""
-        return self._shop.log_file
-
-    @property
-    def guard(self) -> None:
-        """None: its processes are the engine's."""
+    def guard_pid(self) -> None:
+        """None: the container's processes are the engine's."""
 
     @property
     def oom_kills(self) -> None:
-        """None: the engine tells it of the first process only."""
-
-    @property
-    def failure(self) -> str | None:
-        """Why the container ended without being asked to, or None."""
-        return self._failure
+        """None: the engine reports such a kill of the first process only."""
 
     async def start(self, configuration: NodeConfiguration) -> None:
-        """Write the files, make a container and start it, wait for the greetings."""
-        needs = DockerFields.of(self._candidate).container
-        assert needs is not None
-        image = await self._engine.image(needs.image)
+        """Write the files, make and start a container, and wait until every listener has greeted."""
+        fields = DockerFields.of(self._candidate).container
+        assert fields is not None
+        image = await self._engine.image(fields.image)
         user, self._for_any_user = self._user(str(image.attrs["Config"].get("User") or ""))
-        self._shop.write(configuration, for_any_user=self._for_any_user)
-        self._ended.clear()
-        self._exit_code, self._failure, self._asked_to_end, self._outgrew = None, None, False, ""
-        self._shop.log.begin()
+        self._files.write(configuration, for_any_user=self._for_any_user)
+        self._reset()
+        self._over_limit = ""
         try:
-            self._container = await self._engine.ask("start", partial(self._create, user))
-            self._watching = asyncio.create_task(self._watch_size(), name=f"size of {self.name}")
-            await self._begin(configuration)
+            self._container = await self._engine.call("start", partial(self._create_container, user))
+            self._size_task = asyncio.create_task(self._watch_size(), name=f"size of {self.name}")
+            await self._start_container(configuration)
         except NodeError as error:
-            code, outgrew = self._exit_code, self._outgrew
-            await self._end()
-            if outgrew:
-                raise NodeError(self.name, "start", outgrew) from error
-            if code == REFUSED:
-                raise ConfigurationRefused(self.name, "start", self._shop.log.failure_excerpt()) from error
+            code, over_limit = self._exit_code, self._over_limit
+            await self._terminate()
+            if over_limit:
+                raise NodeError(self.name, "start", over_limit) from error
             if code is not None:
-                raise NodeError(self.name, "start", self._end_of(code, "it left")) from error
+                raise self._start_error(code) from error
             raise
 
-    async def stop(self) -> int:
-        """SIGTERM, or the `stop` command, and wait for the end; what does not leave is killed and told as an error."""
-        container = self._running("stop")
-        self._asked_to_end = True
-        if template := self._candidate.commands.get("stop"):
-            await self._run("stop", template)
-        else:
-            await self._engine.ask("stop", partial(container.kill, signal="SIGTERM"))
-        bound = self._candidate.stop_within
-        try:
-            async with asyncio.timeout(bound):
-                await self._ended.wait()
-        except TimeoutError:
-            await self._end()
-            raise NodeError(self.name, "stop", f"it did not leave within {bound:g} s of SIGTERM") from None
-        code = self._exit_code or 0
-        await self._end()
-        return 0 if code in self._candidate.exit_codes else code
-
-    async def kill(self) -> None:
-        """SIGKILL everything in the container."""
-        self._running("kill")
-        await self._end()
-
-    async def wipe(self) -> None:
-        """Delete what is in the data directory."""
-        if self._container is not None:
-            raise NodeError(self.name, "wipe", "the node is running", "stop or kill it first")
-        self._shop.wipe()
-
     async def pause(self) -> None:
-        """Freeze everything in the container."""
-        await self._engine.ask("pause", self._running("pause").pause)
+        """Freeze all processes in the container."""
+        await self._engine.call("pause", self._running_container("pause").pause)
 
     async def resume(self) -> None:
-        """Thaw it."""
-        await self._engine.ask("resume", self._running("resume").unpause)
+        """Let the frozen processes go on."""
+        await self._engine.call("resume", self._running_container("resume").unpause)
 
-    async def reload(self, configuration: NodeConfiguration) -> None:
-        """Write the files anew, send SIGHUP (or run the `reload` command), and wait for the node's answer."""
-        container = self._running("reload")
-
-        async def signal() -> None:
-            await self._engine.ask("reload", partial(container.kill, signal="SIGHUP"))
-
-        await reload(self._shop, self._candidate, configuration, self.command, signal, for_any_user=self._for_any_user)
-
-    async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
-        """Run the description's command of that name in the container, and read its JSON."""
-        text = await self._run(name, command_template(self._candidate, self.name, name), arguments)
-        return parse_output(self.name, name, text)
-
-    async def close(self) -> None:
-        """End the node however it is."""
-        try:
-            await self._end()
-        finally:
-            self._shop.close()
-
-    async def _begin(self, configuration: NodeConfiguration) -> None:
-        """Start the container that was made, and wait until it is ready."""
-        await self._engine.ask("start", partial(self._launch, self._container, asyncio.get_running_loop()))
-        host = await self._engine.ask("start", self._address)
+    async def _start_container(self, configuration: NodeConfiguration) -> None:
+        """Start the container that was made, and wait until every listener has greeted. Raises NodeError."""
+        await self._engine.call("start", partial(self._launch, self._container, asyncio.get_running_loop()))
+        host = await self._engine.call("start", self._address)
         if not host:
-            await self._until_ended("start")
+            await self._wait_until_ended("start")
         if self._ended.is_set():
             raise NodeError(self.name, "start", "the container ended before it was ready", "see its log")
-        self._moved(host)
-        listeners = [(door, host, at["port"]) for door, at in configuration["listeners"].items()]
+        self._set_host(host)
+        listeners = [(name, host, at["port"]) for name, at in configuration["listeners"].items()]
         await wait_ready(self.name, listeners, self._candidate.ready_within, self._ended)
 
-    def _user(self, of_image: str) -> tuple[str, bool]:
-        """Return whom to run as, and whether that may be any user here, who has to be let in.
+    def _user(self, image_user: str) -> tuple[str, bool]:
+        """Return the user to run as ('': the image's), and whether all users of this machine need access to the files.
 
-        It is who is described, else who we are, so that its files are ours; root leaves it to the image.
+        The user is the description's, else this process's, so that the node's files are its own; root leaves the choice to
+        the image, whose user may be any here.
         """
         if self._candidate.user is not None or os.geteuid() == 0:
-            stranger = (self._candidate.user or of_image).partition(":")[0] not in ("", "0", "root")
-            return self._candidate.user or "", stranger
+            other = (self._candidate.user or image_user).partition(":")[0] not in ("", "0", "root")
+            return self._candidate.user or "", other
         return f"{os.geteuid()}:{os.getegid()}", False
 
-    def _create(self, user: str) -> Any:
-        shop = self._shop
+    def _create_container(self, user: str) -> Any:
+        """Make a container of the node's image with its directories mounted; blocks until the engine has answered."""
+        files = self._files
         mounts = [
-            Mount(str(NODE), str(shop.directory.absolute()), type="bind", read_only=True),
-            *(Mount(str(NODE / path.name), str(path.absolute()), type="bind") for path in shop.writable),
+            Mount(str(NODE), str(files.directory.absolute()), type="bind", read_only=True),
+            *(Mount(str(NODE / path.name), str(path.absolute()), type="bind") for path in files.writable),
         ]
-        return self._engine.create(self._candidate, shop.filled(self._candidate.argv), mounts, self._network, user)
+        return self._engine.create(self._candidate, files.fill(self._candidate.argv), mounts, self._network, user)
 
     def _address(self) -> str:
-        """Return the address of the container that was just started; '' when it has ended already."""
+        """Return the IP address of the container that was just started; '' when it has ended already. Blocks."""
         self._container.reload()
         return str(self._container.attrs["NetworkSettings"]["Networks"][self._network.name]["IPAddress"])
 
     def _launch(self, container: Any, loop: asyncio.AbstractEventLoop) -> None:
-        """Start a container, and a thread that reads what it prints from the first octet on."""
-        stream = Stream.of(container.attach(stream=True, logs=False))
+        """Start a container, and a thread that writes what it prints to the log from the first octet on. Blocks."""
+        stream = Stream.from_answer(container.attach(stream=True, logs=False))
         try:
             container.start()
         except BaseException:
             stream.close()
             raise
-        following = (container, stream, loop)
-        self._follower = threading.Thread(target=self._follow, args=following, name=f"follow {self.name}", daemon=True)
-        self._follower.start()
+        arguments = (container, stream, loop)
+        self._log_thread = threading.Thread(target=self._log, args=arguments, name=f"log {self.name}", daemon=True)
+        self._log_thread.start()
 
-    def _follow(self, container: Any, stream: Stream, loop: asyncio.AbstractEventLoop) -> None:
-        """Write what a container prints to the log, and tell of its end; in a thread."""
+    def _log(self, container: Any, stream: Stream, loop: asyncio.AbstractEventLoop) -> None:
+        """Write what a container prints to the log until it has ended, then report its end to the loop; runs in a thread."""
         code: int | None = None
         try:
-            code = follow(container, stream, self._shop.log.handle, self._candidate.log_limit)
-            why = self._end_of(code, "it left by itself")
+            code = copy_to_log(container, stream, self._files.log.descriptor, self._candidate.log_limit)
+            why = self._describe_exit(code, "it left by itself")
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
-            why = f"the Docker engine lost sight of it: {explained(error)}"
+            why = f"the Docker engine lost sight of it: {error_text(error)}"
         if not loop.is_closed():
-            loop.call_soon_threadsafe(self._over, code, why)
+            loop.call_soon_threadsafe(self._on_ended, code, why)
 
-    def _end_of(self, code: int, how: str) -> str:
-        """Return why the container ended that nobody had asked to."""
-        words = self._shop.log.failure_excerpt()
-        return f"{KILLED}; its log ends: {words}" if is_sigkill(code) else f"{how} with exit code {code}: {words}"
-
-    def _over(self, code: int | None, why: str) -> None:
+    def _on_ended(self, code: int | None, why: str) -> None:
+        """Note that the container ended: `code` is None when the engine could not be asked, `why` is said of a failure."""
         self._exit_code = code
         if not self._asked_to_end and self._failure is None:
             self._failure = why
-        self._moved(None)
+        self._set_host(None)
         self._ended.set()
 
     async def _watch_size(self) -> None:
-        """Kill the container once its directory outgrows its limit."""
+        """Kill the container once its directory is larger than its limit."""
         limit = self._candidate.directory_limit
-        while await asyncio.to_thread(disk_usage, str(self._shop.directory)) <= limit:  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK)  # no event comes of what another process writes
-        self._failure = self._outgrew = f"killed: its directory outgrew {limit} octets"
+        while await asyncio.to_thread(disk_usage, str(self._files.directory)) <= limit:  # noqa: ASYNC110
+            await asyncio.sleep(_SIZE_INTERVAL)  # no event comes of what another process writes
+        self._failure = self._over_limit = f"killed: its directory outgrew {limit} octets"
         try:
-            await self._engine.ask("size", partial(kill, self._running("size")))
+            await self._engine.call("size", partial(kill, self._running_container("size")))
         except NodeError as error:
-            self._failure = self._outgrew = (
+            self._failure = self._over_limit = (
                 f"its directory outgrew {limit} octets, and it could not be killed: {error.reason}"
             )
 
-    async def _end(self) -> None:
-        """Kill the container, wait until all that it said was read, and remove it."""
+    async def _terminate(self) -> None:
+        """Kill the container if it runs, wait until all that it printed is in the log, and remove it."""
         container, self._container = self._container, None
         self._asked_to_end = True
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
-            self._watching = None
-        if container is not None:
-            try:
-                await self._finish(container)
-            finally:
-                await self._engine.ask("kill", partial(container.remove, v=True, force=True))
-
-    async def _finish(self, container: Any) -> None:
-        """Kill what is followed, and wait until it has ended."""
-        if self._follower is None:
+        if self._size_task is not None:
+            self._size_task.cancel()
+            await asyncio.gather(self._size_task, return_exceptions=True)
+            self._size_task = None
+        if container is None:
             return
-        self._follower = None
-        if not self._ended.is_set():
-            await self._engine.ask("kill", partial(kill, container))
-        await self._until_ended("kill")
-
-    async def _until_ended(self, stage: str) -> None:
-        """Wait for the end of a container that was killed, or ended by itself. Raises NodeError."""
         try:
-            async with asyncio.timeout(_FAREWELL):
+            started, self._log_thread = self._log_thread is not None, None
+            if started and not self._ended.is_set():
+                await self._engine.call("kill", partial(kill, container))
+            if started:
+                await self._wait_until_ended("kill")
+        finally:
+            await self._engine.call("kill", partial(container.remove, v=True, force=True))
+
+    async def _wait_until_ended(self, stage: str) -> None:
+        """Wait for the end of a container that was killed or ends by itself. Raises NodeError after 30 s."""
+        try:
+            async with asyncio.timeout(_MAX_END_S):
                 await self._ended.wait()
         except TimeoutError:
-            raise NodeError(self.name, stage, f"the Docker engine told of no end within {_FAREWELL:g} s") from None
+            reason = f"the Docker engine reported no end within {_MAX_END_S:g} s"
+            raise NodeError(self.name, stage, reason) from None
+
+    async def _send_signal(self, stage: str, number: signal.Signals) -> None:
+        """Send a signal to the container's first process."""
+        await self._engine.call(stage, partial(self._running_container(stage).kill, signal=number.name))
 
     async def _run(self, name: str, template: Sequence[str], arguments: Sequence[str] = ()) -> str:
-        """Run a command in the container and return what it printed."""
-        container = self._running(name)
-        argv = self._shop.filled(template, arguments)
-        bound = self._candidate.command_within
+        """Run a command in the container and return what it printed. Raises NodeError."""
+        container = self._running_container(name)
+        argv = self._files.fill(template, arguments)
+        limit = self._candidate.command_within
         try:
-            code, out, err = await asyncio.to_thread(
-                run_inside, self._engine.api, container.id, argv, within=bound, most=MOST + 1
+            code, stdout, stderr = await asyncio.to_thread(
+                run_inside, self._engine.api, container.id, argv, within=limit, max_octets=MAX_OUTPUT + 1
             )
         except TimeoutError:
-            raise NodeError(self.name, name, f"{argv[0]} had not ended after {bound:g} s") from None
+            raise NodeError(self.name, name, f"{argv[0]} had not ended after {limit:g} s") from None
         except (docker.errors.DockerException, requests.RequestException) as error:
-            raise NodeError(self.name, name, f"the Docker engine: {explained(error)}") from error
-        if len(out) > MOST:
-            raise NodeError(self.name, name, f"{argv[0]} printed more than {MOST} octets")
-        if code:
-            raise CommandFailed(self.name, name, code, err.decode(errors="replace").strip()[-300:])
-        return out.decode(errors="replace")
+            raise NodeError(self.name, name, f"the Docker engine: {error_text(error)}") from error
+        return checked_output(self.name, name, argv, code, stdout, stderr)
 
-    def _running(self, stage: str) -> Any:
-        if self._container is None:
-            raise NodeError(self.name, stage, "the node is not running")
+    def _running_container(self, stage: str) -> Any:
+        self._require_running(stage)
         return self._container
+
+    @property
+    def _is_running(self) -> bool:
+        return self._container is not None

@@ -1,4 +1,4 @@
-"""What the `docker` kind wants of a Docker engine, asked in threads; every answer that is none is a NodeError."""
+"""What the `docker` kind asks of a Docker engine. Calls run in threads; every failure of the engine becomes a NodeError."""
 
 import asyncio
 import atexit
@@ -23,36 +23,40 @@ from conformance.nodes.contract import NodeError
 T = TypeVar("T")
 
 OWNER_LABEL = "conformance.owner"
-"""On everything that we make: which process of the harness it is of, so that its reaper finds it."""
+"""A label of every container and network: which process of the harness made it, so that its reaper finds it."""
 
 DIRECTORY_LABEL = "conformance.directory"
-"""On everything that we make: the node's directory, which lies in that of the run."""
+"""A label of every container and network: the node's directory, which lies in that of the run."""
 
 _NO_LOG = "none"
-"""The engine keeps nothing of what a container prints: it is read while it is printed."""
+"""The log driver with which the engine stores nothing of what a container prints: it is read while it is printed."""
 
 _NOT_RUNNING = 409
-"""What the engine answers when it is to signal a container that does not run."""
+"""The engine's status code when it is to signal a container that does not run."""
 
-_PATIENCE = 60
-"""Seconds in which the engine has to do what it is asked."""
+_MAX_CALL_S = 60
+"""Seconds that the engine has to answer."""
 
 
 @functools.cache
-def owner() -> str:
-    """Return this process's own name, once its reaper is there: it removes what has that name when this process ends."""
+def owner_id() -> str:
+    """Return the value of OWNER_LABEL for this process.
+
+    The first call starts this process's reaper, which removes everything with that label when the process has ended.
+    """
     name = uuid.uuid4().hex
     process = subprocess.Popen(  # noqa: S603  # our own program
         [sys.executable, reaper.__file__, OWNER_LABEL, name], stdin=subprocess.PIPE, start_new_session=True
     )
-    atexit.register(_dismiss, process)
+    atexit.register(_end_reaper, process)
     return name
 
 
-def _dismiss(process: subprocess.Popen[bytes]) -> None:
+def _end_reaper(process: subprocess.Popen[bytes]) -> None:
+    """Tell the reaper that this process ends, by the end of its input, and wait until it has removed what is left."""
     assert process.stdin is not None
     process.stdin.close()
-    process.wait(_PATIENCE)
+    process.wait(_MAX_CALL_S)
 
 
 class Engine:
@@ -61,29 +65,29 @@ class Engine:
     def __init__(self, node: str, directory: Path) -> None:
         self._node = node
         self._directory = directory
-        self._client: Any = docker.from_env(timeout=_PATIENCE)
+        self._client: Any = docker.from_env(timeout=_MAX_CALL_S)
 
     @property
     def api(self) -> Any:
-        """The engine's interface as it is, for what is read in a thread of its own."""
+        """The SDK's low-level client, for calls that the caller makes in a thread of its own."""
         return self._client.api
 
-    async def ask(self, stage: str, what: Callable[[], T]) -> T:
-        """Have something done in a thread; whoever is cancelled meanwhile waits until it is done or refused.
+    async def call(self, stage: str, function: Callable[[], T]) -> T:
+        """Return what a blocking function returns, run in a thread. A cancelled caller still waits for its end.
 
-        Raises NodeError.
+        Raises NodeError, naming the stage, when the engine refuses or does not answer.
         """
-        task = asyncio.ensure_future(asyncio.to_thread(what))
+        task = asyncio.ensure_future(asyncio.to_thread(function))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             await asyncio.wait({task})
             raise
         except (docker.errors.DockerException, requests.RequestException) as error:
-            raise NodeError(self._node, stage, f"the Docker engine: {explained(error)}") from error
+            raise NodeError(self._node, stage, f"the Docker engine: {error_text(error)}") from error
 
     async def image(self, name: str) -> Any:
-        """Return an image that the engine has. Raises NodeError when it has none; nothing is pulled."""
+        """Return an image that the engine has. Raises NodeError when it does not have it; nothing is pulled."""
 
         def get() -> Any:
             try:
@@ -91,14 +95,14 @@ class Engine:
             except docker.errors.ImageNotFound:
                 return None
 
-        found = await self.ask("start", get)
-        if found is None:
+        image = await self.call("start", get)
+        if image is None:
             reason = f"the engine at {engine_address()} has no image {name}"
             raise NodeError(self._node, "start", reason, f"docker build -t {name} DIR, or docker pull {name}")
-        return found
+        return image
 
     async def make_network(self) -> Any:
-        """Make a network of the node's own: from it leads no way out but to this machine."""
+        """Make a network for the node alone, from which only this machine can be reached."""
 
         def make() -> Any:
             name = f"conformance-{self._node}-{uuid.uuid4().hex[:12]}"
@@ -106,14 +110,14 @@ class Engine:
             network.reload()
             return network
 
-        return await self.ask("network", make)
+        return await self.call("network", make)
 
     def create(self, candidate: Candidate, command: list[str], mounts: list[Mount], network: Any, user: str) -> Any:
-        """Create a container that may do nothing but what a server of ours must; it is not started."""
-        needs = DockerFields.of(candidate).container
-        assert needs is not None
+        """Return a new hardened container that is not started; `user` '' leaves the image's. Blocks."""
+        fields = DockerFields.of(candidate).container
+        assert fields is not None
         return self._client.containers.create(
-            needs.image,
+            fields.image,
             command=command or None,
             name=f"{network.name}-{uuid.uuid4().hex[:6]}",
             hostname=self._node,
@@ -125,36 +129,36 @@ class Engine:
             stdin_open=False,
             log_config=LogConfig(type=_NO_LOG),
             ulimits=[Ulimit(name="fsize", soft=candidate.directory_limit, hard=candidate.directory_limit)],
-            **hardening(needs),
+            **hardening_options(fields),
         )
 
     def _labels(self) -> dict[str, str]:
-        return {OWNER_LABEL: owner(), DIRECTORY_LABEL: str(self._directory.absolute())}
+        return {OWNER_LABEL: owner_id(), DIRECTORY_LABEL: str(self._directory.absolute())}
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._client.close()
 
 
-def hardening(needs: Container) -> dict[str, Any]:
-    """Return what keeps a container from doing harm: to this machine, to its other users, to anybody's memory."""
+def hardening_options(fields: Container) -> dict[str, Any]:
+    """Return the options of `containers.create` that take every right, and unlimited memory and processes, from a container."""
     return {
         "read_only": True,
-        "tmpfs": dict.fromkeys(("/tmp", *needs.writable), "size=64m,mode=1777"),  # noqa: S108  # of the container
+        "tmpfs": dict.fromkeys(("/tmp", *fields.writable), "size=64m,mode=1777"),  # noqa: S108  # of the container
         "cap_drop": ["ALL"],
         "security_opt": ["no-new-privileges:true"],
-        "mem_limit": needs.memory,
-        "memswap_limit": needs.memory,
-        "pids_limit": needs.pids,
+        "mem_limit": fields.memory,
+        "memswap_limit": fields.memory,
+        "pids_limit": fields.pids,
         "init": True,
         "ipc_mode": "private",
-        "dns": ["127.0.0.1"],  # of the container, where nobody answers: an engine would ask the world for it otherwise
+        "dns": ["127.0.0.1"],  # nothing answers there; without it an engine forwards queries to the world
         "restart_policy": {"Name": "no"},
     }
 
 
 def kill(container: Any) -> None:
-    """SIGKILL everything in a container; one that has ended needs none."""
+    """SIGKILL all processes in a container; do nothing when it has ended already. Blocks."""
     try:
         container.kill()
     except docker.errors.APIError as error:
@@ -162,11 +166,11 @@ def kill(container: Any) -> None:
             raise
 
 
-def gateway(network: Any) -> str:
-    """Return the address at which containers in a network reach this machine."""
+def gateway_address(network: Any) -> str:
+    """Return the IP address at which containers in a network reach this machine."""
     return str(network.attrs["IPAM"]["Config"][0]["Gateway"])
 
 
-def explained(error: Exception) -> str:
-    """Return what the engine says itself, where it says anything."""
+def error_text(error: Exception) -> str:
+    """Return the engine's own explanation of an error, else the text of the exception."""
     return str(getattr(error, "explanation", None) or error)

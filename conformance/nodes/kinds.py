@@ -1,4 +1,8 @@
-"""The node of each kind of candidate: `conformance/nodes/KIND_node.py` has a class that says of which kind it is."""
+"""The node classes, one for each kind of candidate: `conformance/nodes/KIND_node.py` has a subclass of `NodeBase`.
+
+A cell gets a node in two steps: `find_place` chooses its addresses, so that the links can be opened, and `create` makes
+the node itself, which is still down.
+"""
 
 import importlib
 from collections.abc import Callable, Mapping
@@ -10,22 +14,39 @@ from typing import ClassVar, Protocol
 from conformance import nodes, registry
 from conformance.candidates.description import Candidate
 from conformance.candidates.kind import KINDS
+from conformance.nodes.commands import version_by_command
 from conformance.nodes.contract import Node
 from conformance.nodes.disks.node_disk import NodeDisk
 from conformance.nodes.places import Place, PortLeases, leased_place
-from conformance.nodes.version import version_by_command
 from conformance.topology import Server
 
 
 class ProcessClock(Protocol):
-    """What moves the clock of a node's processes (conformance.run.shifted.shifted_program)."""
+    """Shifts the clock of a node's processes; implemented by `conformance.run.shifted.shifted_program`."""
 
-    def command_prefix(self, program: str, environment: Mapping[str, str]) -> list[str]: ...
-    def on_started(self, guard: int) -> None: ...
-    def on_signal(self) -> None: ...
-    def on_ready(self) -> None: ...
-    def on_ending(self) -> None: ...
-    def on_ended(self) -> None: ...
+    def command_prefix(self, program: str, environment: Mapping[str, str]) -> list[str]:
+        """Return the words before a command of the node that shift its clock."""
+        ...
+
+    def on_started(self, guard: int) -> None:
+        """Follow the processes below the guard with this process id, which has just started."""
+        ...
+
+    def on_signal(self) -> None:
+        """Note that the guard was just asked to signal the node."""
+        ...
+
+    def on_ready(self) -> None:
+        """Let time jump, since the node is ready. Raises CannotShift when the clock of a process is not shifted."""
+        ...
+
+    def on_ending(self) -> None:
+        """Stop time from jumping while the node ends."""
+        ...
+
+    def on_ended(self) -> None:
+        """Let time jump again, since the node has ended."""
+        ...
 
 
 _NODE = "_node"
@@ -43,61 +64,73 @@ class NodeClock(Protocol):
     """What a node may ask of the cell's clock."""
 
     def now(self) -> float:
-        """Return the moment for stamps, POSIX seconds."""
+        """Return the current time of the cell for timestamps, POSIX seconds."""
         ...
 
     def shifted_program(self, directory: Path) -> ProcessClock | None:
-        """Return what moves the clock of a program, None where nothing has to."""
+        """Return what shifts the clock of a node's processes, with its files in `directory`; None on other clocks."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """All that a node of any kind may need of the cell that it is in."""
+    """All that a node of any kind may need to know of its cell."""
 
     name: str
     candidate: Candidate
     directory: Path
-    """Its own, for its files and its log."""
+    """The node's own directory, for its files and its log."""
     data: Path
+    """The node's data directory, as the node sees it."""
     place: Place
     clock: NodeClock
     disk: NodeDisk | None
-    """One that may fail."""
+    """A disk that the scenario makes fail; None when it makes none fail."""
     freeze: Callable[[bool], None]
-    """Lets nothing in or out over its links, or again."""
+    """Stop (True) or continue (False) all traffic on the node's links."""
     set_host: Callable[[str | None], None]
     """Make the links to the node dial another host; None: dial nowhere until the next call."""
 
 
 class NodeBase:
-    """What a node's class says of its kind, and how a cell gets one; the rest is as in conformance.nodes.contract."""
+    """The base of every node class: what it declares of its kind, and how a cell gets its nodes.
+
+    The rest of a node's interface is `conformance.nodes.contract.Node`.
+    """
 
     seen_at: ClassVar[Path | None] = None
-    """Where it sees its own directory, where that is another path than here."""
+    """The path at which a node sees its own directory; None when it is the path that the harness uses."""
 
-    def __init_subclass__(cls, *, kind: str) -> None:
-        _CLASSES.add(kind, cls)
+    def __init_subclass__(cls, *, kind: str | None) -> None:
+        """Register the class of a kind's nodes; None: the class is a base of others."""
+        if kind is not None:
+            _CLASSES.add(kind, cls)
 
     @classmethod
     def prepare(cls, candidate: Candidate) -> None:
-        """Do what takes its time before any clock runs. Raises NodeError."""
+        """Do slow preparations, such as imports, before any clock runs. Raises NodeError."""
 
     @classmethod
     async def version(cls, candidate: Candidate) -> str:
-        """Return which version it is, as it says itself, else as the description does. Raises NodeError."""
+        """Return the server's version: what its `version` command prints, else what the description says.
+
+        Raises NodeError when the command fails.
+        """
         return await version_by_command(candidate)
 
     @classmethod
     async def find_place(
-        cls, server: Server, candidate: Candidate, directory: Path, leases: PortLeases, leaving: AsyncExitStack
+        cls, server: Server, candidate: Candidate, directory: Path, leases: PortLeases, exit_stack: AsyncExitStack
     ) -> Place:
-        """Find a place for a server, and leave it with `leaving`. Raises NodeError, and OSError where no port is left."""
+        """Choose the addresses of a server's node, and release with `exit_stack` what that takes.
+
+        Raises NodeError, and OSError when no port is free.
+        """
         return leased_place(server.role, candidate, leases)
 
     @classmethod
     def create(cls, context: NodeContext) -> Node:
-        """Return a node that is down."""
+        """Return a new node, which is down."""
         raise NotImplementedError
 
 
@@ -105,7 +138,7 @@ _CLASSES: registry.Registry[type[NodeBase]] = registry.Registry("node of a kind"
 
 
 def node_class(kind: str) -> type[NodeBase]:
-    """Return the class of a kind's nodes; its module is imported now, since some take their time."""
+    """Return the class of a kind's nodes; import its module only now, since some imports are slow."""
     importlib.import_module(f"{nodes.__name__}.{kind}{_NODE}")
     if kind not in _CLASSES:
         raise registry.RegistryError(f"conformance/nodes/{kind}{_NODE}.py has no class NodeBase, kind={kind!r}")

@@ -16,19 +16,21 @@ from conformance.nodes.private_root import NODE
 from conformance.untrusted.directory import Owner, UntrustedDirectory
 
 DATA = "data"
-"""The directory of a node's queue database, in its own."""
+"""The name of the directory, in the node's own, that holds its queue database."""
 
 
 def status_file_path(directory: Path) -> Path:
-    """Return where a node writes its status, given its directory as here or as it sees it itself."""
+    """Return the path of the status file in a node's directory, which may be given as the harness or the node sees it."""
     return directory / "status" / "status.json"
 
 
 class NodeDirectory:
-    """Writes what a node is told, and fills in the words of its commands.
+    """Writes a node's files, and fills the placeholders of its commands.
 
-    `seen_as` is what the node itself sees its directory as, where that is another path; `python` is its interpreter;
-    `user` is whom all of it is given to, where the harness is root.
+    The node can write to its directory and put anything there: all access goes through `UntrustedDirectory`.
+
+    `seen_as` is the path at which the node sees the directory, if that is another; `python` is the interpreter that
+    `{python}` stands for; `user` becomes the owner of everything written, where the harness is root.
     """
 
     def __init__(
@@ -55,25 +57,25 @@ class NodeDirectory:
         """What the node writes to stdout and stderr."""
 
     @property
-    def log_file(self) -> Path:
-        """Where the log is found once the node has ended."""
+    def log_path(self) -> Path:
+        """The path at which the log is found after `close`."""
         return self.directory / NAME
 
     @property
     def data(self) -> Path:
-        """The queue database, whatever it is: what `wipe` destroys and a power cut strikes."""
+        """The directory of the queue database: `wipe` empties it, a power cut changes it."""
         return self.directory / DATA
 
     @property
     def status(self) -> Path:
-        """The file in which a node of contract 2 answers a reload, in a folder that only the node writes."""
+        """The status file by which a node of contract 2 answers a reload; only the node writes its directory."""
         return status_file_path(self.directory)
 
     def write(self, configuration: NodeConfiguration, *, for_any_user: bool = False) -> None:
-        """Write the document and the files.
+        """Write the JSON document and the description's files, and make the writable directories.
 
-        With `for_any_user` any user may read them, and write data and status. Raises NodeError when a template cannot be rendered,
-        or when the node has put something in the way.
+        With `for_any_user` any user of this machine may read the files, and write data and status. Raises NodeError when
+        a template cannot be rendered, or when something that the node made is in the way.
         """
         self.configuration = configuration
         owner = self._owner()
@@ -83,24 +85,24 @@ class NodeDirectory:
             document = json.dumps(configuration, indent=1).encode()
             self._inside.write_file("node.json", document, owner=owner, readable=for_any_user)
             for name, template in self._candidate.files.items():
-                text = render_file(name, template, configuration, self.values, self._candidate.options)
+                text = render_file(name, template, configuration, self.placeholders, self._candidate.options)
                 self._inside.write_file(name, text.encode(), owner=owner, readable=for_any_user)
             if owner is not None:
                 self._inside.chown(owner)
             if for_any_user:
                 self._inside.make_world_readable()
         except CandidateError as error:
-            raise NodeError(self.name, "start", str(error), "mend the candidate's description") from error
+            raise NodeError(self.name, "start", str(error), "correct the candidate's description") from error
         except (OSError, ValueError) as error:
-            raise self._in_the_way("start", error) from error
+            raise self._access_error("start", error) from error
 
     @property
     def writable(self) -> tuple[Path, ...]:
-        """The directories below its own that the node must be able to write."""
+        """The directories in the node's own that the node must be able to write."""
         return (self.data, *([self.status.parent] if self._candidate.contract == 2 else []))
 
     def _owner(self) -> Owner | None:
-        """Return who gets what is made; None is whoever we are. Raises NodeError."""
+        """Return the owner that new files get; None: this process's user. Raises NodeError when `user` does not exist."""
         name = self._user
         if name is None or os.geteuid() != 0:
             return None
@@ -108,16 +110,16 @@ class NodeDirectory:
             return pwd.getpwnam(name).pw_uid, -1
         except KeyError as error:
             raise NodeError(
-                self.name, "start", f"there is no user {name}", "mend the candidate's description"
+                self.name, "start", f"there is no user {name}", "correct the candidate's description"
             ) from error
 
-    def _in_the_way(self, stage: str, error: Exception) -> NodeError:
+    def _access_error(self, stage: str, error: Exception) -> NodeError:
         return NodeError(self.name, stage, f"its directory: {error}", "the server may have put something else there")
 
     @property
-    def values(self) -> dict[str, str]:
-        """What the placeholders stand for."""
-        doors = self.configuration.get("listeners", {})
+    def placeholders(self) -> dict[str, str]:
+        """The value of each placeholder that commands and files of the description may contain."""
+        listeners = self.configuration.get("listeners", {})
         seen_as = self._seen_as or self.directory
         return {
             "python": self._python,
@@ -127,39 +129,39 @@ class NodeDirectory:
             **({} if self._candidate.folder is None else {"here": str(self._candidate.folder)}),
             "name": self.name,
             "installed": str(self._availability.installed or ""),
-            **{f"listen.{door}": str(at["port"]) for door, at in doors.items()},
-            **{f"listen.{door}.host": str(at["host"]) for door, at in doors.items()},
+            **{f"listen.{listener}": str(at["port"]) for listener, at in listeners.items()},
+            **{f"listen.{listener}.host": str(at["host"]) for listener, at in listeners.items()},
             **self._next_hop(),
             **option_values(self._candidate.options),
         }
 
     def _next_hop(self) -> dict[str, str]:
-        """Return where mail for everybody goes; nothing when there is no such route."""
+        """Return the placeholders of the first next hop of the route for all domains; none when there is no such route."""
         routes = self.configuration.get("routes", ())
-        found = next((route["next_hops"] for route in routes if route["domain"] == "*" and route["next_hops"]), None)
-        if found is None:
+        hops = next((route["next_hops"] for route in routes if route["domain"] == "*" and route["next_hops"]), None)
+        if hops is None:
             return {}
-        host, port = found[0]["dial"]
+        host, port = hops[0]["dial"]
         return {"next_hop.host": str(host), "next_hop.port": str(port)}
 
-    def filled(self, template: Sequence[str], arguments: Sequence[str] = ()) -> list[str]:
-        """Return a command of the description, ready to be run."""
-        return fill_argv(template, self.values, arguments)
+    def fill(self, template: Sequence[str], arguments: Sequence[str] = ()) -> list[str]:
+        """Return the argv of a command of the description, with its placeholders and `arguments` filled in."""
+        return fill_argv(template, self.placeholders, arguments)
 
     def wipe(self) -> None:
-        """Delete the data directory's content; the directory itself may be a mount. Raises NodeError."""
+        """Empty the data directory, which stays, since it may be a mount point. Raises NodeError."""
         try:
             self._inside.empty_directory(self.data.name)
         except FileNotFoundError:
             return
         except OSError as error:
-            raise self._in_the_way("wipe", error) from error
+            raise self._access_error("wipe", error) from error
 
     def close(self) -> None:
-        """Let go of the directory; the node must be dead. Raises NodeError when its log cannot be put where it belongs."""
+        """Put the log at its path and release the directory; the node must be dead. Raises NodeError."""
         try:
             self.log.close()
         except OSError as error:
-            raise self._in_the_way("close", error) from error
+            raise self._access_error("close", error) from error
         finally:
             self._inside.close()

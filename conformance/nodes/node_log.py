@@ -1,9 +1,11 @@
 """A node's log: what its processes print, in `node.log` of the node's directory, which the node can write.
 
 The file is opened once, before the node first runs, and is written and read by its descriptor from then on: a node that
-deletes it, or puts a directory, a link or a pipe in its place, changes nothing of what is read. When the node has ended,
-the name is given back to the log.
-What it says of why a program ended is the exception that is in it, else the errors that it ends with, else its last line.
+deletes it, or puts a directory, a link or a pipe in its place, does not change what is read. When the node has ended,
+the log is put at its path again.
+
+`failure_excerpt` looks for the reason why a program ended: first for an exception or a panic near the end of the log,
+then for the run of lines with errors that the log ends with; else it takes the last line.
 """
 
 import os
@@ -14,16 +16,16 @@ from itertools import takewhile
 from conformance.untrusted.directory import UntrustedDirectory
 from conformance.untrusted.tree import read_at
 
-_NEAR_THE_END = 60
-"""Lines at the end of a log in which an exception is looked for: one that was logged long before did not end the program."""
+_MAX_LINES = 60
+"""Lines at the end of a log in which an exception is looked for: one logged long before did not end the program."""
 
-_MOST = 300
-"""Characters that are quoted."""
+_MAX_EXCERPT = 300
+"""Characters of an excerpt."""
 
-_ERRORS = 3
-"""Lines of errors that are quoted."""
+_MAX_ERRORS = 3
+"""Lines of errors in an excerpt."""
 
-_NOTHING = "(it wrote nothing)"
+_EMPTY = "(it wrote nothing)"
 
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):")
 _FRAME = re.compile(r"^\s+at \S")
@@ -32,96 +34,99 @@ _THROWN = re.compile(r"\b((?:[\w.$]+\.)?\w*(?:Error|Exception)\b(?: \[\w+\])?(?:
 _FATAL = re.compile(
     r"(panic: .+|fatal error: .+|thread '.*' panicked at .+|.*Assertion `.*' failed\.?.*|what\(\): .+|Segmentation fault.*)"
 )
-"""What Go, Rust and C programs say when they end so."""
+"""The last message of a Go, Rust or C program that aborts."""
 _ERROR = re.compile(r"\b(fatal|error|panic)\b:?", re.IGNORECASE)
-"""A line by which a program says that it cannot go on: the one before the last often has the cause, the last what came of it."""
+"""A line that reports an error: the last but one often has the cause, the last the consequence."""
 
 
 def failure_excerpt(text: str) -> str:
-    """Return what a log's end says of the cause, at most 300 characters: the last exception near the end; else the lines of
-    errors that the log ends with, joined by "; "; else the last line."""
+    """Return the part of a log that best explains why the program ended, at most 300 characters.
+
+    It is the last exception in the last 60 lines, else up to 3 error lines that the log ends with, joined by "; ", else
+    the last line.
+    """
     lines = text.strip().splitlines()
     if not lines:
-        return _NOTHING
-    return (_exception(lines[-_NEAR_THE_END:]) or _errors(lines) or lines[-1].strip())[:_MOST]
+        return _EMPTY
+    return (_last_exception(lines[-_MAX_LINES:]) or _final_errors(lines) or lines[-1].strip())[:_MAX_EXCERPT]
 
 
-def _errors(lines: Sequence[str]) -> str:
-    """Return the errors that a log ends with; '' where its last line is none."""
+def _final_errors(lines: Sequence[str]) -> str:
+    """Return the error lines that a log ends with; '' when its last line is not one."""
     errors = list(takewhile(_ERROR.search, reversed(lines)))
-    return "; ".join(line.strip() for line in reversed(errors[:_ERRORS]))
+    return "; ".join(line.strip() for line in reversed(errors[:_MAX_ERRORS]))
 
 
-def _exception(lines: Sequence[str]) -> str:
-    """Return the last exception of these lines; '' when there is none."""
-    found = ""
+def _last_exception(lines: Sequence[str]) -> str:
+    """Return the message of the last exception or panic in these lines; '' when there is none."""
+    message = ""
     for number, line in enumerate(lines):
         following = lines[number + 1 :]
         if _TRACEBACK.search(line):
-            found = _of_python(following) or found
+            message = _python_exception(following) or message
         elif following and _FRAME.match(following[0]) and (thrown := _THROWN.search(line)):
-            found = thrown[1]
+            message = thrown[1]
         elif fatal := _FATAL.search(line):
-            more = following[0].strip() if following and fatal[1].endswith(":") else ""
-            found = f"{fatal[1]} {more}".strip()
-    return found
+            continuation = following[0].strip() if following and fatal[1].endswith(":") else ""
+            message = f"{fatal[1]} {continuation}".strip()
+    return message
 
 
-def _of_python(lines: Sequence[str]) -> str:
-    """Return the line of an exception that ends a traceback: the first that is not indented."""
+def _python_exception(lines: Sequence[str]) -> str:
+    """Return the first line that is not indented after the head of a traceback: it names the exception."""
     return next((line.strip() for line in lines if line[:1].strip() and not _TRACEBACK.search(line)), "")
 
 
 NAME = "node.log"
 
 _TAIL = 32 * 1024
-"""Octets of the end in which it is looked for why the node ended."""
+"""Octets at the end of the log that `NodeLog.failure_excerpt` reads."""
 
 
 class NodeLog:
-    """The log of a node that has the directory. Every method raises OSError."""
+    """The log in a node's directory. Every method raises OSError."""
 
     def __init__(self, directory: UntrustedDirectory) -> None:
         self._directory = directory
-        self._handle = -1
-        self._begins = 0
+        self._descriptor = -1
+        self._start_offset = 0
 
-    def begin(self) -> None:
-        """Note that the node starts: what the log says so far is of an earlier life."""
-        self._begins = os.fstat(self.handle).st_size
+    def mark_start(self) -> None:
+        """Note that the node starts now: excerpts do not reach back to what an earlier start has logged."""
+        self._start_offset = self.size
 
     @property
-    def handle(self) -> int:
-        """The descriptor to append by; the file is made when this is first asked for."""
-        if self._handle < 0:
-            self._handle = self._directory.open_for_append(NAME)
-        return self._handle
+    def descriptor(self) -> int:
+        """The file descriptor to append by; the file is made when this is first asked for."""
+        if self._descriptor < 0:
+            self._descriptor = self._directory.open_for_append(NAME)
+        return self._descriptor
 
     @property
     def size(self) -> int:
-        """Octets."""
-        return os.fstat(self.handle).st_size
+        """The log's length in octets."""
+        return os.fstat(self.descriptor).st_size
 
-    def read(self, start: int, most: int) -> str:
-        """Return up to `most` octets from `start` on, as text."""
-        return read_at(self.handle, start, most).decode("utf-8", "replace")
+    def read(self, start: int, max_octets: int) -> str:
+        """Return up to `max_octets` octets from offset `start` on, as text."""
+        return read_at(self.descriptor, start, max_octets).decode("utf-8", "replace")
 
-    def note(self, words: str) -> None:
-        """Add a line of the harness's own."""
-        os.write(self.handle, f"[harness] {words}\n".encode())
+    def add_note(self, text: str) -> None:
+        """Append a line of the harness's own, marked as such."""
+        os.write(self.descriptor, f"[harness] {text}\n".encode())
 
     def failure_excerpt(self) -> str:
-        """Return the exception that the log ends with since the node was started, or its last line."""
-        return failure_excerpt(self.read(max(self._begins, self.size - _TAIL), _TAIL))
+        """Return what explains why the node ended, of what was logged since its start (see the function of that name)."""
+        return failure_excerpt(self.read(max(self._start_offset, self.size - _TAIL), _TAIL))
 
     def close(self) -> None:
-        """Give the name back to the log, where something else has it, and let go. The node must be dead."""
-        handle, self._handle = self._handle, -1
-        if handle < 0:
+        """Close the log, and put it at its path again where something else has taken its place. The node must be dead."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor < 0:
             return
         try:
-            if not self._directory.refers_to(NAME, handle):
+            if not self._directory.refers_to(NAME, descriptor):
                 self._directory.remove(NAME)
-                self._directory.write_file(NAME, read_at(handle, 0, os.fstat(handle).st_size))
+                self._directory.write_file(NAME, read_at(descriptor, 0, os.fstat(descriptor).st_size))
         finally:
-            os.close(handle)
+            os.close(descriptor)

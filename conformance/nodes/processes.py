@@ -1,7 +1,7 @@
-"""The processes below one: found, counted, signalled and killed, in time that is linear in their number.
+"""Finds, measures, signals and kills all processes below one, in time that is linear in their number.
 
-A process that is to kill all below it must be a subreaper (prctl(2)): then what loses its parent becomes its child.
-Only the standard library is imported: the guard uses this.
+A process that is to kill all below it must be a subreaper (prctl(2)): then a process that loses its parent becomes its
+child. Only the standard library is imported, since the guard, which must start at once, uses this.
 """
 
 import os
@@ -10,15 +10,15 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-KILLING = 10.0
-"""Seconds after which a tree that cannot be killed (it waits for a device, or forks faster than it is killed) is left."""
+MAX_KILL_S = 10.0
+"""Seconds after which `kill_tree` gives up on a tree that waits for a device, or forks faster than it is killed."""
 
-_NEWS = 0.05
-"""Seconds to wait for the end of a killed process before all are looked at again."""
+_MAX_CHILD_WAIT_S = 0.05
+"""Seconds to wait for the end of a killed child before the tree is looked at again."""
 
 
 def threads_of(pid: int) -> list[str]:
-    """Return the ids of a process's threads; none when it has gone."""
+    """Return the ids of a process's threads; none when it has ended."""
     try:
         return os.listdir(f"/proc/{pid}/task")  # noqa: PTH208  # no pathlib: this runs in loops
     except OSError:
@@ -26,11 +26,11 @@ def threads_of(pid: int) -> list[str]:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Yield the process ids below `pid`, parents first; a child belongs to the thread that forked it."""
+    """Yield the ids of all processes below `pid`, parents first."""
     waiting = deque([pid])
     while waiting:
         parent = waiting.popleft()
-        for thread in threads_of(parent):
+        for thread in threads_of(parent):  # the kernel lists a child below the thread that forked it
             try:
                 with open(f"/proc/{parent}/task/{thread}/children", encoding="ascii") as children:  # noqa: PTH123
                     below = [int(child) for child in children.read().split()]
@@ -41,7 +41,7 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def memory_of(pid: int) -> int:
-    """Return the octets of memory that a process shares with no file; 0 when it has gone."""
+    """Return the anonymous memory of a process in octets; 0 when it has ended."""
     try:
         with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as status:  # noqa: PTH123
             line = next((line for line in status if line.startswith("RssAnon:")), "RssAnon: 0 kB")
@@ -51,16 +51,16 @@ def memory_of(pid: int) -> int:
 
 
 def signal_tree(number: signal.Signals) -> None:
-    """Signal everything below this process; what has gone meanwhile needs none."""
+    """Send a signal to every process below this one; those that end meanwhile are passed over."""
     for pid in list(descendants(os.getpid())):
         try:
             os.kill(pid, number)
-        except (ProcessLookupError, PermissionError):  # it has become somebody else, by a setuid program
+        except (ProcessLookupError, PermissionError):  # a setuid program runs as another user
             continue
 
 
 def reap() -> Iterator[tuple[int, int]]:
-    """Reap every child that has ended; yield its id and its exit code (-n after signal n)."""
+    """Reap every child that has ended; yield its process id and its exit code (-n after signal n). Does not block."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -72,12 +72,12 @@ def reap() -> Iterator[tuple[int, int]]:
 
 
 def kill_tree(cgroups: Sequence[str] = ()) -> dict[int, int]:
-    """Kill everything below this process, and in these cgroups, and what it forks meanwhile; reap what is ours.
+    """Kill every process below this one and in these cgroups, and all that they fork meanwhile; reap all children.
 
-    Return the exit codes of the children that ended. It takes KILLING seconds at most.
+    Return the exit codes of the children by process id. It blocks for MAX_KILL_S seconds at most.
     """
     codes: dict[int, int] = {}
-    deadline = time.monotonic() + KILLING
+    deadline = time.monotonic() + MAX_KILL_S
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     try:
         while time.monotonic() < deadline:
@@ -86,19 +86,19 @@ def kill_tree(cgroups: Sequence[str] = ()) -> dict[int, int]:
             codes |= dict(reap())
             if not _have_children():
                 break
-            signal.sigtimedwait({signal.SIGCHLD}, _NEWS)
+            signal.sigtimedwait({signal.SIGCHLD}, _MAX_CHILD_WAIT_S)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return codes
 
 
 def kill_groups(cgroups: Sequence[str]) -> None:
-    """Kill everything in cgroups, as far as the kernel does it at once (cgroup.kill of version 2)."""
+    """Kill every process in these cgroups of version 2 by `cgroup.kill`; groups that have gone or are of version 1 are skipped."""
     for group in cgroups:
         try:
             with open(f"{group}/cgroup.kill", "w", encoding="ascii") as kill:  # noqa: PTH123
                 kill.write("1")
-        except OSError:  # it has gone, or it is one of version 1
+        except OSError:
             continue
 
 

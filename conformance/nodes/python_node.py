@@ -1,4 +1,4 @@
-"""The `python` kind: a node in this process, on this loop; the only kind that can live in virtual time."""
+"""The `python` kind: a node in this process, on its event loop; the only kind that can live in virtual time."""
 
 import importlib
 import logging
@@ -18,30 +18,46 @@ from conformance.shortage import shortage_of
 
 
 class WallClock(Protocol):
-    """Where a node takes its stamps from: POSIX seconds."""
+    """Where a node takes its timestamps from."""
 
     def now(self) -> float:
         """Return the current time, POSIX seconds."""
         ...
 
 
-class InProcess(Protocol):
-    """What a factory of the `python` kind makes."""
+class InProcessNode(Protocol):
+    """What a factory of the `python` kind returns."""
 
     failure: str | None
+    """Why it failed on its own, or None."""
 
-    async def start(self) -> None: ...
-    async def stop(self) -> None: ...
-    async def kill(self) -> None: ...
-    async def reload(self) -> None: ...
-    async def command(self, name: str, arguments: Sequence[str]) -> Any: ...
+    async def start(self) -> None:
+        """Read the file and open the listeners. Raises ValueError when the configuration is refused."""
+        ...
+
+    async def stop(self) -> None:
+        """End in an orderly way."""
+        ...
+
+    async def kill(self) -> None:
+        """Abort every socket and drop everything that was not committed."""
+        ...
+
+    async def reload(self) -> None:
+        """Read the file again and apply it. Raises ValueError when the configuration is refused."""
+        ...
+
+    async def command(self, name: str, arguments: Sequence[str]) -> Any:
+        """Return the JSON of a command. Raises NotImplementedError for one that the node does not have."""
+        ...
 
 
-Factory = Callable[[Path, WallClock, str | None], InProcess]
+Factory = Callable[[Path, WallClock, str | None], InProcessNode]
+"""(configuration file, clock, name of a defect or None) -> a node that is down."""
 
 
 def load_factory(name: str) -> Factory:
-    """Import `package.module:factory`. Raises NodeError when it is not there."""
+    """Import `package.module:factory`. Raises NodeError when it does not exist."""
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)  # type: ignore[no-any-return]
@@ -50,12 +66,10 @@ def load_factory(name: str) -> Factory:
 
 
 class PythonNode(NodeBase, kind="python"):
-    """A node made by a factory; it gets its file and a clock, and nothing else of the harness.
+    """A node made by a factory, which gets its configuration file and a clock and nothing else of the harness.
 
-    `data` is the data directory that its configuration names; below `directory` when it is not given.
-
-    Freezing has no equivalent inside one process: `pause` and `resume` are what `freeze` does to the node's links, so
-    that nothing comes in or goes out.
+    `data` is the data directory that its configuration names; None: `data` in `directory`. A node in this process cannot be
+    frozen: `pause` and `resume` call `freeze`, which stops and continues all traffic on its links.
     """
 
     def __init__(
@@ -70,29 +84,29 @@ class PythonNode(NodeBase, kind="python"):
         freeze: Callable[[bool], None] = lambda frozen: None,
     ) -> None:
         self.name = name
-        self._make = load_factory(factory)
+        self._factory = load_factory(factory)
         self._directory = directory
         self._data = data or directory / "data"
         self._clock = clock
         self._defect = defect
         self._freeze = freeze
-        self._node: InProcess | None = None
+        self._node: InProcessNode | None = None
         self._handler: logging.Handler | None = None
         directory.mkdir(parents=True, exist_ok=True)
 
     @classmethod
     def prepare(cls, candidate: Candidate) -> None:
-        """See NodeBase; importing a factory takes a second."""
+        """Import the factory, which may take a second. Raises NodeError."""
         load_factory(PythonFields.of(candidate).factory or "")
 
     @classmethod
     async def version(cls, candidate: Candidate) -> str:
-        """See NodeBase; it has no command."""
+        """Return the description's version: this kind has no command to ask."""
         return candidate.version
 
     @classmethod
     def create(cls, context: NodeContext) -> Self:
-        """See NodeBase."""
+        """Return a node that is down, with the description's factory and defect."""
         factory, defect = PythonFields.of(context.candidate).factory or "", context.candidate.defect
         return cls(
             context.name,
@@ -106,66 +120,66 @@ class PythonNode(NodeBase, kind="python"):
 
     @property
     def log(self) -> Path:
-        """The node's log."""
+        """The path of the node's log."""
         return self._directory / "node.log"
 
     @property
-    def guard(self) -> None:
-        """None: it lives in this process."""
+    def guard_pid(self) -> None:
+        """None: the node has no process of its own."""
 
     @property
     def oom_kills(self) -> int:
-        """None of its own: it lives in this process."""
+        """0: the node has no process of its own."""
         return 0
 
     @property
     def failure(self) -> str | None:
-        """Why it failed on its own, or None."""
+        """Why the node failed on its own, or None."""
         return self._node.failure if self._node is not None else None
 
     async def start(self, configuration: NodeConfiguration) -> None:
-        """Make the node and start it."""
+        """Write the file, make the node and start it. Raises ConfigurationRefused for a ValueError of the node."""
         self._data.mkdir(exist_ok=True)
         if "status_file" in configuration:
-            Path(configuration["status_file"]).parent.mkdir(exist_ok=True)  # once, before it starts
+            Path(configuration["status_file"]).parent.mkdir(exist_ok=True)  # the node writes its status as it starts
         self._log_to_file()
         path = self._write(configuration)
         try:
-            node = self._make(path, self._clock, self._defect)
+            node = self._factory(path, self._clock, self._defect)
             await node.start()
         except ValueError as error:
             raise ConfigurationRefused(self.name, "start", str(error)) from error
         self._node = node
 
     async def stop(self) -> int:
-        """Stop in an orderly way; return 1 where that failed."""
-        node = self._running("stop")
+        """Stop in an orderly way; return 1 when the node reports a failure, else 0."""
+        node = self._running_node("stop")
         await node.stop()
-        self._gone()
+        self._node = None
         return 0 if node.failure is None else 1
 
     async def kill(self) -> None:
-        """Abort every socket and drop all that was not committed."""
-        await self._running("kill").kill()
-        self._gone()
+        """Abort every socket and drop everything that was not committed."""
+        await self._running_node("kill").kill()
+        self._node = None
 
     async def wipe(self) -> None:
-        """Delete the data directory's content."""
+        """Delete the data directory of a node that is down."""
         if self._node is not None:
             raise NodeError(self.name, "wipe", "the node is running", "stop or kill it first")
         shutil.rmtree(self._data, ignore_errors=False)
 
     async def pause(self) -> None:
-        """Let nothing in or out."""
+        """Stop all traffic on the node's links."""
         self._freeze(True)
 
     async def resume(self) -> None:
-        """Let things in and out again."""
+        """Continue the traffic on the node's links."""
         self._freeze(False)
 
     async def reload(self, configuration: NodeConfiguration) -> None:
-        """Write the file anew and have it read."""
-        node = self._running("reload")
+        """Write the file and have the node read it. Raises ConfigurationRefused for a ValueError of the node."""
+        node = self._running_node("reload")
         self._write(configuration)
         try:
             await node.reload()
@@ -173,61 +187,62 @@ class PythonNode(NodeBase, kind="python"):
             raise ConfigurationRefused(self.name, "reload", str(error)) from error
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
-        """Run one of the node's own commands."""
+        """Run a command of the node and return its result. Raises Unsupported when the node does not have it."""
         try:
-            return await self._running(name).command(name, arguments)
+            return await self._running_node(name).command(name, arguments)
         except NotImplementedError as error:
             raise Unsupported(self.name, name, "the candidate has no such command") from error
 
     def _write(self, configuration: NodeConfiguration) -> Path:
+        """Write the configuration file and return its path."""
         path = self._directory / "node.json"
         path.write_bytes(to_json(configuration, indent=1))  # json.dumps() indents in Python, which takes a millisecond
         return path
 
-    def _running(self, stage: str) -> InProcess:
+    def _running_node(self, stage: str) -> InProcessNode:
+        """Return the node while it runs. Raises NodeError, naming the stage, when it is down."""
         if self._node is None:
             raise NodeError(self.name, stage, "the node is not running")
         return self._node
 
     def _log_to_file(self) -> None:
+        """Send what the logger `conformance.node.NAME` gets to the node's log, from the first start on."""
         if self._handler is None:
-            self._handler = _Log(self.log, encoding="utf-8", delay=True)
-            self._handler.setFormatter(_Stamped(self._clock))
+            self._handler = _LogFile(self.log, encoding="utf-8", delay=True)
+            self._handler.setFormatter(_CellTimeFormatter(self._clock))
             logger = logging.getLogger(f"conformance.node.{self.name}")
             logger.setLevel(logging.INFO)
             logger.propagate = False
             logger.addHandler(self._handler)
 
-    def _gone(self) -> None:
-        self._node = None
-
     async def close(self) -> None:
-        """End the node however it is, and let go of its log."""
+        """Kill the node if it runs, and close its log."""
         if self._node is not None:
             await self.kill()
         if self._handler is not None:
             logger = logging.getLogger(f"conformance.node.{self.name}")
             logger.removeHandler(self._handler)
-            logger.propagate = True  # as it was: pytest gives handlers of its own to those that do not
+            logger.propagate = True  # as it was: pytest gives handlers of its own to loggers that do not propagate
             self._handler.close()
             self._handler = None
 
 
-class _Log(logging.FileHandler):
-    """A log that ends where the disk is full: the cell itself says that it is."""
+class _LogFile(logging.FileHandler):
+    """A log file that drops lines in silence when the disk is full: the cell itself reports that."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the base class calls it so
-        """Say nothing more of a disk that is full."""
+        """Report the error of writing a line, unless it means that the machine has run out of something."""
         if not shortage_of(sys.exc_info()[1] or Exception()):
             super().handleError(record)
 
 
-class _Stamped(logging.Formatter):
-    """Stamps lines with the cell's clock, not the machine's."""
+class _CellTimeFormatter(logging.Formatter):
+    """Formats lines with a timestamp of the cell's clock, not of the machine's."""
 
     def __init__(self, clock: WallClock) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s")
         self._clock = clock
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802  # logging's name
+        """Return the cell's current time, POSIX seconds."""
         return f"{self._clock.now():.3f}"

@@ -1,8 +1,8 @@
-"""The reaper: a small process that removes the containers and networks of a harness that is gone, however it went.
+"""The reaper: a small process that removes the containers and networks of a harness that has ended, in whatever way.
 
-Run as a program: `python reaper.py LABEL VALUE`. The harness holds the other end of its standard input; when that ends,
-everything at the engine with the label is removed, and looked for again: what the harness asked for with its last breath
-may be made a moment after that.
+Run as a program: `python reaper.py LABEL VALUE`. The harness holds the other end of its standard input. When that ends,
+the reaper removes everything at the engine with the label, and looks again until there is nothing: a container that the
+harness asked for just before its end may be made a moment after it.
 """
 
 import sys
@@ -11,16 +11,19 @@ from typing import Any
 
 import docker
 
-_PAUSE = 0.5
+_INTERVAL_S = 0.5
 """Seconds between two looks."""
 
-_LOOKS = 60
+_MAX_LOOKS = 60
 
 
-def reap(client: Any, label: str) -> bool:
-    """Remove every container, with its volumes, and every network that has the label; return whether there was any."""
-    found = client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
-    for container in found:
+def remove_labelled(client: Any, label: str) -> bool:
+    """Remove every container, with its volumes, and every network that has the label; return whether there was any.
+
+    An object that cannot be removed now is reported on stderr.
+    """
+    containers = client.containers.list(all=True, filters={"label": label}, ignore_removed=True)
+    for container in containers:
         try:
             container.remove(v=True, force=True)
         except docker.errors.APIError as error:  # it is being made, or removed
@@ -31,19 +34,19 @@ def reap(client: Any, label: str) -> bool:
             network.remove()
         except docker.errors.APIError as error:  # a container that was not removed is on it
             sys.stderr.write(f"{network.name}: {error.explanation}\n")
-    return bool(found or networks)
+    return bool(containers or networks)
 
 
 def main(argv: list[str]) -> int:
-    """Wait for the end of the harness, and reap."""
+    """Wait for the end of stdin and remove what has the label; return 1 when something is still there after 30 s."""
     label, value = argv
     sys.stdin.buffer.read()
     client = docker.from_env()
     try:
-        for _ in range(_LOOKS):
-            if not reap(client, f"{label}={value}"):
+        for _ in range(_MAX_LOOKS):
+            if not remove_labelled(client, f"{label}={value}"):
                 return 0
-            time.sleep(_PAUSE)
+            time.sleep(_INTERVAL_S)
     finally:
         client.close()
     return 1

@@ -1,6 +1,7 @@
-"""The `remote` kind: a server that runs already, somewhere, with the user's own commands for its life.
+"""The `remote` kind: a server at fixed addresses, maybe on another machine, controlled by commands of its description.
 
-With a `start` command the harness starts it for each cell, after its `wipe`, and ends it after; without, it is there.
+With a `start` command the harness starts it for each cell, after its `wipe`, and ends it afterwards. Without one the
+server must be running already, and it is left running.
 """
 
 import asyncio
@@ -27,109 +28,116 @@ from conformance.topology import Server
 
 
 class RemoteNode(NodeBase, kind="remote"):
-    """One node at addresses of its own; `directory` takes the files of its description and the log of its commands."""
+    """One node at the addresses of its description; `directory` holds the description's files and the log of its commands."""
 
     failure: str | None = None
-    """Nobody sees it end: what it does not do is seen on the wire."""
+    """Always None: the end of a server elsewhere is not seen; what it fails to do shows on the wire."""
 
-    guard: int | None = None
-    """Its processes are another machine's."""
+    guard_pid: int | None = None
+    """Always None: its processes may be another machine's."""
 
     oom_kills: int | None = 0
-    """What this machine's kernel kills is none of its."""
+    """Always 0: what this machine's kernel kills is not the node's."""
 
     def __init__(self, name: str, candidate: Candidate, directory: Path) -> None:
         self.name = name
         self._candidate = candidate
-        self._shop = NodeDirectory(name, candidate, directory, Availability())
+        self._files = NodeDirectory(name, candidate, directory, Availability())
         self._up = False
-        self._fresh = True
+        self._never_started = True
 
     @classmethod
     async def find_place(
-        cls, server: Server, candidate: Candidate, directory: Path, leases: PortLeases, leaving: AsyncExitStack
+        cls, server: Server, candidate: Candidate, directory: Path, leases: PortLeases, exit_stack: AsyncExitStack
     ) -> Place:
-        """See NodeBase; where it is."""
-        addresses = RemoteFields.of(candidate).addresses
-        doors = addresses_by_listener(server.role, {door: address.at for door, address in addresses.items()})
-        return Place(doors, dict(doors), partial(_set_up, candidate))
+        """Return the addresses of the description."""
+        fields = RemoteFields.of(candidate)
+        opened: dict[str, Address] = {listener: address.at for listener, address in fields.addresses.items()}
+        addresses = addresses_by_listener(server.role, opened)
+        return Place(addresses, dict(addresses), partial(_link_address, fields))
 
     @classmethod
     def create(cls, context: NodeContext) -> Self:
-        """See NodeBase."""
+        """Return a node that the harness has not started yet."""
         return cls(context.name, context.candidate, context.directory)
 
     @property
     def log(self) -> Path:
-        """What the commands wrote; the server's own log is its own."""
-        return self._shop.log_file
+        """The file of what the commands printed; the server's own log stays where the server is."""
+        return self._files.log_path
 
     async def start(self, configuration: NodeConfiguration) -> None:
-        """Have it started, where the description can, and wait for the greetings."""
-        self._shop.write(configuration)
+        """Write the files, run `start` (before the first time `wipe`), and wait until every listener has greeted.
+
+        Without a `start` command the first start only waits, and raises Unsupported later.
+        """
+        self._files.write(configuration)
         if "start" in self._candidate.commands:
-            if self._fresh and "wipe" in self._candidate.commands:
-                await self._do("wipe")
-            await self._do("start")
-        elif not self._fresh:
+            if self._never_started and "wipe" in self._candidate.commands:
+                await self._run("wipe")
+            await self._run("start")
+        elif not self._never_started:
             raise Unsupported(self.name, "start", "the candidate's description has no such command")
-        self._fresh = False
+        self._never_started = False
         self._up = True
-        listeners = [(door, at["host"], at["port"]) for door, at in configuration["listeners"].items()]
+        listeners = [(name, at["host"], at["port"]) for name, at in configuration["listeners"].items()]
         await wait_ready(self.name, listeners, self._candidate.ready_within, asyncio.Event())
 
     async def stop(self) -> int:
-        """Have it stopped in an orderly way."""
-        await self._do("stop")
+        """Run `stop` and return 0: the server's exit code is not known here."""
+        await self._run("stop")
         self._up = False
         return 0
 
     async def kill(self) -> None:
-        """Have it killed."""
-        await self._do("kill")
+        """Run `kill`."""
+        await self._run("kill")
         self._up = False
 
     async def wipe(self) -> None:
-        """Have its queue destroyed."""
+        """Run `wipe` for a server that is down."""
         if self._up:
             raise NodeError(self.name, "wipe", "the node is running", "stop or kill it first")
-        await self._do("wipe")
+        await self._run("wipe")
 
     async def pause(self) -> None:
-        """Have it frozen."""
-        await self._do("pause")
+        """Run `pause`."""
+        await self._run("pause")
 
     async def resume(self) -> None:
-        """Have it thawed."""
-        await self._do("resume")
+        """Run `resume`."""
+        await self._run("resume")
 
     async def reload(self, configuration: NodeConfiguration) -> None:
-        """Write the files anew and have them read. What it would not take its command has to tell, by its exit code."""
-        self._shop.write(configuration)
-        await reload_by_command(self.name, self._do)
+        """Write the files and run `reload`, whose exit code says whether the server applied them."""
+        self._files.write(configuration)
+        await reload_by_command(self.name, self._run)
 
     async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
-        """Run the description's command of that name and read its JSON; the text, of one that is not the contract's."""
-        argv = self._shop.filled(command_template(self._candidate, self.name, name), arguments)
+        """Run a command of the description; return its JSON, or its text when the node contract does not define it."""
+        argv = self._files.fill(command_template(self._candidate, self.name, name), arguments)
         text = await run_command(
             self.name, name, argv, within=self._candidate.command_within, environment=self._environment()
         )
         return parse_output(self.name, name, text)
 
     async def close(self) -> None:
-        """End what we started; leave what was there."""
+        """Kill or stop a server that the harness started, and release the directory."""
         try:
             if self._up and "start" in self._candidate.commands:
-                await self._do("kill" if "kill" in self._candidate.commands else "stop")
+                await self._run("kill" if "kill" in self._candidate.commands else "stop")
         finally:
-            self._shop.close()
+            self._files.close()
         self._up = False
 
-    async def _do(self, name: str) -> None:
-        """Run a command and wait for its end, not for that of what it leaves running. Raises NodeError."""
-        argv = self._shop.filled(command_template(self._candidate, self.name, name))
-        bound = self._candidate.command_within
-        log = self._shop.log.handle
+    async def _run(self, name: str) -> None:
+        """Run a command with its output in the log; wait for its end, but not for that of processes that it leaves running.
+
+        Raises NodeError when it cannot be started or takes too long, CommandFailed when its exit code is not 0.
+        """
+        argv = self._files.fill(command_template(self._candidate, self.name, name))
+        limit = self._candidate.command_within
+        log = self._files.log.descriptor
         try:
             process = await asyncio.create_subprocess_exec(
                 *argv, stdin=DEVNULL, stdout=log, stderr=log, env=self._environment(), start_new_session=True
@@ -137,23 +145,23 @@ class RemoteNode(NodeBase, kind="remote"):
         except OSError as error:
             raise NodeError(self.name, name, f"{argv[0]}: {error.strerror}") from error
         try:
-            async with asyncio.timeout(bound):
+            async with asyncio.timeout(limit):
                 code = await process.wait()
         except TimeoutError:
-            raise NodeError(self.name, name, f"{argv[0]} had not ended after {bound:g} s") from None
+            raise NodeError(self.name, name, f"{argv[0]} had not ended after {limit:g} s") from None
         finally:
             if process.returncode is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         if code:
-            raise CommandFailed(self.name, name, code, self._shop.log.failure_excerpt())
+            raise CommandFailed(self.name, name, code, self._files.log.failure_excerpt())
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self._candidate.environment}
 
 
-def _set_up(candidate: Candidate, party: str, listener: str) -> Address:
-    """Return where a server was set up to dial a door of a party; one that it does not know may be anywhere."""
-    next_hops = RemoteFields.of(candidate).next_hops
-    known = next_hops.get(f"{party}.{listener}" if listener == "delivery" else party)
-    return LOOPBACK if known is None else known.at
+def _link_address(fields: RemoteFields, party: str, listener: str) -> Address:
+    """Return the address at which the description says that the server dials a party; any free port when it says nothing."""
+    key = f"{party}.{listener}" if listener == "delivery" else party
+    next_hop = fields.next_hops.get(key)
+    return LOOPBACK if next_hop is None else next_hop.at

@@ -1,7 +1,7 @@
-"""What a container, or a command in one, prints, as a Docker engine hands it out; read in threads that never wait for ever.
+"""Reads what a container, or a command in one, prints, as a Docker engine hands it out, in threads that cannot hang.
 
-The engine need not end a stream when it should, and the SDK waits for that without a bound: whoever reads here has a
-time after which, or an event with which, the stream is ended from this side.
+The engine does not always end a stream when it should, and the SDK waits for that without a limit. So each stream here
+has a deadline, or an event (the end of its container), after which this side ends it.
 """
 
 import contextlib
@@ -16,34 +16,34 @@ import docker
 import requests
 
 _HEADER = struct.Struct(">BxxxL")
-"""Before each chunk: which stream it is of, and its octets."""
+"""The header of each chunk: its stream (1 stdout, 2 stderr) and its length in octets."""
 
-_LAST_WORDS = 5.0
-"""Seconds in which the engine has to hand out what a container printed that has ended, and to end the stream."""
+_MAX_DRAIN_S = 5.0
+"""Seconds that the engine has, after the end of a container, to hand out the rest of its output and to end the stream."""
 
 _DROPPED = b"\n[the log is at its limit; what follows was dropped]\n"
 
 
 class Stream:
-    """One stream of chunks, each of stdout (1) or stderr (2)."""
+    """A connection to the engine that carries chunks of stdout (1) and stderr (2)."""
 
     def __init__(self, file: IO[bytes], connection: socket.socket) -> None:
         self._file = file
         self._connection = connection
-        connection.settimeout(None)  # it lasts as long as what prints does; `end` is what bounds it
+        connection.settimeout(None)  # a container may print nothing for any time; `end` is what limits a read
 
     @classmethod
-    def of(cls, answer: Any) -> "Stream":
-        """Take over what the SDK's `attach` or `exec_start` returned.
+    def from_answer(cls, answer: Any) -> "Stream":
+        """Take over the connection of what the SDK's `attach` or `exec_start` returned.
 
-        Its own iterator passes the buffer by in which the head of the engine's answer was read, and so loses what came
-        together with that.
+        The SDK's own iterator would lose the octets that arrived together with the head of the engine's answer, which
+        are in a buffer that it does not read.
         """
         file = answer._response.raw._fp.fp
         return cls(file, file.raw._sock)
 
     def chunks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield what is printed until the engine, or somebody here, ends it; a chunk that is cut off is left out."""
+        """Yield (stream, octets) until the stream is ended by the engine or by `end`; an incomplete chunk is left out."""
         while len(header := self._file.read(_HEADER.size)) == _HEADER.size:
             kind, size = _HEADER.unpack(header)
             if len(chunk := self._file.read(size)) < size:
@@ -51,21 +51,21 @@ class Stream:
             yield kind, chunk
 
     def end(self) -> None:
-        """Have whoever reads come to the end now; from any thread, and as often as you like."""
+        """Make a blocked `chunks` stop at once. May be called from any thread, any number of times."""
         with contextlib.suppress(OSError):  # it has ended
             self._connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End it and let go of the connection; nobody reads any more."""
+        """End the stream and close its connection; no thread may be reading it."""
         self.end()
         self._file.close()
         self._connection.close()
 
 
 @contextmanager
-def bounded(stream: Stream, within: float) -> Iterator[Stream]:
-    """Read a stream for at most `within` seconds, and close it."""
-    timer = threading.Timer(within, stream.end)
+def closing_after(stream: Stream, seconds: float) -> Iterator[Stream]:
+    """End a stream after `seconds` seconds or when the block is left, whichever is first; close it when the block is left."""
+    timer = threading.Timer(seconds, stream.end)
     timer.daemon = True
     timer.start()
     try:
@@ -75,55 +75,60 @@ def bounded(stream: Stream, within: float) -> Iterator[Stream]:
         stream.close()
 
 
-def follow(container: Any, stream: Stream, log: int, limit: int) -> int:
-    """Add what a container prints to the log, an open file, up to `limit` octets, until it has ended; return its exit code.
+def copy_to_log(container: Any, stream: Stream, log: int, limit: int) -> int:
+    """Append what a container prints to the log, a file descriptor, until the container ends; return its exit code.
 
-    That it has ended is the engine's word, not the end of the stream, which may come late or never.
-    Raises DockerException and RequestException of the SDK, and OSError of the log.
+    At most `limit` octets are copied. It blocks, but not beyond the end of the container by more than 5 s: the engine is
+    asked for that end, since the end of the stream may come late or never. Raises DockerException and RequestException of
+    the SDK, and OSError of the log.
     """
-    read = threading.Event()
-    cutting = threading.Thread(target=_cut_off, args=(container, stream, read), name="cut off", daemon=True)
-    cutting.start()
+    copied = threading.Event()
+    ender = threading.Thread(target=_end_after_container, args=(container, stream, copied), name="cut off", daemon=True)
+    ender.start()
     try:
         _copy(stream, log, limit)
     finally:
-        read.set()
+        copied.set()
         stream.close()
     return int(container.wait(timeout=None)["StatusCode"])
 
 
-def _cut_off(container: Any, stream: Stream, read: threading.Event) -> None:
-    """End a stream that was not read to its end some seconds after its container has ended."""
+def _end_after_container(container: Any, stream: Stream, copied: threading.Event) -> None:
+    """Wait for the end of a container, then for `copied` for at most 5 s, and end the stream."""
     try:
         container.wait(timeout=None)
-        read.wait(_LAST_WORDS)
+        copied.wait(_MAX_DRAIN_S)
     except (docker.errors.DockerException, requests.RequestException):
-        pass  # whoever follows asks the same when the stream has ended, and is told the same
+        pass  # `copy_to_log` asks the same when the stream has ended, and raises the same
     finally:
         stream.end()
 
 
 def _copy(stream: Stream, log: int, limit: int) -> None:
-    left, told = limit, False
+    """Append a stream to a file descriptor, up to `limit` octets; then note once that the rest is dropped, and read on."""
+    left, noted = limit, False
     with open(log, "ab", buffering=0, closefd=False) as file:  # a descriptor has no path
         for _, chunk in stream.chunks():
             file.write(chunk[:left])
-            if left < len(chunk) and not told:
+            if left < len(chunk) and not noted:
                 file.write(_DROPPED)
-                told = True
+                noted = True
             left = max(0, left - len(chunk))
 
 
-def run_inside(api: Any, container: str, argv: list[str], *, within: float, most: int) -> tuple[int, bytes, bytes]:
-    """Run a command in a container; return its exit code, and up to `most` octets each of its stdout and stderr.
+def run_inside(
+    api: Any, container: str, argv: list[str], *, within: float, max_octets: int
+) -> tuple[int, bytes, bytes]:
+    """Run a command in a container; return its exit code and up to `max_octets` octets each of its stdout and stderr.
 
-    Raises TimeoutError when it had not ended after `within` seconds, and what the SDK raises.
+    It blocks for at most `within` seconds. Raises TimeoutError when the command has not ended by then, and what the SDK
+    raises.
     """
     command = api.exec_create(container, argv)["Id"]
     printed = {1: bytearray(), 2: bytearray()}
-    with bounded(Stream.of(api.exec_start(command, stream=True)), within) as stream:
+    with closing_after(Stream.from_answer(api.exec_start(command, stream=True)), within) as stream:
         for kind, chunk in stream.chunks():
-            printed[kind] += chunk[: most - len(printed[kind])]
+            printed[kind] += chunk[: max_octets - len(printed[kind])]
     code = api.exec_inspect(command)["ExitCode"]
     if code is None:
         raise TimeoutError

@@ -156,7 +156,9 @@ class World:
         if CLOCKS[self.clock.name].jumps:
             return
         self._run_delay = RunDelay(
-            lambda: {name: kept.node.guard for name, kept in self.supervisors.items() if kept.node.guard is not None}
+            lambda: {
+                name: kept.node.guard_pid for name, kept in self.supervisors.items() if kept.node.guard_pid is not None
+            }
         )
         noting = asyncio.create_task(self._note_lag_regularly(), name="lateness")
 

@@ -190,7 +190,7 @@ def test_options_and_the_description_s_folder_are_placeholders_of_commands(tmp_p
     text = MINE.replace('"{config}"', '"{options.mode}", "{here}/serve"') + "options: {mode: slow}\n"
     candidate = read_description(written(tmp_path, text))
     shop = NodeDirectory("mbx1", candidate, tmp_path / "node", Availability())
-    assert shop.filled(candidate.argv) == ["/bin/true", "slow", f"{tmp_path}/serve"]
+    assert shop.fill(candidate.argv) == ["/bin/true", "slow", f"{tmp_path}/serve"]
 
 
 @pytest.mark.parametrize(

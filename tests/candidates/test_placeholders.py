@@ -78,7 +78,7 @@ def test_the_table_has_those_that_are_tried_here(tmp_path: Path):
 def test_a_placeholder_of_a_command_is_filled_in(tmp_path: Path, one):
     word = "{" + one.name.replace("options.X", "options.mode").replace("X", "transport") + "}"
     shop = workshop(tmp_path, word)
-    assert shop.filled([f"--x={word}"], ["mbx2"]) == [f"--x={meant(tmp_path)[one.name]}"]
+    assert shop.fill([f"--x={word}"], ["mbx2"]) == [f"--x={meant(tmp_path)[one.name]}"]
     shop.close()
 
 

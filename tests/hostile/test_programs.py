@@ -68,8 +68,8 @@ def test_hostile_programs_harm_neither_the_run_nor_each_other_nor_the_machine(tm
         assert told.returncode == 0, told.stderr[-2000:]
         mine = [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or ())]
         assert mine == []
-        home = cgroups._home()
-        assert home is None or not [path for path in home.main.glob("conformance-*") if cgroups._is_left(path.name)]
+        home = cgroups._parent()
+        assert home is None or not [path for path in home.main.glob("conformance-*") if cgroups._is_orphaned(path.name)]
         assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text("utf-8")  # others mount elsewhere meanwhile
     finally:
         for folder in tmp_path.iterdir():

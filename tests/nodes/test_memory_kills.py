@@ -28,14 +28,16 @@ def test_a_kill_elsewhere_on_the_machine_matters_only_to_who_may_have_lost_a_pro
 
 @pytest.mark.integration
 def test_a_group_counts_its_own_processes_only() -> None:
-    greedy, modest = (cgroups.make(cgroups.Limits(processes=50, memory=64 << 20)) for _ in range(2))
+    greedy, modest = (cgroups.make_cgroup(cgroups.Limits(processes=50, memory=64 << 20)) for _ in range(2))
     if greedy is None or modest is None or greedy.oom_kills() is None:
         pytest.skip("no cgroup that counts can be had here")
     try:
-        done = subprocess.run([*greedy.joining, sys.executable, "-S", "-c", GREEDY], check=False, capture_output=True)
+        done = subprocess.run(
+            [*greedy.join_prefix, sys.executable, "-S", "-c", GREEDY], check=False, capture_output=True
+        )
         assert done.returncode == -9
         assert greedy.oom_kills() == 1
         assert modest.oom_kills() == 0
     finally:
-        assert greedy.end() == ""
-        assert modest.end() == ""
+        assert greedy.kill_and_remove() == ""
+        assert modest.kill_and_remove() == ""

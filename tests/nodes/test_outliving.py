@@ -27,8 +27,8 @@ MARK = "outliving-test-mark"
 @pytest.fixture(params=["cgroup", "no cgroup"])
 def group(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "no cgroup":
-        monkeypatch.setattr(cgroups, "_home", lambda: None)
-    elif cgroups._home() is None:
+        monkeypatch.setattr(cgroups, "_parent", lambda: None)
+    elif cgroups._parent() is None:
         pytest.skip("no cgroup with cgroup.kill can be made here")
     return str(request.param)
 
@@ -49,7 +49,7 @@ def nothing_outlives(tmp_path: Path) -> Iterator[None]:
         psutil.wait_procs(left, timeout=0.1)
     assert left == []
     assert psutil.Process().children(recursive=True) == []
-    home = cgroups._home()
+    home = cgroups._parent()
     assert home is None or [path.name for path in home.main.glob(f"conformance-{os.getpid()}-*")] == []
 
 
@@ -142,7 +142,7 @@ def test_nothing_outlives_its_node(tmp_path: Path, configuration: NodeConfigurat
 def test_who_kills_one_of_two_guards_is_killed_by_the_other(
     tmp_path: Path, configuration: NodeConfiguration, monkeypatch: pytest.MonkeyPatch, which: str
 ):
-    monkeypatch.setattr(cgroups, "_home", lambda: None)
+    monkeypatch.setattr(cgroups, "_parent", lambda: None)
 
     async def life() -> None:
         node = node_that(tmp_path, "if os.fork() == 0:\n    os.setsid(); time.sleep(3600)\n")
@@ -167,7 +167,7 @@ def test_who_kills_one_of_two_guards_is_killed_by_the_other(
 def test_a_guard_that_is_frozen_does_not_keep_the_harness_waiting(
     tmp_path: Path, configuration: NodeConfiguration, group: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("conformance.nodes.exec_node._GUARD_ENDS", 1.0)
+    monkeypatch.setattr("conformance.nodes.exec_node._MAX_GUARD_EXIT_S", 1.0)
 
     async def life() -> None:
         node = node_that(tmp_path, "os.kill(os.getppid(), signal.SIGSTOP)")
@@ -267,11 +267,11 @@ def test_a_log_that_is_flooded_is_cut_and_the_node_goes_on(
 
 
 def test_groups_of_a_harness_that_was_killed_are_removed_by_the_next_one():
-    home = cgroups._home()
+    home = cgroups._parent()
     if home is None:
         pytest.skip("no cgroup with cgroup.kill can be made here")
     left = home.main / "conformance-999999-1-1"
     left.mkdir()
-    cgroups._home.cache_clear()
-    assert cgroups._home() is not None
+    cgroups._parent.cache_clear()
+    assert cgroups._parent() is not None
     assert not left.exists()

@@ -14,7 +14,7 @@ import docker
 import pytest
 
 from conformance.nodes import streams
-from conformance.nodes.streams import Stream, bounded, follow, run_inside
+from conformance.nodes.streams import Stream, closing_after, copy_to_log, run_inside
 
 UPGRADED = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
 
@@ -85,18 +85,18 @@ def pair() -> Iterator[tuple[Stream, socket.socket]]:
 def test_what_comes_together_with_the_head_of_the_answer_is_read(tmp_path: Path):
     printed = chunk(1, b"at once") + chunk(2, b"and this") + b"cut"
     with engine(tmp_path / "sock", printed, 3) as client:
-        assert run_inside(client, "it", ["true"], within=0.5, most=5) == (3, b"at on", b"and t")
+        assert run_inside(client, "it", ["true"], within=0.5, max_octets=5) == (3, b"at on", b"and t")
 
 
 def test_a_command_that_does_not_end_is_left_in_time(tmp_path: Path):
     with engine(tmp_path / "sock", chunk(1, b"going on"), None) as client, pytest.raises(TimeoutError):
-        run_inside(client, "it", ["sleep"], within=0.1, most=100)
+        run_inside(client, "it", ["sleep"], within=0.1, max_octets=100)
 
 
 def test_a_stream_is_ended_from_here_in_the_middle_of_a_chunk():
     with pair() as (stream, there):
         there.sendall(chunk(1, b"whole") + chunk(1, b"cut off")[:-1])
-        with bounded(stream, 0.1):
+        with closing_after(stream, 0.1):
             assert list(stream.chunks()) == [(1, b"whole")]
 
 
@@ -111,14 +111,14 @@ def log(tmp_path: Path) -> Iterator[int]:
 def test_a_container_has_ended_when_the_engine_says_so(
     ends: bool, log: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(streams, "_LAST_WORDS", 0.1 if not ends else 60)
+    monkeypatch.setattr(streams, "_MAX_DRAIN_S", 0.1 if not ends else 60)
     container = Container()
     with pair() as (stream, there):
         there.sendall(chunk(1, b"first\n") + chunk(2, b"last\n"))
         if ends:
             there.shutdown(socket.SHUT_RDWR)
         container.ended.set()
-        assert follow(container, stream, log, 1000) == 7
+        assert copy_to_log(container, stream, log, 1000) == 7
     assert (tmp_path / "log").read_bytes() == b"first\nlast\n"
 
 
@@ -129,14 +129,14 @@ def test_a_log_that_was_cut_says_so_wherever_the_chunks_end(pieces: list[bytes],
         there.sendall(b"".join(chunk(1, piece) for piece in pieces))
         there.shutdown(socket.SHUT_RDWR)
         container.ended.set()
-        follow(container, stream, log, 4)
+        copy_to_log(container, stream, log, 4)
     assert (tmp_path / "log").read_bytes() == b"1234\n[the log is at its limit; what follows was dropped]\n"
 
 
 def test_a_container_that_closed_its_output_has_not_ended(log: int):
     container, code = Container(), []
     with pair() as (stream, there):
-        following = threading.Thread(target=lambda: code.append(follow(container, stream, log, 1000)))
+        following = threading.Thread(target=lambda: code.append(copy_to_log(container, stream, log, 1000)))
         following.start()
         there.shutdown(socket.SHUT_RDWR)
         following.join(0.1)
@@ -153,4 +153,4 @@ def test_an_engine_that_is_gone_is_told(log: int):
             raise docker.errors.DockerException("gone")
 
     with pair() as (stream, _), pytest.raises(docker.errors.DockerException, match="gone"):
-        follow(Lost(), stream, log, 1000)
+        copy_to_log(Lost(), stream, log, 1000)

@@ -40,7 +40,7 @@ async def node_of(what: Candidate, directory: Path) -> AsyncIterator[tuple[Docke
         yield node, moves
     finally:
         await node.close()
-        await engine.ask("network", network.remove)
+        await engine.call("network", network.remove)
         engine.close()
 
 

@@ -1,0 +1,146 @@
+"""What the kinds `exec` and `docker` have in common: the harness itself starts the node's program, signals it, and sees it end."""
+
+import asyncio
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from conformance.candidates.description import Candidate
+from conformance.nodes.commands import command_template, parse_output
+from conformance.nodes.contract import REFUSED, ConfigurationRefused, NodeConfiguration, NodeError
+from conformance.nodes.kinds import NodeBase
+from conformance.nodes.node_directory import NodeDirectory
+from conformance.nodes.readiness import reload
+from conformance.shortage import KILLED_EXTERNALLY, is_sigkill
+
+
+class ManagedNode(NodeBase, ABC, kind=None):
+    """A node whose program the harness runs; a subclass says how it is started, signalled and killed.
+
+    The subclass sets `_ended` and `_exit_code` when the program has ended, and `_failure` too unless `_asked_to_end`.
+    """
+
+    def __init__(self, candidate: Candidate, files: NodeDirectory) -> None:
+        self.name = files.name
+        self._candidate = candidate
+        self._files = files
+        self._for_any_user = False
+        self._ended = asyncio.Event()
+        self._exit_code: int | None = None
+        self._asked_to_end = False
+        self._failure: str | None = None
+
+    @property
+    def log(self) -> Path:
+        """The file of what the node's processes wrote to stdout and stderr."""
+        return self._files.log_path
+
+    @property
+    def failure(self) -> str | None:
+        """Why the program ended without being asked to, or None."""
+        return self._failure
+
+    async def stop(self) -> int:
+        """Run the `stop` command, or send SIGTERM, and return the exit code; 0 for one of the description's `exit-codes`.
+
+        Raises NodeError when the program has not ended within `stop-within`; it is killed then.
+        """
+        self._require_running("stop")
+        await self._before_stop()
+        self._asked_to_end = True
+        if template := self._candidate.commands.get("stop"):
+            await self._run("stop", template)
+        else:
+            await self._send_signal("stop", signal.SIGTERM)
+        limit = self._candidate.stop_within
+        try:
+            async with asyncio.timeout(limit):
+                await self._ended.wait()
+        except TimeoutError:
+            await self._terminate()
+            raise NodeError(self.name, "stop", f"it did not leave within {limit:g} s of SIGTERM") from None
+        await self._terminate()
+        code = self._exit_code or 0
+        return 0 if code in self._candidate.exit_codes else code
+
+    async def kill(self) -> None:
+        """SIGKILL all processes of the node and wait for their end."""
+        self._require_running("kill")
+        await self._terminate()
+
+    async def wipe(self) -> None:
+        """Empty the data directory of a node that is down."""
+        if self._is_running:
+            raise NodeError(self.name, "wipe", "the node is running", "stop or kill it first")
+        self._files.wipe()
+
+    async def reload(self, configuration: NodeConfiguration) -> None:
+        """Write the files, send SIGHUP (or run the `reload` command), and wait until the node has applied them."""
+        self._require_running("reload")
+        send_sighup = partial(self._send_signal, "reload", signal.SIGHUP)
+        await reload(
+            self._files,
+            self._candidate,
+            configuration,
+            self.command,
+            send_sighup,
+            for_any_user=self._for_any_user,
+        )
+
+    async def command(self, name: str, arguments: Sequence[str] = ()) -> Any:
+        """Run a command of the description; return its JSON, or its text when the node contract does not define it."""
+        text = await self._run(name, command_template(self._candidate, self.name, name), arguments)
+        return parse_output(self.name, name, text)
+
+    async def close(self) -> None:
+        """Kill the node if it runs, and release its directory."""
+        try:
+            await self._terminate()
+        finally:
+            self._files.close()
+
+    def _reset(self) -> None:
+        """Forget how the program ended last; the log of the new start begins here."""
+        self._ended.clear()
+        self._exit_code, self._failure, self._asked_to_end = None, None, False
+        self._files.log.mark_start()
+
+    def _require_running(self, stage: str) -> None:
+        if not self._is_running:
+            raise NodeError(self.name, stage, "the node is not running")
+
+    def _start_error(self, code: int) -> NodeError:
+        """Return the error for a program that ended with this exit code before the node was ready."""
+        if code == REFUSED:
+            return ConfigurationRefused(self.name, "start", self._files.log.failure_excerpt())
+        return NodeError(self.name, "start", self._describe_exit(code, "it left"))
+
+    def _describe_exit(self, code: int, how: str) -> str:
+        """Return why the program ended without being asked to: `how` with the exit code, or the SIGKILL, and the log's end."""
+        excerpt = self._files.log.failure_excerpt()
+        if is_sigkill(code):
+            return f"{KILLED_EXTERNALLY}; its log ends: {excerpt}"
+        return f"{how} with exit code {code}: {excerpt}"
+
+    @property
+    @abstractmethod
+    def _is_running(self) -> bool:
+        """Whether the node was started and not yet ended from here, even if its program has ended meanwhile."""
+
+    async def _before_stop(self) -> None:
+        """Do what must come before the node is asked to end; by default nothing."""
+
+    @abstractmethod
+    async def _send_signal(self, stage: str, number: signal.Signals) -> None:
+        """Send a signal to the node's program. Raises NodeError naming the stage."""
+
+    @abstractmethod
+    async def _run(self, name: str, template: Sequence[str], arguments: Sequence[str] = ()) -> str:
+        """Run a command of the description where the node's program runs, and return what it printed. Raises NodeError."""
+
+    @abstractmethod
+    async def _terminate(self) -> None:
+        """Kill what is left of the node, if anything, and wait for its end."""
