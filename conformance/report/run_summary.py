@@ -118,7 +118,7 @@ def read_run_summary(
     for found in run.cells(unread, unparsed=None if on_cell else EVENT_LINES):
         cell = read_cell(found.path) if found.unparsed and any(map(_points_at_events, found.verdicts)) else found
         material = view_stored_cell(cell, corpus)
-        slug = cell.name
+        slug = cell.slug
         if on_cell is not None:
             on_cell(material, slug)
         damage += [str(one) for one in cell.damage]

@@ -118,7 +118,7 @@ def statement_facts(made: Statement) -> Mapping[str, str]:
         "harness": f"{run.harness}, Python {run.platform.get('python', 'unknown')}",
         "suite SHA-256": run.suite_sha256,
         "environment SHA-256": run.environment_sha256,
-        "clock": run.clock + run.scale_in_words,
+        "clock": run.clock + run.scale_text,
         "grid": run.grid,
         "seed": str(run.seed),
         "cells": ", ".join(f"{count} {outcome}" for outcome, count in made.cells.items() if count) or "none",

@@ -1,4 +1,4 @@
-"""Writes files whole or not at all: one, or several that belong together."""
+"""Atomic replacement of files: of one file, or of several that belong together."""
 
 import contextlib
 import os
@@ -7,37 +7,38 @@ from types import TracebackType
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file by new content, so that a reader sees the old one or the new one and never a part.
+    """Replace a file's content, so that a reader sees the old content or the new content and never a part.
 
-    Where that fails (a full disk), nothing of it is left. Raises OSError.
+    Where writing fails (a full disk), the old file stays and no temporary file is left. Raises OSError.
     """
     with StagedFiles() as staged:
         staged.write(path, content)
 
 
 class StagedFiles:
-    """Files that are replaced together, when the block ends: until then all of them are as they were.
+    """A context manager that replaces and removes files together when its block ends; until then none is changed.
 
-    What is new is written beside its place, under a hidden name, and renamed last, which takes no room on a disk. Where the
-    block is left by an exception, what was written is deleted, and nothing was replaced.
+    New content is written to a hidden file in the same directory and renamed at the end of the block, which needs no
+    further room on the disk. Where the block raises, the hidden files are deleted and no file is replaced or removed.
     """
 
     def __init__(self) -> None:
-        self._written: dict[Path, Path] = {}
+        self._scratch_files: dict[Path, Path] = {}
+        """Target -> the hidden file with its new content."""
         self._removed: dict[Path, None] = {}
 
     def write(self, path: Path, content: bytes) -> None:
-        """Write what is to be in a file. Raises OSError."""
+        """Write the new content of a file to its hidden file. Raises OSError."""
         self._removed.pop(path, None)
-        scratch = self._written[path] = path.with_name(f".{path.name}.{os.getpid()}")
+        scratch = self._scratch_files[path] = path.with_name(f".{path.name}.{os.getpid()}")
         scratch.write_bytes(content)
 
     def write_text(self, path: Path, text: str) -> None:
-        """Write the text that is to be in a file. Raises OSError."""
+        """Write the new content of a file, as UTF-8, to its hidden file. Raises OSError."""
         self.write(path, text.encode())
 
     def remove(self, path: Path) -> None:
-        """Have a file removed, if it is there."""
+        """Remove a file when the block ends; a missing file is no error."""
         self._removed[path] = None
 
     def __enter__(self) -> "StagedFiles":
@@ -50,12 +51,12 @@ class StagedFiles:
             if kind is None:
                 self._replace()
         finally:
-            for scratch in self._written.values():
-                with contextlib.suppress(OSError):  # a disk that became read-only keeps it
+            for scratch in self._scratch_files.values():
+                with contextlib.suppress(OSError):  # a disk that became read-only keeps its files
                     scratch.unlink(missing_ok=True)
 
     def _replace(self) -> None:
         for path in self._removed:
             path.unlink(missing_ok=True)
-        for path, scratch in self._written.items():
+        for path, scratch in self._scratch_files.items():
             scratch.replace(path)

@@ -1,9 +1,9 @@
-"""The columns of a run directory's tables, independent of who reads them: Arrow, Spark, or a person.
+"""The columns of the tables `cells`, `verdicts` and `events`, in type names that Arrow, Spark and the docs translate.
 
-They are derived from the records themselves (`conformance.history.events`, `conformance.results.schema`,
-`conformance.verdicts.outcome`): a new field of a record is a new column. A field that means different things in
-different records (`line`, `refused`), or that has no fixed shape (`topology`, `state`), is kept as text: as it is when
-it is one, else as JSON.
+The columns are derived from the record classes (`conformance.history.events`, `conformance.results.schema`,
+`conformance.verdicts.outcome`): a new field of a record becomes a new column without a change here. A field that has
+different types in different records (`line`, `refused`), or no fixed structure (`topology`, `state`), becomes a column of
+type `json`: a text value is stored as it is, any other value as its JSON text.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,12 +19,12 @@ from conformance.results.schema import CellFooter, CellHeader
 from conformance.verdicts import Verdict
 
 Scalar = Literal["text", "whole", "number", "flag", "texts", "wholes", "json"]
-"""`whole` has 64 bits, `number` is a double, `texts` and `wholes` are lists."""
+"""A column's type: `whole` is a 64-bit integer, `number` a double, `flag` a boolean, `texts` and `wholes` are lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its name, and a scalar type or the columns of a structure."""
+    """A column: its name, and a scalar type, or the inner columns of a struct."""
 
     name: str
     type: "Scalar | tuple[Column, ...]"
@@ -32,17 +32,17 @@ class Column:
 
 _SCALARS: Mapping[object, Scalar] = {str: "text", bool: "flag", int: "whole", float: "number"}
 _LISTS: Mapping[object, Scalar] = {tuple[str, ...]: "texts", tuple[int, ...]: "wholes"}
-_KEPT_APART = frozenset({"record", "schema_number", "run"})
-"""Fields of headers and footers that are no columns: the run is in the key of every row, the others say what a line is."""
+_NOT_COLUMNS = frozenset({"record", "schema_number", "run"})
+"""Fields of headers and footers without a column: `run` is in the key of every row, the others describe the line itself."""
 
 
 def _type_of(annotation: Any) -> "Scalar | tuple[Column, ...]":
-    """Return the type of the column for a field's annotation; None is no type of its own, since any column may lack a value."""
+    """Return the column type for a field's type annotation. `X | None` has the type of `X`, since every column may be null."""
     if get_origin(annotation) is Annotated:
         return _type_of(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
-        kinds = {_type_of(one) for one in get_args(annotation) if one is not NoneType}
-        return kinds.pop() if len(kinds) == 1 else "json"
+        types = {_type_of(member) for member in get_args(annotation) if member is not NoneType}
+        return types.pop() if len(types) == 1 else "json"
     if get_origin(annotation) is Literal or (isinstance(annotation, type) and issubclass(annotation, Enum)):
         return "text"
     if is_dataclass(annotation):
@@ -50,7 +50,8 @@ def _type_of(annotation: Any) -> "Scalar | tuple[Column, ...]":
     return _SCALARS.get(annotation) or _LISTS.get(annotation) or "json"
 
 
-def _fields(record: Any) -> dict[str, Any]:
+def _annotations(record: Any) -> dict[str, Any]:
+    """Return the type annotation of each field of a pydantic model or a dataclass, by the field's name."""
     if isinstance(record, type) and issubclass(record, BaseModel):
         return {name: Annotated[field.annotation, None] for name, field in record.model_fields.items()}
     hints = get_type_hints(record, include_extras=True)
@@ -58,17 +59,20 @@ def _fields(record: Any) -> dict[str, Any]:
 
 
 def _columns(records: Iterable[Any]) -> tuple[Column, ...]:
-    """Return the columns for the fields of records together, in the order in which the fields first appear."""
-    found: dict[str, Scalar | tuple[Column, ...]] = {}
+    """Return one column for each field name of these record classes, in order of first appearance.
+
+    A field whose type differs between two of the classes has the type `json`.
+    """
+    types: dict[str, Scalar | tuple[Column, ...]] = {}
     for record in records:
-        for name, annotation in _fields(record).items():
-            kind = _type_of(annotation)
-            found[name] = kind if found.get(name, kind) == kind else "json"
-    return tuple(Column(name, kind) for name, kind in found.items() if name not in _KEPT_APART)
+        for name, annotation in _annotations(record).items():
+            column_type = _type_of(annotation)
+            types[name] = column_type if types.get(name, column_type) == column_type else "json"
+    return tuple(Column(name, column_type) for name, column_type in types.items() if name not in _NOT_COLUMNS)
 
 
-def _reconciled(tables: Mapping[str, tuple[Column, ...]]) -> dict[str, tuple[Column, ...]]:
-    """Return the tables with one type for each name: `json` where they differ."""
+def _with_one_type_per_name(tables: Mapping[str, tuple[Column, ...]]) -> dict[str, tuple[Column, ...]]:
+    """Return the tables, where a column whose type differs between two tables has the type `json` in all of them."""
     types: dict[str, set[Scalar | tuple[Column, ...]]] = {}
     for column in (column for columns in tables.values() for column in columns):
         types.setdefault(column.name, set()).add(column.type)
@@ -79,9 +83,9 @@ def _reconciled(tables: Mapping[str, tuple[Column, ...]]) -> dict[str, tuple[Col
 
 
 KEY = (Column("run", "text"), Column("cell", "text"))
-"""Whose row it is: the run's name, and the cell's file without its suffix."""
+"""The first columns of every table: the run's name, and the cell's slug (its file name without suffixes)."""
 
-_TABLES = _reconciled(
+_TABLES = _with_one_type_per_name(
     {
         "header": _columns([CellHeader]),
         "footer": _columns([CellFooter]),
@@ -92,10 +96,10 @@ _TABLES = _reconciled(
 HEADER, FOOTER, VERDICT = _TABLES["header"], _TABLES["footer"], _TABLES["verdict"]
 
 EVENT = _TABLES["event"]
-"""All fields of all events."""
+"""A column for each field of any kind of event."""
 
 CELL = (*HEADER, *FOOTER)
-"""A cell: its header and its footer; without an outcome it was cut short."""
+"""The fields of a cell's header and footer; the footer's columns are null for a cell that was cut short."""
 
 TABLES = {"cells": (*KEY, *CELL), "verdicts": (*KEY, *VERDICT), "events": (*KEY, *EVENT)}
-"""The tables of a run, by name."""
+"""The columns of a run's tables, by the table's name."""

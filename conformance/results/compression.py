@@ -1,7 +1,7 @@
-"""What of a finished cell is stored compressed: its history as gzip, the directories of its nodes as ZIP.
+"""Compression of finished cells: the history as gzip, the directories of the nodes as ZIP.
 
-Both are what standard tools read: `zcat`, `zless`, `unzip`, DuckDB and Spark. A history is packed when its footer has been
-written. Until then it stands in a plain file, so that a run that is killed can be read.
+Standard tools read both: `zcat`, `zless`, `unzip`, DuckDB and Spark. A history is compressed when its footer has been
+written. Until then it is a plain file, so that the history of a killed run can be read.
 """
 
 import os
@@ -18,25 +18,25 @@ from conformance.shortage import shortage_of
 from conformance.untrusted.tree import DirectoryEntry, PinnedDirectory, delete_tree, walk
 
 _LEVEL = 6
-"""A thirteenth of the size. Level 9 gives three percent more and takes twice the time."""
-_GZIP = 16 + zlib.MAX_WBITS
+"""zlib's level: a history takes a thirteenth of its size. Level 9 saves three percent more and takes twice the time."""
+_GZIP_WINDOW_BITS = 16 + zlib.MAX_WBITS
 _DOS_EPOCH = 315619200
-"""Seconds: the second of January 1980, before which a ZIP file knows no time in any time zone."""
+"""Unix time of 2 January 1980: ZIP files cannot hold earlier times, in any time zone."""
 
 LEFT_OUT = "LEFT-OUT.txt"
-_PIECE = 64 * 1024
-"""Octets that are uncompressed at a time, at most."""
-_FIRST_PIECE = 512
+_CHUNK = 64 * 1024
+"""The most compressed octets that are unpacked at a time."""
+_FIRST_CHUNK = 512
 
 
 def gzip_member(octets: bytes) -> bytes:
-    """Return octets as one gzip member. It has no time in it: the same history gives the same file."""
-    pack = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
-    return pack.compress(octets) + pack.flush()
+    """Return octets as one gzip member without a timestamp: the same octets give the same member."""
+    compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_WINDOW_BITS)
+    return compressor.compress(octets) + compressor.flush()
 
 
 def compress_history(path: Path) -> Path:
-    """Replace a plain history by a compressed one and return its path. At each moment one of them is there and whole."""
+    """Replace a plain history by a compressed one and return the new path; one of the two files is complete at any time."""
     target = path.with_name(path.name.partition(".")[0] + GZIP_SUFFIX)
     write_atomically(target, gzip_member(path.read_bytes()))
     path.unlink()
@@ -44,9 +44,10 @@ def compress_history(path: Path) -> Path:
 
 
 def archive_attachments(folder: Path) -> None:
-    """Replace a folder of attachments by a ZIP file of its regular files. What this user must not read or delete stays as it is.
+    """Replace a folder of attachments by a ZIP file (`archive_path`) of its regular files.
 
-    Files that would do harm (`DirectoryEntry.may_be_copied`) are left out, and named in LEFT-OUT.txt.
+    Files that are unsafe to copy (`DirectoryEntry.may_be_copied`) are named in LEFT-OUT.txt instead. Where this user may
+    not read a file, no ZIP file is written and the folder stays; files that cannot be deleted stay in the folder.
     """
     target = archive_path(folder)
     target.parent.mkdir(exist_ok=True)
@@ -57,7 +58,7 @@ def archive_attachments(folder: Path) -> None:
         with ZipFile(scratch, "w", ZIP_DEFLATED, strict_timestamps=False) as archive:
             for entry in walk(pinned.handle):
                 if entry.may_be_copied:
-                    _add(archive, entry)
+                    _add_file(archive, entry)
                 elif entry.is_file:
                     left_out.append(printable_path(entry))
             if left_out:
@@ -72,25 +73,27 @@ def archive_attachments(folder: Path) -> None:
 
 
 def printable_path(entry: DirectoryEntry) -> str:
-    """Return the path of an entry as text of one line, at most 300 characters of it."""
+    """Return the path of an entry as printable ASCII on one line: its last 300 characters."""
     return ascii(str(entry.path))[1:-1][-300:]
 
 
-def _add(archive: ZipFile, entry: DirectoryEntry) -> None:
+def _add_file(archive: ZipFile, entry: DirectoryEntry) -> None:
+    """Add a regular file to a ZIP file, with its time of change and its mode."""
     handle = entry.open()
     with os.fdopen(handle, "rb") as file:
         info = ZipInfo(str(entry.path), time.localtime(max(entry.status.st_mtime, _DOS_EPOCH))[:6])
         info.compress_type = ZIP_DEFLATED
         info.external_attr = (entry.status.st_mode & 0xFFFF) << 16
         info.file_size = entry.status.st_size
-        with archive.open(info, "w") as packing:
-            shutil.copyfileobj(file, packing, _PIECE)
+        with archive.open(info, "w") as member:
+            shutil.copyfileobj(file, member, _CHUNK)
 
 
 def read_history(path: Path) -> tuple[bytes, str]:
-    """Return the lines of a history, plain or compressed, and why they end too early ('' when they do not).
+    """Return the octets of a history, plain or compressed, and the reason why they are incomplete ('' for complete ones).
 
-    Of what is no regular file, or too large, there are none. Raises OSError where the machine ran out of something.
+    Something that is not a regular file, or is too large, gives no octets. Raises OSError where the machine ran out of a
+    resource (`shortage_of`).
     """
     try:
         octets = read_regular(path)
@@ -102,23 +105,26 @@ def read_history(path: Path) -> tuple[bytes, str]:
 
 
 def _unpacked(octets: bytes) -> tuple[bytes, str]:
-    """Return what gzip members hold, piece by piece: what stands before a damaged one can be read."""
-    pieces: list[bytes] = []
-    at = held = 0
-    while at < len(octets):
-        unpack = zlib.decompressobj(_GZIP)
-        piece = _FIRST_PIECE  # of very many small members nothing is copied often
-        while not unpack.eof:
-            if at >= len(octets):
-                return b"".join(pieces), "the compressed file was cut short"
-            given = octets[at : at + piece]
+    """Unpack gzip members up to the first damage; return what was unpacked, and the damage or ''.
+
+    At most `MAX_OCTETS` octets are returned.
+    """
+    unpacked: list[bytes] = []
+    position = length = 0
+    while position < len(octets):
+        member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        size = _FIRST_CHUNK  # a small first chunk: with many small members, large chunks would be copied again for each
+        while not member.eof:
+            if position >= len(octets):
+                return b"".join(unpacked), "the compressed file was cut short"
+            chunk = octets[position : position + size]
             try:
-                pieces.append(unpack.decompress(given))
+                unpacked.append(member.decompress(chunk))
             except zlib.error as error:
-                return b"".join(pieces), f"the compressed file is damaged: {error}"
-            at += len(given) - len(unpack.unused_data)
-            held += len(pieces[-1])
-            if held > MAX_OCTETS:
-                return b"".join(pieces)[:MAX_OCTETS], f"the compressed file holds more than {MAX_OCTETS} octets"
-            piece = min(2 * piece, _PIECE)
-    return b"".join(pieces), ""
+                return b"".join(unpacked), f"the compressed file is damaged: {error}"
+            position += len(chunk) - len(member.unused_data)
+            length += len(unpacked[-1])
+            if length > MAX_OCTETS:
+                return b"".join(unpacked)[:MAX_OCTETS], f"the compressed file holds more than {MAX_OCTETS} octets"
+            size = min(2 * size, _CHUNK)
+    return b"".join(unpacked), ""

@@ -1,4 +1,7 @@
-"""Hashes that tell what changed between two runs: the environment's, the suite's; the candidate brings its own."""
+"""Hashes of the environment and of the suite, which tell whether either changed between two runs.
+
+The third hash of a run, that of the candidate, is computed in `conformance.candidates`.
+"""
 
 import hashlib
 import json
@@ -11,7 +14,7 @@ from typing import Any
 from conformance import __version__
 
 _DEPENDENCIES = ("aiosmtpd", "aiosmtplib", "pydantic", "pytest", "pytest-xdist", "ruamel.yaml")
-"""What can change how a cell runs. Reporting libraries are none of it: a new jinja2 makes no server fail."""
+"""The packages that can change how a cell runs; reporting libraries cannot."""
 
 
 def harness_version() -> str:
@@ -20,7 +23,7 @@ def harness_version() -> str:
 
 
 def platform_facts() -> dict[str, str]:
-    """Return what the host is, without its name: system, machine, release, Python and its implementation."""
+    """Return the host's operating system, machine, kernel release and Python; the host's name is left out on purpose."""
     return {
         "system": platform.system(),
         "machine": platform.machine(),
@@ -31,7 +34,7 @@ def platform_facts() -> dict[str, str]:
 
 
 def dependency_versions() -> dict[str, str]:
-    """Return the versions of the packages that can change how a cell runs; `absent` where one is not installed."""
+    """Return the versions of the packages that can change how a cell runs; `absent` for one that is not installed."""
     return {name: _version(name) for name in _DEPENDENCIES}
 
 
@@ -43,17 +46,17 @@ def _version(name: str) -> str:
 
 
 def environment_sha256() -> str:
-    """Return the hash of harness, Python, platform and dependencies: what else may have changed between two runs."""
+    """Return the hash of the harness's version, `platform_facts` and `dependency_versions`."""
     return sha256_of_json(
         {"harness": harness_version(), "platform": platform_facts(), "dependencies": dependency_versions()}
     )
 
 
-def suite_sha256(cells: Iterable[str]) -> str:
-    """Return the hash of a suite from the hashes of its cells' scenarios; order and repetition do not matter."""
-    return sha256_of_json(sorted(set(cells)))
+def suite_sha256(scenario_hashes: Iterable[str]) -> str:
+    """Return the hash of a suite from the `scenario_sha256` of its cells; order and repetition do not matter."""
+    return sha256_of_json(sorted(set(scenario_hashes)))
 
 
 def sha256_of_json(value: Any) -> str:
-    """Return the SHA-256, in hex, of a JSON value, independent of the order of its keys."""
+    """Return the SHA-256, in hex, of a value as JSON, independent of the order of keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,6 +1,7 @@
-"""The nodes' directories of a failed cell, kept in the run directory: queue, log, configuration; without secrets.
+"""Copies of the nodes' directories of a cell (`--keep`): queue, log, configuration; secrets are replaced.
 
-They lie in `kept/CELL/NODE`, readable by their owner alone. What the nodes hold in their queues is kept as it is.
+A copy lies in the run directory as `kept/SLUG/NODE` and is readable by its owner alone. Queued messages are copied
+unchanged.
 """
 
 import json
@@ -16,24 +17,25 @@ from conformance.results.layout import slug_of
 from conformance.untrusted.tree import DirectoryEntry, PinnedDirectory, delete_tree, walk
 
 KEPT = "kept"
-_HIDDEN = "***"
+_REDACTED = "***"
 _AUTH = re.compile(rb"(?i)\b(AUTH[ \t]+(?:PLAIN|LOGIN|CRAM-MD5|NTLM|GSSAPI|XOAUTH2|[A-Z0-9_-]+))[ \t]+(?!\*\*\*)\S+")
-"""A command of RFC 4954 with its initial response."""
+"""An AUTH command with its initial response (RFC 4954 section 4), which is not redacted yet."""
 
 
-def kept_directory(cell: Path) -> Path:
-    """Return where the nodes' directories of a cell are kept, from the path of its file; it need not be there."""
-    return cell.parent.parent / KEPT / slug_of(cell)
+def kept_directory(cell_file: Path) -> Path:
+    """Return the path below which the nodes' directories of a cell are copied; it may not exist."""
+    return cell_file.parent.parent / KEPT / slug_of(cell_file)
 
 
-def keep_node_directories(cell: Path, attachments: Path) -> None:
-    """Copy the directories of a cell's nodes to where they are kept.
+def keep_node_directories(cell_file: Path, attachments: Path) -> None:
+    """Copy the nodes' directories in `attachments` to `kept_directory(cell_file)`, in place of an earlier copy.
 
-    The values of `secret` in `node.json`, and initial responses of AUTH in logs, are replaced by `***`.
+    The values of `secret` in `node.json`, and initial responses of AUTH in logs, are replaced by `***`. Symbolic links are
+    copied as links. Files that are unsafe to copy (`DirectoryEntry.may_be_copied`) are named in LEFT-OUT.txt.
     """
-    target = kept_directory(cell)
+    target = kept_directory(cell_file)
     target.parent.mkdir(mode=0o700, exist_ok=True)
-    delete_tree(target)  # of a first attempt
+    delete_tree(target)  # the cell's first attempt may have left one
     target.mkdir(mode=0o700)
     left_out: list[str] = []
     pinned = PinnedDirectory(attachments)
@@ -54,34 +56,35 @@ def keep_node_directories(cell: Path, attachments: Path) -> None:
         (target / LEFT_OUT).write_text("\n".join(left_out), "ascii")
     for node in target.iterdir():
         if (document := node / "node.json").is_file() and not document.is_symlink():
-            document.write_bytes(_without_secrets_in(document.read_bytes()))
+            document.write_bytes(_redacted_document(document.read_bytes()))
         for log in node.glob("*.log"):
             if log.is_file() and not log.is_symlink():
                 log.write_bytes(_AUTH.sub(rb"\1 ***", log.read_bytes()))
 
 
 def delete_node_data(attachments: Path) -> None:
-    """Delete the data of a cell's nodes."""
+    """Delete the folder `data` (the queue) of each node of a cell; logs and configuration stay."""
     for node in attachments.iterdir():
         delete_tree(node / "data")
 
 
 def _copy(entry: DirectoryEntry, target: Path) -> None:
-    """Copy a file, for its owner alone."""
+    """Copy a file's content to a new file that only its owner can read."""
     with os.fdopen(entry.open(), "rb") as file, target.open("xb") as copy:
         target.chmod(0o600)
         shutil.copyfileobj(file, copy)
 
 
-def _without_secrets_in(document: bytes) -> bytes:
-    """Return a node's document without its secrets; of one that the node has damaged nothing is kept."""
+def _redacted_document(document: bytes) -> bytes:
+    """Return the JSON of a `node.json` with its secrets redacted; `null` where it cannot be parsed."""
     try:
-        return json.dumps(_without_secrets(json.loads(document)), indent=1).encode()
+        return json.dumps(_redacted(json.loads(document)), indent=1).encode()
     except (ValueError, RecursionError):
         return b"null"
 
 
-def _without_secrets(value: Any) -> Any:
+def _redacted(value: Any) -> Any:
+    """Return a JSON value in which each non-empty value of a key `secret` is replaced by `***`, at any depth."""
     if isinstance(value, dict):
-        return {key: _HIDDEN if key == "secret" and one else _without_secrets(one) for key, one in value.items()}
-    return [_without_secrets(one) for one in value] if isinstance(value, list) else value
+        return {key: _REDACTED if key == "secret" and inner else _redacted(inner) for key, inner in value.items()}
+    return [_redacted(inner) for inner in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Where everything of a run lies, and how a node id becomes a file's name."""
+"""Paths within a run directory, the slugs that name cells' files, and the errors of unusable run directories."""
 
 import hashlib
 import re
@@ -8,63 +8,66 @@ RUN_FILE = "run.json"
 FOOTER_FILE = "footer.json"
 CELLS_FOLDER = "cells"
 PLAIN_SUFFIX = ".jsonl"
-"""The suffix of a cell's file while the cell runs, and of what was cut short."""
+"""The suffix of a cell's file while the cell runs, and of a cell that was cut short."""
 GZIP_SUFFIX = ".jsonl.gz"
 """The suffix of a finished cell's file."""
 LATE_FOLDER = "late"
-"""Where the first attempts of cells are kept that were run once more."""
-_ARCHIVES = "nodes"
+"""The folder of the first attempts of cells that were run again because the harness had been late."""
+_ARCHIVES_FOLDER = "nodes"
 PARQUET_FOLDER = "parquet"
 
-_READABLE = 80
-"""Characters of the readable part: with the hash and a suffix well below any file system's limit."""
+_READABLE_CHARACTERS = 80
+"""The readable part of a slug; with the hash and a suffix this is well below any file system's limit."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9=_+]+")
 
 
 def slug(nodeid: str) -> str:
-    """Return the file name of a cell: what can be read of its node id, and twelve digits of its SHA-256.
+    """Return the slug of a cell: the readable part of its node id, a dash, and 12 hex digits of the node id's SHA-256.
 
-    Deterministic; two node ids never share one, for all practical purposes (48 bits).
+    It names the cell's file and page. The 48 bits of the hash keep the slugs of different node ids apart.
     """
     name = nodeid.partition("::")[2] or nodeid
-    readable = _UNSAFE.sub("-", name).strip("-")[:_READABLE].rstrip("-") or "cell"
+    readable = _UNSAFE.sub("-", name).strip("-")[:_READABLE_CHARACTERS].rstrip("-") or "cell"
     return f"{readable}-{hashlib.sha256(nodeid.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
-def cell_file(run_dir: Path, name: str, folder: str = CELLS_FOLDER) -> Path | None:
-    """Return the file of the cell of that name (`slug`), compressed or plain; None when there is none."""
-    places = (run_dir / folder / f"{name}{suffix}" for suffix in (GZIP_SUFFIX, PLAIN_SUFFIX))
-    return next((place for place in places if place.is_file()), None)
+def cell_file(run_dir: Path, slug: str, folder: str = CELLS_FOLDER) -> Path | None:
+    """Return the file of the cell with this slug, the compressed one first; None where there is none."""
+    paths = (run_dir / folder / f"{slug}{suffix}" for suffix in (GZIP_SUFFIX, PLAIN_SUFFIX))
+    return next((path for path in paths if path.is_file()), None)
 
 
 def cell_files(run_dir: Path, folder: str = CELLS_FOLDER) -> tuple[Path, ...]:
-    """Return the files of all cells of a run, sorted by name; none when the folder is not there.
+    """Return the files of all cells of a run, sorted by slug; an empty tuple where the folder does not exist.
 
-    A run that was killed while it compressed a cell has it twice: then the compressed file counts, which is whole.
+    A run that was killed while it compressed a cell has two files of it: the compressed one, which is complete, is returned.
     """
-    found = {
+    by_slug = {
         slug_of(path): path for suffix in (PLAIN_SUFFIX, GZIP_SUFFIX) for path in (run_dir / folder).glob(f"*{suffix}")
     }
-    return tuple(found[name] for name in sorted(found))
+    return tuple(by_slug[slug] for slug in sorted(by_slug))
 
 
 def slug_of(path: Path) -> str:
-    """Return a cell's name, from the path of its file: the name without its suffixes."""
+    """Return the slug of the cell with this file: the file's name without suffixes."""
     return path.name.partition(".")[0]
 
 
-def attachments_folder(path: Path) -> Path:
-    """Return the folder of a cell's attachments, from the path of its file."""
-    return path.with_name(slug_of(path))
+def attachments_folder(cell_file: Path) -> Path:
+    """Return the folder of the directories of a cell's nodes; it exists only while they are not compressed."""
+    return cell_file.with_name(slug_of(cell_file))
 
 
 def archive_path(attachments: Path) -> Path:
-    """Return the ZIP file that takes the place of a folder of attachments; no folder of a cell has its folder's name."""
-    return attachments.parent / _ARCHIVES / f"{attachments.name}.zip"
+    """Return the path of the ZIP file that replaces a cell's attachments folder when the cell ended well.
+
+    ZIP files lie in a folder `nodes`, which no slug can equal, since each slug ends with a hash.
+    """
+    return attachments.parent / _ARCHIVES_FOLDER / f"{attachments.name}.zip"
 
 
 class RunDirectoryError(Exception):
-    """A run directory cannot be used; the text names the file and says what to do."""
+    """A run directory cannot be used; the message names the file and says what to do."""
 
 
 class SchemaTooNew(RunDirectoryError):
@@ -72,7 +75,7 @@ class SchemaTooNew(RunDirectoryError):
 
 
 class CellUnreadable(RunDirectoryError):
-    """A cell's file has no header that can be read, so nothing is known of its events; `why` says what is there."""
+    """The header of a cell's file cannot be read, so the file's events belong to no known cell; `why` gives the reason."""
 
     def __init__(self, path: Path, why: str) -> None:
         self.why = f"the cell's header cannot be read: {why}"

@@ -1,4 +1,7 @@
-"""What a run directory holds, as one hash: has it changed since somebody read it?"""
+"""The manifest of a run's Parquet tables: the hash and the file sizes of the cells that the tables were made from.
+
+Readers of the tables compare it with the run directory, to tell whether the tables are out of date.
+"""
 
 import hashlib
 from pathlib import Path
@@ -12,39 +15,43 @@ from conformance.results.schema import SCHEMA
 
 
 class Manifest(BaseModel):
-    """What tables were made from: the run's content, and each cell file's size by name."""
+    """The content of `manifest.json`: what the tables were made from, and the tables' own hashes.
+
+    `sizes` has the size of each cell's file in octets, by file name; `rows` the number of rows of each table.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     schema_number: int = Field(SCHEMA, alias="schema")
     content_sha256: str
     sizes: dict[str, int]
-    octets: int = Field(0, description="of all lines, as they are without compression")
+    octets: int = Field(0, description="octets of all lines, uncompressed")
     damaged: int = Field(0, description="lines that could not be read")
-    damage: tuple[str, ...] = Field((), description="the first of them, as file:line: why")
+    damage: tuple[str, ...] = Field((), description="the first damaged lines, as file:line: why")
     rows: dict[str, int] = {}
     tables: dict[str, str] = Field({}, description="SHA-256 of each table's file, by the table's name")
 
 
 def compute_manifest(run_dir: Path) -> Manifest:
-    """Read all of a run's cells and return their hash: it depends on names and content, not on where the run lies.
+    """Read all files of a run's cells and return their manifest, without tables and rows.
 
-    Nor does it depend on whether they are compressed. `damaged` counts compressed files that are damaged themselves.
+    The hash depends on the cells' slugs and lines only, not on the run's path or on compression. `damaged` counts the
+    compressed files that could not be unpacked to their end. Raises OSError where `run.json` cannot be read.
     """
-    whole = hashlib.sha256(read_regular(run_dir / RUN_FILE))
+    digest = hashlib.sha256(read_regular(run_dir / RUN_FILE))
     sizes = {}
     damage = []
     length = 0
     for path in cell_files(run_dir):
-        octets, trouble = read_history(path)
-        whole.update(f"{slug_of(path)}{PLAIN_SUFFIX} {len(octets)}\n".encode())
-        whole.update(octets)
+        octets, problem = read_history(path)
+        digest.update(f"{slug_of(path)}{PLAIN_SUFFIX} {len(octets)}\n".encode())
+        digest.update(octets)
         sizes[path.name] = path.lstat().st_size
         length += len(octets)
-        if trouble:
-            damage.append(f"{path.name}: {trouble}")
+        if problem:
+            damage.append(f"{path.name}: {problem}")
     return Manifest(
-        content_sha256=whole.hexdigest(), sizes=sizes, octets=length, damaged=len(damage), damage=tuple(damage)
+        content_sha256=digest.hexdigest(), sizes=sizes, octets=length, damaged=len(damage), damage=tuple(damage)
     )
 
 
@@ -55,9 +62,10 @@ def sha256_of_file(path: Path) -> str:
 
 
 def read_current_manifest(run_dir: Path) -> Manifest | None:
-    """Return the manifest of a run's Parquet tables, or None where there are none that fit the run as it is now.
+    """Return the manifest of a run's Parquet tables, or None where it is absent, unreadable or out of date.
 
-    Names and sizes are compared, contents are not: a cell's file only ever grows, and is compressed once.
+    It is out of date where the names or sizes of the cells' files differ. Contents are not compared: a cell's file only
+    ever grows, and is compressed once.
     """
     path = run_dir / PARQUET_FOLDER / "manifest.json"
     if not path.is_file():

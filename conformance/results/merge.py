@@ -1,4 +1,4 @@
-"""Puts several run directories together into one: the shards of a run that several machines did."""
+"""Merging of several run directories into one: the shards of a run that several machines ran."""
 
 import shutil
 from collections.abc import Sequence
@@ -24,15 +24,15 @@ from conformance.results.schema import SCHEMA, CandidateRecord, CellHeader, RunF
 from conformance.results.writer import begin_run, finish_run, json_line
 
 _SHARED = ("seed", "clock", "scale", "grid", "environment_sha256")
-"""What shards must agree in: else they are not parts of one run."""
+"""The fields of `run.json` in which the shards of one run agree."""
 
 
 def merge_runs(sources: Sequence[Path], out: Path) -> RunFooter:
-    """Merge runs into a new run directory and return its footer.
+    """Merge run directories into a new run directory `out` and return its footer.
 
-    The order of the sources does not matter. A cell that two of them hold must be the same in both, octet by octet but
-    for the run's name. Wall time is that of the longest source: they ran beside each other. Raises RunDirectoryError
-    when they are not parts of one run, or `out` holds one already.
+    The order of the sources does not matter. A cell that two sources hold must be equal in both, octet by octet except for
+    the run's name. The wall time is that of the longest source, since shards run at the same time. Raises
+    RunDirectoryError where the sources are not parts of one run, two cells differ, or `out` holds a run already.
     """
     if not sources:
         raise RunDirectoryError("nothing to merge: name at least one run directory")
@@ -40,8 +40,10 @@ def merge_runs(sources: Sequence[Path], out: Path) -> RunFooter:
     for run in runs[1:]:
         for name in _SHARED:
             if getattr(run.header, name) != getattr(runs[0].header, name):
-                raise RunDirectoryError(f"{runs[0].path} and {run.path} differ in {name}: they are no parts of one run")
-    begin_run(out, _header(runs, out.name))
+                raise RunDirectoryError(
+                    f"{runs[0].path} and {run.path} differ in {name}: they are not parts of one run"
+                )
+    begin_run(out, _merged_header(runs, out.name))
     for run in runs:
         for folder in (CELLS_FOLDER, LATE_FOLDER):
             for path in cell_files(run.path, folder):
@@ -54,12 +56,18 @@ def merge_runs(sources: Sequence[Path], out: Path) -> RunFooter:
     )
 
 
-def _header(runs: Sequence[StoredRun], name: str) -> RunHeader:
+def _merged_header(runs: Sequence[StoredRun], name: str) -> RunHeader:
+    """Return the header of the merged run: the first run's, with all candidates, the joint suite hash and the sum of cells.
+
+    Raises RunDirectoryError where two runs have different candidates of one name.
+    """
     candidates: dict[str, CandidateRecord] = {}
     for run in runs:
         for candidate in run.header.candidates:
             if candidates.setdefault(candidate.name, candidate).sha256 != candidate.sha256:
-                raise RunDirectoryError(f"{run.path}: another candidate of the name {candidate.name!r} than elsewhere")
+                raise RunDirectoryError(
+                    f"{run.path}: its candidate {candidate.name!r} is not the one of that name in another run"
+                )
     hashes = (header.scenario_sha256 for run in runs for header, _ in read_cell_ends(run.path).ends)
     return runs[0].header.model_copy(
         update={
@@ -74,22 +82,26 @@ def _header(runs: Sequence[StoredRun], name: str) -> RunHeader:
 
 
 def _copy_cell(path: Path, out: Path, folder: str) -> None:
+    """Copy a cell's file, under the new run's name, and its nodes' directories; a cell that `out` has already stays.
+
+    Raises RunDirectoryError where the cell cannot be read, or `out` has it with another content.
+    """
     _, first = next(parse_lines(path), (0, None))
     if not isinstance(first, dict):
         raise RunDirectoryError(f"{path}:1: the cell's header cannot be read")
     header = CellHeader.model_validate(first).model_copy(update={"schema_number": SCHEMA, "run": out.name})
-    octets, trouble = read_history(path)
-    if trouble:
-        raise RunDirectoryError(f"{path}: {trouble}")
+    octets, problem = read_history(path)
+    if problem:
+        raise RunDirectoryError(f"{path}: {problem}")
     content = json_line(header) + octets.partition(b"\n")[2]
     (out / folder).mkdir(exist_ok=True)
-    if (there := cell_file(out, slug_of(path), folder)) is not None:
-        if read_history(there)[0] != content:
-            raise RunDirectoryError(f"{path}: another source holds this cell with another content")
+    if (existing := cell_file(out, slug_of(path), folder)) is not None:
+        if read_history(existing)[0] != content:
+            raise RunDirectoryError(f"{path}: another source holds this cell with different content")
         return
-    whole = read_cell_end(path)[1] is not None
-    target = out / folder / f"{slug_of(path)}{GZIP_SUFFIX if whole else PLAIN_SUFFIX}"
-    write_atomically(target, gzip_member(content) if whole else content)
+    finished = read_cell_end(path)[1] is not None
+    target = out / folder / f"{slug_of(path)}{GZIP_SUFFIX if finished else PLAIN_SUFFIX}"
+    write_atomically(target, gzip_member(content) if finished else content)
     attachments = attachments_folder(path)
     if attachments.is_dir():
         shutil.copytree(attachments, out / folder / attachments.name)

@@ -1,7 +1,20 @@
-"""A finished run's cells, verdicts and events once more as Parquet: a twentieth of the size, and read at once.
+"""A run's cells, verdicts and events as Parquet tables (and as Arrow tables, without writing them).
 
-Optional: without pyarrow there is none, and readers take the cells' files. The manifest beside the tables names the
-files that they were made from, so that nobody reads a table that is older than its run.
+The tables repeat what the cells' files say, in a twentieth of the space and much faster to read. They are optional:
+without pyarrow a run has none, and readers use the cells' files. `manifest.json`, written last, names the files that the
+tables were made from, so that a reader does not use tables that are older than the run.
+
+How rows are made:
+
+- Most events need no parsing in Python. `PLAIN_KINDS` are the kinds of events each of whose fields has the type of its
+  column; `PLAIN_LINES` matches consecutive lines of such events, written exactly as this harness writes them. The reader
+  leaves those lines unparsed (`StoredCell.unparsed`), and Arrow parses them by the thousand (`parse_plain_lines`).
+- All other records (headers, footers, verdicts, and events with a field of the column type `json`, such as `line`) are
+  parsed and validated, and become rows through their dictionaries (`_fit`).
+- Cells are gathered until they have 20,000 lines. Each batch is made into tables in one of two threads while the next one
+  is read: Arrow works without holding Python's global lock. Batches are yielded in the order of the cells.
+- Where Arrow rejects a batch's unparsed lines, one of them is damaged. The batch's cells are then read again with every
+  line parsed, which finds the damaged lines. A parsed record that fits no row (a number beyond 64 bits) is damage too.
 """
 
 import io
@@ -30,13 +43,16 @@ from conformance.results.reader import Damage, StoredCell, StoredRun, read_cell,
 
 MANIFEST = "manifest.json"
 
-_ROWS = 20_000
-"""Rows of events that are gathered before they are written."""
-_TOLD = 100
+_LINES_PER_BATCH = 20_000
+_MAX_DAMAGE = 100
 """Damaged lines that the manifest names; all are counted."""
-_AT_ONCE = 2
-"""Threads that make rows."""
-_Made = tuple[dict[str, pa.Table], list[Damage]]
+_THREADS = 2
+_BLOCK = 1 << 20
+"""Octets that Arrow parses at a time, unless a line is longer."""
+
+_Batch = tuple[dict[str, pa.Table], list[Damage]]
+"""The rows of some cells, by the table's name, and the damage of those cells."""
+
 _SCALARS = {
     "text": pa.string(),
     "json": pa.string(),
@@ -46,6 +62,27 @@ _SCALARS = {
     "texts": pa.list_(pa.string()),
     "wholes": pa.list_(pa.int64()),
 }
+_COLUMN_TYPES = {table: {column.name: column.type for column in columns} for table, columns in TABLES.items()}
+
+
+def _is_plain(event_class: type) -> bool:
+    """Whether every field of a class of events has the type of its column, or is a text in a column of JSON."""
+    columns = {column.name: column.type for column in EVENT_COLUMNS}
+    hints = get_type_hints(event_class)
+    return all(columns[field.name] != "json" or hints[field.name] is str for field in fields(event_class))
+
+
+PLAIN_KINDS = tuple(
+    get_args(get_type_hints(event_class)["kind"])[0]
+    for event_class in get_args(get_args(AnyEvent)[0])
+    if _is_plain(event_class)
+)
+"""The kinds of events whose lines Arrow can parse into rows."""
+
+PLAIN_LINES = re.compile(
+    rb'(?>\{"record":"event","n":\d+,"t":[-+.e\d]+,"kind":"(?:%b)"[^\n]*\}\n)++' % "|".join(PLAIN_KINDS).encode()
+)
+"""Consecutive lines of events of these kinds, as this harness writes them."""
 
 
 def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
@@ -60,117 +97,123 @@ def _arrow_type(column: Column) -> pa.DataType:
 
 
 def write_parquet(run_dir: Path) -> Manifest:
-    """Write a run's tables into its folder `parquet`, the manifest last, and return that.
+    """Write a run's tables into its folder `parquet`, the manifest last, and return the manifest.
 
-    Lines that cannot be read are left out and counted. Raises RunDirectoryError, SchemaTooNew.
+    Lines that cannot be read are skipped and counted. Raises RunDirectoryError, SchemaTooNew.
     """
     run = read_run(run_dir)
     folder = run_dir / PARQUET_FOLDER
     folder.mkdir(exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
     damage: list[Damage] = []
-    before = compute_manifest(run_dir)
+    content = compute_manifest(run_dir)
     schemas = {name: arrow_schema(columns) for name, columns in TABLES.items()}
-    rows = dict.fromkeys(TABLES, 0)
+    row_counts = dict.fromkeys(TABLES, 0)
     with ExitStack() as stack:
-        files = {
+        writers = {
             name: stack.enter_context(pq.ParquetWriter(folder / f"{name}.parquet", schema, compression="zstd"))
             for name, schema in schemas.items()
         }
-        for name, some in _rows(run, damage):
-            files[name].write_table(some)
-            rows[name] += len(some)
-    told = tuple(str(one) for one in damage[:_TOLD])
-    hashes = {name: sha256_of_file(folder / f"{name}.parquet") for name in TABLES}
-    manifest = before.model_copy(update={"damaged": len(damage), "damage": told, "rows": rows, "tables": hashes})
+        for name, rows in _yield_tables(run, damage):
+            writers[name].write_table(rows)
+            row_counts[name] += len(rows)
+    manifest = content.model_copy(
+        update={
+            "damaged": len(damage),
+            "damage": tuple(map(str, damage[:_MAX_DAMAGE])),
+            "rows": row_counts,
+            "tables": {name: sha256_of_file(folder / f"{name}.parquet") for name in TABLES},
+        }
+    )
     write_atomically(folder / MANIFEST, (manifest.model_dump_json(by_alias=True, indent=2) + "\n").encode())
     return manifest
 
 
 def run_tables(run_dir: Path) -> tuple[dict[str, pa.Table], list[Damage]]:
-    """Return a run's tables as `write_parquet` would write them, and what could not be read.
+    """Return a run's tables as `write_parquet` would write them, and the lines that could not be read.
 
     Raises RunDirectoryError, SchemaTooNew.
     """
     damage: list[Damage] = []
-    made = {name: [arrow_schema(columns).empty_table()] for name, columns in TABLES.items()}
-    for name, some in _rows(read_run(run_dir), damage):
-        made[name].append(some)
-    return {name: pa.concat_tables(parts) for name, parts in made.items()}, damage
+    tables = {name: [arrow_schema(columns).empty_table()] for name, columns in TABLES.items()}
+    for name, rows in _yield_tables(read_run(run_dir), damage):
+        tables[name].append(rows)
+    return {name: pa.concat_tables(parts) for name, parts in tables.items()}, damage
 
 
-def _rows(run: StoredRun, damage: list[Damage]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield some rows of each table at a time, in their order, and tell what cannot be read in `damage`.
-
-    Rows are made in threads beside whoever reads the cells: Arrow holds no lock of Python's.
-    """
-    maker = _Maker(run.header.run)
-    being_made: deque[Future[_Made]] = deque()
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for cells in _gathered(run.cells(damage, unparsed=PLAIN_LINES)):
-            being_made.append(pool.submit(maker.make, cells))
-            if len(being_made) > _AT_ONCE:
-                yield from _next(being_made, damage)
-        while being_made:
-            yield from _next(being_made, damage)
+def _yield_tables(run: StoredRun, damage: list[Damage]) -> Iterator[tuple[str, pa.Table]]:
+    """Yield the rows of a run batch by batch, as (table's name, rows); append lines that cannot be read to `damage`."""
+    maker = _RowMaker(run.header.run)
+    pending: deque[Future[_Batch]] = deque()
+    with ThreadPoolExecutor(_THREADS) as pool:
+        for cells in _batches(run.cells(damage, unparsed=PLAIN_LINES)):
+            pending.append(pool.submit(maker.make_rows, cells))
+            if len(pending) > _THREADS:
+                yield from _await_first(pending, damage)
+        while pending:
+            yield from _await_first(pending, damage)
     damage += maker.damage
 
 
-def _next(being_made: deque[Future[_Made]], damage: list[Damage]) -> Iterator[tuple[str, pa.Table]]:
-    made, told = being_made.popleft().result()
-    damage += told
-    yield from made.items()
+def _await_first(pending: deque[Future[_Batch]], damage: list[Damage]) -> Iterator[tuple[str, pa.Table]]:
+    """Remove the oldest pending batch, wait for it, yield its tables and append its damage to `damage`."""
+    tables, batch_damage = pending.popleft().result()
+    damage += batch_damage
+    yield from tables.items()
 
 
-def _gathered(cells: Iterable[StoredCell]) -> Iterator[list[StoredCell]]:
-    """Yield cells, so many at a time that it is worth while to make rows of them."""
-    gathered: list[StoredCell] = []
+def _batches(cells: Iterable[StoredCell]) -> Iterator[list[StoredCell]]:
+    """Yield the cells in lists of at least `_LINES_PER_BATCH` events, the last one shorter."""
+    batch: list[StoredCell] = []
     lines = 0
     for cell in cells:
-        gathered.append(cell)
+        batch.append(cell)
         lines += len(cell.events) + cell.unparsed.count(b"\n")
-        if lines >= _ROWS:
-            yield gathered
-            gathered, lines = [], 0
-    if gathered:
-        yield gathered
+        if lines >= _LINES_PER_BATCH:
+            yield batch
+            batch, lines = [], 0
+    if batch:
+        yield batch
 
 
-class _Maker:
-    """Makes rows of cells. The lines that a cell has unparsed are events that are rows as they stand."""
+class _RowMaker:
+    """Makes Arrow rows of cells that were read with `unparsed=PLAIN_LINES`; threads may share one."""
 
     def __init__(self, run: str) -> None:
         self.damage: list[Damage] = []
-        """What fits no row, as it is found."""
+        """Records that fit no row, appended to as they are found."""
         self._run = run
         self._schemas = {name: arrow_schema(columns) for name, columns in TABLES.items()}
 
-    def make(self, cells: list[StoredCell]) -> _Made:
+    def make_rows(self, cells: list[StoredCell]) -> _Batch:
+        """Return the rows of these cells for each table, events ordered by cell and number, and the cells' damage."""
         try:
             plain = parse_plain_lines(b"".join(cell.unparsed for cell in cells), self._schemas["events"])
-        except pa.ArrowInvalid:  # one of them is damaged: which one, and what is left, the slow way
-            return self.make([read_cell(cell.path) for cell in cells])
-        whose = pa.concat_arrays([pa.repeat(cell.name, cell.unparsed.count(b"\n")) for cell in cells])
-        others = self._table("events", [(cell, _plain_event(event)) for cell in cells for event in cell.events])
-        events = pa.concat_tables([others, self._keyed("events", plain, whose)])
-        made = {
-            "cells": self._table("cells", [(cell, _cell(cell)) for cell in cells]),
-            "verdicts": self._table("verdicts", [(cell, _plain(one)) for cell in cells for one in cell.verdicts]),
+        except pa.ArrowInvalid:  # a line is damaged: parsing each line tells which one
+            return self.make_rows([read_cell(cell.path) for cell in cells])
+        plain_slugs = pa.concat_arrays([pa.repeat(cell.slug, cell.unparsed.count(b"\n")) for cell in cells])
+        parsed = self._make_table("events", [(cell, _event_values(event)) for cell in cells for event in cell.events])
+        events = pa.concat_tables([parsed, self._add_key("events", plain, plain_slugs)])
+        tables = {
+            "cells": self._make_table("cells", [(cell, _cell_values(cell)) for cell in cells]),
+            "verdicts": self._make_table("verdicts", [(cell, _values(v)) for cell in cells for v in cell.verdicts]),
             "events": events.sort_by([("cell", "ascending"), ("n", "ascending")]),
         }
-        return made, [one for cell in cells for one in cell.damage]
+        return tables, [damage for cell in cells for damage in cell.damage]
 
-    def _table(self, name: str, records: list[tuple[StoredCell, dict[str, Any]]]) -> pa.Table:
+    def _make_table(self, name: str, records: list[tuple[StoredCell, dict[str, Any]]]) -> pa.Table:
+        """Return a table of records, each with its cell; records that fit no row are skipped and added to `damage`."""
         schema = self._schemas[name]
         try:
             rows = pa.Table.from_pylist([_fit(name, values) for _, values in records], schema=schema)
         except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError):
-            # One of them has a number that no column holds: a damaged line may.
-            records = [one for one in records if self._fits(name, *one)]
+            # A number in a damaged line may be too large for its column.
+            records = [(cell, values) for cell, values in records if self._fits(name, cell, values)]
             rows = pa.Table.from_pylist([_fit(name, values) for _, values in records], schema=schema)
-        return self._keyed(name, rows, pa.array([cell.name for cell, _ in records], pa.string()))
+        return self._add_key(name, rows, pa.array([cell.slug for cell, _ in records], pa.string()))
 
     def _fits(self, name: str, cell: StoredCell, values: dict[str, Any]) -> bool:
+        """Whether a record can be a row of a table; append it to `damage` otherwise."""
         try:
             pa.Table.from_pylist([_fit(name, values)], schema=self._schemas[name])
         except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -178,77 +221,56 @@ class _Maker:
             return False
         return True
 
-    def _keyed(self, name: str, rows: pa.Table, whose: pa.Array) -> pa.Table:
-        """Return rows with all columns of their table; `whose` is the cell of each."""
-        values = {"run": pa.repeat(self._run, len(rows)), "cell": whose}
+    def _add_key(self, name: str, rows: pa.Table, slugs: pa.Array) -> pa.Table:
+        """Return rows with the key columns `run` and `cell` filled in; `slugs` has the cell of each row."""
+        key = {"run": pa.repeat(self._run, len(rows)), "cell": slugs}
         schema = self._schemas[name]
-        return pa.table(
-            [values[field.name] if field.name in values else rows[field.name] for field in schema], schema=schema
-        )
-
-
-def _cell(cell: StoredCell) -> dict[str, Any]:
-    return {**_plain(cell.header), **(_plain(cell.footer) if cell.footer else {})}
-
-
-def _plain(record: BaseModel) -> dict[str, Any]:
-    return record.model_dump(mode="json", by_alias=True)
-
-
-def _plain_event(event: AnyEvent) -> dict[str, Any]:
-    values: dict[str, Any] = EVENT_ADAPTER.dump_python(event, mode="json")
-    return values
-
-
-_KINDS = {table: {column.name: column.type for column in columns} for table, columns in TABLES.items()}
-
-
-def _fit(table: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a record has a column. Columns that it has nothing for are left out: an event has few of them."""
-    kinds = _KINDS[table]
-    return {name: _value(kinds[name], value) for name, value in values.items() if name in kinds}
-
-
-def _value(kind: object, value: Any) -> Any:
-    if kind == "json" and value is not None and not isinstance(value, str):
-        return json.dumps(value, sort_keys=True)
-    return value
-
-
-_BLOCK = 1 << 20
-"""Octets that Arrow parses at a time, unless a line is longer."""
-
-
-def _is_plain(kind: type) -> bool:
-    columns = {column.name: column.type for column in EVENT_COLUMNS}
-    hints = get_type_hints(kind)
-    return all(columns[field.name] != "json" or hints[field.name] is str for field in fields(kind))
-
-
-PLAIN_KINDS = tuple(
-    get_args(get_type_hints(kind)["kind"])[0] for kind in get_args(get_args(AnyEvent)[0]) if _is_plain(kind)
-)
-"""The kinds of events that are rows as they stand."""
-
-PLAIN_LINES = re.compile(
-    rb'(?>\{"record":"event","n":\d+,"t":[-+.e\d]+,"kind":"(?:%b)"[^\n]*\}\n)++' % "|".join(PLAIN_KINDS).encode()
-)
-"""Lines that follow one another and are such events."""
+        return pa.table([key[field.name] if field.name in key else rows[field.name] for field in schema], schema=schema)
 
 
 def parse_plain_lines(lines: bytes, schema: pa.Schema) -> pa.Table:
-    """Return the rows of such lines, in the columns of `schema` (those of the table of events).
+    """Return the rows of lines that match `PLAIN_LINES`, in the columns of `schema` (that of the table `events`).
 
-    Raises pyarrow.ArrowInvalid when one of them is no such row.
+    Raises pyarrow.ArrowInvalid where a line is damaged.
     """
     if not lines:
         return schema.empty_table()
     longest = max(map(len, lines.split(b"\n")))
-    read = pyarrow.json.read_json(
+    table = pyarrow.json.read_json(
         io.BytesIO(lines),
         read_options=pyarrow.json.ReadOptions(block_size=max(_BLOCK, 2 * longest)),
         parse_options=pyarrow.json.ParseOptions(
             explicit_schema=schema.append(pa.field("record", pa.string())), unexpected_field_behavior="error"
         ),
     )
-    return read.drop_columns(["record"])
+    return table.drop_columns(["record"])
+
+
+def _cell_values(cell: StoredCell) -> dict[str, Any]:
+    """Return the fields of a cell's header and footer together."""
+    return {**_values(cell.header), **(_values(cell.footer) if cell.footer else {})}
+
+
+def _values(record: BaseModel) -> dict[str, Any]:
+    return record.model_dump(mode="json", by_alias=True)
+
+
+def _event_values(event: AnyEvent) -> dict[str, Any]:
+    values: dict[str, Any] = EVENT_ADAPTER.dump_python(event, mode="json")
+    return values
+
+
+def _fit(table: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a record that have a column in a table, JSON columns as text.
+
+    Columns without a field are not filled in, since an event has few of the columns.
+    """
+    types = _COLUMN_TYPES[table]
+    return {name: _column_value(types[name], value) for name, value in values.items() if name in types}
+
+
+def _column_value(column_type: object, value: Any) -> Any:
+    """Return the value for a column; one of type `json` has any value but a text or None as its JSON text."""
+    if column_type == "json" and value is not None and not isinstance(value, str):
+        return json.dumps(value, sort_keys=True)
+    return value

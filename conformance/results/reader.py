@@ -1,6 +1,7 @@
-"""Reads run directories, damaged ones too: a line that cannot be read is told with its place, counted, and skipped.
+"""Reading of run directories, including damaged ones.
 
-A cell's file without a footer was cut short; what it has until there is as good as any other.
+A line that cannot be read is skipped and reported as a `Damage` with its file, number and reason. A cell's file without
+a footer was cut short; its events and verdicts are returned like those of any other.
 """
 
 import os
@@ -33,16 +34,16 @@ from conformance.verdicts import Verdict
 M = TypeVar("M", bound=BaseModel)
 
 _TAIL = 64 * 1024
-"""Octets from the end of a cell's file in which its footer is looked for; `writer.finish` keeps it shorter."""
+"""Octets from the end of a cell's file that contain its footer: `CellWriter.finish` limits the footer's length."""
 
 
 EVENT_LINES = re.compile(rb'(?>\{"record":"event",[^\n]*\}\n)++')
-"""Lines of events that follow one another, each with its end, as far as can be seen without reading them."""
+"""Consecutive complete lines that begin like events; the lines are not parsed, so a damaged one may be among them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A line that could not be read. As text: `file:line: why`."""
+    """A line that could not be read; its text is `file:line: why`."""
 
     path: Path
     line: int
@@ -54,7 +55,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class StoredCell:
-    """A cell as it stands in its file."""
+    """A cell as read from its file; `footer` is None for a cell that was cut short."""
 
     path: Path
     header: CellHeader
@@ -63,27 +64,27 @@ class StoredCell:
     footer: CellFooter | None
     damage: tuple[Damage, ...]
     unparsed: bytes = b""
-    """The lines that were not read, as they stand."""
+    """The lines that `read_cell` was asked not to parse."""
 
     @property
     def cut_short(self) -> bool:
-        """Whether the run was ended, or the file damaged, before the cell's footer."""
+        """Whether the cell has no readable footer: the run ended before the cell did, or the file is damaged."""
         return self.footer is None
 
     @property
     def attachments(self) -> Path:
-        """The folder of the cell's logs; it is there only when there are any, and they are not compressed."""
+        """The folder of the nodes' logs and configuration; it exists only while they are not compressed."""
         return attachments_folder(self.path)
 
     @property
-    def name(self) -> str:
-        """What its file, its page and its rows in tables are named by."""
+    def slug(self) -> str:
+        """The name of the cell's file without suffixes; the column `cell` of tables."""
         return slug_of(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run as it stands in its directory; `footer` is None when it was killed, or goes on."""
+    """A run directory; `footer` is None for a run that was killed or has not ended. `files` are those of its cells."""
 
     path: Path
     header: RunHeader
@@ -93,9 +94,9 @@ class StoredRun:
     def cells(
         self, damage: list[Damage] | None = None, *, unparsed: re.Pattern[bytes] | None = None
     ) -> Iterator[StoredCell]:
-        """Read the cells one by one, in the order of their files' names; for `unparsed` see read_cell.
+        """Yield the cells, read one at a time, in the order of their slugs; `unparsed` is passed to `read_cell`.
 
-        One without a header is told in `damage` and left out; with no list to tell it in, CellUnreadable is raised.
+        A cell without a readable header is skipped and appended to `damage`; without that list CellUnreadable is raised.
         Raises SchemaTooNew.
         """
         for path in self.files:
@@ -109,7 +110,7 @@ class StoredRun:
 
 @dataclass(frozen=True, slots=True)
 class CellEnds:
-    """Headers and footers of all cells of a run, without what is between."""
+    """Headers and footers of the cells of a run; `files` counts all cells' files, including those in `damage`."""
 
     files: int
     ends: tuple[tuple[CellHeader, CellFooter | None], ...]
@@ -117,35 +118,36 @@ class CellEnds:
 
 
 def read_header(run_dir: Path) -> RunHeader:
-    """Read `run.json`. Raises RunDirectoryError when it is not there or not right, SchemaTooNew."""
-    return _document(run_dir / RUN_FILE, RunHeader)
+    """Return the header of a run, from `run.json`. Raises RunDirectoryError where it is missing or invalid, SchemaTooNew."""
+    return _read_document(run_dir / RUN_FILE, RunHeader)
 
 
 def read_run(run_dir: Path) -> StoredRun:
-    """Read what is known of a run as a whole. Raises RunDirectoryError, SchemaTooNew."""
+    """Return a run with its header and footer; the cells are read later. Raises RunDirectoryError, SchemaTooNew."""
     footer = run_dir / FOOTER_FILE
     return StoredRun(
         path=run_dir,
         header=read_header(run_dir),
-        footer=_document(footer, RunFooter) if os.path.lexists(footer) else None,
+        footer=_read_document(footer, RunFooter) if os.path.lexists(footer) else None,
         files=cell_files(run_dir),
     )
 
 
 def read_cell(path: Path, *, unparsed: re.Pattern[bytes] | None = None) -> StoredCell:
-    """Read a cell's file. Raises CellUnreadable when its header cannot be read, SchemaTooNew.
+    """Return the cell in a file. Raises CellUnreadable where its header cannot be read, SchemaTooNew.
 
-    Runs of lines that match `unparsed` are not read, and told as they stand: to read events is nine tenths of the work.
+    Consecutive lines that match the pattern `unparsed` are not parsed but returned in `StoredCell.unparsed`: parsing
+    events takes nine tenths of the time.
     """
     header: CellHeader | None = None
     events: list[AnyEvent] = []
     verdicts: list[Verdict] = []
     footer: CellFooter | None = None
     damage: list[Damage] = []
-    unread: list[bytes] = []
+    unparsed_lines: list[bytes] = []
     for number, value in parse_lines(path, unparsed):
         if isinstance(value, bytes):
-            unread.append(value)
+            unparsed_lines.append(value)
             continue
         if isinstance(value, Damage):
             damage.append(value)
@@ -153,7 +155,7 @@ def read_cell(path: Path, *, unparsed: re.Pattern[bytes] | None = None) -> Store
         try:
             match value.pop("record", None):
                 case "cell" if number == 1:
-                    header = _cell_header(path, value)
+                    header = _validate_header(path, value)
                 case "event":
                     events.append(EVENT_ADAPTER.validate_python(value))
                 case "verdict":
@@ -161,17 +163,17 @@ def read_cell(path: Path, *, unparsed: re.Pattern[bytes] | None = None) -> Store
                 case "footer":
                     footer = CellFooter.model_validate(value)
                 case name:
-                    damage.append(Damage(path, number, f"no record of this kind can stand here: {str(name)[:40]!r}"))
+                    damage.append(Damage(path, number, f"unexpected kind of record: {str(name)[:40]!r}"))
         except ValidationError as error:
-            damage.append(Damage(path, number, _told(error)))
+            damage.append(Damage(path, number, _error_text(error)))
     if header is None:
         why = damage[0].why if damage and damage[0].line == 1 else "the file is empty"
         raise CellUnreadable(path, why)
-    return StoredCell(path, header, tuple(events), tuple(verdicts), footer, tuple(damage), b"".join(unread))
+    return StoredCell(path, header, tuple(events), tuple(verdicts), footer, tuple(damage), b"".join(unparsed_lines))
 
 
 def read_cell_ends(run_dir: Path) -> CellEnds:
-    """Parse only the first and the last line of each cell's file. Raises SchemaTooNew."""
+    """Return the header and footer of each cell of a run; the lines between are not parsed. Raises SchemaTooNew."""
     files = cell_files(run_dir)
     ends: list[tuple[CellHeader, CellFooter | None]] = []
     damage: list[Damage] = []
@@ -184,68 +186,74 @@ def read_cell_ends(run_dir: Path) -> CellEnds:
 
 
 def read_cell_end(path: Path) -> tuple[CellHeader, CellFooter | None]:
-    """Parse only the first and the last line of a cell's file. Raises CellUnreadable, SchemaTooNew."""
-    octets, trouble = read_history(path)
-    if trouble and not octets:
-        raise CellUnreadable(path, trouble)
+    """Return the header of a cell's file and its footer, or None for a cell that was cut short.
+
+    The lines between are not parsed. Raises CellUnreadable, SchemaTooNew.
+    """
+    octets, problem = read_history(path)
+    if problem and not octets:
+        raise CellUnreadable(path, problem)
     first, tail = octets.partition(b"\n")[0], octets[-_TAIL:]
     try:
-        return _cell_header(path, _plain(_parsed(first))), _footer(tail)
+        return _validate_header(path, _json_object(_parse_json(first))), _parse_footer(tail)
     except ValueError as error:
-        raise CellUnreadable(path, _told(error)) from error
+        raise CellUnreadable(path, _error_text(error)) from error
 
 
 def parse_lines(
     path: Path, unparsed: re.Pattern[bytes] | None = None
 ) -> Iterator[tuple[int, dict[str, Any] | Damage | bytes]]:
-    """Yield each line of a file with its number from 1: a JSON object, or in which way it is none.
+    """Yield each line of a cell's file with its number from 1: its JSON object, or the Damage that prevents reading it.
 
-    A run of lines that matches `unparsed` is yielded as it stands, with the number of its first. Where a compressed file is
-    damaged, what can be had of it comes first.
+    Consecutive lines that match `unparsed` are yielded together as bytes, with the number of the first. The damage of
+    a compressed file comes after the lines that could be unpacked.
     """
-    octets, trouble = read_history(path)
+    octets, problem = read_history(path)
     start, number = 0, 1
     while start < len(octets):
-        if unparsed is not None and (run := unparsed.match(octets, start)) is not None:
-            yield number, run[0]
-            number += run[0].count(b"\n")
-            start = run.end()
+        if unparsed is not None and (match := unparsed.match(octets, start)) is not None:
+            yield number, match[0]
+            number += match[0].count(b"\n")
+            start = match.end()
             continue
         end = octets.find(b"\n", start) + 1 or len(octets)
-        yield number, _object(path, number, octets[start:end])
+        yield number, _parse_line(path, number, octets[start:end])
         start, number = end, number + 1
-    if trouble:
-        yield number, Damage(path, number, trouble)
+    if problem:
+        yield number, Damage(path, number, problem)
 
 
-def _object(path: Path, number: int, line: bytes) -> dict[str, Any] | Damage:
+def _parse_line(path: Path, number: int, line: bytes) -> dict[str, Any] | Damage:
+    """Return the JSON object of a line, or why the line has none: it lacks its end, or is not a JSON object."""
     if not line.endswith(b"\n"):
         return Damage(path, number, f"the last line was cut short after {len(line)} octets")
     try:
-        value = _parsed(line)
+        value = _parse_json(line)
     except ValueError as error:
-        return Damage(path, number, f"no JSON: {_told(error)}")
-    return value if isinstance(value, dict) else Damage(path, number, "no JSON object")
+        return Damage(path, number, f"not JSON: {_error_text(error)}")
+    return value if isinstance(value, dict) else Damage(path, number, "not a JSON object")
 
 
-def _parsed(octets: bytes) -> object:
-    """Return a JSON value. Raises ValueError, also for NaN and infinity, which are no JSON and no times."""
+def _parse_json(octets: bytes) -> object:
+    """Return a JSON value. Raises ValueError, also for NaN and infinity, which JSON excludes."""
     return from_json(octets, allow_inf_nan=False)
 
 
-def _plain(value: object) -> dict[str, Any]:
+def _json_object(value: object) -> dict[str, Any]:
+    """Return the value if it is a JSON object. Raises ValueError."""
     if not isinstance(value, dict):
-        raise ValueError("no JSON object")  # noqa: TRY004  # what a file holds is a value, whatever its type
+        raise ValueError("not a JSON object")  # noqa: TRY004  # callers handle one error for any bad content
     return value
 
 
-def _cell_header(path: Path, value: dict[str, Any]) -> CellHeader:
+def _validate_header(path: Path, value: dict[str, Any]) -> CellHeader:
+    """Return a cell's header from its JSON object. Raises SchemaTooNew, and ValidationError (a ValueError)."""
     _refuse_newer(path, value)
     return CellHeader.model_validate(value)
 
 
-def _footer(tail: bytes) -> CellFooter | None:
-    """Return the footer that a file's last octets end with; None where the cell was cut short."""
+def _parse_footer(tail: bytes) -> CellFooter | None:
+    """Return the footer in the last line of a file's last octets, or None where that line is not a complete footer."""
     last = tail.rstrip(b"\n").rpartition(b"\n")[2]
     try:
         return CellFooter.model_validate_json(last) if tail.endswith(b"\n") else None
@@ -253,22 +261,27 @@ def _footer(tail: bytes) -> CellFooter | None:
         return None
 
 
-def _document(path: Path, model: type[M]) -> M:
+def _read_document(path: Path, model: type[M]) -> M:
+    """Return the record of a JSON file of one record.
+
+    Raises RunDirectoryError (SchemaTooNew among them); OSError where the machine ran out of a resource.
+    """
     try:
-        value = _plain(_parsed(read_regular(path)))
+        value = _json_object(_parse_json(read_regular(path)))
         _refuse_newer(path, value)
         return model.model_validate(value)
     except FileNotFoundError:
-        raise RunDirectoryError(f"{path.parent} is no run directory: it has no {path.name}") from None
+        raise RunDirectoryError(f"{path.parent} is not a run directory: it has no {path.name}") from None
     except OSError as error:
         if shortage_of(error):
             raise
         raise RunDirectoryError(f"{path}: it cannot be read: {error.strerror or error}") from error
     except ValueError as error:
-        raise RunDirectoryError(f"{path}: {_told(error)}") from error
+        raise RunDirectoryError(f"{path}: {_error_text(error)}") from error
 
 
 def _refuse_newer(path: Path, value: dict[str, Any]) -> None:
+    """Raise SchemaTooNew for a record of a later schema than this version reads."""
     number = value.get("schema")
     if isinstance(number, int) and number > SCHEMA:
         raise SchemaTooNew(
@@ -276,9 +289,9 @@ def _refuse_newer(path: Path, value: dict[str, Any]) -> None:
         )
 
 
-def _told(error: ValueError) -> str:
-    """Return an error in one line, without the values that it is about: those may be hostile."""
+def _error_text(error: ValueError) -> str:
+    """Return an error in one line of at most 300 characters, without the offending values: those may be hostile."""
     if isinstance(error, ValidationError):
-        parts = [f"{'.'.join(map(str, one['loc']))[:80]}: {one['msg']}" for one in error.errors(include_input=False)]
+        parts = [f"{'.'.join(map(str, e['loc']))[:80]}: {e['msg']}" for e in error.errors(include_input=False)]
         return "; ".join(parts[:3])[:300]
     return ascii(str(error))[1:-1][:200]

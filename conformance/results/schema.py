@@ -1,7 +1,7 @@
-"""The records of a run directory (schema 2): what stands in `run.json`, in a cell's file, and in `footer.json`.
+"""The records of a run directory (schema 2): `run.json`, the lines of a cell's file, and `footer.json`.
 
-Every record is closed and immutable. A change that old readers would misread makes a new schema number; a new
-optional field does not.
+Unknown fields are errors, and records are immutable. A change that old readers would misread needs a new schema number;
+a new optional field does not.
 """
 
 from typing import Literal
@@ -13,7 +13,7 @@ from conformance.results.fingerprints import dependency_versions, harness_versio
 from conformance.verdicts import Outcome
 
 SCHEMA = 2
-"""The number that this version writes, and the highest that it reads. Up to schema 1 no cell was compressed."""
+"""The schema number that this version writes, and the highest that it reads. In schema 1 no file was compressed."""
 
 
 class _Record(BaseModel):
@@ -21,7 +21,7 @@ class _Record(BaseModel):
 
 
 class CandidateRecord(_Record):
-    """Who was judged. `sha256` is of its whole description: it tells whether the candidate changed between runs."""
+    """A candidate of the run. `sha256` is the hash of its whole description: it differs where the description changed."""
 
     name: str
     kind: str
@@ -31,10 +31,10 @@ class CandidateRecord(_Record):
 
 
 class RunHeader(_Record):
-    """`run.json`: everything about an invocation that is known before its first cell."""
+    """`run.json`: everything about a run that is known before its first cell."""
 
     schema_number: int = Field(SCHEMA, alias="schema", ge=1)
-    run: str = Field(min_length=1, max_length=200, description="the run's name: its folder's")
+    run: str = Field(min_length=1, max_length=200, description="the run's name, which is that of its folder")
     started: str = Field(description="UTC, ISO 8601")
     harness: str = Field(default_factory=harness_version)
     platform: dict[str, str] = Field(default_factory=platform_facts)
@@ -51,13 +51,13 @@ class RunHeader(_Record):
     cells_planned: int = Field(ge=0)
 
     @property
-    def scale_in_words(self) -> str:
-        """What the scale says beside the clock's name: nothing, where the clock has none."""
+    def scale_text(self) -> str:
+        """`, scale 60` for a clock with a scale, else '': a suffix of the clock's name."""
         return f", scale {self.scale:g}" if CLOCKS[self.clock].scaled else ""
 
 
 class CellHeader(_Record):
-    """The first line of a cell's file: what is needed to read, to query and to repeat it, without any other file."""
+    """The first line of a cell's file: all that is needed to read, query and repeat the cell without another file."""
 
     record: Literal["cell"] = "cell"
     schema_number: int = Field(SCHEMA, alias="schema", ge=1)
@@ -83,19 +83,19 @@ class CellHeader(_Record):
     topology: dict[str, JsonValue] = Field({}, description="conformance.topology.Topology as JSON, by alias")
     parameters: dict[str, dict[str, JsonValue]] = Field(
         {},
-        description="server -> every transport parameter at the cell's start, documented seconds and octets; up to 0.1.0 none "
-        "are told",
+        description="server -> every transport parameter at the cell's start, documented seconds and octets; empty in runs "
+        "of 0.1.0",
     )
     waive: dict[str, str] = Field({}, description="invariants that the scenario waives, each with its reason")
     own_timers: dict[str, JsonValue] | None = Field(
-        None, description="what the candidate's description says of its own timers, where the scenario left them to it"
+        None, description="the candidate's own timers, from its description, where the scenario does not set them"
     )
-    claims: tuple[str, ...] = Field((), description="capabilities that everybody in the cast claims")
+    claims: tuple[str, ...] = Field((), description="capabilities that every candidate of the cell claims")
     should: Literal["warn", "fail"] = Field("fail", description="what a broken `should` row does; 0.1.0 had no other")
 
 
 class CellFooter(_Record):
-    """The last line of a cell's file: without it the cell was cut short."""
+    """The last line of a cell's file; a cell without it was cut short."""
 
     record: Literal["footer"] = "footer"
     outcome: Outcome
@@ -105,11 +105,11 @@ class CellFooter(_Record):
     wall_seconds: float = Field(ge=0)
     cpu_seconds: float = Field(ge=0)
     simulated_seconds: float = Field(ge=0)
-    known: str | None = Field(None, description="the baseline's comment, when all that failed is known to fail")
+    known: str | None = Field(None, description="the baseline's comment, where every failure is known")
 
 
 class RunFooter(_Record):
-    """`footer.json`: the run summed up, and what was found wrong with its files when it was."""
+    """`footer.json`: the totals of a run, and the damage found in its files when the run ended."""
 
     schema_number: int = Field(SCHEMA, alias="schema", ge=1)
     finished: str = Field(description="UTC, ISO 8601")
@@ -124,6 +124,6 @@ class RunFooter(_Record):
     interrupted: bool = False
     again: tuple[str, ...] = Field(
         (),
-        description="node ids of cells that were run once more, alone, since the harness had been late beside others",
+        description="node ids of cells that were run again, alone, because the harness had been late beside other cells",
     )
-    damage: tuple[str, ...] = Field((), description="file:line: what could not be read")
+    damage: tuple[str, ...] = Field((), description="damaged lines, as file:line: why")

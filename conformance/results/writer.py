@@ -1,9 +1,15 @@
-"""Writes a run directory as the run goes: what was written stays, also when the program is killed a moment later.
+"""Writing of a run directory while the run goes on, so that a killed run leaves a directory that can be read.
 
-What a cell's file has got is handed to the operating system before any time passes in the cell, and in real time at once.
-It is not forced to the disk: a crash of the program loses at most what happened in the same moment of virtual time, a crash
-of the machine may lose more.
-The file of a cell that has ended is compressed; so are the directories of its nodes when all went well.
+`begin_run` links `run.json` into place: the first of several workers wins, the others compare their headers with it.
+`CellWriter` appends a cell's header, events, verdicts and footer as lines of JSON to a plain file. `finish_run` sums the
+footers up in `footer.json` when all workers have ended.
+
+Events are collected and written by `flush`, which the run calls before time passes in the cell (on a clock of real time:
+after each event). Lines are handed to the operating system but not synced to the disk. So a crash of the program loses at
+most the events of one moment of virtual time; a crash of the machine may lose more.
+
+A finished cell's file is compressed. The nodes' directories become a ZIP file where the cell passed or was not
+applicable; otherwise they stay, because a person will read the logs.
 """
 
 import json
@@ -42,40 +48,43 @@ from conformance.verdicts import Outcome, Verdict
 from conformance.verdicts.outcome import OK_OUTCOMES
 
 _SAME_RUN = ("schema_number", "run", "seed", "clock", "scale", "grid", "candidates", "suite_sha256")
-"""What the headers of two workers of one run agree in."""
+"""The fields of `run.json` in which all workers of one run agree."""
 
-"""Of cells that ended so nobody looks for a node's log first: they are compressed too."""
-_SENTENCE = 4000
+_MAX_SENTENCE = 4000
+"""Characters of a sentence in a footer: `reader` looks for the footer in the last 64 KiB of a file."""
 _FEW_CELLS = 16
-"""So many cells are read from their files as fast as from Parquet."""
+"""Up to this number of cells, reading the cells' files is as fast as reading Parquet."""
 
 
 class CellWriter:
-    """The file of one cell, open from its header to its footer; leaving the context without `finish` cuts it short.
+    """A context manager that writes the file of one cell; the cell is cut short where the block ends without `finish`.
 
-    `path` is where it is: a plain file, and once it was finished a compressed one.
+    `path` is that of the plain file, and after `finish` that of the compressed one. `attachments` is the folder for the
+    directories of the cell's nodes; it is removed at the end where it is empty.
     """
 
     def __init__(self, run_dir: Path, header: CellHeader) -> None:
         self.header = header
         name = slug(header.nodeid)
-        self._before = cell_file(run_dir, name)
+        self._existing_file = cell_file(run_dir, name)
         self.path = run_dir / CELLS_FOLDER / f"{name}{PLAIN_SUFFIX}"
         self.attachments = attachments_folder(self.path)
-        self._waiting: list[AnyEvent] = []
+        self._unwritten: list[AnyEvent] = []
         self._events = 0
         self._verdicts = 0
 
     def __enter__(self) -> Self:
-        """Create the file and write the header. Raises RunDirectoryError when the cell was run in this run already."""
+        """Create the file and write the header. Raises RunDirectoryError where the run has a file of this cell already."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.attachments.mkdir(exist_ok=True)
         try:
-            if self._before is not None:
-                raise FileExistsError(self._before)
+            if self._existing_file is not None:
+                raise FileExistsError(self._existing_file)
             self._file = self.path.open("xb")
         except FileExistsError as error:
-            raise RunDirectoryError(f"{self.path}: this cell was run before in this directory; take another") from error
+            raise RunDirectoryError(
+                f"{self.path}: this cell was run before in this directory; use another directory"
+            ) from error
         self._write(json_line(self.header))
         return self
 
@@ -91,12 +100,12 @@ class CellWriter:
             self.attachments.rmdir()
 
     def add_event(self, event: AnyEvent) -> None:
-        """Take an event; the next `flush` writes it. Those of one moment written together take half the time."""
-        self._waiting.append(event)
+        """Collect an event, which the next `flush` writes: writing the events of one moment together takes half the time."""
+        self._unwritten.append(event)
         self._events += 1
 
     def write_verdict(self, verdict: Verdict) -> None:
-        """Write a verdict."""
+        """Write the collected events and a verdict."""
         self._write(json_line(verdict, "verdict"))
         self._verdicts += 1
 
@@ -110,19 +119,20 @@ class CellWriter:
         simulated_seconds: float,
         known: str = "",
     ) -> None:
-        """Write the footer, and compress the file: the cell is whole, and nothing can be written any more.
+        """Write the footer, close and compress the file; nothing can be written after that.
 
-        A sentence is cut at 4,000 characters; its verdict has all of it.
+        The sentence is cut at 4,000 characters; the verdict that it comes from is not. `known` is the baseline's comment
+        where every failure is known. The nodes' directories are compressed too where the cell passed or did not apply.
         """
         footer = CellFooter(
             outcome=outcome,
-            sentence=sentence[:_SENTENCE],
+            sentence=sentence[:_MAX_SENTENCE],
             events=self._events,
             verdicts=self._verdicts,
             wall_seconds=round(wall_seconds, 6),
             cpu_seconds=round(cpu_seconds, 6),
             simulated_seconds=round(simulated_seconds, 6),
-            known=known[:_SENTENCE] or None,
+            known=known[:_MAX_SENTENCE] or None,
         )
         self._write(json_line(footer))
         self._file.close()
@@ -131,23 +141,24 @@ class CellWriter:
             archive_attachments(self.attachments)
 
     def flush(self) -> None:
-        """Write the events that wait, and hand all to the operating system."""
-        waiting, self._waiting = self._waiting, []
-        self._file.writelines(map(event_json_line, waiting))
+        """Write the collected events and hand them to the operating system."""
+        unwritten, self._unwritten = self._unwritten, []
+        self._file.writelines(map(event_json_line, unwritten))
         self._file.flush()
 
     def _write(self, line: bytes) -> None:
+        """Write the collected events, then a line, and hand both to the operating system."""
         self.flush()
         self._file.write(line)
         self._file.flush()
 
 
 def move_first_attempt(run_dir: Path, nodeid: str) -> None:
-    """Make room for a cell to be run once more: what its first attempt has left is kept in a folder of its own."""
+    """Move the files of a cell from `cells/` to `late/`, so that the cell can be run again; its nodes' directories as ZIP."""
     name = slug(nodeid)
     (run_dir / LATE_FOLDER).mkdir(exist_ok=True)
-    for left in (run_dir / CELLS_FOLDER).glob(f"{name}*"):
-        left.rename(run_dir / LATE_FOLDER / left.name)
+    for path in (run_dir / CELLS_FOLDER).glob(f"{name}*"):
+        path.rename(run_dir / LATE_FOLDER / path.name)
     if (folder := run_dir / LATE_FOLDER / name).is_dir():
         archive_attachments(folder)
     elif (archive := archive_path(run_dir / CELLS_FOLDER / name)).is_file():
@@ -157,27 +168,28 @@ def move_first_attempt(run_dir: Path, nodeid: str) -> None:
 
 
 def json_line(record: BaseModel, name: str = "") -> bytes:
-    """Return a record as one line of JSON; `name` becomes its `record` where the record has none of its own."""
+    """Return a record as one line of JSON, with a leading field `record` of this name unless the name is ''."""
     text = to_json(record, by_alias=True, exclude_none=True)
     return b'{"record":"%b",%b\n' % (name.encode(), text[1:]) if name else text + b"\n"
 
 
 def event_json_line(event: AnyEvent) -> bytes:
-    """Return an event as one line of JSON, as a part of which `record` comes first."""
+    """Return an event as one line of JSON, with the leading field `"record":"event"`."""
     serializer = _serializer(type(event))  # type: ignore[arg-type]  # a class has a hash, whatever its objects have
     return b'{"record":"event",%b\n' % serializer.to_json(event, exclude_none=True)[1:]
 
 
 @cache
 def _serializer(kind: type[Event]) -> SchemaSerializer:
-    """Return what makes JSON of events of a kind; the union's own would look for the kind of each."""
+    """Return the serializer of a class of events; that of the union `AnyEvent` would determine the class of each event."""
     return TypeAdapter(kind).serializer
 
 
 def delete_run(run_dir: Path) -> None:
-    """Delete a run directory that holds a run, or what a run that was killed at its start has left; anything else stays.
+    """Delete a directory that holds a run (`holds_run`) or the start of one (`is_unstarted_run`); any other stays.
 
-    `run.json` goes last: what is left when this is killed is a run still. Raises RunDirectoryError for what cannot be deleted.
+    `run.json` is deleted last: a directory whose deletion was interrupted still counts as a run and can be deleted again.
+    Raises RunDirectoryError for a file that cannot be deleted.
     """
     if holds_run(run_dir) or is_unstarted_run(run_dir):
         delete_run_content(run_dir)
@@ -185,7 +197,7 @@ def delete_run(run_dir: Path) -> None:
 
 
 def delete_run_content(run_dir: Path) -> None:
-    """Delete what `remove_run` deletes, but for the directory itself, which somebody may hold locked."""
+    """Delete the files that `delete_run` deletes, but not the directory itself, which a process may hold locked."""
     if not holds_run(run_dir) and not is_unstarted_run(run_dir):
         return
     for path in sorted(run_dir.iterdir(), key=lambda path: path.name == RUN_FILE):
@@ -194,40 +206,38 @@ def delete_run_content(run_dir: Path) -> None:
 
 
 def holds_run(run_dir: Path) -> bool:
-    """Whether there is a run in a directory."""
+    """Whether a directory has a `run.json`, of whatever kind."""
     return os.path.lexists(run_dir / RUN_FILE)
 
 
 def is_unstarted_run(run_dir: Path) -> bool:
-    """Whether a directory holds nothing but what a run makes before it has its `run.json`."""
+    """Whether a directory has files or folders, and all of them are those that a run makes before its `run.json`."""
     if not run_dir.is_dir() or holds_run(run_dir):
         return False
-    left = list(run_dir.iterdir())
-    own = (CELLS_FOLDER, "allure-results")
-    return bool(left) and all(
-        path.name.startswith(f".{RUN_FILE}.") or (path.name in own and path.is_dir() and not any(path.iterdir()))
-        for path in left
+    paths = list(run_dir.iterdir())
+    folders = (CELLS_FOLDER, "allure-results")
+    return bool(paths) and all(
+        path.name.startswith(f".{RUN_FILE}.") or (path.name in folders and path.is_dir() and not any(path.iterdir()))
+        for path in paths
     )
 
 
 def begin_run(run_dir: Path, header: RunHeader) -> RunHeader:
-    """Write `run.json` and return the header that holds; of several workers of one run the first one's does.
+    """Write `run.json` and return its header; of several workers of one run, all get the header of the first.
 
-    Raises RunDirectoryError when the directory holds another run, or the same one finished.
+    Raises RunDirectoryError where the directory holds another run, or this run has ended.
     """
     (run_dir / CELLS_FOLDER).mkdir(parents=True, exist_ok=True)
     target = run_dir / RUN_FILE
     scratch = run_dir / f".{RUN_FILE}.{os.getpid()}"
-    scratch.write_bytes(_pretty(header))
+    scratch.write_bytes(_indented_json(header))
     try:
-        os.link(scratch, target)  # fails when it is there, whole or not at all when it is not
+        os.link(scratch, target)  # atomic: fails where the file exists, else creates it complete
     except FileExistsError:
         present = read_header(run_dir)
         differs = [name for name in _SAME_RUN if getattr(present, name) != getattr(header, name)]
         if differs or (run_dir / FOOTER_FILE).exists():
-            raise RunDirectoryError(
-                f"{run_dir} holds another run ({present.started}); take another directory"
-            ) from None
+            raise RunDirectoryError(f"{run_dir} holds another run ({present.started}); use another directory") from None
         return present
     finally:
         scratch.unlink()
@@ -235,39 +245,40 @@ def begin_run(run_dir: Path, header: RunHeader) -> RunHeader:
 
 
 def finish_run(run_dir: Path, *, wall_seconds: float, interrupted: bool = False) -> RunFooter:
-    """Sum the cells' files up in `footer.json`, once all workers have ended, and return it.
+    """Write `footer.json`, the totals of the cells' footers, and return it; to be called when all workers have ended.
 
-    `wall_seconds` is how long the run took. What cannot be read is told in the footer, and counts as cut short. Where
+    `wall_seconds` is the duration of the run. Cells that cannot be read are listed in the footer's `damage` and count as cut short. Where
     pyarrow is installed, a run of more than a few cells gets its Parquet tables too.
-    Raises RunDirectoryError when there is no run in the directory.
+    Raises RunDirectoryError where the directory holds no run.
     """
     header = read_header(run_dir)
     cells = read_cell_ends(run_dir)
-    whole = [footer for _, footer in cells.ends if footer is not None]
-    counts = Counter(footer.outcome for footer in whole)
+    footers = [footer for _, footer in cells.ends if footer is not None]
+    counts = Counter(footer.outcome for footer in footers)
     wall = max(wall_seconds, 1e-9)
-    footer = RunFooter(
+    run_footer = RunFooter(
         finished=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         outcomes={outcome: counts[outcome] for outcome in Outcome},
         cells=cells.files,
-        cut_short=cells.files - len(whole),
+        cut_short=cells.files - len(footers),
         missing=max(header.cells_planned - cells.files, 0),
         wall_seconds=round(wall_seconds, 3),
-        cells_per_second=round(len(whole) / wall, 3),
-        simulated_per_wall_second=round(sum(one.simulated_seconds for one in whole) / wall, 3),
-        cpu_per_cell=round(sum(one.cpu_seconds for one in whole) / len(whole), 6) if whole else 0.0,
+        cells_per_second=round(len(footers) / wall, 3),
+        simulated_per_wall_second=round(sum(footer.simulated_seconds for footer in footers) / wall, 3),
+        cpu_per_cell=round(sum(footer.cpu_seconds for footer in footers) / len(footers), 6) if footers else 0.0,
         interrupted=interrupted,
         again=tuple(read_cell_end(path)[0].nodeid for path in cell_files(run_dir, LATE_FOLDER)),
         damage=tuple(str(damage) for damage in cells.damage),
     )
-    write_atomically(run_dir / FOOTER_FILE, _pretty(footer))
+    write_atomically(run_dir / FOOTER_FILE, _indented_json(run_footer))
     if cells.files > _FEW_CELLS and find_spec("pyarrow"):
-        from conformance.results.parquet import write_parquet  # a second to load, and optional
+        from conformance.results.parquet import write_parquet  # optional, and importing pyarrow takes a second
 
         write_parquet(run_dir)
-    return footer
+    return run_footer
 
 
-def _pretty(record: BaseModel) -> bytes:
+def _indented_json(record: BaseModel) -> bytes:
+    """Return a record as JSON for a file that people read; fields without a value are null."""
     value = record.model_dump(mode="json", by_alias=True)
     return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()

@@ -64,7 +64,7 @@ def test_both_sides_say_what_the_history_has(cells: list[StoredCell]):
             if dport == 25
         )
         spoken = sorted((bytes(client), bytes(server)) for client, server in said.values())
-        assert [both for both in seen if any(both)] == [both for both in spoken if any(both)], cell.name
+        assert [both for both in seen if any(both)] == [both for both in spoken if any(both)], cell.slug
 
 
 def test_a_session_ends_as_it_was_seen_to_end(cells: list[StoredCell]):
@@ -79,7 +79,7 @@ def test_a_session_ends_as_it_was_seen_to_end(cells: list[StoredCell]):
 
 
 def test_a_long_content_is_cut_into_segments(cells: list[StoredCell]):
-    cell = next(cell for cell in cells if "large-content" in cell.name)
+    cell = next(cell for cell in cells if "large-content" in cell.slug)
     assert all(len(packet) < 65536 for _, packet in dpkt.pcapng.Reader(io.BytesIO(as_pcapng(cell))))
 
 
@@ -102,15 +102,15 @@ def read(tshark: str, file: Path, *words: str) -> list[str]:
 
 def test_wireshark_reads_commands_and_replies_as_smtp(cells: list[StoredCell], tshark: str, tmp_path: Path):
     for cell in cells[::3]:
-        file = tmp_path / f"{cell.name}.pcapng"
+        file = tmp_path / f"{cell.slug}.pcapng"
         file.write_bytes(as_pcapng(cell))
         bad = "_ws.malformed || tcp.analysis.lost_segment || (tcp.len > 0 && !smtp)"
-        assert read(tshark, file, "-Y", bad) == [], cell.name
+        assert read(tshark, file, "-Y", bad) == [], cell.slug
         seen = read(tshark, file, "-Y", "smtp.req.command", "-T", "fields", "-e", "smtp.req.command")
         verbs = [event.verb for event in cell.events if isinstance(event, Command)]
-        assert seen == [verb for verb in verbs if len(verb) == 4], cell.name
+        assert seen == [verb for verb in verbs if len(verb) == 4], cell.slug
         comments = read(tshark, file, "-Y", "smtp && frame.comment", "-T", "fields", "-e", "frame.comment")
-        assert all(any(verb in comment for comment in comments) for verb in verbs if len(verb) > 4), cell.name
+        assert all(any(verb in comment for comment in comments) for verb in verbs if len(verb) > 4), cell.slug
 
 
 def test_faults_and_failed_checks_are_comments_of_packets(cells: list[StoredCell], tshark: str, tmp_path: Path):
@@ -126,7 +126,7 @@ def test_faults_and_failed_checks_are_comments_of_packets(cells: list[StoredCell
 
 
 def test_the_command_writes_a_cell_by_the_beginning_of_its_name(run_dir: Path, cells: list[StoredCell], tmp_path: Path):
-    name = next(cell.name for cell in cells if cell.name.startswith("killed-under-load-candidate=reference-"))
+    name = next(cell.slug for cell in cells if cell.slug.startswith("killed-under-load-candidate=reference-"))
     for number, words in enumerate((name, name[: len("killed-under-load-candidate=reference-")])):
         out = tmp_path / f"{number}.pcapng"
         ran = conformance_command(

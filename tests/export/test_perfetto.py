@@ -50,7 +50,7 @@ def test_every_trace_is_valid_and_every_slice_ends(cells: list[StoredCell]):
         open_slices: dict[tuple[str, str], int] = {}
         for event in trace(cell):
             if event["ph"] == "b":
-                assert (event["cat"], event["id"]) not in open_slices, cell.name
+                assert (event["cat"], event["id"]) not in open_slices, cell.slug
                 open_slices[event["cat"], event["id"]] = event["ts"]
             elif event["ph"] == "e":
                 assert open_slices.pop((event["cat"], event["id"])) <= event["ts"]
@@ -61,7 +61,7 @@ def test_sessions_deliveries_copies_and_failures_are_in_it(cells: list[StoredCel
     wrong = next(
         cell
         for cell in cells
-        if "acknowledges-before-shadow" in cell.name and cell.footer and cell.footer.outcome == "fail"
+        if "acknowledges-before-shadow" in cell.slug and cell.footer and cell.footer.outcome == "fail"
     )
     events = trace(wrong)
     names = [event["name"] for event in events]

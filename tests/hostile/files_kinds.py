@@ -361,7 +361,7 @@ def _read_history(path: Path) -> str:
         return "told"
     told = bool(cell.damage) or cell.cut_short
     material = view_stored_cell(cell, paths.corpus())
-    summarize_cell(material, cell.name)
+    summarize_cell(material, cell.slug)
     cell_page(material, home="index.html", past=())
     try:
         today = cell_of(_known(), cell.header, "smoke")

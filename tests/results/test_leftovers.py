@@ -50,8 +50,8 @@ def test_a_deletion_that_is_interrupted_leaves_a_run(tmp_path: Path, monkeypatch
         gone.append(path.name)
         return real(path)
 
-    real = writer.discard
-    monkeypatch.setattr(writer, "discard", dies)
+    real = writer.delete_tree
+    monkeypatch.setattr(writer, "delete_tree", dies)
     with pytest.raises(KeyboardInterrupt):
         delete_run(run)
     assert gone

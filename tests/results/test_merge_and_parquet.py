@@ -53,7 +53,7 @@ def test_what_is_no_part_of_one_run_is_not_merged(tmp_path: Path) -> None:
     one = make_run(tmp_path / "s1", "a::1")
     with pytest.raises(RunDirectoryError, match="differ in seed"):
         merge_runs([one, make_run(tmp_path / "s2", "a::2", seed=2)], tmp_path / "all")
-    with pytest.raises(RunDirectoryError, match="with another content"):
+    with pytest.raises(RunDirectoryError, match="with different content"):
         merge_runs([one, make_run(tmp_path / "s3", "a::1", outcome=Outcome.FAIL)], tmp_path / "all3")
     with pytest.raises(RunDirectoryError, match="nothing to merge"):
         merge_runs([], tmp_path / "none")

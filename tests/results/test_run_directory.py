@@ -73,7 +73,7 @@ def test_damaged_lines_are_told_with_their_place_and_skipped(tmp_path: Path) -> 
     cell = read_cell(path)
     assert [damage.line for damage in cell.damage] == [3, 4, 5, 7]
     assert [event.n for event in cell.events] == [0, 4]
-    assert str(cell.damage[1]) == f"{path.name}:4: no JSON object"
+    assert str(cell.damage[1]) == f"{path.name}:4: not a JSON object"
     assert cell.footer is not None
 
 
@@ -120,7 +120,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path, file: str) -> None:
 
 
 def test_a_folder_that_is_no_run_says_so(tmp_path: Path) -> None:
-    with pytest.raises(RunDirectoryError, match="is no run directory"):
+    with pytest.raises(RunDirectoryError, match="is not a run directory"):
         read_run(tmp_path)
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(RunDirectoryError, match=r"run\.json: .*Field required"):
@@ -143,10 +143,10 @@ def test_workers_of_one_run_share_a_header_and_another_run_is_refused(tmp_path: 
     first = begin_run(tmp_path, run_header())
     later = run_header().model_copy(update={"started": "2026-01-02T03:04:09Z"})
     assert begin_run(tmp_path, later) == first
-    with pytest.raises(RunDirectoryError, match="take another directory"):
+    with pytest.raises(RunDirectoryError, match="use another directory"):
         begin_run(tmp_path, run_header(suite="6" * 64))
     finish_run(tmp_path, wall_seconds=1)
-    with pytest.raises(RunDirectoryError, match="take another directory"):
+    with pytest.raises(RunDirectoryError, match="use another directory"):
         begin_run(tmp_path, later)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cells", "footer.json", "run.json"]
 
