@@ -21,7 +21,7 @@ from conformance.run.clocks.interface import Clock
 from conformance.run.deadline import CellTimeout, LoopBlocked, awaited, cell_timeout, real_deadline
 from conformance.run.drain import drain
 from conformance.run.settings import Settings
-from conformance.run.shifted.shim_library import CannotShift, UnshiftedTimeout
+from conformance.run.shifted.shim_library import CannotShift, UnshiftedWait
 from conformance.run.step_runner import Holds, Script
 from conformance.run.steps import HANDLERS
 from conformance.run.virtual.errors import ClockError
@@ -92,7 +92,7 @@ class CellRunner:
             return await cell_loop.run(lambda clock: self._on(clock, Recorder(clock, events)), self.settings)
         except NodeError as error:
             return RecordedRun((), str(error), 0.0, {})
-        except (CannotShift, UnshiftedTimeout) as error:
+        except (CannotShift, UnshiftedWait) as error:
             return RecordedRun(tuple(events), "", 0.0, {}, inapplicable=f"--clock {self.settings.clock}: {error}")
         except ClockError as error:
             return self._broken_off(events, f"time cannot go on: {error}")

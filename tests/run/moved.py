@@ -16,7 +16,7 @@ import pytest
 from conformance.nodes.processes import descendants
 from conformance.run.cell_loop import Clock, run_with_clock
 from conformance.run.shifted.shifted_program import ShiftedProgram
-from conformance.run.shifted.shim_library import library, why_not_shifted
+from conformance.run.shifted.shim_library import build_shim, why_not_shifted
 
 MARKS = [
     pytest.mark.integration,
@@ -85,7 +85,7 @@ async def _guarded(moved: ShiftedProgram, *argv: object, stdout: int | None) -> 
     moved.on_started(process.pid)
     while process.returncode is None:
         below = [*descendants(process.pid)]
-        if below and not any(why_not_shifted(pid, Path(library().name), moved.page.path) for pid in below):
+        if below and not any(why_not_shifted(pid, Path(build_shim().name), moved.page.path) for pid in below):
             break
         await asyncio.sleep(0.01)
     return process

@@ -26,7 +26,7 @@ pytestmark = MARKS
 @pytest.fixture
 def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that is so late in waking threads that one must sleep for a quarter of a second to be believed."""
-    monkeypatch.setattr(loop_module, "measure_sleep_threshold", lambda times=40: 0.25)
+    monkeypatch.setattr(loop_module, "measure_sleep_threshold", lambda samples=40: 0.25)
 
 
 def test_guards_that_look_at_directories_do_not_stop_time(tmp_path: Path, busy: None) -> None:

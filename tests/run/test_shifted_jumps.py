@@ -104,7 +104,7 @@ def test_what_was_sent_right_before_all_were_found_quiet_is_read_before_the_jump
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = socket.socketpair()
-    look = ProcessTree.deadline
+    look = ProcessTree.quiet_until
     read: list[float] = []
 
     def sends_last(tree: ProcessTree) -> int | None:
@@ -120,7 +120,7 @@ def test_what_was_sent_right_before_all_were_found_quiet_is_read_before_the_jump
 
         asyncio.get_running_loop().add_reader(ours, come)
 
-    monkeypatch.setattr(ProcessTree, "deadline", sends_last)
+    monkeypatch.setattr(ProcessTree, "quiet_until", sends_last)
     with ours, theirs:
         _, passed = run_moved(tmp_path, "sleep", "3600", before=listen)
     assert passed >= HOUR
@@ -171,7 +171,7 @@ def test_programs_are_asked_again_whatever_the_loop_has_done_since(
 ) -> None:
     """However many turns it took, and whether or not it was progress: what was sent may have come to one of them."""
     ours, theirs = socket.socketpair()
-    deadline, ask, poll = ProcessTree.deadline, ProcessTree.ask, OrderedSelector.poll
+    deadline, ask, poll = ProcessTree.quiet_until, ProcessTree.ask_again, OrderedSelector.poll
     told: list[str] = []
     due: list[bytes] = []
     turns = 20
@@ -211,8 +211,8 @@ def test_programs_are_asked_again_whatever_the_loop_has_done_since(
             theirs.send(due.pop())
         return poll(sockets, timeout)
 
-    monkeypatch.setattr(ProcessTree, "deadline", looked)
-    monkeypatch.setattr(ProcessTree, "ask", asked)
+    monkeypatch.setattr(ProcessTree, "quiet_until", looked)
+    monkeypatch.setattr(ProcessTree, "ask_again", asked)
     monkeypatch.setattr(OrderedSelector, "poll", polled)
     with ours, theirs:
         run_moved(tmp_path, "sleep", "3600", before=listen)

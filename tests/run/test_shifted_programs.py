@@ -14,7 +14,7 @@ import pytest
 
 from conformance.nodes.processes import descendants
 from conformance.run.cell_loop import Clock, run_with_clock
-from conformance.run.shifted.shim_library import CannotShift, UnshiftedTimeout, check_program
+from conformance.run.shifted.shim_library import CannotShift, UnshiftedWait, check_program
 from tests.run.moved import MARKS, built, run_moved
 
 pytestmark = MARKS
@@ -99,5 +99,5 @@ def test_a_setuid_program_is_refused(tmp_path: Path) -> None:
 def test_a_program_that_asks_the_kernel_for_a_time_limit_is_refused(option: str, words: str, tmp_path: Path) -> None:
     program = f"import socket, struct, time; s = socket.socket(); time.sleep(60); \
 s.setsockopt(socket.SOL_SOCKET, socket.{option}, struct.pack('ll', 30, 0)); time.sleep(3600)"
-    with pytest.raises(UnshiftedTimeout, match=f"it asks for what is not moved: {words}"):
+    with pytest.raises(UnshiftedWait, match=f"it asks for what is not moved: {words}"):
         run_moved(tmp_path, sys.executable, "-c", program)

@@ -1,5 +1,5 @@
-"""The shifted clock: programs that nobody here wrote, at their own default timers, moved through days in seconds.
+"""The shifted clock: foreign programs at their own default timers, moved through days in seconds.
 
-`shim/` is preloaded into them, `build` compiles it, `page` is what both sides share, `tree` sees when a program is
-quiet, `programs` tells which programs the shim cannot reach, `loop` jumps.
+`shim/` is preloaded into the programs, `shim_library` compiles it and finds the programs that it does not reach, `shared_page`
+is what both sides share, `process_tree` finds out when a program is quiet, and `loop` jumps.
 """

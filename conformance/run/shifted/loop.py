@@ -1,4 +1,21 @@
-"""An event loop whose clock is the machine's plus an offset, which jumps when nobody has anything to do."""
+"""An event loop whose clock is the machine's plus an offset, which is increased when neither loop nor programs are busy.
+
+Theory of operation. The programs of the nodes are foreign and run with their real timers. The shim in each of them adds the
+offset of a shared page to what clocks return. In between jumps time passes as it does. When the loop has nothing to do, it
+
+1. waits until nothing is in flight on the loopback, as virtual time does;
+2. begins a new epoch in all programs if it has called anything since the last one: they may have been sent something;
+3. asks each `ProcessTree` whether its processes are quiet, and until when they wait;
+4. polls the sockets once more, for what a program sent right before it was found quiet;
+5. jumps: the offset is set in all pages, to the earliest moment for which the loop or a program waits.
+
+Steps 1 to 3 are repeated, in real time, until all programs are quiet.
+
+A program with a timer every second would make a wait of days last for hours, since each jump takes some milliseconds. Such
+a wait may take MAX_REAL_WAIT_S: when it would take longer, the jumps are made longer than to the next timer of a program
+(`_limit_jumps`). Timers that are met late by that are reported as lag, as is the loop's own lateness: the judge excuses what
+failed because of it.
+"""
 
 import math
 import time
@@ -8,63 +25,59 @@ from pathlib import Path
 from conformance.run.shifted.process_tree import measure_sleep_threshold
 from conformance.run.shifted.shared_page import NEVER, wait_for_tick
 from conformance.run.shifted.shifted_program import ShiftedProgram
-from conformance.run.shifted.shim_library import NeverQuiet, UnshiftedTimeout, library
+from conformance.run.shifted.shim_library import NeverQuiet, UnshiftedWait, build_shim
 from conformance.run.virtual.loop import VirtualClockEventLoop
 from conformance.run.virtual.selector import Ready
 
-_NAPS = (0.0005, 0.005)
-"""Real seconds between two looks at programs that are busy: the first, and the longest."""
+_MIN_POLL_S, _MAX_POLL_S = 0.0005, 0.005
+"""Real seconds between two looks at programs that are busy: between the first ones, and at most."""
 
-_NOTHING = -1
-"""What the loop has done when the programs are to be asked in any case."""
+_ASK_AGAIN = -1
+"""A count of events that is never reached: the programs are to be asked again, whatever the loop has done."""
 
 _NANOSECONDS = 1_000_000_000
 
 MAX_REAL_WAIT_S = 40.0
-"""Real seconds that one wait of the harness shall take at most: where meeting every timer of the programs would take
-longer, some are met late."""
+"""Real seconds that one wait of the harness may take before timers of programs are met late."""
 
 MAX_SKIP_FRACTION = 0.0015
-"""What part of such a wait is jumped over at most, to keep to that: nine minutes of four days."""
+"""The largest part of such a wait that one jump may skip beyond a program's timer: nine minutes of four days."""
 
 STUCK_AFTER_S = 60.0
-"""Real seconds without a jump, and without anything to do for the loop, after which it says who is awake."""
+"""Real seconds without a jump and without anything to do for the loop, after which NeverQuiet names the busy programs."""
 
-_CALIBRATED_FOR = 5.0
-"""Real seconds for which it holds how late this machine is in waking a thread: others begin and end to use it."""
+_RECALIBRATE_AFTER_S = 5.0
+"""Real seconds for which a measured sleep threshold is used: other programs on this machine start and end."""
 
-_OFTEN = 100.0
-"""Wakings in a second of the clock from which on a node is named when it makes the harness late."""
+_RECALIBRATION_SAMPLES = 10
+"""Samples of later measurements, of 1 ms each."""
 
-_AGAIN = 10
-"""Samples when that is measured again, of a millisecond each."""
+_FREQUENT_WAKEUPS_HZ = 100.0
+"""Wake-ups of a node per second of its clock from which on it is named as the cause of lag."""
 
-_TRIED = 20
-"""Jumps of a wait after which it is known what one takes."""
+_MIN_JUMPS_TO_EXTRAPOLATE = 20
+"""Jumps of a wait after which the real time that one takes is known well enough."""
 
-_SAME = 1.0
-"""Seconds that two timers are apart at most, of which the second takes the place of the first."""
+_SAME_TIMER_S = 1.0
+"""A timer that differs from an earlier one by less is taken as the same one, set anew."""
 
 
 @dataclass
 class _Wait:
-    """A wait of the loop for a timer of its own: until when, since when (both by `time()`), since when really, the jumps in
-    it, and how many of these were of less than 10 ms."""
+    """A wait of the loop for one of its timers: `when` it ends and `began` (both by `time()`), `began_real` by the machine.
+
+    `jumps` counts the jumps in it, and `short_jumps` those of less than 1 / _FREQUENT_WAKEUPS_HZ seconds.
+    """
 
     when: float
     began: float
     began_real: float
     jumps: int = 0
-    hasty: int = 0
+    short_jumps: int = 0
 
 
 class ShiftedClockEventLoop(VirtualClockEventLoop):
-    """Runs with programs that nobody here wrote, whose clocks jump with its own.
-
-    When nothing is ready in the loop, nothing under way, and every program quiet, all clocks jump together: to the next
-    timer of the loop, or to the earliest moment that a program waits for, whichever comes first. In between time passes as
-    it does.
-    """
+    """Runs together with foreign programs, whose clocks jump with its own."""
 
     time_passes = True
 
@@ -72,182 +85,188 @@ class ShiftedClockEventLoop(VirtualClockEventLoop):
         super().__init__()
         self._offset = 0
         self._programs: list[ShiftedProgram] = []
-        self._moment = measure_sleep_threshold()
-        self._calibrated = self._moved_at = time.monotonic()
-        self._restless = ""
+        self._sleep_threshold = measure_sleep_threshold()
+        self._calibrated_at = self._jumped_at = time.monotonic()
+        self._lag_reason = ""
         self._events_served = self._looks = 0
-        self._done_before = _NOTHING
-        self._late = 0.0
+        self._events_at_epoch = _ASK_AGAIN
+        self._lag = 0.0
         self._waits: list[_Wait] = []
-        self.shifted = 0.0
-        """Seconds that were jumped over so far."""
 
     def time(self) -> float:
         """Return the machine's monotonic time plus the offset, seconds."""
-        return time.monotonic() + self._offset / _NANOSECONDS
+        return time.monotonic() + self.offset
 
     @property
     def offset(self) -> float:
         """What is added to the machine's clocks, seconds."""
         return self._offset / _NANOSECONDS
 
-    @property
-    def moment(self) -> float:
-        """How long a thread that the shim does not see must sleep to be believed, real seconds; measured at the start."""
-        return self._moment
-
     def take_lag(self) -> float:
-        """Return how late a timer rang at worst since this was last asked, seconds."""
-        late, self._late = self._late, 0.0
-        return late
+        """Return by how many seconds the latest timer was late since the last call."""
+        lag, self._lag = self._lag, 0.0
+        return lag
 
     def take_lag_reason(self) -> str:
-        """Return which node woke so often that timers rang late since this was last asked; '' when none did."""
-        words, self._restless = self._restless, ""
-        return words
+        """Return which node woke up so often that timers were met late since the last call; "" when none did."""
+        reason, self._lag_reason = self._lag_reason, ""
+        return reason
 
     def shifted_program(self, directory: Path) -> ShiftedProgram:
-        """Return what moves a program's clock; its page and its copy of the shim are in `directory`.
+        """Return what shifts the clock of a program that is to be started; its page and its shim will be in `directory`.
 
-        Raises CannotShift when the shim cannot be made on this machine.
+        Raises CannotShift when the shim cannot be compiled on this machine.
         """
-        made = ShiftedProgram(directory, library(), self._moment, hold_time=self.hold_time, release=self._release)
-        made.page.set_offset(self._offset, wait_for_tick())
-        self._programs.append(made)
-        return made
+        program = ShiftedProgram(
+            directory,
+            build_shim(),
+            self._sleep_threshold,
+            hold_time=self.hold_time,
+            stop_holding_for=self.stop_holding_for,
+        )
+        program.page.set_offset(self._offset, wait_for_tick())
+        self._programs.append(program)
+        return program
 
     def close(self) -> None:
-        """See asyncio.loop.close."""
+        """Close the loop and unmap the pages of all programs."""
         super().close()
         for program in self._programs:
             program.page.close()
         self._programs.clear()
 
-    def _release(self, pid: int) -> None:
-        """Let time go on though a child of ours runs: its clock is moved, or it is only a guard."""
-        self.stop_holding_for(pid)
-
-    # when to jump
+    # polling and jumping
 
     def poll_sockets(self, turns: int, *, may_wait: bool) -> Ready:
-        """See TrackingEventLoop; how late the next timer is is noted too."""
+        """Return the sockets that are ready, as VirtualClockEventLoop does; note how late the next timer is."""
         when = self.next_timer()
         if when is not None:
-            self._late = max(self._late, self.time() - when)
+            self._lag = max(self._lag, self.time() - when)
         ready = super().poll_sockets(turns, may_wait=may_wait)
         self._events_served += len(ready)
         return ready
 
     def _wait_or_jump(self) -> Ready:
+        """Return the sockets that become ready within a short time, or jump if the programs are quiet and return none."""
         when = self.next_timer()
         if self._holds:
-            return self.sockets.poll(self._until(when))
+            return self.sockets.poll(self._seconds_until(when))
         if ready := self._wait_for_kernel(nothing_readable=True) or self.sockets.poll(0):
             return ready
-        done = self._events_served + self.callbacks_called
-        if done != self._done_before:  # the loop has done something since, which they may have noticed
-            self._looks = 0
-            self._moved_at = time.monotonic()
-            for program in self._programs:
-                program.tree.ask()
-        self._looks += 1
-        self._done_before = done
-        if unmoved := next((words for program in self._programs if (words := program.unmoved)), ""):
-            self._handle_error(UnshiftedTimeout(unmoved))
-            return []
-        earliest = self._earliest(when)
+        self._ask_programs_again()
+        for program in self._programs:
+            if waits := program.take_unshifted_waits():
+                self._handle_error(UnshiftedWait(waits))
+                return []
+        earliest = self._quiet_until(when)
         if earliest is not None and earliest > self.time():
-            moment = wait_for_tick()
-            self._done_before = _NOTHING
-            # A program was found quiet after the last look at the sockets: what it sent in between has to be read first.
+            tick = wait_for_tick()
+            self._events_at_epoch = _ASK_AGAIN
+            # What a program sent after the last poll and before it was found quiet has to be read first.
             ready = self.sockets.poll(0)
             if not ready:
-                self._jump(earliest if when is None or earliest >= when else self._coarse(earliest, when), moment)
+                self._jump(earliest if when is None or earliest >= when else self._limit_jumps(earliest, when), tick)
             return ready
-        self._calibrate()
-        if when is not None and time.monotonic() - self._moved_at > STUCK_AFTER_S and (awake := self._awake()):
-            self._handle_error(
-                NeverQuiet(f"for {STUCK_AFTER_S:g} s there was no moment to jump from; awake is {awake}")
-            )
+        self._recalibrate()
+        stuck = when is not None and time.monotonic() - self._jumped_at > STUCK_AFTER_S
+        if stuck and (busy := self._describe_busy()):
+            self._handle_error(NeverQuiet(f"for {STUCK_AFTER_S:g} s time could not jump: {busy}"))
             return []
-        nap = min(_NAPS[0] * 1.2 ** min(self._looks, 50), _NAPS[1])
-        return self.sockets.poll(min(nap, self._until(when)))
+        pause = min(_MIN_POLL_S * 1.2 ** min(self._looks, 50), _MAX_POLL_S)
+        return self.sockets.poll(min(pause, self._seconds_until(when)))
 
-    def _earliest(self, when: float | None) -> float | None:
-        """Return the earliest moment that a program or the loop waits for, seconds of `time()`; None while a program has
-        something to do, or when nobody waits for a moment."""
+    def _ask_programs_again(self) -> None:
+        """Begin a new epoch in all programs if the loop has called anything since the last one; count the looks since then."""
+        events = self._events_served + self.callbacks_called
+        if events != self._events_at_epoch:
+            self._looks = 0
+            self._jumped_at = time.monotonic()
+            for program in self._programs:
+                program.tree.ask_again()
+        self._looks += 1
+        self._events_at_epoch = events
+
+    def _quiet_until(self, when: float | None) -> float | None:
+        """Return the earliest moment for which a program or the loop (`when`) waits, by `time()`.
+
+        None while a program has something to do, and when neither waits for a moment.
+        """
         earliest = math.inf if when is None else when
         for program in self._programs:
-            deadline = program.tree.deadline()
+            deadline = program.tree.quiet_until()
             if deadline is None:
                 return None
             if deadline != NEVER:
                 earliest = min(earliest, deadline / _NANOSECONDS)
         return None if math.isinf(earliest) else earliest
 
-    def _coarse(self, earliest: float, when: float) -> float:
-        """Return the moment to jump to, of a program's next and the loop's own; what it comes too late for is lateness.
+    def _limit_jumps(self, earliest: float, when: float) -> float:
+        """Return where to jump in a wait until `when`, for a program's timer at `earliest` or later; note lag if later.
 
-        A server with a timer every minute would make days last for hours on a busy machine. Of what is left of the
-        patience, so many more jumps can be made as they have taken so far: the smallest jump is what is left of the
-        wait, divided by them.
+        As long as the wait may still end within MAX_REAL_WAIT_S, that is `earliest`. Else the real time that is left allows
+        for as many more jumps as the jumps so far tell: the rest of the wait is divided by their number.
         """
         now, real = self.time(), time.monotonic()
-        wait = self._wait_for(when, now, real)
+        wait = self._current_wait(when, now, real)
         wait.jumps += 1
-        wait.hasty += earliest - now < 1 / _OFTEN
+        wait.short_jumps += earliest - now < 1 / _FREQUENT_WAKEUPS_HZ
         spent = real - wait.began_real
-        if spent * (when - wait.began) <= MAX_REAL_WAIT_S * (now - wait.began) or wait.jumps < _TRIED:
+        in_time = spent * (when - wait.began) <= MAX_REAL_WAIT_S * (now - wait.began)
+        if in_time or wait.jumps < _MIN_JUMPS_TO_EXTRAPOLATE:
             return earliest
-        left = max(MAX_REAL_WAIT_S - spent, 0.0) * wait.jumps / spent
-        smallest = min((when - now) / max(left, 1.0), MAX_SKIP_FRACTION * (when - wait.began))
-        target = min(max(earliest, now + smallest), when)
-        if wait.hasty * 2 > wait.jumps and (node := self._next_to_wake()):
-            self._restless = f"{node} wakes up more than {_OFTEN:.0f} times a second"
-        self._late = max(self._late, target - max(earliest, now))
+        jumps_left = max(MAX_REAL_WAIT_S - spent, 0.0) * wait.jumps / spent
+        shortest = min((when - now) / max(jumps_left, 1.0), MAX_SKIP_FRACTION * (when - wait.began))
+        target = min(max(earliest, now + shortest), when)
+        if wait.short_jumps * 2 > wait.jumps and (node := self._next_node_to_wake()):
+            self._lag_reason = f"{node} wakes up more than {_FREQUENT_WAKEUPS_HZ:.0f} times a second"
+        self._lag = max(self._lag, target - max(earliest, now))
         return target
 
-    def _next_to_wake(self) -> str:
-        """Return the node whose program waits for the earliest moment; '' when none waits for one."""
-        found = [(deadline, program.name) for program in self._programs if (deadline := program.tree.deadline())]
-        return min(found)[1] if found and min(found)[0] != NEVER else ""
+    def _current_wait(self, when: float, now: float, real: float) -> _Wait:
+        """Return the wait that ends at `when`, a new one if there is none.
 
-    def _awake(self) -> str:
-        """Name every node that has something to do, with its processes."""
-        busy = "; ".join(filter(None, (program.awake() for program in self._programs)))
-        if busy:
-            return busy
-        node = self._next_to_wake()
-        return f"{node}, which wakes up more than {_OFTEN:.0f} times a second" if node else ""
+        It may have been interrupted by shorter waits, and its timer may have been set anew, a moment off, after an event.
+        """
+        for wait in self._waits:
+            if abs(wait.when - when) < _SAME_TIMER_S:
+                return wait
+        wait = _Wait(when, now, real)
+        self._waits = [*(other for other in self._waits if other.when > now), wait]
+        return wait
 
-    def _calibrate(self) -> None:
-        """Measure anew, from time to time, how long a thread must sleep to be believed."""
-        now = time.monotonic()
-        if now - self._calibrated > _CALIBRATED_FOR:
-            self._moment = measure_sleep_threshold(_AGAIN)
-            self._calibrated = time.monotonic()
+    def _next_node_to_wake(self) -> str:
+        """Return the node whose program waits for the earliest moment; "" when none waits for one."""
+        deadlines = [
+            (deadline, program.name)
+            for program in self._programs
+            if (deadline := program.tree.quiet_until()) not in (None, NEVER)
+        ]
+        return min(deadlines)[1] if deadlines else ""
+
+    def _describe_busy(self) -> str:
+        """Return the nodes that have something to do, with their processes, or one that wakes up all the time; or ""."""
+        if busy := "; ".join(filter(None, (program.describe_awake() for program in self._programs))):
+            return f"{busy} always had something to do"
+        node = self._next_node_to_wake()
+        return f"{node} wakes up more than {_FREQUENT_WAKEUPS_HZ:.0f} times a second" if node else ""
+
+    def _recalibrate(self) -> None:
+        """Measure the sleep threshold again, which blocks for some 10 ms, unless that was done a short time ago."""
+        if time.monotonic() - self._calibrated_at > _RECALIBRATE_AFTER_S:
+            self._sleep_threshold = measure_sleep_threshold(_RECALIBRATION_SAMPLES)
+            self._calibrated_at = time.monotonic()
             for program in self._programs:
-                program.tree.trust(self._moment)
+                program.tree.sleep_threshold = self._sleep_threshold
 
-    def _wait_for(self, when: float, now: float, real: float) -> _Wait:
-        """Return the wait that goes on: a shorter one may have come between, and what waits on after an event reckons
-        its end anew, a moment off."""
-        for known in self._waits:
-            if abs(known.when - when) < _SAME:
-                return known
-        begun = _Wait(when, now, real)
-        self._waits = [*(known for known in self._waits if known.when > now), begun]
-        return begun
-
-    def _jump(self, target: float, moment: int) -> None:
+    def _jump(self, target: float, tick: int) -> None:
+        """Set the offset so that `time()` is at least `target`; `tick` is the time of the last tick (`wait_for_tick`)."""
         self.jumps += 1
         self._turns = 0
-        self._moved_at = time.monotonic()
-        delta = target - self.time()
-        self.shifted += delta
-        self._offset += math.ceil(delta * _NANOSECONDS)
+        self._jumped_at = time.monotonic()
+        self._offset += math.ceil((target - self.time()) * _NANOSECONDS)
         for program in self._programs:
-            program.page.set_offset(self._offset, moment)
+            program.page.set_offset(self._offset, tick)
 
-    def _until(self, when: float | None) -> float:
-        return _NAPS[1] if when is None else min(max(when - self.time(), 0.0), 1.0)
+    def _seconds_until(self, when: float | None) -> float:
+        """Return the real seconds for which the loop may block before a timer, 1 at most; a short time without a timer."""
+        return _MAX_POLL_S if when is None else min(max(when - self.time(), 0.0), 1.0)

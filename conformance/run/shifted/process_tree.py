@@ -1,4 +1,22 @@
-"""A node's processes as the clock sees them: when all of them have nothing to do, and what they wait for."""
+"""Finds out whether the processes of a node are quiet, that is, have nothing to do, and until when they wait.
+
+Theory of operation. Time may jump only while every thread of the node is quiet. A look at all threads takes real time, in
+which one that was seen as quiet may be woken by another. So a single look proves nothing by itself:
+
+- A thread that waits in a call that the shim knows is in a loop of short waits (`shim/shim.h`). When the harness has done something
+  that may concern the node, it begins a new epoch in the shared page. The thread reads the epoch, looks whether its call has
+  anything to return, and if not writes the epoch to its slot. So whoever has written the present epoch had nothing to do after
+  it began.
+- Any other thread is taken as quiet when it has slept, without using the processor, for `sleep_threshold` real seconds, a
+  multiple of how late this machine wakes a thread.
+- When all threads are quiet, no wait may have ended since the look began (`Slot.woken`), and no waiting thread may be about to
+  run. If one is, its slice may just be over, or something was given to it: a second epoch is begun, and when all have answered it
+  without any wait having ended, nothing was given to any of them.
+
+The guard, the process of the harness above the node's own, is looked at too, since it may be about to signal them. It wakes
+twice a second to measure a directory, which concerns none of them: so it is quiet when it sleeps, unless the harness sent it a
+command less than `sleep_threshold` ago.
+"""
 
 import os
 import time
@@ -15,143 +33,132 @@ T = TypeVar("T")
 _ASLEEP = frozenset("SZTtXI")
 """States of a thread that neither runs, nor is about to, nor waits for a disk (proc(5))."""
 
-
 _STOPPED = "T"
 
-_GLANCES = 8
-"""How often after a question it is enough to see in the page that somebody has not answered, who waited before."""
+_QUICK_CHECKS = 8
+"""In so many looks after a new epoch, only the slots of threads that waited before are checked: most have not answered yet."""
 
-_LOOKS, _NAP = 2000, 0.001
-"""How often a program that runs is looked at for its shim, and the real seconds between two looks: one that has just
-begun may not have come to load it."""
+_MAX_LOADING_CHECKS, _LOADING_CHECK_S = 2000, 0.001
+"""How often it is checked whether a program that runs has loaded the shim, and the real seconds between two checks."""
 
-_WHOLE = 16 * 1024
-"""Octets of which no file that is read here has more."""
+_MAX_OCTETS = 16 * 1024
+"""More than any of the files of /proc that are read here has."""
 
 
 class ProcessTree:
-    """The processes below a guard, with the page that they share.
+    """The processes below a guard, which share a page. `sleep_threshold` is in real seconds (see the module)."""
 
-    The guard itself wakes twice a second to look at the size of a directory, which is no news for anybody: it is at rest
-    when it sleeps, unless it was told something a moment ago.
-
-    A thread that waits in a call that the shim knows has proved, once it has seen the epoch, that nothing was there for
-    it to do. Of any other thread it has to be believed when it slept, without any CPU, for a `moment` (real seconds).
-    """
-
-    def __init__(self, page: SharedPage, library: Path, moment: float) -> None:
+    def __init__(self, page: SharedPage, library: Path, sleep_threshold: float) -> None:
+        """`library` is the copy of the shim that the processes must have loaded."""
         self.page = page
+        self.sleep_threshold = sleep_threshold
         self._library = library
-        self._moment = moment
         self._guard: int | None = None
         self._epoch = 0
         self._slept: dict[int, tuple[bytes, float]] = {}
-        self._inside: dict[int, int] = {}
-        self._waited: list[int] = []
+        self._inner_ids: dict[int, int] = {}
+        self._waiting: list[int] = []
         self._woken: dict[int, int] = {}
-        self._glances = 0
+        self._quick_checks_left = 0
         self._guard_signalled_at = 0.0
         self.awake: tuple[int, ...] = ()
         """The processes that had something to do at the last look."""
 
     def note_guard_signalled(self) -> None:
-        """Note that the guard was told something just now: until it has had the time to do it, it is not at rest."""
+        """Note that the harness has just sent the guard a command, which it needs time to carry out."""
         self._guard_signalled_at = time.monotonic()
 
-    def trust(self, moment: float) -> None:
-        """Set how long a thread that the shim does not see must sleep to be believed, real seconds."""
-        self._moment = moment
-
     def follow(self, guard: int) -> None:
-        """Begin to look below a process, whose own clock is not moved."""
+        """Begin to look at the processes below `guard`, whose own clock is not shifted."""
         self._guard = guard
         self._slept.clear()
-        self._inside.clear()
-        self._waited.clear()
+        self._inner_ids.clear()
+        self._waiting.clear()
         self.note_guard_signalled()
-        self.ask()
+        self.ask_again()
 
-    def leave(self) -> None:
-        """Look no more: the node was ended."""
+    def stop_following(self) -> None:
+        """Look at no process any more: the node has ended, and counts as quiet."""
         self._guard = None
 
-    def ask(self) -> None:
-        """Note that something may have come for them since they were last found quiet."""
+    def ask_again(self) -> None:
+        """Begin a new epoch: the harness has done something that may concern the processes."""
         self._woken = {}
-        self._ask()
+        self._begin_epoch()
 
-    def _ask(self) -> None:
-        self._epoch = self.page.ask()
-        self._glances = _GLANCES
+    def _begin_epoch(self) -> None:
+        self._epoch = self.page.begin_epoch()
+        self._quick_checks_left = _QUICK_CHECKS
 
-    def check(self) -> None:
-        """Raise CannotShift when the clock of one of the processes is not moved."""
-        for pid in self._below():
-            looks = 0
+    def check_shifted(self) -> None:
+        """Raise CannotShift when the clock of one of the processes is not shifted; block up to 2 s while they load the shim."""
+        for pid in self._own_processes():
+            checks = 0
             while reason := why_not_shifted(pid, self._library, self.page.path):
-                if looks == _LOOKS or _state(f"/proc/{pid}/task/{pid}") in _ASLEEP:
+                if checks == _MAX_LOADING_CHECKS or _state(f"/proc/{pid}/task/{pid}") in _ASLEEP:
                     raise CannotShift(reason)
-                looks += 1  # it may still be loading: whoever begins runs, or waits for a disk
-                time.sleep(_NAP)
-        if unmoved := self.unmoved:
-            raise CannotShift(unmoved)
+                checks += 1  # a process that is loading its libraries runs, or waits for a disk
+                time.sleep(_LOADING_CHECK_S)
+        if reason := self.unshifted_waits:
+            raise CannotShift(reason)
 
     @property
-    def unmoved(self) -> str:
-        """Why the clock is not moved of something that one of the processes has asked for; '' when it is of all."""
-        return f"it asks for what is not moved: {words}" if (words := self.page.unmoved) else ""
+    def unshifted_waits(self) -> str:
+        """A sentence about what the processes have asked for that the shim cannot shift; "" when nothing."""
+        return f"it asks for what is not moved: {waits}" if (waits := self.page.unshifted_waits) else ""
 
-    def deadline(self) -> int | None:
-        """Return the earliest deadline of a thread, nanoseconds of the shifted monotonic clock; None while one has
-        something to do. NEVER when all wait for others."""
+    def quiet_until(self) -> int | None:
+        """Return the earliest deadline of all threads when all are quiet, or None when one has something to do.
+
+        Nanoseconds of the shifted monotonic clock; NEVER when no thread waits with a time limit.
+        """
         slots = {slot.tid: slot for slot in self.page.slots()}
-        if self._glances and any(_has_not_seen(slots.get(tid), self._epoch) for tid in self._waited):
-            self._glances -= 1
+        if self._quick_checks_left and any(_has_not_answered(slots.get(tid), self._epoch) for tid in self._waiting):
+            self._quick_checks_left -= 1
             return None
         awake: dict[int, None] = {}
-        self._waited.clear()
+        self._waiting.clear()
         earliest = NEVER
         now = time.monotonic()
-        asleep = True
-        for pid, tid, place in self._threads():
+        all_asleep = True
+        for pid, tid, directory in self._threads():
             if pid == self._guard:
-                if now - self._guard_signalled_at < self._moment or _state(place) not in _ASLEEP:
+                if now - self._guard_signalled_at < self.sleep_threshold or _state(directory) not in _ASLEEP:
                     awake[pid] = None
                 continue
-            inner = self._inner(tid, place)
-            slot = slots.get(inner)
+            inner_id = self._inner_id(tid, directory)
+            slot = slots.get(inner_id)
             if slot is not None and slot.waits:
-                self._waited.append(inner)
-                state = _state(place)
-                asleep = asleep and state in _ASLEEP
+                self._waiting.append(inner_id)
+                state = _state(directory)
+                all_asleep = all_asleep and state in _ASLEEP
                 if slot.seen >= self._epoch:
                     earliest = min(earliest, slot.deadline)
-                elif state != _STOPPED:  # what is frozen will look when it thaws
+                elif state != _STOPPED:  # a frozen thread looks when it is resumed
                     awake[pid] = None
-            elif not self._sleeps(tid, place, now):
+            elif not self._has_slept(tid, directory, now):
                 awake[pid] = None
         self.awake = tuple(awake)
-        return earliest if not awake and self._nobody_moved(slots, asleep=asleep) else None
+        return earliest if not awake and self._none_was_woken(slots, all_asleep=all_asleep) else None
 
-    def _nobody_moved(self, slots: Mapping[int, Slot], *, asleep: bool) -> bool:
-        """Whether no wait has ended since the look at the slots began, and none is about to: something may have come
-        for one from another who has been quiet only since.
+    def _none_was_woken(self, slots: Mapping[int, Slot], *, all_asleep: bool) -> bool:
+        """Whether no wait of a thread has ended since `slots` were read, and none is about to end.
 
-        All asleep at the end of it are quiet for good. Who is about to run may have been given something, or his slice
-        has ended: he is asked again, and when no wait has ended until all have answered, nothing was given to anybody.
+        When a waiting thread was about to run, begin a new epoch, and return True only after all have answered that one
+        without any wait having ended (see the module).
         """
-        waiting = {tid: slots[tid].woken for tid in self._waited}
+        before = {tid: slots[tid].woken for tid in self._waiting}
         after = {slot.tid: slot.woken for slot in self.page.slots() if slot.waits}
-        if any(after.get(tid) != woken for tid, woken in waiting.items()):
+        if any(after.get(tid) != woken for tid, woken in before.items()):
             return False
-        if asleep or waiting == self._woken:
+        if all_asleep or before == self._woken:
             return True
-        self._woken = waiting
-        self._ask()
+        self._woken = before
+        self._begin_epoch()
         return False
 
-    def _below(self) -> Iterator[int]:
-        """Yield the processes that are the node's own: below the guard, and below an init of its own namespace."""
+    def _own_processes(self) -> Iterator[int]:
+        """Yield the node's own processes: those below the guard, without the init of a process namespace."""
         if self._guard is None:
             return
         for pid in descendants(self._guard):
@@ -159,69 +166,76 @@ class ProcessTree:
                 yield pid
 
     def _threads(self) -> Iterator[tuple[int, int, str]]:
-        """Yield the process, the thread, and where /proc tells of it."""
+        """Yield (process id, thread id, directory in /proc) for each thread of the guard and of all processes below."""
         if self._guard is None:
             return
-        for pid in (self._guard, *descendants(self._guard)):  # the guard too: it may be about to signal them
+        for pid in (self._guard, *descendants(self._guard)):
             try:
-                threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208  # no pathlib: this is done at every look
+                threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208  # pathlib is slower, and this runs at every look
             except OSError:
                 continue
             for thread in threads:
                 yield pid, int(thread), f"/proc/{pid}/task/{thread}"
 
-    def _inner(self, tid: int, place: str) -> int:
-        """Return the thread's id as it knows it itself, in its own namespace."""
-        found = self._inside.get(tid)
-        if found is None:
-            found = self._inside[tid] = _read(f"{place}/status", lambda text: _last(text, b"NSpid:"), tid)
-        return found
+    def _inner_id(self, tid: int, directory: str) -> int:
+        """Return the id that a thread has in its own process namespace, which it writes to its slot."""
+        inner_id = self._inner_ids.get(tid)
+        if inner_id is None:
+            inner_id = _read(f"{directory}/status", lambda text: _last_number(text, b"NSpid:"), tid)
+            self._inner_ids[tid] = inner_id
+        return inner_id
 
-    def _sleeps(self, tid: int, place: str, now: float) -> bool:
-        """Whether a thread has slept for the moment that it takes to believe it."""
-        state = _state(place)
-        ran = _read(f"{place}/schedstat", bytes, b"")
-        before, since = self._slept.get(tid, (b"", now))
-        if before != ran or state not in _ASLEEP:
-            self._slept[tid] = (ran, now)
+    def _has_slept(self, tid: int, directory: str, now: float) -> bool:
+        """Whether a thread has slept, without using the processor, for `sleep_threshold` up to `now`."""
+        state = _state(directory)
+        used = _read(f"{directory}/schedstat", bytes, b"")
+        used_before, since = self._slept.get(tid, (b"", now))
+        if used_before != used or state not in _ASLEEP:
+            self._slept[tid] = (used, now)
             return False
-        return now - since >= self._moment
+        return now - since >= self.sleep_threshold
 
 
-def measure_sleep_threshold(times: int = 40) -> float:
-    """Return how long a thread must sleep to be believed: real seconds, several times what this machine is late at
-    worst in waking one."""
+def measure_sleep_threshold(samples: int = 40) -> float:
+    """Return how long a thread that the shim does not see must sleep to be taken as quiet, real seconds.
+
+    That is several times the worst lateness with which this machine wakes a thread, measured over `samples` ms.
+    """
     worst = 0.0
-    for _ in range(times):
+    for _ in range(samples):
         began = time.monotonic()
         time.sleep(0.001)
         worst = max(worst, time.monotonic() - began - 0.001)
     return min(0.005 + 3 * worst, 0.25)
 
 
-def _has_not_seen(slot: Slot | None, epoch: int) -> bool:
+def _has_not_answered(slot: Slot | None, epoch: int) -> bool:
+    """Whether a thread waits and has not seen an epoch; False for one without a slot."""
     return slot is not None and bool(slot.waits) and slot.seen < epoch
 
 
-def _state(place: str) -> str:
-    return _read(f"{place}/stat", lambda text: text[text.rindex(b")") + 2 :][:1].decode(), "X")
+def _state(directory: str) -> str:
+    """Return the state of a thread as one letter (proc(5)); "X", dead, when it has gone."""
+    return _read(f"{directory}/stat", lambda text: text[text.rindex(b")") + 2 :][:1].decode(), "X")
 
 
 def _is_init(pid: int) -> bool:
-    return _read(f"/proc/{pid}/status", lambda text: _last(text, b"NSpid:") == 1, False)
+    """Whether a process is the first one of a process namespace."""
+    return _read(f"/proc/{pid}/status", lambda text: _last_number(text, b"NSpid:") == 1, False)
 
 
-def _last(text: bytes, key: bytes) -> int:
+def _last_number(text: bytes, key: bytes) -> int:
+    """Return the last number of the line that begins with `key`. Raises IndexError or ValueError when there is none."""
     return int(text.partition(key)[2].partition(b"\n")[0].split()[-1])
 
 
-def _read(path: str, take: Callable[[bytes], T], otherwise: T) -> T:
-    """Return what a file of /proc says; `otherwise` when the process has gone meanwhile."""
+def _read(path: str, parse: Callable[[bytes], T], default: T) -> T:
+    """Return what `parse` makes of a file of /proc; `default` when the process has gone meanwhile."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            return take(os.read(handle, _WHOLE))
+            return parse(os.read(descriptor, _MAX_OCTETS))
         finally:
-            os.close(handle)
+            os.close(descriptor)
     except (OSError, IndexError, ValueError):
-        return otherwise
+        return default

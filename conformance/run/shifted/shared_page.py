@@ -1,4 +1,8 @@
-"""The page that the harness shares with the programs it moves in time; the layout is that of `shim/shim.h`."""
+"""The memory that the harness shares with the programs of a node; `shim/shim.h` has the same layout in C.
+
+The harness writes the offset of the clock, each jump with its moment, and the epoch. A program's threads write slots: until when they
+wait, and the last epoch in which they had nothing to do.
+"""
 
 import mmap
 import os
@@ -9,25 +13,30 @@ from pathlib import Path
 from typing import NamedTuple
 
 NEVER = 2**63 - 1
-"""The deadline of whoever waits without one, nanoseconds."""
+"""The deadline of a wait without a time limit, nanoseconds."""
 
-_HEADER = 64
-_SLOTS = 256
+_HEADER_OCTETS = 64
+_MAX_SLOTS = 256
+_MAX_JUMPS = 65536
 _OFFSET = struct.Struct("q")
 _EPOCH = struct.Struct("Q")
-_UNMOVED = struct.Struct("Q")
-_JUMPED = struct.Struct("Q")
+_UNSHIFTED = struct.Struct("Q")
+_JUMP_COUNT = struct.Struct("Q")
 _SLOT = struct.Struct("iiQqQ")
 _JUMP = struct.Struct("qq")
-_JUMPS = 65536
 
-_TICK = 0.0005
-"""Real seconds between two looks whether the kernel's clock has ticked."""
+_AT_EPOCH = _OFFSET.size
+_AT_UNSHIFTED = _AT_EPOCH + _EPOCH.size
+_AT_JUMP_COUNT = _AT_UNSHIFTED + _UNSHIFTED.size
+_AT_JUMPS = _HEADER_OCTETS + _MAX_SLOTS * _SLOT.size
 
-_OF_FILES = 5
-"""CLOCK_REALTIME_COARSE: what the kernel stamps files with (time(7))."""
+_TICK_POLL_S = 0.0005
+"""Real seconds between two checks whether the clock has ticked."""
 
-UNMOVED = (
+_FILE_CLOCK = 5
+"""CLOCK_REALTIME_COARSE, with which the kernel stamps files (time(7))."""
+
+UNSHIFTED_WAITS = (
     "a time limit on reading a socket (SO_RCVTIMEO)",
     "a time limit on writing to a socket (SO_SNDTIMEO)",
     "a time limit of TCP (TCP_USER_TIMEOUT)",
@@ -35,30 +44,27 @@ UNMOVED = (
     "a time limit on a set of semaphores",
     "a time limit on a message queue",
 )
-"""What the shim cannot move, by the bits of the page."""
-
-
-_AT_UNMOVED = _OFFSET.size + _EPOCH.size
-_AT_JUMPED = _AT_UNMOVED + _UNMOVED.size
-_TABLE = _HEADER + _SLOTS * _SLOT.size
+"""What the shim cannot shift, in the order of the bits with which `shim/unshifted.c` reports it."""
 
 
 def wait_for_tick() -> int:
-    """Wait for the next tick of the clock that the kernel stamps files with (4 ms at most, where it is 250 Hz), and
-    return its time, nanoseconds: what was made right before a jump is told from what is made right after it only when
-    there is a tick between."""
-    before = moment = time.clock_gettime_ns(_OF_FILES)
-    while moment == before:
-        time.sleep(_TICK)
-        moment = time.clock_gettime_ns(_OF_FILES)
-    return moment
+    """Block until the next tick of the clock that stamps files, and return its time, nanoseconds.
+
+    That takes up to 4 ms (a kernel of 250 Hz). Files made right before a jump can be told from files made right after it
+    only when there is a tick in between.
+    """
+    before = now = time.clock_gettime_ns(_FILE_CLOCK)
+    while now == before:
+        time.sleep(_TICK_POLL_S)
+        now = time.clock_gettime_ns(_FILE_CLOCK)
+    return now
 
 
 class Slot(NamedTuple):
-    """What a thread says of itself: whether it waits, the last epoch that found it with nothing to do, until when, and
-    how often a wait of it has ended.
+    """The state of a thread as it writes it: `waits` is 1 while it waits in a call that the shim knows.
 
-    `deadline` is in nanoseconds of the shifted monotonic clock.
+    `seen` is the last epoch in which the thread had nothing to do, `deadline` until when it waits (nanoseconds of the
+    shifted monotonic clock, or NEVER), and `woken` how often a wait of it has ended. `tid` is its id in its own namespace.
     """
 
     tid: int
@@ -69,50 +75,54 @@ class Slot(NamedTuple):
 
 
 class SharedPage:
-    """A page in a file of its own, which every user may map: servers change users after they have begun."""
+    """A page of shared memory in a file that every user may map: servers change users after they have started."""
 
     def __init__(self, path: Path) -> None:
+        """Create the file, or empty an existing one."""
         self.path = path
-        size = _TABLE + _JUMPS * _JUMP.size
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        size = _AT_JUMPS + _MAX_JUMPS * _JUMP.size
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         try:
-            os.fchmod(handle, 0o666)
-            os.ftruncate(handle, size)
-            self._map = mmap.mmap(handle, size)
+            os.fchmod(descriptor, 0o666)
+            os.ftruncate(descriptor, size)
+            self._map = mmap.mmap(descriptor, size)
         finally:
-            os.close(handle)
+            os.close(descriptor)
         self._epoch = self._jumps = 0
 
     def close(self) -> None:
-        """Unmap it; programs keep theirs."""
+        """Unmap the page here; programs keep their mappings."""
         self._map.close()
 
-    def set_offset(self, nanoseconds: int, moment: int) -> None:
-        """Set what is added to the machine's clocks, and note since when, for the times of files: since the `moment` of
-        the last tick, nanoseconds.
+    def set_offset(self, nanoseconds: int, since: int) -> None:
+        """Set what the shim adds to the machine's clocks, and note it for the times of files.
 
-        Of more jumps than the page has room for, the last takes the place of the one before.
+        `since` is the time of the last tick (see `wait_for_tick`), nanoseconds. When the page has no room for another jump,
+        it takes the place of the last one.
         """
-        place = min(self._jumps, _JUMPS - 1)
-        self._jumps = place + 1
-        _JUMP.pack_into(self._map, _TABLE + place * _JUMP.size, moment, nanoseconds)
-        _JUMPED.pack_into(self._map, _AT_JUMPED, self._jumps)
+        index = min(self._jumps, _MAX_JUMPS - 1)
+        self._jumps = index + 1
+        _JUMP.pack_into(self._map, _AT_JUMPS + index * _JUMP.size, since, nanoseconds)
+        _JUMP_COUNT.pack_into(self._map, _AT_JUMP_COUNT, self._jumps)
         _OFFSET.pack_into(self._map, 0, nanoseconds)
 
     @property
-    def unmoved(self) -> str:
-        """What a program asked for that is not moved, in words; '' when all was."""
-        bits: int = _UNMOVED.unpack_from(self._map, _AT_UNMOVED)[0]
-        return ", ".join(words for place, words in enumerate(UNMOVED) if bits >> place & 1)
+    def unshifted_waits(self) -> str:
+        """What the programs have asked for that the shim cannot shift, separated by commas; "" when nothing."""
+        bits: int = _UNSHIFTED.unpack_from(self._map, _AT_UNSHIFTED)[0]
+        return ", ".join(name for bit, name in enumerate(UNSHIFTED_WAITS) if bits >> bit & 1)
 
-    def ask(self) -> int:
-        """Begin a new epoch and return it: every waiting thread notes when it has seen it with nothing to do."""
+    def begin_epoch(self) -> int:
+        """Begin a new epoch and return its number.
+
+        Each waiting thread writes it to its slot once it has found that it has nothing to do.
+        """
         self._epoch += 1
-        _EPOCH.pack_into(self._map, _OFFSET.size, self._epoch)
+        _EPOCH.pack_into(self._map, _AT_EPOCH, self._epoch)
         return self._epoch
 
     def slots(self) -> Iterator[Slot]:
-        """Yield the slots in use; some may be of threads that are gone."""
-        for fields in _SLOT.iter_unpack(self._map[_HEADER:_TABLE]):
+        """Yield the slots in use; some may belong to threads that were killed."""
+        for fields in _SLOT.iter_unpack(self._map[_HEADER_OCTETS:_AT_JUMPS]):
             if fields[0]:
                 yield Slot._make(fields)

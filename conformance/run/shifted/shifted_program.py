@@ -1,4 +1,4 @@
-"""What the clock of one node needs: its page, its copy of the shim, the words that preload it, and its processes."""
+"""The shifted clock of one node: its shared page, its copy of the shim, the words that preload it, and its processes."""
 
 import contextlib
 import shutil
@@ -11,82 +11,88 @@ from conformance.run.shifted.shim_library import check_program
 
 
 class ShiftedProgram:
-    """Moves the clock of one node's processes. `directory` is seen by them too, whatever root they have.
+    """Shifts the clock of one node's processes, which call its `on_...` methods through the node.
 
-    Time stands (passes as it does) while the node begins and ends: what it does then is not seen from its page alone.
+    Time does not jump while the node starts or ends, since the shared page does not show all that it does then.
     """
 
     def __init__(
         self,
         directory: Path,
         library: Path,
-        moment: float,
+        sleep_threshold: float,
         *,
         hold_time: Callable[[str], contextlib.AbstractContextManager[None]],
-        release: Callable[[int], None],
+        stop_holding_for: Callable[[int], object],
     ) -> None:
+        """`directory` gets the page and a copy of `library`, the shim; the node must see it at the same path.
+
+        `sleep_threshold` is that of `ProcessTree`; the other two are methods of the loop: `hold_time(reason)` keeps time
+        from jumping, `stop_holding_for(pid)` ends that for a child process.
+        """
         self.name = directory.parent.name
-        """The node's."""
+        """The name of the node."""
         directory.mkdir(parents=True, exist_ok=True)
         directory.chmod(0o755)
         self._library = directory / library.name
         shutil.copyfile(library, self._library)
         self._library.chmod(0o755)
         self.page = SharedPage(directory / "page")
-        self.tree = ProcessTree(self.page, self._library, moment)
+        self.tree = ProcessTree(self.page, self._library, sleep_threshold)
         self._hold_time = hold_time
-        self._release = release
-        self._standing = contextlib.ExitStack()
+        self._stop_holding_for = stop_holding_for
+        self._holds = contextlib.ExitStack()
         self._guard = 0
-        self._unmoved_reported = False
+        self._unshifted_waits_reported = False
 
-    @property
-    def unmoved(self) -> str:
-        """What the node has asked for that cannot be moved, once: then it is told. '' when there is nothing to tell."""
-        words = "" if self._unmoved_reported else self.tree.unmoved
-        self._unmoved_reported = self._unmoved_reported or bool(words)
-        return words
+    def take_unshifted_waits(self) -> str:
+        """Return a sentence about what the node has asked for that cannot be shifted, the first time; "" later, or if nothing."""
+        sentence = "" if self._unshifted_waits_reported else self.tree.unshifted_waits
+        self._unshifted_waits_reported = self._unshifted_waits_reported or bool(sentence)
+        return sentence
 
     def command_prefix(self, program: str, environment: Mapping[str, str]) -> list[str]:
-        """Return the words before a command that move its clock, beside what its environment preloads already.
+        """Return the words to put before a command of the node, which preload the shim beside what `environment` preloads.
 
-        Raises CannotShift when it can be told before its start that the program's clock cannot be moved.
+        Raises CannotShift when the file of `program` shows that the shim would not reach it.
         """
         check_program(program)
         preloaded = ":".join(filter(None, [str(self._library), environment.get("LD_PRELOAD")]))
         return ["/usr/bin/env", f"LD_PRELOAD={preloaded}", f"CONFORMANCE_CLOCK={self.page.path}"]
 
     def on_started(self, guard: int) -> None:
-        """Say that the node's guard has started, whose own clock is not moved; what is below it is followed from now on."""
+        """Follow the processes below the node's guard, which has been started; the guard's own clock is not shifted."""
         self._guard = guard
         self.tree.follow(guard)
 
     def on_signal(self) -> None:
-        """Say that the node's guard was told something, which it is about to do."""
+        """Note that the node's guard was sent a command, such as to signal the processes."""
         self.tree.note_guard_signalled()
 
-    def awake(self) -> str:
-        """Name the node's processes that had something to do at the last look; '' when there was none."""
-        names = ", ".join(f"process {pid} ({_name(pid)})" for pid in self.tree.awake)
-        return f"{self.name}: {names}" if names else ""
-
     def on_ready(self) -> None:
-        """Say that the node is ready: time may jump. Raises CannotShift when a process's clock is not moved."""
-        self.tree.check()
-        self._release(self._guard)
+        """Let time jump, as the node is ready. Raises CannotShift when the clock of one of its processes is not shifted."""
+        self.tree.check_shifted()
+        self._stop_holding_for(self._guard)
 
     def on_ending(self) -> None:
-        """Say that the node is being ended."""
-        self._standing.enter_context(self._hold_time("a node ends"))
+        """Keep time from jumping until `on_ended`."""
+        self._holds.enter_context(self._hold_time("a node ends"))
 
     def on_ended(self) -> None:
-        """Say that the node was ended."""
-        self.tree.leave()
-        self._standing.close()
+        """Stop following the processes, which have ended, and let time jump."""
+        self.tree.stop_following()
+        self._holds.close()
+
+    def describe_awake(self) -> str:
+        """Return the node with its processes that had something to do at the last look, such as
+        `mta1: process 812 (postgres)`; "" when there were none."""
+        names = ", ".join(f"process {pid} ({_program_name(pid)})" for pid in self.tree.awake)
+        return f"{self.name}: {names}" if names else ""
 
 
-def _name(pid: int) -> str:
+def _program_name(pid: int) -> str:
+    """Return the name of the program that a process runs; "gone" when the process has ended."""
     try:
         return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
-    except OSError:  # it has gone meanwhile
+    except OSError:
         return "gone"

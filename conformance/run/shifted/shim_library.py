@@ -1,6 +1,6 @@
-"""The shim: compiled with the machine's C compiler, and which programs it cannot reach. Those are told before they
-are started, and by what is in a process once it runs: a fact about the program and this machine, never a failure of
-either.
+"""Compiles the shim, and finds the programs that it does not reach: before they start, and in running processes.
+
+That the shim does not reach a program is a fact about the program and this machine, not a failure of either.
 """
 
 from pathlib import Path
@@ -11,8 +11,9 @@ from conformance.nodes.preloading import preload_obstacle
 from conformance.run.virtual.errors import ClockError
 
 SOURCES = tuple(sorted(Path(__file__).with_name("shim").glob("*.[ch]")))
-"""All of the shim: what is compiled together, and the header."""
-_WHY = {
+"""The C sources and the header of the shim."""
+
+_REASONS = {
     "setuid": "is setuid: the loader drops what would move its clock",
     "static": "is linked statically: it reads the clock around the shim",
     "go": "is a Go program: it reads the clock around the shim",
@@ -20,52 +21,53 @@ _WHY = {
 
 
 class CannotShift(Exception):
-    """The shifted clock does not reach a program: what was looked at does not apply to it. The text says why."""
+    """The shifted clock does not reach a program, so its cell is not applicable. The text says why."""
 
 
 class NeverQuiet(ClockError):
-    """Time could not jump for a minute, since programs never came to rest. The text says which."""
+    """Time could not jump for STUCK_AFTER_S, since programs always had something to do. The text names them."""
 
 
-class UnshiftedTimeout(ClockError):
-    """A program that runs has asked for something that the shifted clock does not move. The text says for what."""
+class UnshiftedWait(ClockError):
+    """A running program has asked for a time limit that the shim cannot shift. The text says which."""
 
 
-def check_program(word: str) -> None:
-    """Look at a program, by name or path; of a script at its interpreter. Raises CannotShift, saying why.
+def check_program(name: str) -> None:
+    """Raise CannotShift, with the reason, when the shim cannot be loaded into a program, given by its name or path.
 
-    What is not there is let pass: starting it will say so.
+    Of a script the interpreter is checked. A program that does not exist passes: starting it will fail with a better error.
     """
-    if (found := preload_obstacle(word)) is not None:
-        program, why = found
-        raise CannotShift(f"{program} {_WHY[why]}")
+    if (found := preload_obstacle(name)) is not None:
+        program, reason = found
+        raise CannotShift(f"{program} {_REASONS[reason]}")
 
 
 def why_not_shifted(pid: int, library: Path, page: Path) -> str:
-    """Return why the clock of a running process is not moved; '' when it is, or when the process has ended."""
+    """Return why the clock of a running process is not shifted; "" when it is, or when the process has ended.
+
+    `library` and `page` are the files that the process must have mapped.
+    """
     try:
         maps = Path(f"/proc/{pid}/maps").read_text("utf-8", "replace")
-        name = Path(f"/proc/{pid}/exe").readlink()
+        program = Path(f"/proc/{pid}/exe").readlink()
     except OSError:
         return ""
     if not maps:  # a zombie
         return ""
     if library.name not in maps:
-        return f"process {pid} ({name}) runs without the shim: it is static, setuid, or cleaned its environment"
+        return f"process {pid} ({program}) runs without the shim: it is static, setuid, or cleaned its environment"
     if page.name not in maps:
-        return f"process {pid} ({name}) could not open the clock's page"
+        return f"process {pid} ({program}) could not open the clock's page"
     return ""
 
 
-def compiled() -> list[str]:
-    """Return the files that the compiler is given."""
-    return [str(source) for source in SOURCES if source.suffix == ".c"]
+def build_shim(directory: Path | None = None) -> Path:
+    """Return the path of the compiled shim; compile it unless it is in the cache, or in `directory` when that is given.
 
-
-def library(directory: Path | None = None) -> Path:
-    """Return the compiled shim, from the cache where it is there. Raises CannotShift."""
+    Raises CannotShift when it cannot be compiled.
+    """
     try:
-        place = directory or paths.cache() / "shifted"
-        return preloading.compile_library("shim", SOURCES, place, wanted_by="the shifted clock")
+        cache = directory or paths.cache() / "shifted"
+        return preloading.compile_library("shim", SOURCES, cache, wanted_by="the shifted clock")
     except preloading.CannotCompile as error:
         raise CannotShift(str(error)) from error

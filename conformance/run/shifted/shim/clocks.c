@@ -1,17 +1,19 @@
+/* Reads clocks, and adds the offset to those that are shifted; the clocks of processor time are not. */
 #include "shim.h"
 
-static int real(clockid_t clock, struct timespec *at) {
+/* Read the machine's clock, without the offset. */
+static int read_real(clockid_t clock, struct timespec *at) {
     REAL("clock_gettime", int, clockid_t, struct timespec *);
     return next ? next(clock, at) : (int)syscall(SYS_clock_gettime, clock, at);
 }
 
 int64_t real_ns(clockid_t clock) {
     struct timespec at;
-    real(clock, &at);
-    return nanoseconds(&at);
+    read_real(clock, &at);
+    return timespec_ns(&at);
 }
 
-int moves(clockid_t clock) {
+int is_shifted(clockid_t clock) {
     switch (clock) {
     case CLOCK_REALTIME: case CLOCK_MONOTONIC: case CLOCK_BOOTTIME: case CLOCK_TAI: case CLOCK_REALTIME_COARSE:
     case CLOCK_MONOTONIC_COARSE: case CLOCK_MONOTONIC_RAW: case CLOCK_REALTIME_ALARM: case CLOCK_BOOTTIME_ALARM:
@@ -24,12 +26,12 @@ int64_t now_of(clockid_t clock) { return real_ns(clock) + atomic_load(&page->off
 
 int64_t now(void) { return now_of(CLOCK_MONOTONIC); }
 
-/* A limit far away must not overflow. */
-int64_t after(int64_t ns) { return ns > NEVER / 2 ? NEVER : now() + (ns > 0 ? ns : 0); }
+/* Return the deadline of a limit of `ns` from now; a limit far away must not overflow. */
+int64_t deadline_after(int64_t ns) { return ns > NEVER / 2 ? NEVER : now() + (ns > 0 ? ns : 0); }
 
 int clock_gettime(clockid_t clock, struct timespec *at) {
-    int result = real(clock, at);
-    if (!result && moves(clock)) *at = timespec_of(nanoseconds(at) + atomic_load(&page->offset));
+    int result = read_real(clock, at);
+    if (!result && is_shifted(clock)) *at = timespec_of(timespec_ns(at) + atomic_load(&page->offset));
     return result;
 }
 

@@ -1,22 +1,24 @@
+/* Maps the shared page, and gives each thread a slot of it. Without a page the clock is not shifted. */
 #include "shim.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
 
-static struct page alone;
-struct page *page = &alone;
-static pthread_key_t leaving;
+static struct page private_page; /* used without a shared one: its offset stays 0 */
+struct page *page = &private_page;
+static pthread_key_t slot_key;
 static __thread struct slot *mine;
 
-static void release(void *slot) { atomic_store(&((struct slot *)slot)->tid, 0); }
+static void free_slot(void *slot) { atomic_store(&((struct slot *)slot)->tid, 0); }
 
-static void forked(void) { /* timers and threads are not inherited */
+/* In the child of a fork, which inherits neither timers nor threads: forget the parent's. */
+static void after_fork(void) {
     mine = 0;
-    pthread_setspecific(leaving, 0);
-    forget_timers();
+    pthread_setspecific(slot_key, 0);
+    reset_timers();
 }
 
-__attribute__((constructor)) static void begin(void) {
+__attribute__((constructor)) static void map_page(void) {
     const char *name = getenv("CONFORMANCE_CLOCK");
     int file = name ? open(name, O_RDWR | O_CLOEXEC) : -1;
     if (file >= 0) {
@@ -24,47 +26,51 @@ __attribute__((constructor)) static void begin(void) {
         if (shared != MAP_FAILED) page = shared;
         close(file);
     }
-    pthread_key_create(&leaving, release);
-    pthread_atfork(0, 0, forked);
+    pthread_key_create(&slot_key, free_slot);
+    pthread_atfork(0, 0, after_fork);
 }
 
-/* Take the first slot of nobody, or of somebody who was killed and could not leave it. */
-static struct slot *claim(int32_t tid, int of_the_dead) {
+/* Take a free slot for a thread, or with take_stale one of a thread that was killed; return 0 when there is none. */
+static struct slot *claim_slot(int32_t tid, int take_stale) {
     for (int i = 0; i < SLOTS; i++) {
-        int32_t whose = atomic_load(&page->slots[i].tid);
-        if (whose && !(of_the_dead && syscall(SYS_tkill, whose, 0) && errno == ESRCH)) continue;
-        if (atomic_compare_exchange_strong(&page->slots[i].tid, &whose, tid)) return &page->slots[i];
+        int32_t owner = atomic_load(&page->slots[i].tid);
+        if (owner && !(take_stale && syscall(SYS_tkill, owner, 0) && errno == ESRCH)) continue;
+        if (atomic_compare_exchange_strong(&page->slots[i].tid, &owner, tid)) return &page->slots[i];
     }
     return 0;
 }
 
-static struct slot *slot(void) {
+/* Return the calling thread's slot, claimed when it first waits; 0 when all slots are taken. */
+static struct slot *own_slot(void) {
     if (mine) return mine;
     int before = errno;
     int32_t tid = (int32_t)syscall(SYS_gettid);
     for (int i = 0; i < SLOTS && !mine; i++)
-        if (atomic_load(&page->slots[i].tid) == tid) mine = &page->slots[i]; /* of the program that this one replaced */
-    if (!mine) mine = claim(tid, 0);
-    if (!mine) mine = claim(tid, 1);
-    if (mine) pthread_setspecific(leaving, mine);
+        if (atomic_load(&page->slots[i].tid) == tid) mine = &page->slots[i]; /* of the program that called exec */
+    if (!mine) mine = claim_slot(tid, 0);
+    if (!mine) mine = claim_slot(tid, 1);
+    if (mine) pthread_setspecific(slot_key, mine);
     errno = before;
     return mine;
 }
 
-__attribute__((destructor)) static void end(void) { if (mine) release(mine); }
+__attribute__((destructor)) static void free_own_slot(void) { if (mine) free_slot(mine); }
 
-void waits_until(int64_t deadline) {
-    struct slot *own = slot();
+/* Say that the thread waits from now on, until `deadline` at most. */
+void begin_wait(int64_t deadline) {
+    struct slot *own = own_slot();
     if (!own) return;
     atomic_store(&own->deadline, deadline);
     atomic_store(&own->waits, 1);
 }
 
-void was_woken(void) { if (mine) atomic_fetch_add(&mine->woken, 1); }
+/* Say that a wait has ended, so that what was seen before is no longer known. */
+void count_wakeup(void) { if (mine) atomic_fetch_add(&mine->woken, 1); }
 
-void waits_no_more(void) {
-    was_woken();
+void end_wait(void) {
+    count_wakeup();
     if (mine) atomic_store(&mine->waits, 0);
 }
 
-void has_seen(uint64_t epoch) { if (mine) atomic_store(&mine->seen, epoch); }
+/* Say that the thread has had nothing to do in an epoch. */
+void set_seen(uint64_t epoch) { if (mine) atomic_store(&mine->seen, epoch); }

@@ -5,28 +5,32 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 
-/* Keep every signal out but amidst the call: one that came between two slices would not end the wait. Return whom to let
- * in there, by the program's own mask for the call, or by its thread's, which goes to `before`. */
-static const void *keep_out(uint64_t *before, const sigset_t *mask) {
+/* Waits of one thread. Signals are blocked except during the call itself: one that came between two slices would not end the
+ * wait. */
+
+/* Block all signals and store the thread's mask in `before`. Return the mask to set during the call: the program's own for this
+ * call, or the thread's. */
+static const void *block_signals(uint64_t *before, const sigset_t *mask) {
     uint64_t all = ~(uint64_t)0;
     syscall(SYS_rt_sigprocmask, SIG_BLOCK, &all, before, sizeof all);
     return mask ? (const void *)mask : before;
 }
 
-#define INTERRUPTED(until, mask, call, nothing) \
+/* SLICED for a call that a signal ends: `call` has to pass `admitted` as its signal mask. */
+#define SLICED_WITH_SIGNALS(until, mask, call, timed_out) \
     do { \
         uint64_t before; \
-        const void *let_in = keep_out(&before, mask); \
-        SLICED(until, call, nothing); \
+        const void *admitted = block_signals(&before, mask); \
+        SLICED(until, call, timed_out); \
         syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, 0, sizeof before); \
     } while (0)
 
-static int64_t of_milliseconds(int ms) { return ms < 0 ? NEVER : after(ms * 1000000L); }
+static int64_t deadline_of_ms(int ms) { return ms < 0 ? NEVER : deadline_after(ms * 1000000L); }
 
 int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *mask) {
     int result;
-    int64_t until = of_timespec(timeout);
-    INTERRUPTED(until, mask, (int)syscall(SYS_ppoll, fds, count, &limit, let_in, 8), result == 0);
+    int64_t until = deadline_of(timeout);
+    SLICED_WITH_SIGNALS(until, mask, (int)syscall(SYS_ppoll, fds, count, &limit, admitted, 8), result == 0);
     return result;
 }
 
@@ -48,8 +52,8 @@ static int select_until(int count, fd_set *r, fd_set *w, fd_set *x, int64_t unti
     fd_set sets[3];
     struct { const void *mask; size_t size; } masked = {0, 8};
 #define FRESH(n, of) ((of) ? memcpy(&sets[n], of, octets) : 0)
-#define ONCE (masked.mask = let_in, (int)syscall(SYS_pselect6, count, FRESH(0, r), FRESH(1, w), FRESH(2, x), &limit, &masked))
-    INTERRUPTED(until, mask, ONCE, result == 0);
+#define ONCE (masked.mask = admitted, (int)syscall(SYS_pselect6, count, FRESH(0, r), FRESH(1, w), FRESH(2, x), &limit, &masked))
+    SLICED_WITH_SIGNALS(until, mask, ONCE, result == 0);
     if (result >= 0) {
         if (r) memcpy(r, &sets[0], octets);
         if (w) memcpy(w, &sets[1], octets);
@@ -59,65 +63,66 @@ static int select_until(int count, fd_set *r, fd_set *w, fd_set *x, int64_t unti
 }
 
 int select(int count, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x, struct timeval *restrict timeout) {
-    return select_until(count, r, w, x, timeout ? after(of_timeval(*timeout)) : NEVER, 0);
+    return select_until(count, r, w, x, timeout ? deadline_after(timeval_ns(*timeout)) : NEVER, 0);
 }
 
 int pselect(int count, fd_set *restrict r, fd_set *restrict w, fd_set *restrict x,
             const struct timespec *restrict timeout, const sigset_t *restrict mask) {
-    return select_until(count, r, w, x, of_timespec(timeout), mask);
+    return select_until(count, r, w, x, deadline_of(timeout), mask);
 }
 
 static int epoll_until(int fd, struct epoll_event *events, int most, int64_t until, const sigset_t *mask) {
-    int result; /* in milliseconds, which every kernel knows: rounded up, so that a slice of the last moment ends */
-    INTERRUPTED(until, mask,
-                (int)syscall(SYS_epoll_pwait, fd, events, most, (int)((slice + 999999) / 1000000), let_in, 8),
+    int result; /* epoll_pwait takes milliseconds, rounded up so that the last slice does not end early; older kernels lack
+                   epoll_pwait2 */
+    SLICED_WITH_SIGNALS(until, mask,
+                (int)syscall(SYS_epoll_pwait, fd, events, most, (int)((slice + 999999) / 1000000), admitted, 8),
                 result == 0);
     return result;
 }
 
 int epoll_pwait(int fd, struct epoll_event *events, int most, int ms, const sigset_t *mask) {
-    return epoll_until(fd, events, most, of_milliseconds(ms), mask);
+    return epoll_until(fd, events, most, deadline_of_ms(ms), mask);
 }
 
 int epoll_wait(int fd, struct epoll_event *events, int most, int ms) {
-    return epoll_until(fd, events, most, of_milliseconds(ms), 0);
+    return epoll_until(fd, events, most, deadline_of_ms(ms), 0);
 }
 
 int epoll_pwait2(int fd, struct epoll_event *events, int most, const struct timespec *timeout, const sigset_t *mask) {
-    return epoll_until(fd, events, most, of_timespec(timeout), mask);
+    return epoll_until(fd, events, most, deadline_of(timeout), mask);
 }
 
-static int nap_until(int64_t until) {
+static int sleep_until(int64_t until) {
     int result;
-    INTERRUPTED(until, 0, (int)syscall(SYS_ppoll, 0, 0, &limit, let_in, 8), result == 0);
+    SLICED_WITH_SIGNALS(until, 0, (int)syscall(SYS_ppoll, 0, 0, &limit, admitted, 8), result == 0);
     return result;
 }
 
 int nanosleep(const struct timespec *time, struct timespec *left) {
-    int64_t until = of_timespec(time);
-    int result = nap_until(until);
+    int64_t until = deadline_of(time);
+    int result = sleep_until(until);
     if (result && left) *left = timespec_of(until > now() ? until - now() : 0);
     return result;
 }
 
 int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, struct timespec *left) {
-    if (!moves(clock)) return syscall(SYS_clock_nanosleep, clock, flags, time, left) ? errno : 0;
-    int64_t until = flags & TIMER_ABSTIME ? after(nanoseconds(time) - now_of(clock)) : of_timespec(time);
-    int result = nap_until(until);
+    if (!is_shifted(clock)) return syscall(SYS_clock_nanosleep, clock, flags, time, left) ? errno : 0;
+    int64_t until = flags & TIMER_ABSTIME ? deadline_after(timespec_ns(time) - now_of(clock)) : deadline_of(time);
+    int result = sleep_until(until);
     if (result && left && !(flags & TIMER_ABSTIME)) *left = timespec_of(until > now() ? until - now() : 0);
     return result ? errno : 0;
 }
 
-int usleep(useconds_t microseconds) { return nap_until(after(microseconds * 1000L)); }
+int usleep(useconds_t microseconds) { return sleep_until(deadline_after(microseconds * 1000L)); }
 
 unsigned sleep(unsigned seconds) {
-    int64_t until = after(seconds * SECOND);
-    return nap_until(until) && until > now() ? (unsigned)((until - now() + SECOND - 1) / SECOND) : 0;
+    int64_t until = deadline_after(seconds * SECOND);
+    return sleep_until(until) && until > now() ? (unsigned)((until - now() + SECOND - 1) / SECOND) : 0;
 }
 
 int sigtimedwait(const sigset_t *restrict set, siginfo_t *restrict info, const struct timespec *restrict timeout) {
     int result;
-    int64_t until = of_timespec(timeout);
+    int64_t until = deadline_of(timeout);
     SLICED(until, (int)syscall(SYS_rt_sigtimedwait, set, info, &limit, 8), result < 0 && errno == EAGAIN);
     return result;
 }

@@ -1,5 +1,5 @@
-/* What cannot be moved from here, since the kernel waits by itself, or a wait of another kind: it is done as it is asked for,
- * and told to the harness by a bit of the page (UNMOVED in page.py), which then refuses the program. */
+/* Time limits that cannot be shifted, since the kernel itself waits. The call is made as the program asks, and a bit of the page
+ * (UNSHIFTED_WAITS in shared_page.py) reports it to the harness, which then refuses the program. */
 #include "shim.h"
 #include <mqueue.h>
 #include <netinet/in.h>
@@ -10,47 +10,47 @@
 
 enum { RECEIVE_TIMEOUT = 1, SEND_TIMEOUT = 2, TCP_TIMEOUT = 4, MUTEX = 8, SEMAPHORE_SET = 16, MESSAGE_QUEUE = 32 };
 
-static void tell(uint64_t what) { atomic_fetch_or(&page->unmoved, what); }
+static void report(uint64_t bit) { atomic_fetch_or(&page->unshifted, bit); }
 
 int setsockopt(int fd, int level, int option, const void *value, socklen_t size) {
     REAL("setsockopt", int, int, int, int, const void *, socklen_t);
     const struct timeval *limit = value;
     if (level == SOL_SOCKET && size >= sizeof *limit && (limit->tv_sec || limit->tv_usec)) {
-        if (option == SO_RCVTIMEO) tell(RECEIVE_TIMEOUT);
-        if (option == SO_SNDTIMEO) tell(SEND_TIMEOUT);
+        if (option == SO_RCVTIMEO) report(RECEIVE_TIMEOUT);
+        if (option == SO_SNDTIMEO) report(SEND_TIMEOUT);
     }
     if (level == IPPROTO_TCP && option == TCP_USER_TIMEOUT && size >= sizeof(int) && *(const int *)value)
-        tell(TCP_TIMEOUT);
+        report(TCP_TIMEOUT);
     return next(fd, level, option, value, size);
 }
 
 int pthread_mutex_timedlock(pthread_mutex_t *restrict mutex, const struct timespec *restrict at) {
     REAL("pthread_mutex_timedlock", int, pthread_mutex_t *, const struct timespec *);
-    tell(MUTEX);
+    report(MUTEX);
     return next(mutex, at);
 }
 
 int pthread_mutex_clocklock(pthread_mutex_t *restrict mutex, clockid_t clock, const struct timespec *restrict at) {
     REAL("pthread_mutex_clocklock", int, pthread_mutex_t *, clockid_t, const struct timespec *);
-    tell(MUTEX);
+    report(MUTEX);
     return next(mutex, clock, at);
 }
 
 int semtimedop(int set, struct sembuf *operations, size_t count, const struct timespec *limit) {
     REAL("semtimedop", int, int, struct sembuf *, size_t, const struct timespec *);
-    if (limit) tell(SEMAPHORE_SET);
+    if (limit) report(SEMAPHORE_SET);
     return next(set, operations, count, limit);
 }
 
 ssize_t mq_timedreceive(mqd_t queue, char *restrict text, size_t size, unsigned *restrict priority,
                         const struct timespec *restrict at) {
     REAL("mq_timedreceive", ssize_t, mqd_t, char *, size_t, unsigned *, const struct timespec *);
-    tell(MESSAGE_QUEUE);
+    report(MESSAGE_QUEUE);
     return next(queue, text, size, priority, at);
 }
 
 int mq_timedsend(mqd_t queue, const char *text, size_t size, unsigned priority, const struct timespec *at) {
     REAL("mq_timedsend", int, mqd_t, const char *, size_t, unsigned, const struct timespec *);
-    tell(MESSAGE_QUEUE);
+    report(MESSAGE_QUEUE);
     return next(queue, text, size, priority, at);
 }
