@@ -234,7 +234,7 @@ class NodeConfiguration(_Closed):
         return self
 
     @cached_property
-    def peer_named(self) -> dict[str, Peer]:
+    def peers_by_name(self) -> dict[str, Peer]:
         """Peers by their name in lower case, as EHLO names are compared (RFC 5321 2.4)."""
         return {peer.name.casefold(): peer for peer in self.peers}
 
@@ -249,14 +249,14 @@ class NodeConfiguration(_Closed):
         return any(peer.secret is not None for peer in self.peers)
 
     @cached_property
-    def mailbox_at(self) -> dict[str, Mailbox]:
+    def mailboxes_by_address(self) -> dict[str, Mailbox]:
         """Mailboxes by their address in lower case."""
         return {mailbox.address.casefold(): mailbox for mailbox in self.mailboxes}
 
     @cached_property
     def mailbox_domains(self) -> frozenset[str]:
         """The domains that have mailboxes here."""
-        return frozenset(address.rpartition("@")[2] for address in self.mailbox_at)
+        return frozenset(address.rpartition("@")[2] for address in self.mailboxes_by_address)
 
 
 def parse(text: str, kind: type[NodeConfiguration] = NodeConfiguration) -> NodeConfiguration:
@@ -281,7 +281,7 @@ def load(path: Path, kind: type[NodeConfiguration] = NodeConfiguration) -> NodeC
     return parse(text, kind)
 
 
-def data_dir_in(path: Path) -> Path:
+def read_data_dir(path: Path) -> Path:
     """Return the data directory that a configuration file names, whatever else is wrong in it: a node that refused
     the file goes on, and can be asked. Raises ConfigurationError.
     """

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from conformance.reference.headers import date, header_only
+from conformance.reference.headers import format_date, header_only
 from conformance.reference.message import Envelope, Recipient
 
-Action = Literal["failed", "delayed", "delivered", "relayed"]
+ReportAction = Literal["failed", "delayed", "delivered", "relayed"]
 
-_SUBJECT: dict[Action, str] = {
+_SUBJECT: dict[ReportAction, str] = {
     "failed": "Undeliverable",
     "delayed": "Delivery delayed",
     "delivered": "Delivered",
     "relayed": "Relayed",
 }
-_SENTENCE: dict[Action, str] = {
+_SENTENCE: dict[ReportAction, str] = {
     "failed": "could not be delivered to",
     "delayed": "could not be delivered yet, and will be tried again, to",
     "delivered": "was delivered to",
@@ -24,7 +24,7 @@ _SENTENCE: dict[Action, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class RecipientStatus:
     """What became of one recipient: enhanced status code (RFC 3463), what the next hop said, and its name."""
 
     recipient: Recipient
@@ -34,8 +34,8 @@ class Status:
 
 
 def report(
-    action: Action,
-    statuses: Sequence[Status],
+    action: ReportAction,
+    statuses: Sequence[RecipientStatus],
     *,
     message_id: str,
     server: str,
@@ -53,9 +53,9 @@ def report(
     returned = content if full else header_only(content)
     lines = [
         f"From: <postmaster@{server}>",
-        f"To: <{shown(envelope.reverse_path)}>",
+        f"To: <{printable(envelope.reverse_path)}>",
         f"Subject: {_SUBJECT[action]}",
-        f"Date: {date(at)}",
+        f"Date: {format_date(at)}",
         f"Message-ID: <{message_id}@{server}>",
         "Auto-Submitted: auto-replied",
         "MIME-Version: 1.0",
@@ -66,13 +66,13 @@ def report(
         "Content-Type: text/plain; charset=us-ascii",
         "",
         f"Your message {_SENTENCE[action]}:",
-        *(f"<{shown(status.recipient.address)}> {_said(status)}".rstrip() for status in statuses),
+        *(f"<{printable(status.recipient.address)}> {_said(status)}".rstrip() for status in statuses),
         "",
         f"--{boundary}",
         "Content-Type: message/delivery-status",
         "",
         f"Reporting-MTA: dns; {server}",
-        *([f"Original-Envelope-Id: {shown(envelope.envid)}"] if envelope.envid else []),
+        *([f"Original-Envelope-Id: {printable(envelope.envid)}"] if envelope.envid else []),
         "",
         *(line for status in statuses for line in _fields(action, status)),
         f"--{boundary}",
@@ -84,11 +84,11 @@ def report(
     return "\r\n".join(lines).encode("ascii") + returned + f"\r\n--{boundary}--\r\n".encode("ascii")
 
 
-def _fields(action: Action, status: Status) -> list[str]:
+def _fields(action: ReportAction, status: RecipientStatus) -> list[str]:
     """Return the per-recipient fields (RFC 3464 2.3), with the blank line that ends them."""
     return [
-        *([f"Original-Recipient: {shown(status.recipient.orcpt)}"] if status.recipient.orcpt else []),
-        f"Final-Recipient: rfc822; {shown(status.recipient.address)}",
+        *([f"Original-Recipient: {printable(status.recipient.orcpt)}"] if status.recipient.orcpt else []),
+        f"Final-Recipient: rfc822; {printable(status.recipient.address)}",
         f"Action: {action}",
         f"Status: {status.status}",
         *([f"Remote-MTA: dns; {status.remote}"] if status.remote else []),
@@ -97,10 +97,10 @@ def _fields(action: Action, status: Status) -> list[str]:
     ]
 
 
-def _said(status: Status) -> str:
-    return shown(" ".join(status.diagnostic.split())[:400])
+def _said(status: RecipientStatus) -> str:
+    return printable(" ".join(status.diagnostic.split())[:400])
 
 
-def shown(text: str) -> str:
+def printable(text: str) -> str:
     """Return text that is fit for a header field: what others wrote is shown, and cannot begin a line of its own."""
     return "".join(character if " " <= character <= "~" else "?" for character in text)

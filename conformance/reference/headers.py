@@ -8,7 +8,7 @@ _FIELD_END = re.compile(rb"\r\n(?![ \t])")
 _LOOP_LIMIT = 100
 
 
-def field(content: bytes, name: bytes) -> bytes | None:
+def header_field(content: bytes, name: bytes) -> bytes | None:
     """Return the unfolded body of the first header field of that name, without blanks around it, or None."""
     header = b"\r\n" + content[: _header_end(content)]
     match = re.search(rb"\r\n" + re.escape(name) + rb"[ \t]*:", header, re.IGNORECASE)
@@ -21,7 +21,7 @@ def field(content: bytes, name: bytes) -> bytes | None:
 
 def internet_message_id(content: bytes) -> str | None:
     """Return the Message-ID without its brackets, to be compared octet for octet, or None when there is none."""
-    value = field(content, b"Message-ID")
+    value = header_field(content, b"Message-ID")
     if not value:
         return None
     if value.startswith(b"<") and value.endswith(b">"):
@@ -31,7 +31,7 @@ def internet_message_id(content: bytes) -> str | None:
 
 def client_submit_time(content: bytes) -> float | None:
     """Return the instant of the Date field (RFC 5322), POSIX seconds, or None when it is absent or unreadable."""
-    value = field(content, b"Date")
+    value = header_field(content, b"Date")
     if value is None:
         return None
     try:
@@ -41,7 +41,7 @@ def client_submit_time(content: bytes) -> float | None:
         return None
 
 
-def went_round(content: bytes) -> bool:
+def is_looping(content: bytes) -> bool:
     """Return whether a message has been through so many servers that it must be in a loop (RFC 5321 6.3)."""
     header = content[: _header_end(content)]
     return len(re.findall(rb"(?im)^Received[ \t]*:", header)) > _LOOP_LIMIT
@@ -52,15 +52,15 @@ def header_only(content: bytes) -> bytes:
     return content[: _header_end(content)]
 
 
-def date(at: float) -> str:
+def format_date(at: float) -> str:
     """Return an instant (POSIX seconds) as an RFC 5322 date."""
     return format_datetime(datetime.fromtimestamp(at, UTC))
 
 
-def received(*, helo: str, peer: str, by: str, protocol: str, message_id: str, at: float) -> bytes:
+def trace_field(*, helo: str, peer: str, by: str, protocol: str, message_id: str, at: float) -> bytes:
     """Return the trace field that a server adds to what it takes (RFC 5321 4.4)."""
     said = re.sub(r"[^A-Za-z0-9.:\[\]_-]", "?", helo)[:255] or "unknown"
-    line = f"Received: from {said} ([{peer}])\r\n\tby {by} with {protocol} id {message_id};\r\n\t{date(at)}\r\n"
+    line = f"Received: from {said} ([{peer}])\r\n\tby {by} with {protocol} id {message_id};\r\n\t{format_date(at)}\r\n"
     return line.encode("ascii")
 
 

@@ -4,34 +4,27 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
-from conformance.reference.clock import Clock
 from conformance.reference.config import NodeConfiguration, Transport
 from conformance.reference.storage.database import Database
-from conformance.reference.timers import Alarms, Tasks
+from conformance.reference.timers import Alarms, Clock, Tasks
 
 if TYPE_CHECKING:
     from conformance.reference.duplicates import DuplicateDetection
     from conformance.reference.journal import Journaling
-    from conformance.reference.part import Part
-    from conformance.reference.queue.completion import Completion
-    from conformance.reference.queue.delivery import Delivery
+    from conformance.reference.queue.delivery import Completion, Delivery, Redirection
     from conformance.reference.queue.mailbox_store import MailboxStore
     from conformance.reference.queue.outbound import Outbound
     from conformance.reference.receive.acceptance import Acceptance
-    from conformance.reference.receive.rights import Rights
+    from conformance.reference.receive.authentication import Rights
     from conformance.reference.receive.verbs import ShadowVerbs
-    from conformance.reference.redirection import Redirection
     from conformance.reference.reports import Reports
-    from conformance.reference.routing.router import Routing
+    from conformance.reference.routing.bifurcation import Routing
     from conformance.reference.safety_net import SafetyNet
     from conformance.reference.shadow.choice import ShadowServerChoice
-    from conformance.reference.shadow.creation import ShadowCreation
+    from conformance.reference.shadow.creation import Redundancy, ShadowCreation
     from conformance.reference.shadow.discard import DiscardStatus
-    from conformance.reference.shadow.keeping import ShadowKeeping
     from conformance.reference.shadow.manager import ShadowRedundancyManager
-    from conformance.reference.shadow.promotion import Promotion
-    from conformance.reference.shadow.queues import ShadowQueues
-    from conformance.reference.shadow.redundancy import Redundancy
+    from conformance.reference.shadow.shadow_queues import Promotion, ShadowKeeping, ShadowQueues
     from conformance.reference.storage.delivered import Delivered
     from conformance.reference.storage.discards import Discards
     from conformance.reference.storage.identity import Identity
@@ -40,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """One node's shared ground; `conformance.reference.parts.furnish` puts the parts in.
+    """One node's shared ground; `conformance.reference.components.furnish` puts the parts in.
 
     `config` is replaced as a whole on reload; never keep a piece of it.
     """
@@ -77,7 +70,7 @@ class Host:
     safety_net: "SafetyNet"
     redirection: "Redirection"
 
-    parts: "tuple[Part, ...]" = ()
+    components: "tuple[Component, ...]" = ()
 
     def __init__(
         self, config: NodeConfiguration, clock: Clock, db: Database, tasks: Tasks, alarms: Alarms, log: logging.Logger
@@ -104,6 +97,19 @@ class Host:
         """Return the wall-clock time, POSIX seconds."""
         return self.clock.now()
 
-    def reached(self, due: float) -> bool:
+    def is_due(self, due: float) -> bool:
         """Return whether a due time has come; a timer may ring a rounding error before its time."""
         return due <= self.clock.now() + 0.001
+
+
+class Component:
+    """A part of one node; through `host` it finds what all share, and the other parts."""
+
+    def __init__(self, host: "Host") -> None:
+        self.host = host
+
+    def start(self) -> None:
+        """Go on with what is in the database; all parts are there, and the listeners are open."""
+
+    def reconfigured(self, before: NodeConfiguration) -> None:
+        """Adapt to `host.config`, which has just taken the place of `before`."""

@@ -7,35 +7,35 @@ Date are those of the message it is about, so that a journal mailbox with duplic
 
 import hashlib
 
-from conformance.reference.dsn import shown
-from conformance.reference.headers import date, field
-from conformance.reference.message import Envelope, Message, Recipient, drafted
-from conformance.reference.part import Part
+from conformance.reference.dsn import printable
+from conformance.reference.headers import format_date, header_field
+from conformance.reference.host import Component
+from conformance.reference.message import Envelope, Message, Recipient, new_message
 
 
-class Journaling(Part):
+class Journaling(Component):
     """Makes journal reports."""
 
-    def report(self, message: Message) -> None:
+    def send_report_if_due(self, message: Message) -> None:
         """Make the journal report that is due, if one is, and begin to process it; its cause waits for it."""
         host = self.host
         if not message.journal_due:
             return
-        host.messages.journaled(message.id)
+        host.messages.clear_journal_due(message.id)
         journal = host.config.journal
         if journal is None:
             return
         content = self.compose(message, host.messages.content(message.id), journal.recipient)
-        draft = drafted(
+        draft = new_message(
             content,
             Envelope("", (Recipient(journal.recipient),), "" if content.isascii() else "8BITMIME"),
-            message_id=host.identity.next(),
+            message_id=host.identity.new_id(),
             since=host.now(),
             cause=message.id,
             redundancy_pending=True,
         )
         host.log.info("%s journal report %s to <%s>", message.message_id, draft.message_id, journal.recipient)
-        host.delivery.take(host.messages.add(draft, content))
+        host.delivery.start_processing(host.messages.add(draft, content))
 
     def compose(self, message: Message, content: bytes, recipient: str) -> bytes:
         """Return the report: the envelope as text, and the message as an attachment."""
@@ -43,13 +43,13 @@ class Journaling(Part):
         told_by = f"{message.internet_id}\n{message.submitted}\n{recipient}" if message.internet_id else ""
         key = hashlib.sha256((told_by or message.message_id).encode()).hexdigest()[:32]
         boundary = f"journal-{key}"
-        subject = shown((field(content, b"Subject") or b"").decode("latin-1"))
+        subject = printable((header_field(content, b"Subject") or b"").decode("latin-1"))
         eight_bit = [] if content.isascii() else ["Content-Transfer-Encoding: 8bit"]
         lines = [
             f"From: <postmaster@{server}>",
             f"To: <{recipient}>",
             f"Subject: {subject}",
-            f"Date: {date(message.since if message.submitted is None else message.submitted)}",
+            f"Date: {format_date(message.since if message.submitted is None else message.submitted)}",
             f"Message-ID: <{key}@journal.report>",
             "Auto-Submitted: auto-generated",
             "X-MS-Journal-Report:",
@@ -60,10 +60,10 @@ class Journaling(Part):
             f"--{boundary}",
             "Content-Type: text/plain; charset=us-ascii",
             "",
-            f"Sender: {shown(message.envelope.reverse_path)}",
+            f"Sender: {printable(message.envelope.reverse_path)}",
             f"Subject: {subject}",
-            f"Message-Id: <{shown(message.internet_id or '')}>",
-            *(f"Recipient: {shown(each.address)}" for each in message.envelope.recipients),
+            f"Message-Id: <{printable(message.internet_id or '')}>",
+            *(f"Recipient: {printable(each.address)}" for each in message.envelope.recipients),
             "",
             f"--{boundary}",
             "Content-Type: message/rfc822",

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from conformance.reference import control
-from conformance.reference.clock import SystemClock
-from conformance.reference.config import ConfigurationError, data_dir_in
+from conformance.reference.config import ConfigurationError, read_data_dir
+from conformance.reference.inspection import table
 from conformance.reference.node import Node, create
-from conformance.reference.queue_table import table
 from conformance.reference.storage.database import DatabaseError
+from conformance.reference.timers import SystemClock
 
 _REFUSED = 2
 _FAILED = 1
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
 def show_queues(config: Path) -> int:
     """Print the queues of the running node that a configuration file is of, as a table; return the exit code."""
     try:
-        state = asyncio.run(control.ask(data_dir_in(config), "inspect", []))
+        state = asyncio.run(control.ask(read_data_dir(config), "inspect", []))
     except ConfigurationError as error:
         sys.stderr.write(f"{error}\n")
         return _REFUSED
@@ -63,7 +63,7 @@ def show_queues(config: Path) -> int:
 
 def _ask(config: Path, words: Sequence[str]) -> int:
     try:
-        answer = asyncio.run(control.ask(data_dir_in(config), words[0], words[1:]))
+        answer = asyncio.run(control.ask(read_data_dir(config), words[0], words[1:]))
     except control.CommandFailed as error:
         sys.stderr.write(f"{error}\n")
         return _FAILED

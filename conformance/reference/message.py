@@ -32,7 +32,7 @@ class Envelope:
     ret: str = ""
     envid: str = ""
 
-    def to(self, recipients: tuple[Recipient, ...]) -> "Envelope":
+    def for_recipients(self, recipients: tuple[Recipient, ...]) -> "Envelope":
         """Return the same envelope for some of its recipients."""
         return Envelope(self.reverse_path, recipients, self.body, self.ret, self.envid)
 
@@ -66,7 +66,7 @@ class Message:
     journal_due: bool = False
 
 
-def drafted(
+def new_message(
     content: bytes,
     envelope: Envelope,
     *,

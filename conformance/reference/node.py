@@ -6,19 +6,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from conformance.reference import inspect
-from conformance.reference.clock import Clock
+from conformance.reference import inspection
+from conformance.reference.components import ComponentClasses, ComponentSets, wire_components
 from conformance.reference.config import ConfigurationError, Listener, NodeConfiguration, load
 from conformance.reference.host import Host
-from conformance.reference.parts import Generations, Parts, furnish
 from conformance.reference.receive.session import Receiver
-from conformance.reference.receive.verbs import Door
-from conformance.reference.status import revision_in, write_status
+from conformance.reference.receive.verbs import ListenerName
+from conformance.reference.status import read_revision, write_status
 from conformance.reference.storage.database import Database, DatabaseError
-from conformance.reference.timers import Alarms, Tasks
+from conformance.reference.timers import Alarms, Clock, Tasks
 
 _BACKLOG = 1024
-_DOORS: tuple[Door, ...] = ("frontend", "transport", "delivery")
+_DOORS: tuple[ListenerName, ...] = ("frontend", "transport", "delivery")
 _FIXED = ("name", "generation", "role", "site", "dag", "data_dir", "seed")
 """What cannot be changed while the node runs."""
 GRACE = 5.0
@@ -28,7 +27,7 @@ GRACE = 5.0
 class Node:
     """One transport server. `failure` says why it broke down on its own, or is None."""
 
-    def __init__(self, path: Path, clock: Clock, parts: Generations) -> None:
+    def __init__(self, path: Path, clock: Clock, parts: ComponentSets) -> None:
         self.failure: str | None = None
         self.when_failed: Callable[[], None] = lambda: None
         self._path = path
@@ -49,24 +48,24 @@ class Node:
         """
         config = load(self._path, self._parts.configuration)
         logger = logging.getLogger(f"conformance.node.{config.name}")
-        parts = self._parts.of(config.generation)
+        parts = self._parts.for_generation(config.generation)
         data = Path(config.data_dir)
         data.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240  # once, before anything listens
         self._db = db = parts.database(data / "queue.db")
         db.open()
         identity = parts.identity(db, directory=data, seed=config.seed, name=config.name, now=self._clock.now())
-        await db.durable()
+        await db.commit()
         self._host = host = Host(config, self._clock, db, self._tasks, self._alarms, logger)
-        furnish(host, parts, identity)
+        wire_components(host, parts, identity)
         for door in _DOORS:
             if (limits := getattr(config.listeners, door)) is not None:
                 self._servers.append(await self._listen(parts, host, door, limits))
-        for part in host.parts:
+        for part in host.components:
             part.start()
         logger.info("started: database %s", identity.database)
         self._answer(config, config.revision)
 
-    async def _listen(self, parts: Parts, host: Host, door: Door, first: Listener) -> asyncio.Server:
+    async def _listen(self, parts: ComponentClasses, host: Host, door: ListenerName, first: Listener) -> asyncio.Server:
         kind = parts.local_receiver if door == "delivery" else parts.receiver
 
         def session() -> Receiver:
@@ -81,15 +80,15 @@ class Node:
             server.close()
         if self._host is not None and not self._ended:
             for session in tuple(self._sessions):
-                session.leave()
-            await self._host.delivery.finish(GRACE)
+                session.shut_down()
+            await self._host.delivery.stop(GRACE)
             await self._answered()
-            await self._host.db.durable()
+            await self._host.db.commit()
         await self.kill()
 
     async def _answered(self) -> None:
         """Return when no message waits for its reply any more, after GRACE at the latest."""
-        if working := [session.at_work for session in self._sessions if session.at_work is not None]:
+        if working := [session.acceptance_task for session in self._sessions if session.acceptance_task is not None]:
             await asyncio.wait(working, timeout=GRACE)
         await asyncio.sleep(0)  # the sessions write their replies
 
@@ -114,14 +113,14 @@ class Node:
             after = load(self._path, self._parts.configuration)
             _compare(before, after)
         except ConfigurationError as error:
-            self._answer(before, revision_in(self._path), str(error))
+            self._answer(before, read_revision(self._path), str(error))
             raise
         host.config = after
         for session in tuple(self._sessions):
-            session.limit(getattr(after.listeners, session.conversation.door))
-        for part in host.parts:
+            session.apply_limits(getattr(after.listeners, session.session_state.listener))
+        for part in host.components:
             part.reconfigured(before)
-        await host.db.durable()
+        await host.db.commit()
         host.log.info("configuration read again")
         self._answer(after, after.revision)
 
@@ -138,10 +137,10 @@ class Node:
         host = self._running
         match name, list(arguments):
             case "inspect", []:
-                return inspect.state(host)
+                return inspection.state(host)
             case "resubmit", [database]:
                 number = host.safety_net.resubmit(database)
-                await host.db.durable()
+                await host.db.commit()
                 return {"resubmitted": number}
             case "redirect-messages", [target]:
                 return await host.redirection.redirect(target)
@@ -181,7 +180,7 @@ def _compare(before: NodeConfiguration, after: NodeConfiguration) -> None:
 
 def create(path: Path, clock: Clock, defect: str | None = None) -> Node:
     """Return a node that is configured by the file at `path`. Raises ValueError for an unknown defect."""
-    parts = Generations()
+    parts = ComponentSets()
     if defect is not None:
         from conformance.reference.defects.catalogue import spoiled  # a dozen modules that a whole node has no use for
 

@@ -50,7 +50,7 @@ NO_ROOM = Reply(452, "4.3.1", "insufficient system storage")
 
 
 @lru_cache(maxsize=256)
-def parsed(code: int, message: str) -> Reply:
+def parse_reply(code: int, message: str) -> Reply:
     """Return the reply that a server gave: bounded, and fit to be shown or put into a report."""
     text = "".join(c if c.isprintable() or c == "\n" else "?" for c in message[:2000])
     match = _ENHANCED.match(text)
@@ -61,7 +61,7 @@ def parsed(code: int, message: str) -> Reply:
 
 
 @lru_cache(maxsize=256)
-def with_enhanced(line: str) -> str:
+def add_enhanced_code(line: str) -> str:
     """Give a reply line of the library an enhanced status code where RFC 2034 wants one and it has none."""
     code, separator, text = line[:3], line[3:4], line[4:]
     if code[:1] not in _GENERIC or separator == "-" or _ENHANCED.match(text):

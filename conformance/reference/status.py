@@ -15,7 +15,7 @@ def write_status(path: Path, revision: int, error: str = "") -> None:
     new.replace(path)
 
 
-def revision_in(path: Path) -> int | None:
+def read_revision(path: Path) -> int | None:
     """Return the revision of a configuration file, whatever else is wrong in it; None where it names none."""
     try:
         revision = json.loads(path.read_text(encoding="utf-8"))["revision"]

@@ -1,10 +1,25 @@
-"""Supervised tasks, and alarms that ring at a wall-clock time; a node that ends leaves neither behind."""
+"""The wall clock of a node. Durations run on the event loop's timers; only stamps are taken from here."""
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
-from conformance.reference.clock import Clock
+
+class Clock(Protocol):
+    """Where stamps come from."""
+
+    def now(self) -> float:
+        """Return the current time, POSIX seconds."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> float:
+        """Return the machine's time, POSIX seconds."""
+        return time.time()
 
 
 class Tasks:
@@ -50,7 +65,7 @@ class Alarms:
         for alarm in tuple(self._set):
             alarm.cancel()
 
-    def note(self, alarm: "Alarm", *, is_set: bool) -> None:
+    def track(self, alarm: "Alarm", *, is_set: bool) -> None:
         """Know which alarms are set."""
         if is_set:
             self._set.add(alarm)
@@ -75,8 +90,8 @@ class Alarm:
         if due is not None:
             self._due = due
             delay = max(0.0, due - self._alarms.clock.now())
-            self._handle = asyncio.get_running_loop().call_later(delay, self._rung)
-            self._alarms.note(self, is_set=True)
+            self._handle = asyncio.get_running_loop().call_later(delay, self._on_timer)
+            self._alarms.track(self, is_set=True)
 
     @property
     def is_set(self) -> bool:
@@ -94,9 +109,9 @@ class Alarm:
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
-            self._alarms.note(self, is_set=False)
+            self._alarms.track(self, is_set=False)
 
-    def _rung(self) -> None:
+    def _on_timer(self) -> None:
         self._due = self._handle = None
-        self._alarms.note(self, is_set=False)
+        self._alarms.track(self, is_set=False)
         self._ring()

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from conformance.nodes.configuration import Wiring, render
+from conformance.reference.components import ComponentClasses, ComponentSets, wire_components
 from conformance.reference.config import NodeConfiguration, parse
 from conformance.reference.host import Host
-from conformance.reference.message import Envelope, Message, Recipient, drafted
-from conformance.reference.parts import Generations, Parts, furnish
+from conformance.reference.message import Envelope, Message, Recipient, new_message
 from conformance.reference.storage.database import Database
 from conformance.reference.storage.identity import Identity
 from conformance.reference.timers import Alarms, Tasks
@@ -52,7 +52,7 @@ async def furnished(
     directory: Path,
     config: NodeConfiguration | None = None,
     clock: HandClock | None = None,
-    parts: Parts | None = None,
+    parts: ComponentClasses | None = None,
 ) -> AsyncIterator[tuple[Host, HandClock]]:
     """Give the parts of a server; they are not started. An unexpected exception in a task of theirs is raised here."""
     failures: list[BaseException] = []
@@ -63,11 +63,11 @@ async def furnished(
     identity = Identity(db, directory=directory, seed=1, name=config.name, now=clock.now())
     tasks, alarms = Tasks(failures.append), Alarms(clock)
     host = Host(config, clock, db, tasks, alarms, logging.getLogger("tests.reference"))
-    furnish(host, parts or Parts(), identity)
+    wire_components(host, parts or ComponentClasses(), identity)
     host.choice.start()
     try:
         yield host, clock
-        await db.durable()
+        await db.commit()
     finally:
         alarms.cancel()
         await tasks.cancel()
@@ -84,7 +84,7 @@ def live(
     life: Life,
     topology: str = "two-servers-one-dag",
     *,
-    parts: Parts | None = None,
+    parts: ComponentClasses | None = None,
     **changes: object,
 ) -> None:
     """Do it, with a topology's first server and changed transport parameters, in a loop of its own."""
@@ -98,21 +98,21 @@ def live(
 
 def live_as_hub(directory: Path, life: Life, **changes: object) -> None:
     """Do it with one of three hubs of Exchange 2010."""
-    live(directory, life, "hubs-one-site", parts=Generations().of("ex2010"), **changes)
+    live(directory, life, "hubs-one-site", parts=ComponentSets().for_generation("ex2010"), **changes)
 
 
 def stored(host: Host, *recipients: str, content: bytes = CONTENT, sender: str = "alice@outside.test") -> Message:
     """Put a primary message into the database, for victor@outside.test where nobody is named."""
     to = tuple(Recipient(address) for address in recipients or ("victor@outside.test",))
-    draft = drafted(content, Envelope(sender, to), message_id=host.identity.next(), since=host.now())
+    draft = new_message(content, Envelope(sender, to), message_id=host.identity.new_id(), since=host.now())
     return host.messages.add(draft, content)
 
 
 def shadow(host: Host, primary: str, shadow_id: str, *recipients: str, database: str = "db-1") -> Message:
     """Put a shadow of another server's message into the database."""
     to = tuple(Recipient(address) for address in recipients or ("victor@outside.test",))
-    draft = drafted(
-        CONTENT, Envelope("alice@outside.test", to), message_id=host.identity.next(), since=host.now(), place="shadow",
+    draft = new_message(
+        CONTENT, Envelope("alice@outside.test", to), message_id=host.identity.new_id(), since=host.now(), place="shadow",
         shadow_id=shadow_id, primary=primary, database=database,
     )  # fmt: skip
     return host.messages.add(draft, CONTENT)

@@ -10,9 +10,9 @@ import pytest
 
 from conformance.nodes.configuration import Wiring, render
 from conformance.nodes.places import PortLeases
-from conformance.reference.clock import SystemClock
 from conformance.reference.node import create
 from conformance.reference.send.smtp import SmtpDialogue
+from conformance.reference.timers import SystemClock
 from conformance.scenarios.steps.talking import Line
 from conformance.topology import Topology
 from conformance.wire.talk import TalkResult, talk

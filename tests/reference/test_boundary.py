@@ -2,11 +2,11 @@
 
 import pytest
 
-from conformance.reference.boundary import can_shadow, inside
+from conformance.reference.boundary import can_shadow, in_boundary
 from tests.reference.furnished import configured
 
 
-def members(topology: str, server: str, rule=inside) -> set[str]:
+def members(topology: str, server: str, rule=in_boundary) -> set[str]:
     config = configured(topology, server)
     return {peer.name for peer in config.peers if rule(config, peer) and peer.role != "submission"}
 
@@ -26,7 +26,7 @@ def test_the_boundary_is_the_whole_dag(topology: str, server: str, expected: set
 
 def test_outside_a_dag_the_boundary_is_the_site_and_no_dag_member_in_it():
     config = configured("two-sites-no-dag")
-    inside_it = {peer.name for peer in config.peers if inside(config, peer) and peer.role == "mailbox"}
+    inside_it = {peer.name for peer in config.peers if in_boundary(config, peer) and peer.role == "mailbox"}
     assert inside_it == {peer.name for peer in config.peers if peer.site == config.site and peer.role == "mailbox"}
     assert inside_it
 

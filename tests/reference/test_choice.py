@@ -66,12 +66,12 @@ def test_a_limit_above_the_number_of_servers_asks_them_in_turn():
 def test_a_server_that_failed_is_tried_last_until_it_answers_or_a_heartbeat_has_passed(tmp_path: Path):
     async def life() -> None:
         async with furnished(tmp_path, configured("three-servers-one-dag")) as (host, clock):
-            host.choice.failed("mbx2")
+            host.choice.record_failure("mbx2")
             assert [host.choice.attempts()[0].name for _ in range(10)] == ["mbx3"] * 10
             clock.advance(host.transport.ShadowHeartbeatFrequency + 1)
             assert {host.choice.attempts()[0].name for _ in range(30)} == {"mbx2", "mbx3"}
-            host.choice.failed("mbx2")
-            host.manager.spoke("mbx2")
-            assert host.choice.down() == frozenset()
+            host.choice.record_failure("mbx2")
+            host.manager.record_contact("mbx2")
+            assert host.choice.unresponsive_servers() == frozenset()
 
     asyncio.run(life())

@@ -13,8 +13,8 @@ from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.nodes.exec_node import ExecNode
 from conformance.nodes.places import PortLeases
 from conformance.reference.control import CommandFailed, ask, serving
-from conformance.reference.queue_table import table
-from conformance.reference.redirection import CommandRefused
+from conformance.reference.inspection import table
+from conformance.reference.queue.delivery import CommandRefused
 
 PROGRAM = REFERENCE.model_copy(update={"kind": "exec", "contract": 1, "ready_within": 60.0})
 

@@ -21,7 +21,7 @@ def test_what_durable_returned_from_survives_a_kill_and_what_was_written_later_d
     async def life() -> None:
         async with furnished(tmp_path) as (host, _):
             first = stored(host)
-            await host.db.durable()
+            await host.db.commit()
             stored(host)
             host.db.close()  # as a kill does: the loop has not come round to commit the second
             host.db.open()
@@ -33,13 +33,13 @@ def test_what_durable_returned_from_survives_a_kill_and_what_was_written_later_d
 def test_one_commit_serves_all_who_wrote_in_the_same_turn_of_the_loop(tmp_path: Path):
     async def life() -> int:
         async with furnished(tmp_path) as (host, _):
-            await host.db.durable()
+            await host.db.commit()
             commits = []
             host.db._connection.set_trace_callback(lambda sql: commits.append(sql) if sql == "COMMIT" else None)
 
             async def writer() -> None:
                 stored(host)
-                await host.db.durable()
+                await host.db.commit()
 
             await asyncio.gather(*(writer() for _ in range(50)))
             host.db._connection.set_trace_callback(None)
@@ -52,7 +52,7 @@ def test_statements_without_an_await_between_them_are_committed_together_or_not_
     async def life() -> None:
         async with furnished(tmp_path) as (host, _):
             message = stored(host)
-            await host.db.durable()
+            await host.db.commit()
             host.messages.move(message.id, "safety-net", host.now())
             host.discards.queue("mbx2", message.shadow_id, host.now())
             host.db.close()
@@ -78,7 +78,7 @@ def test_what_is_remembered_is_read_anew_once_its_table_was_written_to(
             )
 
             def contact(server: str) -> list[tuple[float]]:
-                rows = host.db.read_again("contact", "SELECT at FROM contact WHERE server = ?", (server,))
+                rows = host.db.read_cached("contact", "SELECT at FROM contact WHERE server = ?", (server,))
                 return [tuple(row) for row in rows]
 
             assert [contact("mbx1"), contact("mbx1"), contact("mbx2")] == [[], [], []]
@@ -98,12 +98,12 @@ def test_what_is_remembered_is_read_anew_once_its_table_was_written_to(
 def test_a_commit_that_fails_is_told_to_everybody_who_waits_for_it(tmp_path: Path):
     async def life() -> None:
         async with furnished(tmp_path) as (host, _):
-            await host.db.durable()
+            await host.db.commit()
             other = sqlite3.connect(tmp_path / "queue.db", isolation_level=None)
             host.db.write("PRAGMA defer_foreign_keys = ON")
             host.db.write("INSERT INTO content (message, octets) VALUES (4711, x'00')")
             with pytest.raises(DatabaseError, match="could not commit"):
-                await host.db.durable()
+                await host.db.commit()
             other.close()
             with pytest.raises(DatabaseError, match="could not commit"):  # nothing is promised any more
                 stored(host)
@@ -171,7 +171,7 @@ def test_a_wiped_database_has_another_id_and_a_kept_one_the_same(tmp_path: Path)
             database = Database(path)
             database.open()
             found.append(Identity(database, directory=tmp_path, seed=1, name="mbx1", now=1.0).database)
-            await database.durable()
+            await database.commit()
             database.close()
         return found
 
@@ -184,7 +184,7 @@ def test_a_message_id_that_was_lost_in_a_kill_is_never_given_again(tmp_path: Pat
         given = []
         for _ in range(3):
             async with furnished(tmp_path) as (host, _):
-                given += [host.identity.next(), host.identity.next()]
+                given += [host.identity.new_id(), host.identity.new_id()]
         return given
 
     given = asyncio.run(life())
@@ -208,7 +208,7 @@ def test_content_and_recipients_go_when_their_message_goes(tmp_path: Path):
 def test_what_nobody_waits_for_is_committed_a_moment_later(tmp_path: Path):
     async def life() -> None:
         async with furnished(tmp_path) as (host, _):
-            await host.db.durable()
+            await host.db.commit()
             stored(host)
             await asyncio.sleep(LINGER * 2)  # the moment is what is tried
             host.db.close()
@@ -228,7 +228,7 @@ def contact(path: Path) -> list[tuple[str, float]]:
 def test_what_is_written_alone_survives_a_kill_at_once_and_else_goes_with_the_rest(tmp_path: Path):
     async def life() -> None:
         async with furnished(tmp_path) as (host, _):
-            await host.db.durable()
+            await host.db.commit()
             host.shadows.set_contact("mbx2", 1.0, alone=True)
             stored(host)
             host.shadows.set_contact("mbx2", 2.0, alone=True)

@@ -13,12 +13,12 @@ DAY = 86400.0
 
 
 async def delivered(host: Host, content: bytes = CONTENT, mailbox: str = BOB) -> bool:
-    key = host.duplicates.key(mailbox, content)
+    key = host.duplicates.key_of(mailbox, content)
     if key is None:
         return True
-    if not await host.duplicates.may_deliver(key):
+    if not await host.duplicates.claim_delivery(key):
         return False
-    host.duplicates.ended(key, delivered=True)
+    host.duplicates.end_delivery(key, delivered=True)
     return True
 
 
@@ -71,17 +71,17 @@ def test_after_the_window_it_is_delivered_again(tmp_path: Path, window: float, e
 @pytest.mark.parametrize("first_succeeds", [True, False])
 def test_the_second_of_two_at_once_waits_for_the_first(tmp_path: Path, first_succeeds: bool):
     async def life(host: Host, clock: HandClock) -> None:
-        key = host.duplicates.key(BOB, CONTENT)
+        key = host.duplicates.key_of(BOB, CONTENT)
         assert key is not None
-        assert await host.duplicates.may_deliver(key)
-        others = [asyncio.create_task(host.duplicates.may_deliver(key)) for _ in range(3)]
+        assert await host.duplicates.claim_delivery(key)
+        others = [asyncio.create_task(host.duplicates.claim_delivery(key)) for _ in range(3)]
         await settled()
         assert not any(other.done() for other in others)
-        host.duplicates.ended(key, delivered=first_succeeds)
+        host.duplicates.end_delivery(key, delivered=first_succeeds)
         await settled()
         if not first_succeeds:  # one takes its place, and the others wait for that one
             assert sum(other.done() for other in others) == 1
-            host.duplicates.ended(key, delivered=True)
+            host.duplicates.end_delivery(key, delivered=True)
         assert sorted(await asyncio.gather(*others)) == [False, False, not first_succeeds]
 
     live(tmp_path, life)
@@ -94,10 +94,10 @@ def test_clean_up_removes_expired_entries_and_no_others(tmp_path: Path):
         await delivered(host, CONTENT.replace(b"<one@test>", b"<two@test>"))
         clock.advance(700)
         host.duplicates.clean_up()
-        assert host.delivered.rows() == 1
+        assert host.delivered.count() == 1
         clock.advance(3000)
         host.duplicates.clean_up()
-        assert host.delivered.rows() == 0
+        assert host.delivered.count() == 0
 
     live(tmp_path, life)
 

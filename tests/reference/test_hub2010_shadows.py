@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from conformance.reference.host import Host
-from conformance.reference.hub2010.heartbeat import Heartbeat, heartbeat_of
-from conformance.reference.hub2010.shadow_queue import shadow_queues_of
+from conformance.reference.hub2010.manager import HubManager, hub_manager_of
+from conformance.reference.hub2010.shadow_queues import shadow_queues_of
 from conformance.reference.message import Recipient
 from tests.reference.furnished import CONTENT, HandClock, live_as_hub, places, shadow, stored
 
@@ -12,11 +12,11 @@ INTERVAL, COUNT = 300.0, 3
 DAY = 86400.0
 
 
-def miss(manager: Heartbeat, clock: HandClock, primary: str, times: int) -> None:
+def miss(manager: HubManager, clock: HandClock, primary: str, times: int) -> None:
     """Let a primary be asked in vain when it is due, so many times."""
     for _ in range(times):
-        clock.at = manager.due(primary)
-        manager.unreached(primary)
+        clock.at = manager.next_session_at(primary)
+        manager.heartbeat_failed(primary)
 
 
 def test_a_message_has_a_shadow_in_the_queue_of_each_next_hop(tmp_path: Path):
@@ -26,8 +26,11 @@ def test_a_message_has_a_shadow_in_the_queue_of_each_next_hop(tmp_path: Path):
         one, other = message.envelope.recipients
         queues.keep(message, CONTENT, [one], "hub2", "db-2", "id-1")
         queues.keep(message, CONTENT, [other], "hub3", "db-3", "id-2")
-        assert [(held.next_hop, held.recipients) for held in queues.held()] == [("hub2", (one,)), ("hub3", (other,))]
-        assert [held.shadow_id for held in queues.held_for("hub3")] == ["id-2"]
+        assert [(held.next_hop, held.recipients) for held in queues.all_queued()] == [
+            ("hub2", (one,)),
+            ("hub3", (other,)),
+        ]
+        assert [held.shadow_id for held in queues.messages_held_for("hub3")] == ["id-2"]
 
     live_as_hub(tmp_path, life)
 
@@ -36,19 +39,19 @@ def test_a_discard_notification_removes_one_shadow_and_an_unknown_one_none(tmp_p
     async def life(host: Host, clock: HandClock) -> None:
         for number in range(2):
             shadow(host, "hub2", f"id-{number}")
-        host.manager.discard("hub2", "db-1", "id-7")
-        host.manager.discard("hub2", "another", "id-0")
-        host.manager.discard("hub3", "db-1", "id-0")
+        host.manager.discard_shadow("hub2", "db-1", "id-7")
+        host.manager.discard_shadow("hub2", "another", "id-0")
+        host.manager.discard_shadow("hub3", "db-1", "id-0")
         assert len(places(host)) == 2
-        host.manager.discard("hub2", "db-1", "id-0")
-        assert [held.shadow_id for held in shadow_queues_of(host).held_for("hub2")] == ["id-1"]
+        host.manager.discard_shadow("hub2", "db-1", "id-0")
+        assert [held.shadow_id for held in shadow_queues_of(host).messages_held_for("hub2")] == ["id-1"]
 
     live_as_hub(tmp_path, life)
 
 
 def test_a_primary_fails_after_interval_times_count(tmp_path: Path):
     async def life(host: Host, clock: HandClock) -> None:
-        manager, began = heartbeat_of(host), clock.at
+        manager, began = hub_manager_of(host), clock.at
         shadow(host, "hub2", "id-1")
         manager.watch("hub2")
         miss(manager, clock, "hub2", COUNT - 1)
@@ -62,12 +65,12 @@ def test_a_primary_fails_after_interval_times_count(tmp_path: Path):
 
 def test_a_session_starts_the_count_again(tmp_path: Path):
     async def life(host: Host, clock: HandClock) -> None:
-        manager = heartbeat_of(host)
+        manager = hub_manager_of(host)
         shadow(host, "hub2", "id-1")
         manager.watch("hub2")
         miss(manager, clock, "hub2", COUNT - 1)
-        manager.saw_database("hub2", "db-1")
-        assert manager.due("hub2") == clock.at + INTERVAL
+        manager.record_session("hub2", "db-1")
+        assert manager.next_session_at("hub2") == clock.at + INTERVAL
         miss(manager, clock, "hub2", COUNT - 1)
         assert places(host) == ["shadow"]
 
@@ -76,19 +79,19 @@ def test_a_session_starts_the_count_again(tmp_path: Path):
 
 def test_a_query_of_the_primary_is_no_session_of_ours(tmp_path: Path):
     async def life(host: Host, clock: HandClock) -> None:
-        manager, began = heartbeat_of(host), clock.at
+        manager, began = hub_manager_of(host), clock.at
         shadow(host, "hub2", "id-1")
         manager.watch("hub2")
         clock.advance(INTERVAL / 2)
-        manager.asked_by("hub2")
-        assert manager.due("hub2") == began + INTERVAL
+        manager.record_query_from("hub2")
+        assert manager.next_session_at("hub2") == began + INTERVAL
 
     live_as_hub(tmp_path, life)
 
 
 def test_what_has_no_alternative_route_stays_until_it_expires(tmp_path: Path):
     async def life(host: Host, clock: HandClock) -> None:
-        manager = heartbeat_of(host)
+        manager = hub_manager_of(host)
         shadow(host, "hub2", "movable", "victor@outside.test")
         shadow(host, "hub2", "stuck", "victor@single.test")
         manager.watch("hub2")
@@ -106,15 +109,15 @@ def test_what_has_no_alternative_route_stays_until_it_expires(tmp_path: Path):
 
 def test_the_failed_primary_is_told_once_the_message_is_delivered(tmp_path: Path):
     async def life(host: Host, clock: HandClock) -> None:
-        manager = heartbeat_of(host)
+        manager = hub_manager_of(host)
         shadow(host, "hub2", "id-1")
         manager.watch("hub2")
         miss(manager, clock, "hub2", COUNT)
         (message,) = host.messages.in_place("primary")
-        assert host.discards.waiting("hub2", 10, set()) == ([], 0)
+        assert host.discards.pending("hub2", 10, set()) == ([], 0)
         host.messages.set_fate(message.id, message.envelope.recipients, "relayed")
-        host.completion.check(message.id)
-        events, _ = host.discards.waiting("hub2", 10, set())
+        host.completion.release_if_processed(message.id)
+        events, _ = host.discards.pending("hub2", 10, set())
         assert [event.shadow_id for event in events] == ["id-1"]
 
     live_as_hub(tmp_path, life)
@@ -127,10 +130,10 @@ def test_a_failed_server_is_tried_last_for_a_while(tmp_path: Path):
         host.manager.watch("hub2")
 
         def servers() -> tuple[str, ...]:
-            return next(iter(host.routing.forks([recipient]))).servers
+            return next(iter(host.routing.group_by_next_hop([recipient]))).servers
 
         assert servers() == ("hub2", "hub3")
-        miss(heartbeat_of(host), clock, "hub2", COUNT)
+        miss(hub_manager_of(host), clock, "hub2", COUNT)
         assert servers() == ("hub3", "hub2")
         clock.advance(INTERVAL * COUNT)
         assert servers() == ("hub2", "hub3")
@@ -143,7 +146,7 @@ def test_a_new_database_gives_back_what_the_old_one_had(tmp_path: Path):
         shadow(host, "hub2", "old", "victor@single.test", database="db-1")
         shadow(host, "hub2", "new", "victor@single.test", database="db-2")
         shadow(host, "hub3", "other", "xena@third.test", database="db-1")
-        host.manager.noticed("hub2", "db-2")
+        host.manager.compare_database("hub2", "db-2")
         assert places(host) == ["primary", "shadow", "shadow"]
         (message,) = host.messages.in_place("primary")
         assert message.shadow_id == "old"
@@ -157,6 +160,6 @@ def test_time_in_which_it_was_down_itself_counts_against_nobody(tmp_path: Path):
         host.shadows.set_contact("hub2", clock.at)
         clock.advance(10 * INTERVAL)
         host.manager.start()
-        assert host.manager.due("hub2") == clock.at + INTERVAL
+        assert host.manager.next_session_at("hub2") == clock.at + INTERVAL
 
     live_as_hub(tmp_path, life)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from conformance.reference.boundary import accepts_xshadow, sends_xshadow
 from conformance.reference.config import NodeConfiguration, Peer
 from conformance.reference.host import Host
-from conformance.reference.hub2010.rights import accepts_xshadow, sends_xshadow
 from conformance.reference.hub2010.verbs import HubVerbs
-from conformance.reference.receive.verbs import Conversation
+from conformance.reference.receive.verbs import SessionState
 from tests.reference.furnished import HandClock, configured, live_as_hub
 
 
@@ -17,14 +17,14 @@ def hub(**changes: object) -> NodeConfiguration:
 
 
 def with_rights(config: NodeConfiguration, **rights: object) -> Peer:
-    return config.peer_named["hub2"].model_copy(update=rights)
+    return config.peers_by_name["hub2"].model_copy(update=rights)
 
 
-def greeted_by_hub2(host: Host) -> Conversation:
+def greeted_by_hub2(host: Host) -> SessionState:
     """Return a session in which another hub has said EHLO."""
-    conversation = Conversation("transport")
-    conversation.greeted, conversation.peer = True, host.config.peer_named["hub2"]
-    return conversation
+    session_state = SessionState("transport")
+    session_state.greeted, session_state.peer = True, host.config.peers_by_name["hub2"]
+    return session_state
 
 
 def test_each_right_is_looked_at_in_its_own_direction():
@@ -43,7 +43,7 @@ def test_the_switch_overrides_the_rights():
 
 def test_neither_strangers_nor_the_submission_service_take_part():
     config = hub()
-    submission = config.peer_named["submission"].model_copy(update={"accept_xshadow": True, "send_xshadow": True})
+    submission = config.peers_by_name["submission"].model_copy(update={"accept_xshadow": True, "send_xshadow": True})
     assert not accepts_xshadow(config, None)
     assert not accepts_xshadow(config, submission)
     assert not sends_xshadow(config, submission)
@@ -65,7 +65,7 @@ def test_neither_strangers_nor_the_submission_service_take_part():
 def test_verbs_are_answered_as_the_profile_says(tmp_path: Path, said: str, reply: str):
     async def life(host: Host, clock: HandClock) -> None:
         verb, *words = said.split()
-        lines = await HubVerbs(host, greeted_by_hub2(host)).said(verb, words)
+        lines = await HubVerbs(host, greeted_by_hub2(host)).dispatch(verb, words)
         assert lines[0].startswith(reply)
 
     live_as_hub(tmp_path, life)
@@ -73,12 +73,12 @@ def test_verbs_are_answered_as_the_profile_says(tmp_path: Path, said: str, reply
 
 def test_xshadow_is_said_once_in_a_session_and_outside_of_transactions(tmp_path: Path):
     async def life(host: Host, clock: HandClock) -> None:
-        conversation = greeted_by_hub2(host)
-        verbs = HubVerbs(host, conversation)
-        conversation.in_transaction = True
-        assert (await verbs.said("XSHADOW", ["hub2", "db"]))[0].startswith("503 5.5.1")
-        conversation.in_transaction = False
-        assert (await verbs.said("XSHADOW", ["hub2", "db"]))[0].startswith("250 ")
-        assert (await verbs.said("XSHADOW", ["hub2", "db"]))[0].startswith("503 5.5.1")
+        session_state = greeted_by_hub2(host)
+        verbs = HubVerbs(host, session_state)
+        session_state.in_transaction = True
+        assert (await verbs.dispatch("XSHADOW", ["hub2", "db"]))[0].startswith("503 5.5.1")
+        session_state.in_transaction = False
+        assert (await verbs.dispatch("XSHADOW", ["hub2", "db"]))[0].startswith("250 ")
+        assert (await verbs.dispatch("XSHADOW", ["hub2", "db"]))[0].startswith("503 5.5.1")
 
     live_as_hub(tmp_path, life)

@@ -9,11 +9,11 @@ import pytest
 from aiosmtpd.lmtp import LMTP
 from aiosmtpd.smtp import SMTP
 
-from conformance.reference.receive.lean import Lean, LeanSMTP
+from conformance.reference.receive.fast_smtp import FastSMTP, PrefixedDir
 from conformance.run.cell_loop import Clock, run_with_clock
 
 
-class Hooks(Lean):
+class Hooks(PrefixedDir):
     async def handle_EHLO(self, server: SMTP, session: Any, envelope: Any, name: str, lines: list[str]) -> list[str]:
         session.host_name = name
         return lines
@@ -22,11 +22,11 @@ class Hooks(Lean):
         return "250 taken"
 
 
-class NoHooks(Lean):
+class NoHooks(PrefixedDir):
     pass
 
 
-class LeanLMTP(LeanSMTP, LMTP):
+class LeanLMTP(FastSMTP, LMTP):
     pass
 
 
@@ -67,7 +67,7 @@ def _comparable(value: object) -> object:
     [{}, {"authenticator": authenticator, "auth_exclude_mechanism": ["LOGIN"]}, {"tls_context": ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)}],
     ids=["plain", "auth", "tls"],
 )  # fmt: skip
-@pytest.mark.parametrize(("lean", "own"), [(LeanSMTP, SMTP), (LeanLMTP, LMTP)], ids=["smtp", "lmtp"])
+@pytest.mark.parametrize(("lean", "own"), [(FastSMTP, SMTP), (LeanLMTP, LMTP)], ids=["smtp", "lmtp"])
 def test_it_holds_what_its_model_holds(
     lean: type[SMTP], own: type[SMTP], handler: object, options: dict[str, Any]
 ) -> None:
@@ -81,7 +81,7 @@ def test_a_client_is_left_after_so_much_silence_whatever_it_said_before(lean: bo
     async def main(clock: Clock) -> float:
         loop = asyncio.get_running_loop()
         options: dict[str, Any] = {"hostname": "a.test", "ident": "i", "timeout": 300.0, "data_size_limit": None}
-        kind = LeanSMTP if lean else SMTP
+        kind = FastSMTP if lean else SMTP
         server = await loop.create_server(lambda: kind(Hooks(), loop=loop, **options), "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         await reader.readline()
@@ -154,5 +154,5 @@ def heard_from(kind: Callable[..., SMTP], said: list[bytes]) -> bytes:
 @pytest.mark.parametrize("said", CONVERSATIONS.values(), ids=CONVERSATIONS.keys())
 def test_it_says_what_its_model_says(said: list[bytes]) -> None:
     own = heard_from(SMTP, said)
-    assert heard_from(LeanSMTP, said) == own
+    assert heard_from(FastSMTP, said) == own
     assert own.startswith(b"220 a.test i\r\n")

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from conformance.reference.receive.lean import begin
+from conformance.reference.receive.fast_smtp import run_eagerly
 from conformance.run.virtual.errors import describe_tasks
 
 
@@ -15,7 +15,7 @@ def test_what_need_not_wait_is_done_at_once_and_without_a_task() -> None:
         async def work() -> None:
             done.append(1)
 
-        assert begin(work()) is None
+        assert run_eagerly(work()) is None
         assert done == [1]
 
     asyncio.run(main())
@@ -33,7 +33,7 @@ def test_a_task_does_the_rest_and_hears_what_it_waited_for() -> None:
                 await second
             heard.append(asyncio.current_task())
 
-        task = begin(work(), name="rest")
+        task = run_eagerly(work(), name="rest")
         assert task is not None
         assert task.get_name() == "rest"
         assert heard == []
@@ -58,7 +58,7 @@ def test_a_cancellation_reaches_the_work_wherever_it_waits(turns: int) -> None:
                 ended.append(turns)
                 raise
 
-        task = begin(work())
+        task = run_eagerly(work())
         assert task is not None
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -78,8 +78,8 @@ def test_what_fails_at_once_is_raised_at_once_and_what_fails_later_by_the_task()
             raise ValueError(turns)
 
         with pytest.raises(ValueError, match="0"):
-            begin(work(0))
-        task = begin(work(2))
+            run_eagerly(work(0))
+        task = run_eagerly(work(2))
         assert task is not None
         with pytest.raises(ValueError, match="2"):
             await task
@@ -94,7 +94,7 @@ def test_one_is_told_where_the_rest_waits() -> None:
         async def waiter() -> None:
             await event.wait()
 
-        task = begin(waiter(), name="rest")
+        task = run_eagerly(waiter(), name="rest")
         assert task is not None
         assert "rest in" in describe_tasks([task])
         assert "waiter (test_lean_begin.py:" in describe_tasks([task])

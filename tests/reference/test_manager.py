@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.reference.host import Host
-from conformance.reference.replies import Reply, parsed
+from conformance.reference.replies import Reply, parse_reply
 from conformance.reference.send.dialogue import Dialogue
 from conformance.reference.shadow.manager import PAGE
 from tests.reference.furnished import HandClock, furnished, live, places, shadow
@@ -25,12 +25,12 @@ class Primary(Dialogue):
 
     async def command(self, line: str) -> Reply:
         self.said.append(line)
-        return parsed(250, self.answers.pop(0))
+        return parse_reply(250, self.answers.pop(0))
 
     async def connect(self) -> Reply:
         raise AssertionError
 
-    async def body(self, content: bytes, recipients: int) -> list[Reply]:
+    async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
         raise AssertionError
 
     def abort(self) -> None: ...
@@ -49,7 +49,7 @@ def test_it_asks_until_nothing_is_left(tmp_path: Path):
         for number in range(3):
             shadow(host, "mbx2", f"s-{number}")
         primary = Primary(answer("db-1", "s-0", left=2), answer("db-1", "s-1", "s-2"))
-        await host.manager.query_in("mbx2", primary)
+        await host.manager.query_in_session("mbx2", primary)
         assert primary.said == [f"XQDISCARD mbx1 {PAGE}"] * 2
         assert places(host) == ["shadow-safety-net"] * 3
 
@@ -60,7 +60,7 @@ def test_an_unknown_id_or_one_of_another_primary_is_ignored(tmp_path: Path):
     async def life(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx2", "s-1")
         shadow(host, "mbx3", "s-2", database="db-3")
-        await host.manager.query_in("mbx2", Primary(answer("db-1", "s-2", "never-heard-of")))
+        await host.manager.query_in_session("mbx2", Primary(answer("db-1", "s-2", "never-heard-of")))
         assert places(host) == ["shadow", "shadow"]
 
     run(tmp_path, life)
@@ -70,7 +70,7 @@ def test_a_primary_that_says_there_is_more_and_tells_nothing_is_not_asked_for_ev
     async def life(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx2", "s-1")
         primary = Primary(answer("db-1", left=5))
-        await host.manager.query_in("mbx2", primary)
+        await host.manager.query_in_session("mbx2", primary)
         assert len(primary.said) == 1
 
     run(tmp_path, life)
@@ -80,7 +80,7 @@ def test_who_holds_no_shadow_of_a_primary_does_not_ask_it(tmp_path: Path):
     async def life(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx3", "s-1")
         primary = Primary()
-        await host.manager.query_in("mbx2", primary)
+        await host.manager.query_in_session("mbx2", primary)
         assert primary.said == []
 
     run(tmp_path, life)
@@ -90,9 +90,9 @@ def test_nobody_is_asked_while_shadow_redundancy_is_disabled(tmp_path: Path):
     async def life(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx2", "s-1")
         primary = Primary()
-        await host.manager.query_in("mbx2", primary)
+        await host.manager.query_in_session("mbx2", primary)
         assert primary.said == []
-        assert await host.manager.reach("mbx2") is None
+        assert await host.manager.query_in_new_session("mbx2") is None
 
     run(tmp_path, life, ShadowRedundancyEnabled=False)
 
@@ -101,7 +101,7 @@ def test_a_new_database_means_that_only_what_came_from_the_old_one_is_taken_over
     async def life(host: Host, clock: HandClock) -> None:
         old, new = shadow(host, "mbx2", "s-1"), shadow(host, "mbx2", "s-1", database="db-2")
         other = shadow(host, "mbx3", "s-1", database="db-9")
-        await host.manager.query_in("mbx2", Primary(answer("db-2")))
+        await host.manager.query_in_session("mbx2", Primary(answer("db-2")))
         taken = host.messages.get(old.id)
         assert taken is not None
         assert (taken.place, taken.primary, taken.redundancy_pending) == ("primary", "", True)
@@ -117,10 +117,10 @@ def test_shadows_are_taken_over_after_the_span_without_a_session_and_not_before(
         shadow(host, "mbx2", "s-1")
         host.manager.watch("mbx2")
         clock.advance(span - 1)
-        host.manager.unreached("mbx2")
+        host.manager.heartbeat_failed("mbx2")
         assert places(host) == ["shadow"]
         clock.advance(1)
-        host.manager.unreached("mbx2")
+        host.manager.heartbeat_failed("mbx2")
         assert places(host) == ["primary"]
 
     run(tmp_path, life, ShadowResubmitTimeSpan=span)
@@ -131,9 +131,9 @@ def test_any_session_starts_the_span_again(tmp_path: Path):
         shadow(host, "mbx2", "s-1")
         host.manager.watch("mbx2")
         clock.advance(3 * HOUR - 1)
-        host.manager.spoke("mbx2")
+        host.manager.record_contact("mbx2")
         clock.advance(3 * HOUR - 1)
-        host.manager.unreached("mbx2")
+        host.manager.heartbeat_failed("mbx2")
         assert places(host) == ["shadow"]
 
     run(tmp_path, life)
@@ -146,7 +146,7 @@ def test_the_loss_of_one_primary_takes_nothing_of_another_over(tmp_path: Path):
         for primary in ("mbx2", "mbx3"):
             host.manager.watch(primary)
         clock.advance(4 * HOUR)
-        host.manager.unreached("mbx2")
+        host.manager.heartbeat_failed("mbx2")
         assert host.messages.get(kept.id).place == "shadow"
 
     run(tmp_path, life)
@@ -157,10 +157,10 @@ def test_the_next_heartbeat_is_due_a_frequency_after_the_last_query(tmp_path: Pa
     async def life(host: Host, clock: HandClock) -> None:
         shadow(host, "mbx2", "s-1")
         host.manager.watch("mbx2")
-        assert host.manager.due("mbx2") == clock.now() + frequency
+        assert host.manager.next_session_at("mbx2") == clock.now() + frequency
         clock.advance(10)
-        await host.manager.query_in("mbx2", Primary(answer("db-1")))
-        assert host.manager.due("mbx2") == clock.now() + frequency
+        await host.manager.query_in_session("mbx2", Primary(answer("db-1")))
+        assert host.manager.next_session_at("mbx2") == clock.now() + frequency
 
     run(tmp_path, life, ShadowHeartbeatFrequency=frequency)
 
@@ -175,6 +175,6 @@ def test_the_span_goes_on_over_a_restart_of_the_shadow_server(tmp_path: Path):
         clock.advance(HOUR)
         async with furnished(tmp_path, clock=clock) as (host, _):
             host.manager.start()
-            assert host.manager.promote_at("mbx2") == began + 3 * HOUR
+            assert host.manager.promotion_at("mbx2") == began + 3 * HOUR
 
     asyncio.run(life())

@@ -14,8 +14,8 @@ from conformance.candidates.lookup import find_candidate
 from conformance.execute import judge
 from conformance.history.events import AnyEvent, Attempt, Connected, Delivered
 from conformance.judge.incremental import IncrementalJudge
+from conformance.reference.components import ComponentSets
 from conformance.reference.defects.catalogue import DEFECTS, spoiled
-from conformance.reference.parts import Generations
 from conformance.reference.readings.reading import EVERY, READINGS, reading
 from conformance.reference.receive.verbs import ShadowVerbs
 from conformance.run.cell import CellRunner
@@ -36,22 +36,22 @@ def test_there_are_enough_of_them_and_none_is_called_as_a_defect():
 
 
 def test_readings_of_one_part_are_put_in_front_of_each_other():
-    parts = spoiled(Generations(), "keeps-shadow-sessions+opens-shadow-sessions-early")
-    names = [one.__name__ for one in parts.at("creation").__mro__]
+    parts = spoiled(ComponentSets(), "keeps-shadow-sessions+opens-shadow-sessions-early")
+    names = [one.__name__ for one in parts.class_in("creation").__mro__]
     assert names.index("OpensEarly") < names.index("KeepsShadowSessions") < names.index("ShadowCreation")
 
 
 def test_a_reading_goes_with_a_defect_and_hides_nothing_of_it():
-    parts = spoiled(Generations(), "heartbeats-whatever-the-mail+never-shadows")
-    assert parts.at("creation") is spoiled(Generations(), "never-shadows").at("creation")
-    assert parts.at("manager").__name__ == "HeartbeatsWhateverTheMail"
+    parts = spoiled(ComponentSets(), "heartbeats-whatever-the-mail+never-shadows")
+    assert parts.class_in("creation") is spoiled(ComponentSets(), "never-shadows").class_in("creation")
+    assert parts.class_in("manager").__name__ == "HeartbeatsWhateverTheMail"
 
 
 def test_all_at_once_is_every_one():
-    parts = spoiled(Generations(), EVERY)
+    parts = spoiled(ComponentSets(), EVERY)
     for one in READINGS.values():
         for name, mixin in one.parts.items():
-            assert issubclass(parts.at(name), mixin), one.name
+            assert issubclass(parts.class_in(name), mixin), one.name
 
 
 def test_the_command_line_knows_them_and_tells_what_it_does_not_know(tmp_path: Path):

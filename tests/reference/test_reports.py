@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from conformance.reference.config import Journal
-from conformance.reference.dsn import Status, report
+from conformance.reference.dsn import RecipientStatus, report
 from conformance.reference.host import Host
 from conformance.reference.message import Envelope, Message, Recipient
-from conformance.reference.queue.routing import NextHop
 from conformance.reference.replies import Reply
+from conformance.reference.routing.next_hop import NextHop
 from tests.reference.furnished import CONTENT, HandClock, configured, furnished, stored
 
 HOP = NextHop("outside", "outside", (("127.0.0.1", 9),), ("outside",))
@@ -24,7 +24,7 @@ NEVER = Reply(550, "5.7.1", "never")
 def written(action: str = "failed", content: bytes = CONTENT, **envelope: str) -> EmailMessage:
     to = Recipient("wendy@second.test", orcpt="rfc822;w@second.test")
     octets = report(
-        action, [Status(to, "5.7.1", "550 5.7.1 never", "outside"), Status(Recipient("x@second.test"), "5.1.1")],
+        action, [RecipientStatus(to, "5.7.1", "550 5.7.1 never", "outside"), RecipientStatus(Recipient("x@second.test"), "5.1.1")],
         message_id="id-1", server="mbx1", at=1_800_000_000.0,
         envelope=Envelope("alice@outside.test", (to,), **envelope), content=content,
     )  # fmt: skip
@@ -62,7 +62,7 @@ def test_the_message_is_returned_whole_only_with_a_failure_and_on_request(action
 def test_what_others_wrote_cannot_begin_a_line_of_the_report():
     to = Recipient("w@second.test", orcpt="rfc822;x\r\nInjected: yes")
     octets = report(
-        "failed", [Status(to, "5.0.0", "550 a\r\nInjected: yes\r\n\r\nbody")], message_id="id-1", server="mbx1", at=0.0,
+        "failed", [RecipientStatus(to, "5.0.0", "550 a\r\nInjected: yes\r\n\r\nbody")], message_id="id-1", server="mbx1", at=0.0,
         envelope=Envelope("a@b.test\r\nInjected: yes", (to,)), content=b"Subject: x\r\n\r\n",
     )  # fmt: skip
     assert b"\r\nInjected" not in octets
@@ -100,7 +100,7 @@ def reports(host: Host, cause: Message) -> list[Message]:
 def test_a_failure_is_reported_once_to_whom_it_concerns(tmp_path: Path, sender: str, notify: str, expected: int):
     async def life(host: Host, clock: HandClock) -> None:
         message = stored(host, sender=sender)
-        host.reports.failed(message, [(Recipient("victor@outside.test", notify), NEVER)], HOP)
+        host.reports.report_failed(message, [(Recipient("victor@outside.test", notify), NEVER)], HOP)
         found = reports(host, message)
         assert len(found) == expected
         assert all(one.envelope.reverse_path == "" and one.redundancy_pending for one in found)
@@ -113,13 +113,13 @@ def test_a_message_is_released_only_when_its_report_has_been_processed(tmp_path:
         message = stored(host)
         host.discards.add_holder(message.id, "mbx2", message.shadow_id, acknowledged=True)
         host.messages.set_fate(message.id, message.envelope.recipients, "failed")
-        host.reports.failed(message, [(message.envelope.recipients[0], NEVER)], HOP)
-        host.completion.check(message.id)
-        assert list(host.discards.everything()) == []
+        host.reports.report_failed(message, [(message.envelope.recipients[0], NEVER)], HOP)
+        host.completion.release_if_processed(message.id)
+        assert list(host.discards.all_events()) == []
         (one,) = reports(host, message)
         host.messages.set_fate(one.id, one.envelope.recipients, "relayed", crossed=True)
-        host.completion.check(one.id)
-        assert [event.shadow_id for event in host.discards.everything()] == [message.shadow_id]
+        host.completion.release_if_processed(one.id)
+        assert [event.shadow_id for event in host.discards.all_events()] == [message.shadow_id]
 
     run(tmp_path, life)
 
@@ -130,7 +130,7 @@ def test_a_delay_is_reported_once_and_only_on_request(tmp_path: Path):
         patient, eager = Recipient("victor@outside.test"), Recipient("victor@outside.test", "DELAY")
         for waited in (3 * 3600, 3600, 3600):
             clock.advance(waited)
-            host.reports.delayed(message, [patient, eager])
+            host.reports.report_delayed(message, [patient, eager])
         assert len(reports(host, message)) == 1
 
     run(tmp_path, life)
@@ -141,10 +141,10 @@ def test_success_is_reported_by_the_server_that_ends_the_way(tmp_path: Path):
         message = stored(host)
         wanted = [Recipient("victor@outside.test", "SUCCESS")]
         for fate in ("passed-on", "redirected"):
-            host.reports.succeeded(message, wanted, fate, HOP)
+            host.reports.report_succeeded(message, wanted, fate, HOP)
         assert reports(host, message) == []
         for fate in ("delivered", "relayed"):
-            host.reports.succeeded(message, wanted, fate, HOP)
+            host.reports.report_succeeded(message, wanted, fate, HOP)
         assert len(reports(host, message)) == 2
 
     run(tmp_path, life)
@@ -153,9 +153,9 @@ def test_success_is_reported_by_the_server_that_ends_the_way(tmp_path: Path):
 def test_a_message_is_journaled_once_however_often_it_is_begun(tmp_path: Path):
     async def life(host: Host, clock: HandClock) -> None:
         message = replace(stored(host), journal_due=True)
-        host.journaling.report(message)
+        host.journaling.send_report_if_due(message)
         assert host.messages.get(message.id).journal_due is False
-        host.journaling.report(host.messages.get(message.id))
+        host.journaling.send_report_if_due(host.messages.get(message.id))
         (one,) = reports(host, message)
         assert [r.address for r in one.envelope.recipients] == ["audit@archive.test"]
         parsed = email.message_from_bytes(host.messages.content(one.id), policy=email.policy.default)
@@ -175,7 +175,7 @@ def test_the_reports_of_two_servers_about_one_message_are_duplicates_of_each_oth
         async with furnished(directory, config) as (host, clock):
             clock.advance(len(directory.name))
             message = replace(stored(host), journal_due=True)
-            host.journaling.report(message)
+            host.journaling.send_report_if_due(message)
             found = reports(host, message)
         return found[0]
 
@@ -186,7 +186,7 @@ def test_the_reports_of_two_servers_about_one_message_are_duplicates_of_each_oth
 def test_without_a_journal_nothing_is_reported(tmp_path: Path):
     async def life(host: Host, clock: HandClock) -> None:
         message = replace(stored(host), journal_due=True)
-        host.journaling.report(message)
+        host.journaling.send_report_if_due(message)
         assert reports(host, message) == []
 
     run(tmp_path, life)

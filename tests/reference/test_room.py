@@ -47,17 +47,17 @@ def test_who_waits_for_a_commit_without_room_waits_until_there_is_some(
     async def life() -> None:
         async with furnished(tmp_path) as (host, _):
             before = stored(host)
-            await host.db.durable()
+            await host.db.commit()
             disk = host.db._connection = FullDisk(host.db._connection)
             host.messages.drop(before.id)
             one = stored(host, content=b"Message-ID: <full@test>\r\n\r\nfull\r\n")
-            waiting = asyncio.create_task(host.db.durable())
+            waiting = asyncio.create_task(host.db.commit())
             while disk.refused < 2:
                 await asyncio.sleep(0.001)
             assert not waiting.done()
             assert not host.db.has_room(0)
             two = stored(host)
-            late = asyncio.create_task(host.db.durable())
+            late = asyncio.create_task(host.db.commit())
             assert [m.id for m in host.messages.in_place("primary")] == [one.id, two.id], "it is seen all the same"
             disk.full = False
             await asyncio.gather(waiting, late)
@@ -73,10 +73,10 @@ def test_who_waits_for_a_commit_without_room_waits_until_there_is_some(
 def test_what_found_no_room_is_gone_when_the_node_is_killed(tmp_path: Path) -> None:
     async def life() -> None:
         async with furnished(tmp_path) as (host, _):
-            await host.db.durable()
+            await host.db.commit()
             disk = host.db._connection = FullDisk(host.db._connection)
             stored(host)
-            waiting = asyncio.create_task(host.db.durable())
+            waiting = asyncio.create_task(host.db.commit())
             while not disk.refused:
                 await asyncio.sleep(0)
             host.db.close()
@@ -119,9 +119,9 @@ def test_a_database_without_a_name_gets_one(tmp_path: Path) -> None:
         database = Database(tmp_path / "queue.db")
         database.open()
         identity = Identity(database, directory=tmp_path, seed=1, name="mbx1", now=1.0)
-        await database.durable()
+        await database.commit()
         database.close()
-        return identity.database, identity.next()
+        return identity.database, identity.new_id()
 
     connection = sqlite3.connect(tmp_path / "queue.db", isolation_level=None)
     assert schema.prepare(connection)
@@ -138,10 +138,10 @@ def test_what_is_written_alone_waits_for_room_like_all_the_rest(
 
     async def life() -> None:
         async with furnished(tmp_path) as (host, _):
-            await host.db.durable()
+            await host.db.commit()
             disk = host.db._connection = FullDisk(host.db._connection)
             host.shadows.set_contact("mbx2", 1.0, alone=True)
-            late = asyncio.create_task(host.db.durable())
+            late = asyncio.create_task(host.db.commit())
             while disk.refused < 3:
                 await asyncio.sleep(0.001)
             disk.full = False

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from conformance.nodes.configuration import Contract2, Wiring, render
 from conformance.reference.config import NodeConfiguration, SiteLink, parse
 from conformance.reference.message import Recipient
-from conformance.reference.routing.fan_out import common_beginning, shared
-from conformance.reference.routing.forks import forks
-from conformance.reference.routing.least_cost import least_cost_path
+from conformance.reference.routing.bifurcation import group_by_next_hop
+from conformance.reference.routing.site_routes import common_beginning, least_cost_path, shared_transmissions
 from conformance.scenarios.fixtures import load_topology
 from conformance.topology import Topology
 
@@ -30,7 +29,7 @@ def configured(topology: Topology, server: str, contract_2: Contract2 | None = N
 
 
 def hops(config: NodeConfiguration, *addresses: str) -> dict[str, list[str]]:
-    found = forks(config, [Recipient(address) for address in addresses])
+    found = group_by_next_hop(config, [Recipient(address) for address in addresses])
     return {hop.name: [recipient.address for recipient in members] for hop, members in found.items()}
 
 
@@ -85,9 +84,9 @@ def test_routes_have_a_common_beginning():
 
 def test_without_a_server_at_the_fork_the_message_is_split_before_it():
     paths = [("A", "B", "C", "D"), ("A", "B", "C", "E")]
-    assert shared(paths, {"C", "D", "E"}) == [(("A", "B", "C"), paths)]
-    assert shared(paths, {"B", "D", "E"}) == [(("A", "B"), paths)]
-    assert shared(paths, {"D", "E"}) == [(paths[0], [paths[0]]), (paths[1], [paths[1]])]
+    assert shared_transmissions(paths, {"C", "D", "E"}) == [(("A", "B", "C"), paths)]
+    assert shared_transmissions(paths, {"B", "D", "E"}) == [(("A", "B"), paths)]
+    assert shared_transmissions(paths, {"D", "E"}) == [(paths[0], [paths[0]]), (paths[1], [paths[1]])]
 
 
 BIFURCATION = load_topology(TOPOLOGIES / "bifurcation.yaml")
@@ -117,7 +116,7 @@ def test_recipients_outside_share_nothing_with_recipients_in_sites():
 
 
 def test_the_connection_goes_to_the_closest_server_that_can_be_reached():
-    (hop,) = forks(configured(BIFURCATION, "mbx1"), [Recipient("judy@corp.test")])
+    (hop,) = group_by_next_hop(configured(BIFURCATION, "mbx1"), [Recipient("judy@corp.test")])
     assert hop.servers == ("mbx7", "mbx5", "mbx3", "mbx2")
 
 
@@ -147,10 +146,10 @@ def test_before_2013_the_closest_transport_server_is_a_hub_of_the_mailbox_server
             "site-links": [{"between": ["A", "B"], "cost": 1}],
         }
     )
-    (hop,) = forks(configured(topology, "hub1"), [Recipient("bob@corp.test")])
+    (hop,) = group_by_next_hop(configured(topology, "hub1"), [Recipient("bob@corp.test")])
     assert hop.servers == ("hub2", "box2")
-    (last,) = forks(configured(topology, "hub2"), [Recipient("bob@corp.test")])
-    assert (last.way, last.name) == ("delivery", "box2")
+    (last,) = group_by_next_hop(configured(topology, "hub2"), [Recipient("bob@corp.test")])
+    assert (last.kind, last.name) == ("delivery", "box2")
 
 
 def test_a_route_for_the_mailboxes_own_domain_stands_above_their_site():

@@ -15,7 +15,7 @@ DAY = 86400.0
 def processed(host: Host, *recipients: str, crossed: bool = False) -> Message:
     message = stored(host, *recipients)
     host.messages.set_fate(message.id, message.envelope.recipients, "delivered", crossed=crossed)
-    host.completion.check(message.id)
+    host.completion.release_if_processed(message.id)
     return message
 
 
@@ -34,10 +34,10 @@ def test_each_place_has_its_time(tmp_path: Path, place: Place, hold: float, expi
             if place == "shadow-safety-net":
                 host.safety_net.hold(held.id, place)
         clock.advance(hold + (expiration if place == "shadow" else 0) - 1)
-        host.safety_net.expire()
+        host.safety_net.drop_expired()
         assert places(host) == [place]
         clock.advance(1)
-        host.safety_net.expire()
+        host.safety_net.drop_expired()
         assert places(host) == []
 
     live(tmp_path, life, SafetyNetHoldTime=hold, MessageExpirationTimeout=expiration)
@@ -76,7 +76,7 @@ def test_nothing_that_crossed_the_boundary_is_sent_again(tmp_path: Path):
 def test_nothing_is_sent_to_a_mailbox_that_is_now_beyond_the_boundary(tmp_path: Path):
     async def life(host: Host, clock: HandClock) -> None:
         processed(host, "erin@corp.test")  # when it was processed, her database was in this site
-        assert host.routing.next_hop("erin@corp.test").crosses
+        assert host.routing.next_hop("erin@corp.test").crosses_boundary
         assert host.safety_net.resubmit("DB3") == 0
 
     live(tmp_path, life, "two-sites-no-dag")
@@ -89,7 +89,7 @@ def test_what_was_sent_again_is_not_sent_again_a_second_time_besides_its_origina
             assert host.safety_net.resubmit("DB1") == 1
             for message in again(host):
                 host.messages.set_fate(message.id, message.envelope.recipients, "delivered")
-                host.completion.check(message.id)
+                host.completion.release_if_processed(message.id)
         assert places(host) == ["safety-net"] * 4
 
     live(tmp_path, life)
@@ -104,7 +104,7 @@ def test_the_shadow_safety_net_stands_in_only_where_the_primary_does_not_answer(
         async def reach(primary: str) -> str | None:
             return "db-1" if primary == "mbx2" else None
 
-        monkeypatch.setattr(host.manager, "reach", reach)
+        monkeypatch.setattr(host.manager, "query_in_new_session", reach)
         assert host.safety_net.resubmit("DB1") == 0
         await asyncio.wait_for(sent_again(host), 5)
         assert len(again(host)) == 1

@@ -22,7 +22,7 @@ PACKAGE = Path(conformance.__file__).parent
 ALLOWED = {
     "run/virtual/asyncio_compat.py": "virtual time: asyncio has no public way to see what sockets have in flight, or its timers",
     "run/virtual/tracking_loop.py": "the same: what it overrides is checked by asyncio_compat.py",
-    "reference/receive/lean.py": "the reference's own reading of lines, which shares no code with the harness",
+    "reference/receive/fast_smtp.py": "the reference's own reading of lines, which shares no code with the harness",
 }
 """The modules that may know private names of asyncio, with the reason."""
 

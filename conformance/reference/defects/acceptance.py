@@ -6,11 +6,11 @@ from dataclasses import replace
 from conformance.reference.config import Address
 from conformance.reference.defects.defect import defect
 from conformance.reference.message import Envelope, Message, Recipient
+from conformance.reference.queue.delivery import Redirection
 from conformance.reference.queue.mailbox_store import MailboxStore
-from conformance.reference.receive.acceptance import Acceptance, Origin
-from conformance.reference.redirection import Redirection
+from conformance.reference.receive.acceptance import Acceptance, MessageOrigin
 from conformance.reference.replies import Reply
-from conformance.reference.shadow.queues import QueuedShadow, ShadowQueues
+from conformance.reference.shadow.shadow_queues import QueuedShadow, ShadowQueues
 from conformance.reference.storage.database import Database
 
 
@@ -44,12 +44,12 @@ class TakesNoSecondTransmission(Acceptance):
         """Nothing was seen yet."""
         self.seen: set[str] = set()
 
-    async def take(self, envelope: Envelope, content: bytes, origin: Origin) -> Reply:
+    async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Refuse what was seen."""
         key = f"{envelope.reverse_path} {content!r}"
         if key in self.seen:
             return Reply(554, "5.6.0", "the message was transmitted before")
-        reply = await super().take(envelope, content, origin)
+        reply = await super().accept(envelope, content, origin)
         if reply.positive:
             self.seen.add(key)
         return reply
@@ -59,10 +59,10 @@ class TakesNoSecondTransmission(Acceptance):
 class FoldsLetterCase(Acceptance):
     """Takes addresses that differ in letter case only for one, wherever they are."""
 
-    async def take(self, envelope: Envelope, content: bytes, origin: Origin) -> Reply:
+    async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Keep the first of them."""
         once = {recipient.address.casefold(): recipient for recipient in reversed(envelope.recipients)}
-        return await super().take(envelope.to(tuple(reversed(once.values()))), content, origin)
+        return await super().accept(envelope.for_recipients(tuple(reversed(once.values()))), content, origin)
 
 
 @defect("delivers-everything-twice", breaks="RL-ACK-04", part="acceptance")
@@ -72,9 +72,9 @@ class DeliversEverythingTwice(Acceptance):
     async def acknowledge(self, message: Message) -> Reply:
         """Queue a twin."""
         host = self.host
-        name = host.identity.next()
+        name = host.identity.new_id()
         twin = replace(message, id=0, message_id=name, shadow_id=name, redundancy_pending=False)
-        host.delivery.take(host.messages.add(twin, host.messages.content(message.id)))
+        host.delivery.start_processing(host.messages.add(twin, host.messages.content(message.id)))
         return await super().acknowledge(message)
 
 
@@ -82,9 +82,9 @@ class DeliversEverythingTwice(Acceptance):
 class OneShadowQueueForAll(ShadowQueues):
     """Holds a shadow message in one queue, however many next hops its primary needs."""
 
-    def queued(self, message: Message) -> Iterator[QueuedShadow]:
+    def queues_of(self, message: Message) -> Iterator[QueuedShadow]:
         """Yield it once, in the queue of whoever comes first."""
-        first = next(super().queued(message))
+        first = next(super().queues_of(message))
         yield replace(first, recipients=message.envelope.recipients)
 
 

@@ -4,8 +4,8 @@ import importlib
 import pkgutil
 
 from conformance.reference import defects
+from conformance.reference.components import ComponentSets
 from conformance.reference.defects.defect import DEFECTS
-from conformance.reference.parts import Generations
 from conformance.reference.readings.catalogue import applied
 from conformance.reference.readings.reading import EVERY, READINGS
 
@@ -14,7 +14,7 @@ for _module in pkgutil.iter_modules(defects.__path__):
         importlib.import_module(f"{defects.__name__}.{_module.name}")
 
 
-def spoiled(parts: Generations, names: str) -> Generations:
+def spoiled(parts: ComponentSets, names: str) -> ComponentSets:
     """Return the parts with defects and conforming readings, `NAME` or `NAME+NAME`; readings are put on last.
 
     Raises ValueError when there is none of a name.

@@ -2,7 +2,7 @@
 
 from conformance.reference.config import Peer
 from conformance.reference.defects.defect import defect
-from conformance.reference.receive.rights import Rights
+from conformance.reference.receive.authentication import Rights
 from conformance.reference.shadow.choice import ShadowServerChoice
 
 

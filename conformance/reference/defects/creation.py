@@ -14,7 +14,7 @@ from conformance.reference.shadow.creation import ShadowCreation
 class NeverShadows(ShadowCreation):
     """Makes no shadow of any message, whatever is configured."""
 
-    async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
+    async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Do nothing, as if redundancy were switched off."""
         return not self.host.transport.RejectMessageOnShadowFailure
 
@@ -25,11 +25,11 @@ class OffUntilSwitchedOn(ShadowCreation):
 
     switched = False
 
-    async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
+    async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Begin with shadows once redundancy was seen to be off."""
         self.switched = self.switched or not self.host.transport.ShadowRedundancyEnabled
         if self.switched:
-            return await super().make(message, content, deadline)
+            return await super().make_shadow(message, content, deadline)
         return not self.host.transport.RejectMessageOnShadowFailure
 
 
@@ -37,11 +37,11 @@ class OffUntilSwitchedOn(ShadowCreation):
 class ShadowsThoughDisabled(ShadowCreation):
     """Opens shadow sessions with ShadowRedundancyEnabled false."""
 
-    async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
+    async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Try the servers whatever the switch says."""
         if self.host.transport.ShadowRedundancyEnabled:
-            return await super().make(message, content, deadline)
-        return any([await self.attempt(peer, message, content) for peer in self.host.choice.attempts()[:1]])
+            return await super().make_shadow(message, content, deadline)
+        return any([await self.try_server(peer, message, content) for peer in self.host.choice.attempts()[:1]])
 
 
 async def _done() -> None:
@@ -65,7 +65,7 @@ class OpensEarly(ShadowCreation):
 
     async def _open(self, peer: Peer) -> None:
         while peer.name not in self.kept:
-            dialogue = super().dialogue(peer)
+            dialogue = super().new_dialogue(peer)
             try:
                 await dialogue.open()
             except SessionLost:
@@ -73,11 +73,11 @@ class OpensEarly(ShadowCreation):
             else:
                 self.kept[peer.name] = dialogue
 
-    def dialogue(self, peer: Peer) -> Dialogue:
+    def new_dialogue(self, peer: Peer) -> Dialogue:
         """Return the session that is open; opening it again does nothing."""
         kept = self.kept.pop(peer.name, None)
         if kept is None:
-            return super().dialogue(peer)
+            return super().new_dialogue(peer)
         kept.open = _done  # type: ignore[method-assign]
         return kept
 
@@ -86,13 +86,13 @@ class OpensEarly(ShadowCreation):
 class SendsTheCopyAfterTheReply(ShadowCreation):
     """Opens the shadow session while the sender waits, and sends the copy only after the sender has its reply."""
 
-    async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
+    async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Open a session, and call that a shadow."""
         for peer in self.host.choice.attempts():
-            dialogue = self.dialogue(peer)
+            dialogue = self.new_dialogue(peer)
             try:
                 await dialogue.open()
-                await self.request(peer, dialogue)
+                await self.request_shadow(peer, dialogue)
             except SessionLost:
                 dialogue.abort()
             else:
@@ -103,7 +103,7 @@ class SendsTheCopyAfterTheReply(ShadowCreation):
     async def _later(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
         try:
             await asyncio.sleep(1)  # the sender has its reply by then
-            await self.transmit(peer, message, content, dialogue)
+            await self.transmit_shadow(peer, message, content, dialogue)
             await dialogue.quit()
         except SessionLost as lost:
             self.host.log.warning("%s shadow: late copy failed: %s", message.message_id, lost)
@@ -115,19 +115,19 @@ class SendsTheCopyAfterTheReply(ShadowCreation):
 class ShadowsTwice(ShadowCreation):
     """Makes a shadow on every server that it may ask."""
 
-    async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
+    async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Try all servers, each once."""
         peers = {peer.name: peer for peer in self.host.choice.attempts()}.values()
-        return any([await self.attempt(peer, message, content) for peer in peers])
+        return any([await self.try_server(peer, message, content) for peer in peers])
 
 
 @defect("takes-refusal-for-a-shadow", breaks="SR-PRF-07", part="creation")
 class TakesRefusalForAShadow(ShadowCreation):
     """Counts the last permitted attempt as a success, however it ended."""
 
-    async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
+    async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Try, and be content."""
-        await super().make(message, content, deadline)
+        await super().make_shadow(message, content, deadline)
         return True
 
 
@@ -135,12 +135,12 @@ class TakesRefusalForAShadow(ShadowCreation):
 class TimeoutCountsAsShadow(ShadowCreation):
     """When a shadow session takes too long, takes the copy for made."""
 
-    async def attempt(self, peer: Peer, message: Message, content: bytes) -> bool:
+    async def try_server(self, peer: Peer, message: Message, content: bytes) -> bool:
         """Wait a little less than a session may be idle, then believe."""
         patience = self.host.transport.SendConnectionInactivityTimeout * 0.9
         try:
             async with asyncio.timeout(patience):
-                return await super().attempt(peer, message, content)
+                return await super().try_server(peer, message, content)
         except TimeoutError:
             return True
 
@@ -149,10 +149,10 @@ class TimeoutCountsAsShadow(ShadowCreation):
 class WaitsForEver(ShadowCreation):
     """Waits for a silent shadow server for a week."""
 
-    def dialogue(self, peer: Peer) -> Dialogue:
+    def new_dialogue(self, peer: Peer) -> Dialogue:
         """Give the session a week's patience."""
-        dialogue = super().dialogue(peer)
-        dialogue.idle = 7 * 86400.0
+        dialogue = super().new_dialogue(peer)
+        dialogue.idle_timeout = 7 * 86400.0
         return dialogue
 
 
@@ -163,9 +163,9 @@ class Alters(ShadowCreation):
         """Return what is sent in the message's place."""
         raise NotImplementedError
 
-    async def transmit(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
+    async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
         """Hand over something else."""
-        await super().transmit(peer, *self.altered(message, content), dialogue)
+        await super().transmit_shadow(peer, *self.altered(message, content), dialogue)
 
 
 @defect("shadow-loses-a-recipient", breaks="SR-CRE-06", part="creation")
@@ -175,7 +175,7 @@ class ShadowLosesARecipient(Alters):
     def altered(self, message: Message, content: bytes) -> tuple[Message, bytes]:
         """Return the message for fewer."""
         recipients = message.envelope.recipients
-        return replace(message, envelope=message.envelope.to(recipients[:-1] or recipients)), content
+        return replace(message, envelope=message.envelope.for_recipients(recipients[:-1] or recipients)), content
 
 
 @defect("shadow-has-another-sender", breaks="SR-CRE-06", part="creation")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from conformance.reference.parts import PLACES, Generations
+from conformance.reference.components import SLOTS, ComponentSets
 
 P = TypeVar("P", bound=type)
 
@@ -16,7 +16,7 @@ class Defect:
     name: str
     breaks: str
     says: str
-    spoil: Callable[[Generations], Generations]
+    spoil: Callable[[ComponentSets], ComponentSets]
     retired: str | None = None
     """Why it is right after all; it can still be switched on, and nothing has to catch it."""
     on_disks: bool = False
@@ -44,12 +44,12 @@ def defect(
     others = dict(also or {})
 
     def declare(wrong: P) -> P:
-        unknown = {part, *others} - PLACES
+        unknown = {part, *others} - SLOTS
         if name in DEFECTS or unknown:
             raise ValueError(f"defect {name}: the name is taken, or there is no part {', '.join(unknown)}")
         says = " ".join((wrong.__doc__ or "").split())
         spoiled: dict[str, type] = {part: wrong, **others}
-        DEFECTS[name] = Defect(name, breaks, says, lambda parts: parts.put(spoiled), retired, on_disks)
+        DEFECTS[name] = Defect(name, breaks, says, lambda parts: parts.with_replaced(spoiled), retired, on_disks)
         return wrong
 
     return declare

@@ -2,7 +2,7 @@
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.message import Message
-from conformance.reference.queue.completion import Completion
+from conformance.reference.queue.delivery import Completion
 from conformance.reference.shadow.discard import DiscardStatus
 from conformance.reference.storage.discards import DiscardEvent
 
@@ -11,7 +11,7 @@ from conformance.reference.storage.discards import DiscardEvent
 class NeverTells(DiscardStatus):
     """Never offers a discard notification."""
 
-    def queue(self, message: Message) -> None:
+    def queue_notifications(self, message: Message) -> None:
         """Queue nothing."""
 
 
@@ -19,12 +19,12 @@ class NeverTells(DiscardStatus):
 class TellsAnybody(DiscardStatus):
     """Tells every notification to whoever asks first."""
 
-    async def answer(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
+    async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
         """Tell also what is queued for others."""
-        lines, events = await super().answer(server, most)
+        lines, events = await super().answer_query(server, most)
         others = [peer.name for peer in self.host.config.peers if peer.name != server]
         for other in others:
-            more, _ = self.host.discards.waiting(other, max(most - len(events), 0), set())
+            more, _ = self.host.discards.pending(other, max(most - len(events), 0), set())
             events += more
         told = [f"250-2.0.0 discard {event.shadow_id}" for event in events]
         return [lines[0], *told, lines[-1]], events
@@ -36,8 +36,8 @@ class ForgetsOnRestart(DiscardStatus):
 
     def start(self) -> None:
         """Drop what is queued."""
-        for event in self.host.discards.older(self.host.now() + 1):
-            self.host.discards.forget(event.id)
+        for event in self.host.discards.queued_until(self.host.now() + 1):
+            self.host.discards.remove(event.id)
         super().start()
 
 
@@ -45,7 +45,7 @@ class ForgetsOnRestart(DiscardStatus):
 class KeepsForEver(DiscardStatus):
     """Never deletes notifications that nobody asks for."""
 
-    def expire(self) -> None:
+    def drop_expired(self) -> None:
         """Delete nothing."""
 
 
@@ -54,27 +54,27 @@ class ExpiresAtHalf(DiscardStatus):
     """Deletes notifications after half of ShadowMessageAutoDiscardInterval."""
 
     @property
-    def interval(self) -> float:
+    def notification_lifetime(self) -> float:
         """Return half of it."""
-        return super().interval / 2
+        return super().notification_lifetime / 2
 
 
 @defect("tells-more-than-asked", breaks="SR-WIR-04", part="discard_status")
 class TellsMoreThanAsked(DiscardStatus):
     """Tells all notifications at once, however many were asked for."""
 
-    async def answer(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
+    async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
         """Answer as if a million had been asked for."""
-        return await super().answer(server, 1_000_000)
+        return await super().answer_query(server, 1_000_000)
 
 
 @defect("says-that-nothing-is-left", breaks="SR-WIR-04", part="discard_status")
 class SaysThatNothingIsLeft(DiscardStatus):
     """Says that no notification is left when there are more."""
 
-    async def answer(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
+    async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
         """Answer, and leave the number out."""
-        lines, events = await super().answer(server, most)
+        lines, events = await super().answer_query(server, most)
         return [*lines[:-1], "250 2.0.0 end 0"], events
 
 
@@ -87,22 +87,22 @@ class TellsTwice(DiscardStatus):
         self.once: set[int] = set()
         super().start()
 
-    def told(self, events: list[DiscardEvent]) -> None:
+    def confirm_read(self, events: list[DiscardEvent]) -> None:
         """Forget only what was told before."""
         again = [event for event in events if event.id in self.once]
         self.once.update(event.id for event in events)
-        self.untold(events)
-        super().told(again)
+        self.release_unread(events)
+        super().confirm_read(again)
 
 
 @defect("forgets-discards-when-told", breaks="SR-WIR-05", part="discard_status")
 class ForgetsWhenTold(DiscardStatus):
     """Forgets a notification with the reply that tells it, whether that arrives or not."""
 
-    async def answer(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
+    async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
         """Answer, and forget."""
-        lines, events = await super().answer(server, most)
-        self.told(events)
+        lines, events = await super().answer_query(server, most)
+        self.confirm_read(events)
         return lines, []
 
 
@@ -110,12 +110,12 @@ class ForgetsWhenTold(DiscardStatus):
 class ReleasesAfterTheFirstFork(Completion):
     """Offers the discard notification when the first of several next hops has the message."""
 
-    def check(self, key: int) -> None:
+    def release_if_processed(self, key: int) -> None:
         """Queue the notification whenever something was reached."""
         message = self.host.messages.get(key)
         if message is not None and message.place == "primary":
-            self.host.discard_status.queue(message)
-        super().check(key)
+            self.host.discard_status.queue_notifications(message)
+        super().release_if_processed(key)
 
 
 @defect("releases-before-the-report", breaks="SR-MNT-08", part="completion")
@@ -147,7 +147,9 @@ class ShadowsAgainAfterDelivery(Completion):
         """Release it, and have it shadowed once more."""
         content = self.host.messages.content(message.id)
         super().release(message)
-        self.host.tasks.start(self.host.creation.make(message, content, None), f"{self.host.name}: one more shadow")
+        self.host.tasks.start(
+            self.host.creation.make_shadow(message, content, None), f"{self.host.name}: one more shadow"
+        )
 
 
 @defect("no-safety-net", breaks="SR-SFN-01", part="completion")
@@ -156,5 +158,5 @@ class NoSafetyNet(Completion):
 
     def release(self, message: Message) -> None:
         """Tell the shadow server, and forget."""
-        self.host.discard_status.queue(message)
+        self.host.discard_status.queue_notifications(message)
         self.host.messages.drop(message.id)

@@ -2,7 +2,7 @@
 
 from conformance.reference.config import NodeConfiguration
 from conformance.reference.defects.defect import defect
-from conformance.reference.duplicates import DuplicateDetection, Key
+from conformance.reference.duplicates import DuplicateDetection, DuplicateKey
 from conformance.reference.headers import internet_message_id
 from conformance.reference.host import Host
 
@@ -11,7 +11,7 @@ from conformance.reference.host import Host
 class NeverDeduplicates(DuplicateDetection):
     """Delivers every copy."""
 
-    def known(self, key: Key) -> bool:
+    def was_delivered(self, key: DuplicateKey) -> bool:
         """Nothing was ever delivered before."""
         return False
 
@@ -20,9 +20,9 @@ class NeverDeduplicates(DuplicateDetection):
 class ByMessageIdOnly(DuplicateDetection):
     """Takes messages with one Message-ID for duplicates though their client submit times differ."""
 
-    def key(self, mailbox: str, content: bytes) -> Key | None:
+    def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
         """Leave the time out."""
-        key = super().key(mailbox, content)
+        key = super().key_of(mailbox, content)
         return None if key is None else key._replace(submitted=0.0)
 
 
@@ -30,9 +30,9 @@ class ByMessageIdOnly(DuplicateDetection):
 class BySubmitTimeOnly(DuplicateDetection):
     """Takes messages with one client submit time for duplicates though their Message-IDs differ."""
 
-    def key(self, mailbox: str, content: bytes) -> Key | None:
+    def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
         """Leave the Message-ID out."""
-        key = super().key(mailbox, content)
+        key = super().key_of(mailbox, content)
         return None if key is None else key._replace(internet_id="any")
 
 
@@ -40,20 +40,22 @@ class BySubmitTimeOnly(DuplicateDetection):
 class NeedsNoSubmitTime(DuplicateDetection):
     """Takes messages with one Message-ID for duplicates though they have no client submit time."""
 
-    def key(self, mailbox: str, content: bytes) -> Key | None:
+    def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
         """Take none for the same."""
         internet_id = internet_message_id(content)
-        known = super().key(mailbox, content)
-        return Key(mailbox.casefold(), internet_id, 0.0) if known is None and internet_id is not None else known
+        known = super().key_of(mailbox, content)
+        return (
+            DuplicateKey(mailbox.casefold(), internet_id, 0.0) if known is None and internet_id is not None else known
+        )
 
 
 @defect("deduplicates-across-mailboxes", breaks="SR-DUP-05", part="duplicates")
 class AcrossMailboxes(DuplicateDetection):
     """Delivers a message to one mailbox of a server and drops it for the others."""
 
-    def key(self, mailbox: str, content: bytes) -> Key | None:
+    def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
         """Leave the mailbox out."""
-        return super().key("any", content)
+        return super().key_of("any", content)
 
 
 @defect("deduplicates-for-ever", breaks="SR-DUP-03", part="duplicates")
@@ -61,7 +63,7 @@ class ForEver(DuplicateDetection):
     """Drops duplicates long after the tracking window."""
 
     @property
-    def window(self) -> float:
+    def tracking_window(self) -> float:
         """Return a hundred years."""
         return 36_525 * 86400.0
 
@@ -71,9 +73,9 @@ class ForHalfTheWindow(DuplicateDetection):
     """Forgets a delivery after half of the tracking window."""
 
     @property
-    def window(self) -> float:
+    def tracking_window(self) -> float:
         """Return half of it."""
-        return super().window / 2
+        return super().tracking_window / 2
 
 
 @defect("honours-any-window", breaks="SR-DUP-04", part="duplicates")
@@ -81,7 +83,7 @@ class HonoursAnyWindow(DuplicateDetection):
     """Honours a tracking window of more than 49 days."""
 
     @property
-    def window(self) -> float:
+    def tracking_window(self) -> float:
         """Return what was configured."""
         return self.host.transport.DuplicateTrackingWindow
 
@@ -99,13 +101,13 @@ class AllDuplicatesAfterAMove(DuplicateDetection):
         super().reconfigured(before)
         self.moved |= {
             address
-            for address, mailbox in self.host.config.mailbox_at.items()
-            if (old := before.mailbox_at.get(address)) is not None and old.server != mailbox.server
+            for address, mailbox in self.host.config.mailboxes_by_address.items()
+            if (old := before.mailboxes_by_address.get(address)) is not None and old.server != mailbox.server
         }
 
-    def known(self, key: Key) -> bool:
+    def was_delivered(self, key: DuplicateKey) -> bool:
         """Whether it may have been delivered at another server."""
-        return key.mailbox in self.moved or super().known(key)
+        return key.mailbox in self.moved or super().was_delivered(key)
 
 
 @defect("never-cleans-up", breaks="SR-DUP-07", part="duplicates")

@@ -16,13 +16,13 @@ class AcknowledgesWhatASyncFailedFor(Acceptance):
         try:
             return await super().acknowledge(message)
         except DatabaseError:
-            return self.queued(message)
+            return self.acknowledgement_reply(message)
 
 
 @defect("refuses-for-good-without-room", breaks="RL-ACK-06", part="acceptance", on_disks=True)
 class RefusesForGoodWithoutRoom(Acceptance):
     """Refuses a message for good when there is no room on its disk: the sender gives it up."""
 
-    def no_room(self) -> Reply:
+    def no_room_reply(self) -> Reply:
         """Say 552 in place of 452."""
         return Reply(552, "5.3.4", "insufficient system storage")

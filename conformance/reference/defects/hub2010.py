@@ -8,16 +8,16 @@ from typing import Any
 from conformance.reference.defects.defect import defect
 from conformance.reference.hub2010.completion import HubCompletion
 from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowledgement
-from conformance.reference.hub2010.heartbeat import Heartbeat
+from conformance.reference.hub2010.manager import HubManager
 from conformance.reference.hub2010.outbound import HubOutbound, HubRouting
-from conformance.reference.hub2010.shadow_queue import HubPromotion
+from conformance.reference.hub2010.shadow_queues import HubPromotion
 from conformance.reference.hub2010.verbs import HubVerbs
 from conformance.reference.message import Envelope, Message, Recipient
-from conformance.reference.queue.fork import Fork
-from conformance.reference.queue.routing import NextHop
-from conformance.reference.receive.acceptance import Origin
+from conformance.reference.queue.hop_queue import DeliveryAttempt
+from conformance.reference.receive.acceptance import MessageOrigin
 from conformance.reference.replies import Reply
-from conformance.reference.routing.router import Routing
+from conformance.reference.routing.bifurcation import Routing
+from conformance.reference.routing.next_hop import NextHop
 from conformance.reference.send.dialogue import Dialogue
 
 
@@ -35,7 +35,7 @@ class ForgetsAfterTheFirst(HubCompletion):
 class NeverOffers(HubVerbs):
     """Does not advertise XSHADOW."""
 
-    def offered(self) -> list[str]:
+    def ehlo_keywords(self) -> list[str]:
         """Offer nothing."""
         return []
 
@@ -44,27 +44,27 @@ class NeverOffers(HubVerbs):
 class KeepsNoShadow(HubOutbound):
     """Sends with XSHADOW, and keeps no shadow of what was taken."""
 
-    async def transmit(self, fork: Fork, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
+    async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
         """Hand over, and forget."""
-        if not self.tracks(dialogue, server):
-            return await super().transmit(fork, server, dialogue)
-        content = self.host.messages.content(fork.message.id)
-        envelope = fork.message.envelope.to(fork.recipients)
-        return await dialogue.transmit(envelope, content, f" XSHADOW={self.host.identity.next()}")
+        if not self.may_use_xshadow(dialogue, server):
+            return await super().transmit(attempt, server, dialogue)
+        content = self.host.messages.content(attempt.message.id)
+        envelope = attempt.message.envelope.for_recipients(attempt.recipients)
+        return await dialogue.transmit(envelope, content, f" XSHADOW={self.host.identity.new_id()}")
 
 
 @defect("hub-withholds-from-a-shadow-keeper", breaks="SR-E10-03", part="ex2010.acceptance")
 class WithholdsFromAKeeper(DelayedAcknowledgement):
     """Withholds the acknowledgement also from a sender that keeps a shadow."""
 
-    async def take_tracked(
-        self, envelope: Envelope, content: bytes, origin: Origin, sender: str, shadow_id: str
+    async def accept_with_shadow(
+        self, envelope: Envelope, content: bytes, origin: MessageOrigin, sender: str, shadow_id: str
     ) -> Reply:
         """Wait for delivery."""
-        reply = await super().take_tracked(envelope, content, origin, sender, shadow_id)
+        reply = await super().accept_with_shadow(envelope, content, origin, sender, shadow_id)
         found = self.host.shadows.find("", "", shadow_id)
         if found is not None and (message := self.host.messages.get(found[0])) is not None:
-            await self.withhold(message, origin.deadline)
+            await self.wait_until_delivered(message, origin.deadline)
         return reply
 
 
@@ -81,39 +81,39 @@ class NeverMarksComplete(HubCompletion):
 class AsksByHeartbeatOnly(HubOutbound):
     """Does not ask for discard status at the end of a session."""
 
-    async def closing(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
+    async def end_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
         """Ask nothing."""
 
 
 @defect("hub-heartbeat-too-slow", breaks="SR-E10-06", part="ex2010.manager")
-class HeartbeatTooSlow(Heartbeat):
+class HeartbeatTooSlow(HubManager):
     """Lets twice ShadowHeartbeatTimeoutInterval pass before it asks."""
 
-    def due(self, primary: str) -> float:
+    def next_session_at(self, primary: str) -> float:
         """Return a later moment."""
-        return super().due(primary) + self.host.transport.ShadowHeartbeatTimeoutInterval
+        return super().next_session_at(primary) + self.host.transport.ShadowHeartbeatTimeoutInterval
 
 
 @defect("hub-keeps-what-is-discarded", breaks="SR-E10-07", part="ex2010.manager")
-class KeepsWhatIsDiscarded(Heartbeat):
+class KeepsWhatIsDiscarded(HubManager):
     """Leaves a message in its shadow queue when the primary has passed it on."""
 
-    def discard(self, primary: str, database: str, shadow_id: str) -> None:
+    def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Do nothing."""
 
 
 @defect("hub-gives-up-after-one-interval", breaks="SR-E10-08", part="ex2010.manager")
-class GivesUpAfterOne(Heartbeat):
+class GivesUpAfterOne(HubManager):
     """Declares a primary failed after one interval without a session."""
 
-    def unreached(self, primary: str) -> None:
+    def heartbeat_failed(self, primary: str) -> None:
         """Count to one."""
-        self.failures[primary] = self.host.transport.ShadowHeartbeatRetryCount
-        super().unreached(primary)
+        self.missed_intervals[primary] = self.host.transport.ShadowHeartbeatRetryCount
+        super().heartbeat_failed(primary)
 
 
 @defect("hub-never-gives-up", breaks="SR-E10-20", part="ex2010.manager")
-class NeverGivesUp(Heartbeat):
+class NeverGivesUp(HubManager):
     """Never declares a primary failed."""
 
     def declare_failed(self, primary: str) -> None:
@@ -121,28 +121,28 @@ class NeverGivesUp(Heartbeat):
 
 
 @defect("hub-count-never-starts-again", breaks="SR-E10-09", part="ex2010.manager")
-class CountNeverStartsAgain(Heartbeat):
+class CountNeverStartsAgain(HubManager):
     """Does not forget failed intervals when a session succeeds."""
 
-    def spoke(self, primary: str) -> None:
+    def record_contact(self, primary: str) -> None:
         """Keep the count."""
-        failures = self.failures.get(primary)
-        super().spoke(primary)
+        failures = self.missed_intervals.get(primary)
+        super().record_contact(primary)
         if failures is not None:
-            self.failures[primary] = failures
+            self.missed_intervals[primary] = failures
 
 
 @defect("hub-resubmits-to-the-failed", breaks="SR-E10-10", part="ex2010.routing")
 class ResubmitsToTheFailed(HubRouting):
     """Sends what it took over to the primary that failed."""
 
-    def forks(self, recipients: Any) -> dict[NextHop, list[Recipient]]:
+    def group_by_next_hop(self, recipients: Any) -> dict[NextHop, list[Recipient]]:
         """Route as if nobody had failed, and to one server only."""
-        return Routing.forks(self, recipients)
+        return Routing.group_by_next_hop(self, recipients)
 
 
 @defect("hub-takes-over-without-a-route", breaks="SR-E10-11", part="ex2010.manager")
-class TakesOverWithoutARoute(Heartbeat):
+class TakesOverWithoutARoute(HubManager):
     """Takes shadows over though there is no other way for them."""
 
     def has_alternative(self, message: Message) -> bool:
@@ -167,15 +167,15 @@ class WaitsForTheEnd(HubCompletion):
 class KeepsShadowsForAnybody(HubOutbound):
     """Keeps a message for a next hop that does not offer XSHADOW, and sends it again when nothing is heard of it."""
 
-    async def transmit(self, fork: Fork, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
+    async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
         """Hand over, and send it again an hour later."""
-        replies = await super().transmit(fork, server, dialogue)
-        if not self.tracks(dialogue, server) and not fork.message.resubmitted:
+        replies = await super().transmit(attempt, server, dialogue)
+        if not self.may_use_xshadow(dialogue, server) and not attempt.message.resubmitted:
             host = self.host
-            content = host.messages.content(fork.message.id)
-            name = host.identity.next()
-            twin = replace(fork.message, id=0, message_id=name, shadow_id=name, resubmitted=True)
-            alarm = host.alarms.new(lambda: host.delivery.take(host.messages.add(twin, content)))
+            content = host.messages.content(attempt.message.id)
+            name = host.identity.new_id()
+            twin = replace(attempt.message, id=0, message_id=name, shadow_id=name, resubmitted=True)
+            alarm = host.alarms.new(lambda: host.delivery.start_processing(host.messages.add(twin, content)))
             alarm.set(host.now() + 3600)
         return replies
 
@@ -184,7 +184,7 @@ class KeepsShadowsForAnybody(HubOutbound):
 class AcknowledgesAtOnce(DelayedAcknowledgement):
     """Withholds nothing from a sender without XSHADOW."""
 
-    async def withhold(self, message: Message, deadline: float) -> None:
+    async def wait_until_delivered(self, message: Message, deadline: float) -> None:
         """Return at once."""
 
 
@@ -192,10 +192,10 @@ class AcknowledgesAtOnce(DelayedAcknowledgement):
 class WithholdsTooLong(DelayedAcknowledgement):
     """Withholds the acknowledgement until delivery, however long that takes."""
 
-    async def withhold(self, message: Message, deadline: float) -> None:
+    async def wait_until_delivered(self, message: Message, deadline: float) -> None:
         """Wait for twenty times as long."""
         for _ in range(20):
-            await super().withhold(message, deadline)
+            await super().wait_until_delivered(message, deadline)
             if not self.host.messages.pending(message.id):
                 return
 
@@ -204,10 +204,10 @@ class WithholdsTooLong(DelayedAcknowledgement):
 class WithholdsHalfTheTime(DelayedAcknowledgement):
     """Withholds the acknowledgement for half of MaxAcknowledgementDelay."""
 
-    async def withhold(self, message: Message, deadline: float) -> None:
+    async def wait_until_delivered(self, message: Message, deadline: float) -> None:
         """Leave early."""
         half = asyncio.get_running_loop().time() + self.host.transport.MaxAcknowledgementDelay / 2
-        await super().withhold(message, min(half, deadline))
+        await super().wait_until_delivered(message, min(half, deadline))
 
 
 @defect("hub-promises-what-it-has-not", breaks="SR-E10-17", part="ex2010.acceptance")
@@ -219,7 +219,7 @@ class PromisesWhatItHasNot(DelayedAcknowledgement):
         for message in list(self.host.messages.in_place("primary")):
             self.host.messages.drop(message.id)
 
-    async def withhold(self, message: Message, deadline: float) -> None:
+    async def wait_until_delivered(self, message: Message, deadline: float) -> None:
         """Return at once."""
 
 
@@ -230,23 +230,23 @@ class OffersToStrangers(HubVerbs):
     @property
     def may_shadow(self) -> bool:
         """Whether it is the transport listener."""
-        return self.conversation.door == "transport"
+        return self.session_state.listener == "transport"
 
 
 @defect("hub-issues-xshadow-without-the-right", breaks="SR-E10-19", part="ex2010.outbound")
 class IssuesWithoutTheRight(HubOutbound):
     """Issues XSHADOW wherever it is advertised."""
 
-    def tracks(self, dialogue: Dialogue, server: str) -> bool:
+    def may_use_xshadow(self, dialogue: Dialogue, server: str) -> bool:
         """Whether the server offers it."""
         return "XSHADOW" in dialogue.keywords
 
 
 @defect("hub-ignores-a-new-database", breaks="SR-E10-21", part="ex2010.manager")
-class IgnoresANewDatabase(Heartbeat):
+class IgnoresANewDatabase(HubManager):
     """Does not notice that a next hop came back with a new queue database."""
 
-    def noticed(self, primary: str, database: str) -> None:
+    def compare_database(self, primary: str, database: str) -> None:
         """Note nothing."""
 
 
@@ -259,16 +259,16 @@ class TakesOverNothing(HubPromotion):
 
 
 @defect("hub-resubmits-when-it-is-back", breaks="SR-E10-23", part="ex2010.manager")
-class ResubmitsWhenItIsBack(Heartbeat):
+class ResubmitsWhenItIsBack(HubManager):
     """Takes over for a primary that comes back with the database that it had."""
 
-    def noticed(self, primary: str, database: str) -> None:
+    def compare_database(self, primary: str, database: str) -> None:
         """Take every return after a failed interval for a new database."""
-        if self.failures.get(primary):
-            self.host.promotion.take_over(self.host.shadows.held_for(primary))
-        super().noticed(primary, database)
+        if self.missed_intervals.get(primary):
+            self.host.promotion.take_over(self.host.shadows.rows_held_for(primary))
+        super().compare_database(primary, database)
 
-    def saw_database(self, primary: str, database: str) -> None:
+    def record_session(self, primary: str, database: str) -> None:
         """Look before the count starts again."""
-        self.noticed(primary, database)
-        self.spoke(primary)
+        self.compare_database(primary, database)
+        self.record_contact(primary)

@@ -3,13 +3,12 @@ delivered."""
 
 from conformance.reference.config import Listener, Peer
 from conformance.reference.defects.defect import defect
-from conformance.reference.hub2010.absent import NoSafetyNet
-from conformance.reference.hub2010.completion import HubCompletion
+from conformance.reference.hub2010.completion import HubCompletion, NoSafetyNet
 from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowledgement
 from conformance.reference.hub2010.verbs import HubVerbs
 from conformance.reference.message import Envelope
-from conformance.reference.receive.acceptance import Origin
-from conformance.reference.receive.rights import Rights
+from conformance.reference.receive.acceptance import MessageOrigin
+from conformance.reference.receive.authentication import Rights
 from conformance.reference.replies import Reply
 
 
@@ -20,10 +19,10 @@ class AcceptsWithoutTheRight(HubVerbs):
     @property
     def may_shadow(self) -> bool:
         """Look at nothing but who it is."""
-        conversation = self.conversation
+        session_state = self.session_state
         return (
-            conversation.door == "transport"
-            and conversation.peer is not None
+            session_state.listener == "transport"
+            and session_state.peer is not None
             and self.host.transport.ShadowRedundancyEnabled
         )
 
@@ -42,11 +41,11 @@ class KeepsOrLetsKeep(HubVerbs):
 class AnswersQueriesAtTheFrontDoor(HubVerbs):
     """Tells discard status at the frontend, to whoever says that he is the server."""
 
-    async def query(self, words: list[str]) -> list[str]:
+    async def handle_xqdiscard(self, words: list[str]) -> list[str]:
         """Ask for no right."""
-        if self.conversation.door != "frontend" or len(words) != 2:
-            return await super().query(words)
-        lines, self.telling = await self.host.discard_status.answer(words[0], int(words[1]))
+        if self.session_state.listener != "frontend" or len(words) != 2:
+            return await super().handle_xqdiscard(words)
+        lines, self.unconfirmed_discards = await self.host.discard_status.answer_query(words[0], int(words[1]))
         return lines
 
 
@@ -57,28 +56,28 @@ class AcceptsThoughSwitchedOff(HubVerbs):
     @property
     def may_shadow(self) -> bool:
         """Look at the rights."""
-        peer = self.conversation.peer
-        return self.conversation.door == "transport" and peer is not None and peer.accept_xshadow
+        peer = self.session_state.peer
+        return self.session_state.listener == "transport" and peer is not None and peer.accept_xshadow
 
 
 @defect("believes-the-greeting", breaks="SR-E10-18", part="rights")
 class BelievesTheGreeting(Rights):
     """Takes a client for the server that it says to be, though the connector is not externally secured."""
 
-    def peer(self, listener: Listener, hello: str, authenticated: str | None) -> Peer | None:
+    def identify(self, listener: Listener, hello: str, authenticated: str | None) -> Peer | None:
         """Ask for no proof."""
-        return self.host.config.peer_named.get((authenticated or hello).casefold())
+        return self.host.config.peers_by_name.get((authenticated or hello).casefold())
 
 
 @defect("hub-reports-at-receipt", breaks="SR-E10-04", part="ex2010.acceptance")
 class ReportsAtReceipt(DelayedAcknowledgement):
     """Offers the discard notification as soon as it has the message itself."""
 
-    async def take_tracked(
-        self, envelope: Envelope, content: bytes, origin: Origin, sender: str, shadow_id: str
+    async def accept_with_shadow(
+        self, envelope: Envelope, content: bytes, origin: MessageOrigin, sender: str, shadow_id: str
     ) -> Reply:
         """Take it, and report it."""
-        reply = await super().take_tracked(envelope, content, origin, sender, shadow_id)
+        reply = await super().accept_with_shadow(envelope, content, origin, sender, shadow_id)
         self.host.discards.queue(sender, shadow_id, self.host.now())
         return reply
 
@@ -87,12 +86,12 @@ class ReportsAtReceipt(DelayedAcknowledgement):
 class ReportsTheFirstFork(HubCompletion):
     """Offers the discard notification when the first of a message's forks is delivered."""
 
-    def check(self, key: int) -> None:
+    def release_if_processed(self, key: int) -> None:
         """Report as soon as a recipient has it."""
         message = self.host.messages.get(key)
         if message is not None and self.host.messages.with_fate(key, ("delivered", "relayed", "passed-on")):
-            self.host.discard_status.queue(message)
-        super().check(key)
+            self.host.discard_status.queue_notifications(message)
+        super().release_if_processed(key)
 
 
 @defect("hub-drops-shadows-at-start", breaks="SR-E10-01", part="ex2010.safety_net")

@@ -4,10 +4,10 @@ import asyncio
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.headers import internet_message_id
-from conformance.reference.message import Envelope, drafted
+from conformance.reference.message import Envelope, new_message
 from conformance.reference.replies import Reply
-from conformance.reference.shadow.keeping import ShadowKeeping
 from conformance.reference.shadow.manager import ShadowRedundancyManager
+from conformance.reference.shadow.shadow_queues import ShadowKeeping
 
 
 @defect("shadow-in-memory", breaks="SR-CRE-04", part="keeping")
@@ -45,8 +45,8 @@ class DeliversItsShadows(ShadowKeeping):
         """Keep it, and send a twin of it on, of which nobody is asked to keep a shadow."""
         reply = await super().keep(envelope, content, primary, database, shadow_id)
         host = self.host
-        twin = drafted(content, envelope, message_id=host.identity.next(), since=host.now())
-        host.delivery.take(host.messages.add(twin, content))
+        twin = new_message(content, envelope, message_id=host.identity.new_id(), since=host.now())
+        host.delivery.start_processing(host.messages.add(twin, content))
         return reply
 
 
@@ -56,7 +56,7 @@ class KeepsAShadowForSome(ShadowKeeping):
 
     def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
         """Put a poorer copy into the shadow queue."""
-        super().store(envelope.to(envelope.recipients[:1]), content, primary, database, shadow_id)
+        super().store(envelope.for_recipients(envelope.recipients[:1]), content, primary, database, shadow_id)
 
 
 @defect("one-shadow-for-equal-messages", breaks="SR-TMO-05", part="keeping")

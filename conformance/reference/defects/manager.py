@@ -9,7 +9,7 @@ from conformance.reference.host import Host
 from conformance.reference.message import Message
 from conformance.reference.send.dialogue import Dialogue, SessionLost
 from conformance.reference.shadow.manager import ShadowRedundancyManager
-from conformance.reference.shadow.promotion import Promotion
+from conformance.reference.shadow.shadow_queues import Promotion
 from conformance.reference.storage.database import Database
 from conformance.reference.storage.identity import Identity
 
@@ -18,7 +18,7 @@ from conformance.reference.storage.identity import Identity
 class AsksInNoOtherSession(ShadowRedundancyManager):
     """Asks for discard status by heartbeat only, and in no session that is open anyway."""
 
-    async def query_in(self, primary: str, dialogue: Dialogue) -> None:
+    async def query_in_session(self, primary: str, dialogue: Dialogue) -> None:
         """Ask nothing."""
 
 
@@ -26,9 +26,9 @@ class AsksInNoOtherSession(ShadowRedundancyManager):
 class HeartbeatTooSlow(ShadowRedundancyManager):
     """Sends its heartbeat at one and a half times ShadowHeartbeatFrequency."""
 
-    def next_heartbeat(self, primary: str) -> float:
+    def next_heartbeat_at(self, primary: str) -> float:
         """Return a later moment."""
-        right = super().next_heartbeat(primary)
+        right = super().next_heartbeat_at(primary)
         return right + self.host.transport.ShadowHeartbeatFrequency / 2
 
 
@@ -40,21 +40,21 @@ class StopsAsking(ShadowRedundancyManager):
         super().__init__(host)
         self.silent: set[str] = set()
 
-    def unreached(self, primary: str) -> None:
+    def heartbeat_failed(self, primary: str) -> None:
         """Note it."""
         self.silent.add(primary)
-        super().unreached(primary)
+        super().heartbeat_failed(primary)
 
-    def next_heartbeat(self, primary: str) -> float:
+    def next_heartbeat_at(self, primary: str) -> float:
         """Return a moment that does not come."""
-        return super().next_heartbeat(primary) + (10 * 365 * 86400 if primary in self.silent else 0)
+        return super().next_heartbeat_at(primary) + (10 * 365 * 86400 if primary in self.silent else 0)
 
 
 @defect("keeps-what-is-discarded", breaks="SR-MNT-06", part="manager")
 class KeepsWhatIsDiscarded(ShadowRedundancyManager):
     """Leaves a message in the shadow queue when its discard notification comes."""
 
-    def discard(self, primary: str, database: str, shadow_id: str) -> None:
+    def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Do nothing."""
 
 
@@ -62,7 +62,7 @@ class KeepsWhatIsDiscarded(ShadowRedundancyManager):
 class DropsWhatIsDiscarded(ShadowRedundancyManager):
     """Deletes a discarded shadow in place of moving it to its Safety Net."""
 
-    def discard(self, primary: str, database: str, shadow_id: str) -> None:
+    def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Forget the copy."""
         if (found := self.host.shadows.find(primary, database, shadow_id)) is not None:
             self.host.messages.drop(found[0])
@@ -72,23 +72,23 @@ class DropsWhatIsDiscarded(ShadowRedundancyManager):
 class UnknownDiscardEndsTheHeartbeat(ShadowRedundancyManager):
     """Breaks a session off when it is told to discard what it does not know."""
 
-    def discard(self, primary: str, database: str, shadow_id: str) -> None:
+    def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Insist on knowing."""
         if self.host.shadows.find(primary, database, shadow_id) is None:
             raise SessionLost(f"unknown shadow {shadow_id}")
-        super().discard(primary, database, shadow_id)
+        super().discard_shadow(primary, database, shadow_id)
 
 
 @defect("unknown-discard-discards-all", breaks="SR-WIR-06", part="manager")
 class UnknownDiscardDiscardsAll(ShadowRedundancyManager):
     """Lets go of all shadows of a primary when it is told to discard one that it does not know."""
 
-    def discard(self, primary: str, database: str, shadow_id: str) -> None:
+    def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Take it to mean everything."""
         if self.host.shadows.find(primary, database, shadow_id) is not None:
-            super().discard(primary, database, shadow_id)
+            super().discard_shadow(primary, database, shadow_id)
             return
-        for row in self.host.shadows.held_for(primary):
+        for row in self.host.shadows.rows_held_for(primary):
             self.host.safety_net.hold(row, "shadow-safety-net")
 
 
@@ -96,48 +96,48 @@ class UnknownDiscardDiscardsAll(ShadowRedundancyManager):
 class PromotesAtDouble(ShadowRedundancyManager):
     """Promotes itself after twice ShadowResubmitTimeSpan."""
 
-    def promote_at(self, primary: str) -> float:
+    def promotion_at(self, primary: str) -> float:
         """Return a later moment."""
-        return super().promote_at(primary) + self.host.transport.ShadowResubmitTimeSpan
+        return super().promotion_at(primary) + self.host.transport.ShadowResubmitTimeSpan
 
 
 @defect("never-promotes", breaks="SR-OUT-05", part="manager")
 class NeverPromotes(ShadowRedundancyManager):
     """Never promotes itself because of time."""
 
-    def promote_at(self, primary: str) -> float:
+    def promotion_at(self, primary: str) -> float:
         """Return a moment that does not come."""
-        return super().promote_at(primary) + 10 * 365 * 86400
+        return super().promotion_at(primary) + 10 * 365 * 86400
 
 
 @defect("promotes-at-half-the-time", breaks="SR-MNT-10", part="manager")
 class PromotesAtHalf(ShadowRedundancyManager):
     """Promotes itself after half of ShadowResubmitTimeSpan."""
 
-    def promote_at(self, primary: str) -> float:
+    def promotion_at(self, primary: str) -> float:
         """Return an earlier moment."""
-        return super().promote_at(primary) - self.host.transport.ShadowResubmitTimeSpan / 2
+        return super().promotion_at(primary) - self.host.transport.ShadowResubmitTimeSpan / 2
 
 
 @defect("interval-never-starts-again", breaks="SR-MNT-10", part="manager")
 class IntervalNeverStartsAgain(ShadowRedundancyManager):
     """Counts ShadowResubmitTimeSpan from the first session with a primary, not from the last."""
 
-    def spoke(self, primary: str) -> None:
+    def record_contact(self, primary: str) -> None:
         """Note nothing but the first time."""
-        if self.host.shadows.contact(primary) is None:
-            super().spoke(primary)
+        if self.host.shadows.last_contact(primary) is None:
+            super().record_contact(primary)
 
-    def due(self, primary: str) -> float:
+    def next_session_at(self, primary: str) -> float:
         """Ask as often as is right, also when the interval is long over."""
-        return self.next_heartbeat(primary)
+        return self.next_heartbeat_at(primary)
 
 
 @defect("ignores-a-new-database", breaks="SR-MNT-11", part="manager")
 class IgnoresANewDatabase(ShadowRedundancyManager):
     """Does not notice that a primary's queue database is another one."""
 
-    def noticed(self, primary: str, database: str) -> None:
+    def compare_database(self, primary: str, database: str) -> None:
         """Note nothing."""
 
 
@@ -145,10 +145,10 @@ class IgnoresANewDatabase(ShadowRedundancyManager):
 class TakesItsTime(ShadowRedundancyManager):
     """Takes over for a new database only half an hour after it has seen it."""
 
-    def noticed(self, primary: str, database: str) -> None:
+    def compare_database(self, primary: str, database: str) -> None:
         """Wait with what is to be done."""
-        late = super().noticed
-        if database and self.host.shadows.of_other_databases(primary, database):
+        late = super().compare_database
+        if database and self.host.shadows.rows_of_other_databases(primary, database):
             self.host.alarms.new(lambda: late(primary, database)).set(self.host.now() + 1800)
 
 
@@ -165,9 +165,9 @@ class NewDatabaseUnderTheOldName(Identity):
 class AnyFailedHeartbeatPromotes(ShadowRedundancyManager):
     """Takes over at the first heartbeat that a primary does not answer."""
 
-    def unreached(self, primary: str) -> None:
+    def heartbeat_failed(self, primary: str) -> None:
         """Wait for nothing more."""
-        self.host.promotion.take_over(self.host.shadows.held_for(primary))
+        self.host.promotion.take_over(self.host.shadows.rows_held_for(primary))
 
 
 @defect("one-loss-counts-for-all", breaks="SR-MNT-13", part="promotion")
@@ -200,23 +200,23 @@ class ForgetsWhatItTookOver(Promotion):
             if message.resubmitted:
                 self.host.messages.drop(message.id)
 
-    def resubmit(self, message: Message) -> None:
+    def start_processing(self, message: Message) -> None:
         """Mark it."""
         self.host.db.write("UPDATE message SET resubmitted = 1 WHERE id = ?", (message.id,))
-        super().resubmit(message)
+        super().start_processing(message)
 
 
 @defect("takes-over-twice", breaks="SR-OUT-08", part="promotion")
 class TakesOverTwice(Promotion):
     """Sends every message that it takes over a second time."""
 
-    def resubmit(self, message: Message) -> None:
+    def start_processing(self, message: Message) -> None:
         """Send a twin after it."""
         host = self.host
-        twin = replace(message, id=0, message_id=host.identity.next(), shadow_id=host.identity.next())
+        twin = replace(message, id=0, message_id=host.identity.new_id(), shadow_id=host.identity.new_id())
         again = host.messages.add(twin, host.messages.content(message.id))
-        super().resubmit(message)
-        host.delivery.take(again)
+        super().start_processing(message)
+        host.delivery.start_processing(again)
 
 
 @defect("resubmits-what-was-discarded", breaks="SR-MNT-15", part="manager")

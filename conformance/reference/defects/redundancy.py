@@ -1,19 +1,19 @@
 """Defects in what follows when a shadow was made, or was not."""
 
 from conformance.reference.defects.defect import defect
-from conformance.reference.message import Message, drafted
+from conformance.reference.message import Message, new_message
 from conformance.reference.queue.delivery import Delivery
 from conformance.reference.replies import Reply
-from conformance.reference.shadow.redundancy import NOT_REDUNDANT, Redundancy
+from conformance.reference.shadow.creation import NOT_REDUNDANT, Redundancy
 
 
 @defect("acknowledges-before-shadow", breaks="SR-CRE-01", part="redundancy")
 class AcknowledgesBeforeShadow(Redundancy):
     """Acknowledges the sender first, and makes the shadow afterwards."""
 
-    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Begin to make the shadow, and wait for nothing."""
-        self.host.tasks.start(self.host.creation.make(message, content, None), f"{self.host.name}: late shadow")
+        self.host.tasks.start(self.host.creation.make_shadow(message, content, None), f"{self.host.name}: late shadow")
         return None
 
 
@@ -22,7 +22,7 @@ class RejectsByDefault(Redundancy):
     """Takes RejectMessageOnShadowFailure to be true where it is false."""
 
     @property
-    def mandatory(self) -> bool:
+    def is_mandatory(self) -> bool:
         """Whether redundancy is switched on."""
         return self.host.transport.ShadowRedundancyEnabled
 
@@ -32,7 +32,7 @@ class NeverRejects(Redundancy):
     """Accepts a message without a shadow whatever RejectMessageOnShadowFailure says."""
 
     @property
-    def mandatory(self) -> bool:
+    def is_mandatory(self) -> bool:
         """Never."""
         return False
 
@@ -42,9 +42,9 @@ class RejectsOtherwise(Redundancy):
 
     reply = NOT_REDUNDANT
 
-    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Refuse in other words."""
-        refusal = await super().before_acknowledgement(message, content, deadline)
+        refusal = await super().ensure_redundant(message, content, deadline)
         return None if refusal is None else self.reply
 
 
@@ -77,11 +77,11 @@ class RejectsAgain(Redundancy):
         """Remember nothing yet."""
         self.rejected: set[str | None] = set()
 
-    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Refuse what was refused before."""
         if message.internet_id in self.rejected:
             return NOT_REDUNDANT
-        refusal = await super().before_acknowledgement(message, content, deadline)
+        refusal = await super().ensure_redundant(message, content, deadline)
         if refusal is not None:
             self.rejected.add(message.internet_id)
         return refusal
@@ -91,13 +91,13 @@ class RejectsAgain(Redundancy):
 class DeliversWhatItRejected(Redundancy):
     """Rejects a message with 451 4.4.0 and delivers it all the same."""
 
-    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Keep what is refused."""
-        refusal = await super().before_acknowledgement(message, content, deadline)
+        refusal = await super().ensure_redundant(message, content, deadline)
         if refusal is not None:
             host = self.host
-            copy = drafted(content, message.envelope, message_id=host.identity.next(), since=host.now())
-            host.delivery.take(host.messages.add(copy, content))
+            copy = new_message(content, message.envelope, message_id=host.identity.new_id(), since=host.now())
+            host.delivery.start_processing(host.messages.add(copy, content))
         return refusal
 
 
@@ -106,7 +106,7 @@ class RejectsThoughDisabled(Redundancy):
     """Obeys RejectMessageOnShadowFailure while ShadowRedundancyEnabled is false."""
 
     @property
-    def mandatory(self) -> bool:
+    def is_mandatory(self) -> bool:
         """Whether the parameter says so, and nothing else."""
         return self.host.transport.RejectMessageOnShadowFailure
 
@@ -116,19 +116,19 @@ class AloneItAccepts(Redundancy):
     """Alone in its boundary, accepts without a shadow whatever RejectMessageOnShadowFailure says."""
 
     @property
-    def mandatory(self) -> bool:
+    def is_mandatory(self) -> bool:
         """Whether there is anybody to ask."""
-        return super().mandatory and bool(self.host.choice.attempts())
+        return super().is_mandatory and bool(self.host.choice.attempts())
 
 
 @defect("timeout-rejects", breaks="SR-TMO-01", part="redundancy")
 class TimeoutRejects(Redundancy):
     """Rejects a message whose shadow session timed out though a shadow is not mandatory."""
 
-    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Refuse when it took long."""
         began = self.host.now()
-        refusal = await super().before_acknowledgement(message, content, deadline)
+        refusal = await super().ensure_redundant(message, content, deadline)
         slow = self.host.now() - began > 60 and not self.host.discards.holders(message.id)
         return NOT_REDUNDANT if slow else refusal
 
@@ -137,54 +137,54 @@ class TimeoutRejects(Redundancy):
 class ShadowsOutsideMailOnly(Redundancy):
     """Makes no shadow of what a mailbox of the organisation submitted."""
 
-    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Skip what comes from our own domains."""
         domains = self.host.config.mailbox_domains
         if message.envelope.reverse_path.rpartition("@")[2].casefold() in domains:
             return None
-        return await super().before_acknowledgement(message, content, deadline)
+        return await super().ensure_redundant(message, content, deadline)
 
 
 @defect("shadow-redundancy-needs-a-partner", breaks="SR-CRE-03", part="redundancy")
 class NeedsAPartner(Redundancy):
     """Makes shadows only of what other servers of the organisation hand over."""
 
-    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Skip what nobody of ours had in hand before."""
         if content.count(b"\r\nReceived:", 0, content.find(b"\r\n\r\n")) == 0:
             return None
-        return await super().before_acknowledgement(message, content, deadline)
+        return await super().ensure_redundant(message, content, deadline)
 
 
 @defect("forgets-to-be-redundant-again", breaks="SR-BND-03", part="redundancy")
 class ForgetsToBeRedundantAgain(Redundancy):
     """Makes no new shadow of a message that it took over from a lost primary, or sends again."""
 
-    async def afresh(self, message: Message, content: bytes) -> None:
+    async def make_redundant_in_background(self, message: Message, content: bytes) -> None:
         """Hold the only copy."""
-        self.host.messages.made_redundant(message.id)
+        self.host.messages.clear_redundancy_pending(message.id)
 
 
 @defect("one-role-at-a-time", breaks="SR-BND-06", part="redundancy")
 class OneRoleAtATime(Redundancy):
     """Makes no shadows of its own messages while it holds shadows for others."""
 
-    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Skip while we are somebody's shadow."""
         if next(iter(self.host.messages.in_place("shadow")), None) is not None:
             return None
-        return await super().before_acknowledgement(message, content, deadline)
+        return await super().ensure_redundant(message, content, deadline)
 
 
 @defect("tells-discard-at-once", breaks="SR-MNT-01", part="redundancy")
 class TellsDiscardAtOnce(Redundancy):
     """Offers the discard notification as soon as the shadow is made, before the next hop has the message."""
 
-    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Queue the notification with the acknowledgement."""
-        refusal = await super().before_acknowledgement(message, content, deadline)
+        refusal = await super().ensure_redundant(message, content, deadline)
         if refusal is None:
-            self.host.discard_status.queue(message)
+            self.host.discard_status.queue_notifications(message)
         return refusal
 
 
@@ -192,26 +192,26 @@ class TellsDiscardAtOnce(Redundancy):
 class TrustsAnotherBoundary(Redundancy):
     """Makes no shadow of what another server of the organisation hands over: that one had one."""
 
-    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Skip what a server of ours had in hand before."""
         fields = content[: content.find(b"\r\n\r\n")]
         if any(f"by {peer.name} with".encode() in fields for peer in self.host.config.peers):
             return None
-        return await super().before_acknowledgement(message, content, deadline)
+        return await super().ensure_redundant(message, content, deadline)
 
 
 @defect("leaves-it-to-the-hub", breaks="SR-IOP-02", part="redundancy")
 class LeavesItToTheHub(Redundancy):
     """Makes no shadow of a message whose next hop is a server of Exchange 2010."""
 
-    async def before_acknowledgement(self, message: Message, content: bytes, deadline: float) -> Reply | None:
+    async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
         """Skip what goes to a hub."""
         config = self.host.config
-        boxes = (config.mailbox_at.get(each.address.casefold()) for each in message.envelope.recipients)
-        hosts = (config.peer_named.get(box.server.casefold()) for box in boxes if box is not None)
+        boxes = (config.mailboxes_by_address.get(each.address.casefold()) for each in message.envelope.recipients)
+        hosts = (config.peers_by_name.get(box.server.casefold()) for box in boxes if box is not None)
         if any(host is not None and host.generation == "ex2010" for host in hosts):
             return None
-        return await super().before_acknowledgement(message, content, deadline)
+        return await super().ensure_redundant(message, content, deadline)
 
 
 @defect("holds-promoted-mail-until-its-shadow-is-made", breaks="SR-OUT-05", part="delivery")
@@ -221,9 +221,9 @@ class HoldsPromotedMail(Delivery):
     async def _make_redundant(self, message: Message, content: bytes) -> None:
         """Make the shadow, and then begin."""
         await super()._make_redundant(message, content)
-        super()._begin(message)
+        super()._begin_delivery(message)
 
-    def _begin(self, message: Message) -> None:
+    def _begin_delivery(self, message: Message) -> None:
         """Begin only what is redundant."""
         if not message.redundancy_pending:
-            super()._begin(message)
+            super()._begin_delivery(message)

@@ -18,9 +18,9 @@ class AnswersRsetTwice(Receiver):
 class AnswersAMessageTwice(Receiver):
     """Gives two final replies to a message."""
 
-    async def decide(self, content: bytes) -> str:
+    async def handle_message(self, content: bytes) -> str:
         """Decide, and say it twice."""
-        reply = await super().decide(content)
+        reply = await super().handle_message(content)
         return f"{reply}\r\n{reply}"
 
 
@@ -30,7 +30,7 @@ class NoopHasNoAnswer(Receiver):
 
     async def smtp_NOOP(self, arg: str | None) -> None:
         """Do nothing at all."""
-        self.verbs.heard()
+        self.verbs.confirm_discards_read()
 
 
 @defect("ends-reply-lines-with-lf", breaks="RL-RPL-02", part="receiver")

@@ -7,9 +7,8 @@ from conformance.reference.config import NodeConfiguration
 from conformance.reference.defects.defect import defect
 from conformance.reference.hub2010.outbound import HubRouting
 from conformance.reference.message import Recipient
-from conformance.reference.queue.routing import NextHop
-from conformance.reference.routing.forks import forks
-from conformance.reference.routing.router import Routing
+from conformance.reference.routing.bifurcation import Routing, group_by_next_hop
+from conformance.reference.routing.next_hop import NextHop
 
 Forks = dict[NextHop, list[Recipient]]
 
@@ -27,9 +26,9 @@ class Misroutes(Routing):
         """Return what this server takes the configuration for."""
         return config
 
-    def forks(self, recipients: Iterable[Recipient]) -> Forks:
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
         """Return the next hops by that look."""
-        return forks(self.seen(self.host.config), recipients)
+        return group_by_next_hop(self.seen(self.host.config), recipients)
 
 
 class TakesTheDearer(Misroutes):
@@ -95,11 +94,13 @@ class HubTakesTheHigherName(TakesTheHigherName, HubRouting):
 class DirectlyOrNotAtAll(Misroutes):
     """Tries the server that is closest to the mailbox only, and waits until that can be reached."""
 
-    def forks(self, recipients: Iterable[Recipient]) -> Forks:
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
         """Know no server but the closest."""
         return {
-            replace(hop, servers=hop.servers[:1], dials=hop.dials[:1]) if hop.way == "transport" else hop: members
-            for hop, members in super().forks(recipients).items()
+            replace(hop, servers=hop.servers[:1], addresses=hop.addresses[:1])
+            if hop.kind == "transport"
+            else hop: members
+            for hop, members in super().group_by_next_hop(recipients).items()
         }
 
 
@@ -111,15 +112,15 @@ class HubDirectlyOrNotAtAll(DirectlyOrNotAtAll, HubRouting):
 class StopsEverywhere(Routing):
     """Hands a message to the next site on the route, though the last one can be reached."""
 
-    def forks(self, recipients: Iterable[Recipient]) -> Forks:
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
         """Turn the order of servers round."""
-        return {_backwards(hop): members for hop, members in super().forks(recipients).items()}
+        return {_backwards(hop): members for hop, members in super().group_by_next_hop(recipients).items()}
 
 
 def _backwards(hop: NextHop) -> NextHop:
-    if hop.way != "transport":
+    if hop.kind != "transport":
         return hop
-    return replace(hop, servers=tuple(reversed(hop.servers)), dials=tuple(reversed(hop.dials)))
+    return replace(hop, servers=tuple(reversed(hop.servers)), addresses=tuple(reversed(hop.addresses)))
 
 
 @defect("stops-at-every-site", breaks="SR-BIF-02", part="ex2010.routing", also={"routing": StopsEverywhere})
@@ -130,11 +131,11 @@ class HubStopsEverywhere(StopsEverywhere, HubRouting):
 class FansOutAtOnce(Routing):
     """Splits a message at its source, and sends a copy for each site."""
 
-    def forks(self, recipients: Iterable[Recipient]) -> Forks:
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
         """Route each recipient for itself."""
         found: Forks = {}
         for recipient in recipients:
-            for hop, members in super().forks([recipient]).items():
+            for hop, members in super().group_by_next_hop([recipient]).items():
                 found.setdefault(hop, []).extend(members)
         return found
 
@@ -147,11 +148,11 @@ class HubFansOutAtOnce(FansOutAtOnce, HubRouting):
 class SplitsTooLate(Routing):
     """Sends one copy for all sites along the route of the first, also where routes have no part in common."""
 
-    def forks(self, recipients: Iterable[Recipient]) -> Forks:
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
         """Give everybody of another site to the first one's next hop."""
         found: Forks = {}
-        for hop, members in super().forks(recipients).items():
-            onward = next((other for other in found if hop.way == other.way == "transport"), hop)
+        for hop, members in super().group_by_next_hop(recipients).items():
+            onward = next((other for other in found if hop.kind == other.kind == "transport"), hop)
             found.setdefault(onward, []).extend(members)
         return found
 

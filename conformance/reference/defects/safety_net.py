@@ -48,9 +48,9 @@ class UnacknowledgedShadowsLeaveEarly(SafetyNet):
 class ResubmitsAcrossTheBoundary(SafetyNet):
     """Sends from Safety Net again also to recipients outside the boundary."""
 
-    def resubmittable(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
+    def recipients_to_resubmit(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
         """Return everybody."""
-        right = super().resubmittable(message, boxes)
+        right = super().recipients_to_resubmit(message, boxes)
         return right and message.envelope.recipients
 
 
@@ -72,9 +72,9 @@ class ResubmitsOneMessage(SafetyNet):
         self.sent = False
         super().start()
 
-    def resubmittable(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
+    def recipients_to_resubmit(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
         """Return nobody but the first time."""
-        right = () if self.sent else super().resubmittable(message, boxes)
+        right = () if self.sent else super().recipients_to_resubmit(message, boxes)
         self.sent = self.sent or bool(right)
         return right
 
@@ -83,6 +83,6 @@ class ResubmitsOneMessage(SafetyNet):
 class ResubmitsToHubs(SafetyNet):
     """Sends what Safety Net holds again also where a server of Exchange 2010 is the next hop."""
 
-    def resubmittable(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
+    def recipients_to_resubmit(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
         """Return all recipients with a mailbox in the database."""
         return tuple(one for one in message.envelope.recipients if one.address.casefold() in boxes)

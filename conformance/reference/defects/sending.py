@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from conformance.reference.defects.defect import defect
-from conformance.reference.dsn import Action, Status
+from conformance.reference.dsn import RecipientStatus, ReportAction
 from conformance.reference.hub2010.outbound import HubOutbound
 from conformance.reference.journal import Journaling
 from conformance.reference.message import Message, Recipient
 from conformance.reference.queue.delivery import Delivery
-from conformance.reference.queue.fork import Fork
+from conformance.reference.queue.hop_queue import DeliveryAttempt
 from conformance.reference.queue.outbound import Outbound
-from conformance.reference.queue.routing import NextHop
 from conformance.reference.replies import Reply
 from conformance.reference.reports import Reports
+from conformance.reference.routing.next_hop import NextHop
 from conformance.reference.send.dialogue import Dialogue
 from conformance.reference.storage.database import DatabaseError
 
@@ -27,9 +27,9 @@ class Turns(Outbound):
         """Return what is made of them."""
         raise NotImplementedError
 
-    async def transmit(self, fork: Fork, server: str, dialogue: Dialogue) -> Replies:
+    async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
         """Hand over, and misread the replies."""
-        return self.turned(await super().transmit(fork, server, dialogue))
+        return self.turned(await super().transmit(attempt, server, dialogue))
 
 
 @defect("gives-up-on-transient-failures", breaks="RL-RTY-01", part="outbound")
@@ -75,11 +75,11 @@ class Rewrites(Outbound):
         """Return what is sent."""
         raise NotImplementedError
 
-    async def transmit(self, fork: Fork, server: str, dialogue: Dialogue) -> Replies:
+    async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
         """Hand something else over."""
-        content = self.rewritten(self.host.messages.content(fork.message.id))
-        parameters = self.mail_parameters(fork, server, dialogue)
-        return await dialogue.transmit(fork.message.envelope.to(fork.recipients), content, parameters)
+        content = self.rewritten(self.host.messages.content(attempt.message.id))
+        parameters = self.extra_mail_parameters(attempt, server, dialogue)
+        return await dialogue.transmit(attempt.message.envelope.for_recipients(attempt.recipients), content, parameters)
 
 
 @defect("strips-the-eighth-bit", breaks="RL-CNT-01", part="outbound")
@@ -122,10 +122,10 @@ class CutsContentOff(Rewrites):
 class WaitsForEver(Outbound):
     """Waits for a silent next hop for a week."""
 
-    async def opened(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
+    async def begin_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
         """Give the session a week's patience."""
-        dialogue.idle = 7 * 86400.0
-        await super().opened(hop, server, dialogue)
+        dialogue.idle_timeout = 7 * 86400.0
+        await super().begin_session(hop, server, dialogue)
 
 
 @defect("waits-for-ever-for-a-next-hop", breaks="SR-TMO-08", part="ex2010.outbound", also={"outbound": WaitsForEver})
@@ -137,7 +137,7 @@ class HubWaitsForEver(WaitsForEver, HubOutbound):
 class NeverReports(Reports):
     """Drops what cannot be delivered, and tells nobody."""
 
-    def failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
+    def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
         """Say nothing."""
 
 
@@ -145,48 +145,48 @@ class NeverReports(Reports):
 class ReportsTwice(Reports):
     """Reports every failure twice."""
 
-    def failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
+    def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
         """Say it again."""
-        super().failed(message, failures, hop)
-        super().failed(message, failures, hop)
+        super().report_failed(message, failures, hop)
+        super().report_failed(message, failures, hop)
 
 
 @defect("reports-about-reports", breaks="RL-DSN-02", part="reports")
 class ReportsToThePostmaster(Reports):
     """Reports the failure of a message with a null reverse-path to an address of its header."""
 
-    def send(self, action: Action, message: Message, statuses: Sequence[Status]) -> None:
+    def send_report(self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus]) -> None:
         """Find somebody to tell."""
         if not message.envelope.reverse_path:
             somebody = replace(message.envelope, reverse_path="alice@outside.test")
             message = replace(message, envelope=somebody)
-        super().send(action, message, statuses)
+        super().send_report(action, message, statuses)
 
 
 @defect("expires-without-a-report", breaks="SR-MNT-14", part="reports")
 class ExpiresWithoutAReport(Reports):
     """Lets a message expire and tells nobody."""
 
-    def failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
+    def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
         """Say nothing of what expired."""
-        super().failed(message, [one for one in failures if one[1].enhanced != "5.4.7"], hop)
+        super().report_failed(message, [one for one in failures if one[1].enhanced != "5.4.7"], hop)
 
 
 @defect("journals-twice", breaks="SR-MNT-08", part="journaling")
 class JournalsTwice(Journaling):
     """Makes two journal reports of a message."""
 
-    def report(self, message: Message) -> None:
+    def send_report_if_due(self, message: Message) -> None:
         """Report it again."""
-        super().report(message)
-        super().report(message)
+        super().send_report_if_due(message)
+        super().send_report_if_due(message)
 
 
 @defect("fails-as-it-is-stopped", breaks="RL-ACK-01", part="delivery")
 class FailsAsItIsStopped(Delivery):
     """Fails in the midst of an orderly stop, and drops what it has not delivered yet."""
 
-    async def finish(self, grace: float) -> None:
+    async def stop(self, grace: float) -> None:
         """Drop everything, and break down."""
 
         async def broken() -> None:
@@ -195,7 +195,7 @@ class FailsAsItIsStopped(Delivery):
         for message in list(self.host.messages.in_place("primary")):
             self.host.messages.drop(message.id)
         self.host.tasks.start(broken(), f"{self.host.name}: fails")
-        await super().finish(grace)
+        await super().stop(grace)
 
 
 @defect("never-expires", breaks="SR-MNT-14", part="delivery")
@@ -216,7 +216,7 @@ class ExpiresAtHalf(Delivery):
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
         """Take a message for expired that is old enough for us."""
         whole = self.host.transport.MessageExpirationTimeout
-        if self.host.reached(message.since + whole * self.part_of_its_time):
+        if self.host.is_due(message.since + whole * self.part_of_its_time):
             message = replace(message, since=message.since - whole)
         super()._defer(message, recipients, hop)
 

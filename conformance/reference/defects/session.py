@@ -6,7 +6,7 @@ import re
 from conformance.reference.config import Listener, Peer
 from conformance.reference.defects.defect import defect
 from conformance.reference.message import Envelope
-from conformance.reference.receive.acceptance import Acceptance, Origin, envelope_of
+from conformance.reference.receive.acceptance import Acceptance, MessageOrigin, envelope_of
 from conformance.reference.receive.session import Receiver
 from conformance.reference.receive.verbs import MALFORMED, OUT_OF_ORDER, ShadowVerbs
 from conformance.reference.replies import Reply
@@ -44,9 +44,9 @@ class NeverEndsAnOldSession(Receiver):
     """Lets a session in which data flows go on for ever."""
 
     @property
-    def _ends(self) -> float:
+    def _expires_at(self) -> float:
         """A moment that does not come."""
-        return float(self._began + 365 * 86400.0)
+        return float(self._started_at + 365 * 86400.0)
 
 
 @defect("ends-an-old-session-early", breaks="SR-TMO-07", part="receiver")
@@ -54,19 +54,19 @@ class EndsAnOldSessionEarly(Receiver):
     """Closes a session after half of ConnectionTimeout."""
 
     @property
-    def _ends(self) -> float:
+    def _expires_at(self) -> float:
         """A moment that comes too soon."""
-        return float(self._began + self.limits.connection_timeout / 2)
+        return float(self._started_at + self.limits.connection_timeout / 2)
 
 
 @defect("drops-the-session-for-an-answer", breaks="SR-CRE-05", part="receiver")
 class DropsTheSession(Receiver):
     """Closes the sender's session when the shadow is made, in place of acknowledging the message in it."""
 
-    async def decide(self, content: bytes) -> str:
+    async def handle_message(self, content: bytes) -> str:
         """Decide, and go away."""
-        reply = await super().decide(content)
-        if self.conversation.door == "frontend":
+        reply = await super().handle_message(content)
+        if self.session_state.listener == "frontend":
             self.abort()
         return reply
 
@@ -80,7 +80,7 @@ class DropsTheSession(Receiver):
 class KeepsOldLimits(Receiver):
     """Holds a session to the limits that were in force when it began."""
 
-    def limit(self, limits: Listener) -> None:
+    def apply_limits(self, limits: Listener) -> None:
         """Change nothing."""
 
 
@@ -90,8 +90,8 @@ class ForgetsWhenTheSenderIsLost(Receiver):
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the work with the session."""
-        if self.at_work is not None:
-            self.at_work.cancel()
+        if self.acceptance_task is not None:
+            self.acceptance_task.cancel()
         super().connection_lost(error)
 
 
@@ -102,13 +102,13 @@ class SwallowsTheSecondTry(Acceptance):
         """Nothing has begun."""
         self.begun: set[str] = set()
 
-    async def take(self, envelope: Envelope, content: bytes, origin: Origin) -> Reply:
+    async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Say yes to what has begun before."""
         key = f"{envelope.reverse_path} {content!r}"
         if key in self.begun:
             return Reply(250, "2.6.0", "the message is here already")
         self.begun.add(key)
-        return await super().take(envelope, content, origin)
+        return await super().accept(envelope, content, origin)
 
 
 @defect("loses-what-lost-its-reply", breaks="RL-ACK-03", part="receiver", also={"acceptance": SwallowsTheSecondTry})
@@ -134,19 +134,19 @@ class KeepsHalfAMessage(Receiver):
             self.half += data
         super().data_received(data)
 
-    async def decide(self, content: bytes) -> str:
+    async def handle_message(self, content: bytes) -> str:
         """The message is whole."""
         self.half = None
-        return await super().decide(content)
+        return await super().handle_message(content)
 
     def connection_lost(self, error: Exception | None) -> None:
         """Take what there is."""
         if self.half is not None:
-            taken = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail)
-            origin = Origin(self.session.host_name or "", "local", False, self.loop.time() + 60)
+            taken = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail_parameters)
+            origin = MessageOrigin(self.session.host_name or "", "local", False, self.loop.time() + 60)
             content = bytes(self.half[: self.half.rfind(b"\r\n") + 2])
             self.host.tasks.start(
-                self.host.acceptance.take(taken, content, origin), f"{self.host.name}: half a message"
+                self.host.acceptance.accept(taken, content, origin), f"{self.host.name}: half a message"
             )
         super().connection_lost(error)
 
@@ -161,9 +161,9 @@ class TruncatesWhatIsTooBig(Receiver):
         await super().smtp_EHLO(arg)
         self.data_size_limit = 2**40
 
-    async def decide(self, content: bytes) -> str:
+    async def handle_message(self, content: bytes) -> str:
         """Cut."""
-        return await super().decide(content[: self.host.transport.MaxMessageSize])
+        return await super().handle_message(content[: self.host.transport.MaxMessageSize])
 
 
 @defect("trace-fields-count", breaks="RL-ACK-04", part="receiver")
@@ -208,7 +208,7 @@ class TakesAnyLineEnd(Receiver):
 class Everywhere(ShadowVerbs):
     """The verbs, offered at every door."""
 
-    def offered(self) -> list[str]:
+    def ehlo_keywords(self) -> list[str]:
         """Return the keyword for everybody."""
         return ["XSHADOWREQUEST"]
 
@@ -270,18 +270,18 @@ class MalformedEndsTheSession(Receiver):
 class OffersXshadowToHubs(ShadowVerbs):
     """Advertises XSHADOW to a server of Exchange 2010, and never tells it what became of a message."""
 
-    def offered(self) -> list[str]:
+    def ehlo_keywords(self) -> list[str]:
         """Return the old verb for old servers."""
-        peer: Peer | None = self.conversation.peer
-        return ["XSHADOW"] if peer is not None and peer.generation == "ex2010" else super().offered()
+        peer: Peer | None = self.session_state.peer
+        return ["XSHADOW"] if peer is not None and peer.generation == "ex2010" else super().ehlo_keywords()
 
 
 @defect("takes-its-time-to-acknowledge", breaks="SR-ENA-02", part="acceptance")
 class TakesItsTime(Acceptance):
     """Delays the acknowledgement for redundancy's sake though ShadowRedundancyEnabled is false."""
 
-    async def take(self, envelope: Envelope, content: bytes, origin: Origin) -> Reply:
+    async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Wait half a minute where nothing is to be waited for."""
         if not self.host.transport.ShadowRedundancyEnabled:
             await asyncio.sleep(30)
-        return await super().take(envelope, content, origin)
+        return await super().accept(envelope, content, origin)

@@ -5,7 +5,7 @@ import asyncio
 from conformance.reference.headers import internet_message_id
 from conformance.reference.hub2010.completion import HubCompletion
 from conformance.reference.message import Envelope, Message
-from conformance.reference.receive.acceptance import Acceptance, Origin, unfit
+from conformance.reference.receive.acceptance import Acceptance, MessageOrigin, content_refusal
 from conformance.reference.replies import Reply
 
 ID_IN_USE = Reply(451, "4.3.0", "another message of that shadow id is being processed")
@@ -14,41 +14,41 @@ ID_IN_USE = Reply(451, "4.3.0", "another message of that shadow id is being proc
 class DelayedAcknowledgement(Acceptance):
     """Takes messages in: at once from who keeps a shadow, and late from who does not."""
 
-    async def take(self, envelope: Envelope, content: bytes, origin: Origin) -> Reply:
+    async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Accept a message from a sender without XSHADOW, and withhold the reply (SR-E10-15, SR-E10-16)."""
-        if (refusal := unfit(content)) is not None:
+        if (refusal := content_refusal(content)) is not None:
             return refusal
-        key, traced = self.traced(content, origin, "ESMTP")
-        return await self.acknowledge_late(self.store(envelope, traced, key, origin), origin.deadline)
+        key, traced = self.add_trace_field(content, origin, "ESMTP")
+        return await self.acknowledge_after_delivery(self.store(envelope, traced, key, origin), origin.deadline)
 
-    async def acknowledge_late(self, message: Message, deadline: float) -> Reply:
+    async def acknowledge_after_delivery(self, message: Message, deadline: float) -> Reply:
         """Return the reply to a message that is stored, as soon as it need not be withheld any more."""
         reply = await self.acknowledge(message)
-        await self.withhold(message, deadline)
+        await self.wait_until_delivered(message, deadline)
         return reply
 
-    async def take_tracked(
-        self, envelope: Envelope, content: bytes, origin: Origin, sender: str, shadow_id: str
+    async def accept_with_shadow(
+        self, envelope: Envelope, content: bytes, origin: MessageOrigin, sender: str, shadow_id: str
     ) -> Reply:
         """Accept a message whose sender keeps the shadow: at once, noting whom to notify (SR-E10-03)."""
-        if (refusal := unfit(content)) is not None:
+        if (refusal := content_refusal(content)) is not None:
             return refusal
         if (known := self.host.shadows.find("", "", shadow_id)) is not None:
-            return self._again(known[0], content)
-        _, traced = self.traced(content, origin, "ESMTP")
+            return self._reply_to_repeat(known[0], content)
+        _, traced = self.add_trace_field(content, origin, "ESMTP")
         message = self.store(envelope, traced, shadow_id, origin)
         self.host.discards.add_holder(message.id, sender, shadow_id, acknowledged=True)
         return await self.acknowledge(message)
 
-    def _again(self, row: int, content: bytes) -> Reply:
+    def _reply_to_repeat(self, row: int, content: bytes) -> Reply:
         """Answer a message whose id is in the queue: the same one once more, whose first reply was lost, is not
         taken twice."""
         message = self.host.messages.get(row)
         if message is None or message.internet_id is None or message.internet_id != internet_message_id(content):
             return ID_IN_USE
-        return self.queued(message)
+        return self.acknowledgement_reply(message)
 
-    async def withhold(self, message: Message, deadline: float) -> None:
+    async def wait_until_delivered(self, message: Message, deadline: float) -> None:
         """Return when all next hops have the message, or after MaxAcknowledgementDelay: best effort then.
 
         `deadline` is the loop's time at which the sender must have its reply.
@@ -60,6 +60,6 @@ class DelayedAcknowledgement(Acceptance):
         latest = asyncio.get_running_loop().time() + self.host.transport.MaxAcknowledgementDelay
         try:
             async with asyncio.timeout_at(min(latest, deadline)):
-                await completion.passed_on(message)
+                await completion.wait_until_passed_on(message)
         except TimeoutError:
             self.host.log.info("%s acknowledged while its delivery is pending", message.message_id)

@@ -4,16 +4,16 @@ from collections.abc import Iterable
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
+from conformance.reference.boundary import sends_xshadow
 from conformance.reference.host import Host
-from conformance.reference.hub2010.heartbeat import heartbeat_of
-from conformance.reference.hub2010.rights import sends_xshadow
-from conformance.reference.hub2010.shadow_queue import shadow_queues_of
+from conformance.reference.hub2010.manager import hub_manager_of
+from conformance.reference.hub2010.shadow_queues import shadow_queues_of
 from conformance.reference.message import Recipient
-from conformance.reference.queue.fork import Fork
+from conformance.reference.queue.hop_queue import DeliveryAttempt
 from conformance.reference.queue.outbound import Outbound
-from conformance.reference.queue.routing import NextHop
 from conformance.reference.replies import Reply
-from conformance.reference.routing.router import Routing
+from conformance.reference.routing.bifurcation import Routing
+from conformance.reference.routing.next_hop import NextHop
 from conformance.reference.send.dialogue import Dialogue
 
 
@@ -24,53 +24,53 @@ class HubOutbound(Outbound):
         super().__init__(host)
         self._databases: WeakKeyDictionary[Dialogue, str] = WeakKeyDictionary()
 
-    async def opened(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
+    async def begin_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
         """Have the next hop track discard status for us (SR-E10-02). Raises SessionLost."""
-        if not self.tracks(dialogue, server):
+        if not self.may_use_xshadow(dialogue, server):
             return
         answer = await dialogue.command(f"XSHADOW {self.host.name} {self.host.identity.database}")
         words = answer.text.split()
         if not answer.positive or len(words) != 2:
             self.host.log.warning("%s does not track discard status: %s", server, answer)
             return
-        self.host.manager.saw_database(server, words[1])
+        self.host.manager.record_session(server, words[1])
         self._databases[dialogue] = words[1]
 
-    async def transmit(self, fork: Fork, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
+    async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
         """Hand one fork over, and keep what was taken as a shadow where it is tracked. Raises SessionLost."""
         database = self._databases.get(dialogue)
         if database is None:
-            return await super().transmit(fork, server, dialogue)
-        key = self.host.identity.next()
-        content = self.host.messages.content(fork.message.id)
-        envelope = fork.message.envelope.to(fork.recipients)
+            return await super().transmit(attempt, server, dialogue)
+        key = self.host.identity.new_id()
+        content = self.host.messages.content(attempt.message.id)
+        envelope = attempt.message.envelope.for_recipients(attempt.recipients)
         replies = await dialogue.transmit(envelope, content, f" XSHADOW={key}")
         if taken := [recipient for recipient, reply in replies.items() if reply.positive]:
-            shadow_queues_of(self.host).keep(fork.message, content, taken, server, database, key)
+            shadow_queues_of(self.host).keep(attempt.message, content, taken, server, database, key)
             self.host.manager.watch(server)
         return replies
 
-    async def closing(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
+    async def end_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
         """Ask for discard status at the end of every session with a server that tracks it (SR-E10-05)."""
-        if self.tracks(dialogue, server):
-            await self.host.manager.query_in(server, dialogue)
+        if self.may_use_xshadow(dialogue, server):
+            await self.host.manager.query_in_session(server, dialogue)
 
-    def tracks(self, dialogue: Dialogue, server: str) -> bool:
+    def may_use_xshadow(self, dialogue: Dialogue, server: str) -> bool:
         """Whether the server offers XSHADOW, and we may use it."""
-        peer = self.host.config.peer_named.get(server.casefold())
+        peer = self.host.config.peers_by_name.get(server.casefold())
         return "XSHADOW" in dialogue.keywords and sends_xshadow(self.host.config, peer)
 
 
 class HubRouting(Routing):
     """Routes around servers that have failed (SR-E10-10)."""
 
-    def forks(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
         """Return the next hops; servers that have failed are tried last."""
-        failed = heartbeat_of(self.host).failed
-        return {_last(hop, failed): members for hop, members in super().forks(recipients).items()}
+        failed = hub_manager_of(self.host).failed_primaries
+        return {_last(hop, failed): members for hop, members in super().group_by_next_hop(recipients).items()}
 
 
 def _last(hop: NextHop, failed: frozenset[str]) -> NextHop:
     """Return a next hop with the servers that have failed behind the others."""
-    ways = sorted(zip(hop.servers, hop.dials, strict=True), key=lambda way: way[0] in failed)
-    return replace(hop, servers=tuple(name for name, _ in ways), dials=tuple(dial for _, dial in ways))
+    ways = sorted(zip(hop.servers, hop.addresses, strict=True), key=lambda way: way[0] in failed)
+    return replace(hop, servers=tuple(name for name, _ in ways), addresses=tuple(dial for _, dial in ways))

@@ -1,9 +1,9 @@
 """The receiving end: XSHADOW, and the discard status of what was sent with it (wire-profile.md, 2010)."""
 
+from conformance.reference.boundary import accepts_xshadow
 from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowledgement
-from conformance.reference.hub2010.rights import accepts_xshadow
 from conformance.reference.message import Envelope
-from conformance.reference.receive.acceptance import Origin
+from conformance.reference.receive.acceptance import MessageOrigin
 from conformance.reference.receive.verbs import NOT_OFFERED, OUT_OF_ORDER, SHADOW_ID, ShadowVerbs
 from conformance.reference.replies import Reply
 
@@ -11,39 +11,39 @@ from conformance.reference.replies import Reply
 class HubVerbs(ShadowVerbs):
     """XSHADOW and XQDISCARD, also called XQUERYDISCARD."""
 
-    def offered(self) -> list[str]:
+    def ehlo_keywords(self) -> list[str]:
         """Return the keywords for the reply to EHLO."""
         return ["XSHADOW"] if self.may_shadow else []
 
     @property
     def may_shadow(self) -> bool:
         """Whether the client may use the verbs here."""
-        conversation = self.conversation
-        return conversation.door == "transport" and accepts_xshadow(self.host.config, conversation.peer)
+        session_state = self.session_state
+        return session_state.listener == "transport" and accepts_xshadow(self.host.config, session_state.peer)
 
-    async def said(self, verb: str, words: list[str]) -> list[str]:
+    async def dispatch(self, verb: str, words: list[str]) -> list[str]:
         """Return the lines of the reply to a shadow verb."""
         match verb:
             case "XSHADOW":
-                return await self.track(words)
+                return await self.handle_xshadow(words)
             case "XQDISCARD" | "XQUERYDISCARD":
-                return await self.query(words)
+                return await self.handle_xqdiscard(words)
             case _:
                 return [NOT_OFFERED]
 
-    async def track(self, words: list[str]) -> list[str]:
+    async def handle_xshadow(self, words: list[str]) -> list[str]:
         """The sender names itself and its queue database, and will keep what it sends as shadows (SR-E10-02)."""
         if refused := self.refusal(words, SHADOW_ID):
             return [refused]
-        if self.named is not None:
+        if self.client_identity is not None:
             return [OUT_OF_ORDER]
-        self.named = (words[0], words[1])
-        self.host.manager.noticed(*self.named)
+        self.client_identity = (words[0], words[1])
+        self.host.manager.compare_database(*self.client_identity)
         return [f"250 2.0.0 {self.host.name} {self.host.identity.database}"]
 
-    async def take(self, shadow_id: str, envelope: Envelope, content: bytes, origin: Origin) -> Reply:
+    async def accept_message(self, shadow_id: str, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Accept a message whose sender keeps the shadow."""
-        assert self.named is not None
+        assert self.client_identity is not None
         acceptance = self.host.acceptance
         assert isinstance(acceptance, DelayedAcknowledgement)
-        return await acceptance.take_tracked(envelope, content, origin, self.named[0], shadow_id)
+        return await acceptance.accept_with_shadow(envelope, content, origin, self.client_identity[0], shadow_id)

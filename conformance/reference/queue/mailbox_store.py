@@ -1,23 +1,23 @@
 """Delivery into mailboxes hosted here: through duplicate detection into the store behind this server (LMTP)."""
 
 from conformance.reference.config import Address
+from conformance.reference.host import Component
 from conformance.reference.message import Envelope, Recipient
-from conformance.reference.part import Part
 from conformance.reference.replies import Reply
 from conformance.reference.send.dialogue import SessionLost
-from conformance.reference.send.open import open_dialogue
+from conformance.reference.send.factory import create_dialogue
 
 BUSY = Reply(451, "4.3.0", "the mailbox store does not answer")
 DROPPED = Reply(250, "2.1.5", "delivered before: duplicate dropped")
 ELSEWHERE = Reply(451, "4.3.0", "the mailbox is not active here")
 
 
-class MailboxStore(Part):
+class MailboxStore(Component):
     """The mailbox databases that are active on this server."""
 
-    async def deliver_here(self, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
+    async def deliver_for_peer(self, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
         """Deliver to one mailbox for another server of the boundary, if its database is active here."""
-        mailbox = self.host.config.mailbox_at.get(recipient.address.casefold())
+        mailbox = self.host.config.mailboxes_by_address.get(recipient.address.casefold())
         if mailbox is None or mailbox.sink is None or mailbox.server != self.host.name:
             return ELSEWHERE
         return await self.deliver(mailbox.sink.dial, envelope, recipient, content)
@@ -25,25 +25,25 @@ class MailboxStore(Part):
     async def deliver(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
         """Deliver to one mailbox, or drop a duplicate; the reply is what the giver is told."""
         duplicates = self.host.duplicates
-        key = duplicates.key(recipient.address, content)
+        key = duplicates.key_of(recipient.address, content)
         if key is None:
-            return await self.hand_over(sink, envelope, recipient, content)
-        if not await duplicates.may_deliver(key):
+            return await self.transmit_to_store(sink, envelope, recipient, content)
+        if not await duplicates.claim_delivery(key):
             self.host.log.info("<%s> duplicate for <%s> dropped", key.internet_id, recipient.address)
             return DROPPED
         delivered = False
         try:
-            reply = await self.hand_over(sink, envelope, recipient, content)
+            reply = await self.transmit_to_store(sink, envelope, recipient, content)
             delivered = reply.positive
         finally:
-            duplicates.ended(key, delivered=delivered)
-        await self.host.db.durable()
+            duplicates.end_delivery(key, delivered=delivered)
+        await self.host.db.commit()
         return reply
 
-    async def hand_over(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
+    async def transmit_to_store(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
         """Give the message to the store, over LMTP."""
         idle = self.host.transport.SendConnectionInactivityTimeout
-        dialogue = open_dialogue(sink, self.host.name, idle, "lmtp")
+        dialogue = create_dialogue(sink, self.host.name, idle, "lmtp")
         reply = BUSY
         try:
             await dialogue.open()

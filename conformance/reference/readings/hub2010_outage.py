@@ -4,27 +4,27 @@ from collections.abc import Iterable, Sequence
 
 from conformance.reference.host import Host
 from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowledgement
-from conformance.reference.hub2010.heartbeat import Heartbeat
+from conformance.reference.hub2010.manager import HubManager
 from conformance.reference.message import Message, Recipient
 from conformance.reference.queue.delivery import Delivery
-from conformance.reference.queue.routing import NextHop
 from conformance.reference.readings.reading import reading
 from conformance.reference.replies import Reply
 from conformance.reference.reports import Reports
-from conformance.reference.shadow.manager import Watch
+from conformance.reference.routing.next_hop import NextHop
+from conformance.reference.shadow.manager import WatchedPrimary
 
 
 class _ReportsWhatWasAcknowledged(Reports):
     """Leaves the failure of a whole message to its acceptance, where that still withholds the reply."""
 
-    def failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
+    def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
         """Report, unless the sender hears of it in the session."""
         acceptance = self.host.acceptance
         whole = len(failures) == len(message.envelope.recipients)
         if isinstance(acceptance, RefusesWhatFailsMeanwhile) and whole and message.id in acceptance.withheld:
             acceptance.withheld[message.id] = failures[0][1]
         else:
-            super().failed(message, failures, hop)
+            super().report_failed(message, failures, hop)
 
 
 @reading(
@@ -40,18 +40,18 @@ class RefusesWhatFailsMeanwhile(DelayedAcknowledgement):
         super().__init__(host)
         self.withheld: dict[int, Reply | None] = {}
 
-    async def acknowledge_late(self, message: Message, deadline: float) -> Reply:
+    async def acknowledge_after_delivery(self, message: Message, deadline: float) -> Reply:
         """Return the acknowledgement, or the next hop's refusal."""
         self.withheld[message.id] = None
         try:
-            reply = await super().acknowledge_late(message, deadline)
+            reply = await super().acknowledge_after_delivery(message, deadline)
         finally:
             refused = self.withheld.pop(message.id)
         return refused or reply
 
 
 @reading("hub-keeps-its-count-over-a-restart", allowed_by="ruling 28", parts=("ex2010.manager",))
-class KeepsItsCountOverARestart(Heartbeat):
+class KeepsItsCountOverARestart(HubManager):
     """Goes on with its count of failed intervals when it was restarted; the next question comes an interval after the last."""
 
     def __init__(self, host: Host) -> None:
@@ -62,37 +62,37 @@ class KeepsItsCountOverARestart(Heartbeat):
         """Take up the counts that were written down."""
         self.host.db.write("CREATE TABLE IF NOT EXISTS missed (server TEXT PRIMARY KEY, number INTEGER, asked REAL)")
         for server, number, asked in self.host.db.read("SELECT server, number, asked FROM missed"):
-            self.failures[server], self._asked[server] = number, asked
+            self.missed_intervals[server], self._asked[server] = number, asked
         super().start()
 
-    async def _heartbeat(self, primary: str, watch: Watch) -> None:
+    async def _run_heartbeat(self, primary: str, watch: WatchedPrimary) -> None:
         self._asked[primary] = self.host.now()
-        await super()._heartbeat(primary, watch)
+        await super()._run_heartbeat(primary, watch)
 
-    def due(self, primary: str) -> float:
+    def next_session_at(self, primary: str) -> float:
         """Return when to ask again: an interval after the last question in vain."""
-        if self.failures.get(primary) and primary in self._asked:
+        if self.missed_intervals.get(primary) and primary in self._asked:
             return self._asked[primary] + self.host.transport.ShadowHeartbeatTimeoutInterval
-        return super().due(primary)
+        return super().next_session_at(primary)
 
-    def unreached(self, primary: str) -> None:
+    def heartbeat_failed(self, primary: str) -> None:
         """Count, and write it down; a question that was answered before its session was lost was not in vain."""
-        contact = self.host.shadows.contact(primary)
+        contact = self.host.shadows.last_contact(primary)
         if contact is not None and contact >= self._asked[primary]:
             return
-        super().unreached(primary)
-        if (number := self.failures.get(primary)) is not None:
+        super().heartbeat_failed(primary)
+        if (number := self.missed_intervals.get(primary)) is not None:
             row = (primary, number, self._asked[primary])
             self.host.db.write("INSERT OR REPLACE INTO missed (server, number, asked) VALUES (?, ?, ?)", row)
 
-    def spoke(self, primary: str) -> None:
+    def record_contact(self, primary: str) -> None:
         """Begin again."""
-        super().spoke(primary)
+        super().record_contact(primary)
         self.host.db.write("DELETE FROM missed WHERE server = ?", (primary,))
 
 
 @reading("hub-asks-its-senders-after-a-restart", allowed_by="ruling 36", parts=("ex2010.manager",))
-class AsksItsSendersAfterARestart(Heartbeat):
+class AsksItsSendersAfterARestart(HubManager):
     """Asks, as it starts, each server that keeps a shadow of what is in its queue whether that was taken over meanwhile."""
 
     def start(self) -> None:
@@ -104,7 +104,7 @@ class AsksItsSendersAfterARestart(Heartbeat):
             self.host.tasks.start(self._ask_at_start(server), f"{self.host.name}: question to {server}")
 
     async def _ask_at_start(self, server: str) -> None:
-        await self.reach(server)
+        await self.query_in_new_session(server)
 
 
 class _DeliversWhatIsLeft(Delivery):
@@ -117,12 +117,12 @@ class _DeliversWhatIsLeft(Delivery):
     def drop_when_idle(self, row: int) -> None:
         """Drop a message now, or where it is under way when that try has failed."""
         self._taken_over.add(row)
-        if all(fork.message.id != row for fork in self._active):
+        if all(attempt.message.id != row for attempt in self._attempts):
             self._drop(row)
 
     def _drop(self, row: int) -> None:
         self.host.messages.drop(row)
-        self.forget(row)
+        self.stop_processing(row)
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
         if message.id in self._taken_over:
@@ -130,10 +130,10 @@ class _DeliversWhatIsLeft(Delivery):
         else:
             super()._defer(message, recipients, hop)
 
-    def _spread(self, message: Message, recipients: Iterable[Recipient]) -> None:
+    def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
         pending = set(self.host.messages.pending(message.id))
         if left := [recipient for recipient in recipients if recipient in pending]:
-            super()._spread(message, left)
+            super()._queue_attempts(message, left)
 
 
 @reading(
@@ -142,12 +142,12 @@ class _DeliversWhatIsLeft(Delivery):
     parts=("ex2010.manager",),
     also={"delivery": _DeliversWhatIsLeft},
 )
-class DropsWhatWasTakenOver(Heartbeat):
+class DropsWhatWasTakenOver(HubManager):
     """Tries a message no more of which a sender that took its shadow over has notified it."""
 
-    def discard(self, primary: str, database: str, shadow_id: str) -> None:
+    def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
         """Drop it, unless it is a shadow of our own."""
-        super().discard(primary, database, shadow_id)
+        super().discard_shadow(primary, database, shadow_id)
         found = self.host.shadows.find("", "", shadow_id)
         if found is None or found[1] != "primary":
             return

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 from conformance.reference.host import Host
 from conformance.reference.message import Message, Recipient
 from conformance.reference.queue.delivery import Delivery
-from conformance.reference.queue.fork import Fork
-from conformance.reference.queue.next_hop import HopQueue, RemoteQueue, Settle
-from conformance.reference.queue.routing import NextHop
+from conformance.reference.queue.hop_queue import DeliveryAttempt, HopQueue, RecordOutcome, RemoteQueue
 from conformance.reference.readings.reading import reading
+from conformance.reference.routing.next_hop import NextHop
 from conformance.reference.storage.identity import Identity
 
 
@@ -17,16 +16,16 @@ from conformance.reference.storage.identity import Identity
 class OneTransmissionForEachRecipient(Delivery):
     """Hands a message to a next hop outside once for each of its recipients there."""
 
-    def _spread(self, message: Message, recipients: Iterable[Recipient]) -> None:
+    def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
         """Queue the recipients outside one by one; what sites share is still shared (SR-BIF-03)."""
         together: list[Recipient] = []
         for recipient in recipients:
-            if self.host.routing.next_hop(recipient.address).way == "outside":
-                super()._spread(message, [recipient])
+            if self.host.routing.next_hop(recipient.address).kind == "outside":
+                super()._queue_attempts(message, [recipient])
             else:
                 together.append(recipient)
         if together:
-            super()._spread(message, together)
+            super()._queue_attempts(message, together)
 
 
 class _OneMessage(RemoteQueue):
@@ -37,10 +36,10 @@ class _OneMessage(RemoteQueue):
 class OneMessageInASession(Delivery):
     """Opens a session with the next hop for each message."""
 
-    def queue_for(self, hop: NextHop) -> HopQueue:
+    def create_queue(self, hop: NextHop) -> HopQueue:
         """Return a queue whose sessions end after one message."""
-        queue = super().queue_for(hop)
-        return _OneMessage(self.host, hop, self.settle) if isinstance(queue, RemoteQueue) else queue
+        queue = super().create_queue(hop)
+        return _OneMessage(self.host, hop, self.record_outcome) if isinstance(queue, RemoteQueue) else queue
 
 
 KEPT = 20.0
@@ -50,7 +49,7 @@ KEPT = 20.0
 class _KeptOpen(RemoteQueue):
     """A queue whose sessions wait a while for the next message, unless the queue is paused."""
 
-    def __init__(self, host: Host, hop: NextHop, settle: Settle) -> None:
+    def __init__(self, host: Host, hop: NextHop, settle: RecordOutcome) -> None:
         self._news = asyncio.Event()
         self._waiting = 0
         super().__init__(host, hop, settle)
@@ -65,43 +64,43 @@ class _KeptOpen(RemoteQueue):
         self._paused = paused
         self._news.set()
 
-    def add(self, fork: Fork) -> None:
+    def add(self, attempt: DeliveryAttempt) -> None:
         """Give a message to a session that waits for one, or begin another session."""
-        if self._waiting > len(self.ready) and not self.paused:
-            self.ready.append(fork)
+        if self._waiting > len(self.waiting) and not self.paused:
+            self.waiting.append(attempt)
             self._news.set()
         else:
-            super().add(fork)
+            super().add(attempt)
 
-    async def following(self) -> Fork | None:
+    async def next_in_session(self) -> DeliveryAttempt | None:
         """Wait for a message, with the session open."""
         self._waiting += 1
         try:
             async with asyncio.timeout(KEPT):
-                while (fork := self.next()) is None and not self.paused:
+                while (attempt := self.pop()) is None and not self.paused:
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            return self.next()
+            return self.pop()
         finally:
             self._waiting -= 1
-        return fork
+        return attempt
 
 
 @reading("keeps-sessions-with-next-hops", allowed_by="ruling 25", parts=("delivery",))
 class KeepsSessionsWithNextHops(Delivery):
     """Keeps a session with a next hop open for a while after a message, and sends the next message in it."""
 
-    def queue_for(self, hop: NextHop) -> HopQueue:
+    def create_queue(self, hop: NextHop) -> HopQueue:
         """Return a queue whose sessions wait for more."""
-        queue = super().queue_for(hop)
-        return _KeptOpen(self.host, hop, self.settle) if type(queue) is RemoteQueue else queue
+        queue = super().create_queue(hop)
+        return _KeptOpen(self.host, hop, self.record_outcome) if type(queue) is RemoteQueue else queue
 
 
 @reading("longer-shadow-ids", allowed_by="wire-profile.md: 1 to 64 characters", parts=("identity",))
 class LongerIds(Identity):
     """Gives out ids of 64 characters."""
 
-    def next(self) -> str:
+    def new_id(self) -> str:
         """Fill the id up."""
-        return f"{super().next()}-".ljust(64, "Z")
+        return f"{super().new_id()}-".ljust(64, "Z")

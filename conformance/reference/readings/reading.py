@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from conformance.reference.parts import PLACES, Generations
+from conformance.reference.components import SLOTS, ComponentSets
 
 P = TypeVar("P", bound=type)
 
@@ -21,9 +21,11 @@ class Reading:
     says: str
     parts: Mapping[str, type]
 
-    def apply(self, parts: Generations) -> Generations:
+    def apply(self, parts: ComponentSets) -> ComponentSets:
         """Return parts that follow this reading, whatever readings or defects they have already."""
-        return parts.put({place: _in_front(mixin, parts.at(place)) for place, mixin in self.parts.items()})
+        return parts.with_replaced(
+            {place: _in_front(mixin, parts.class_in(place)) for place, mixin in self.parts.items()}
+        )
 
 
 READINGS: dict[str, Reading] = {}
@@ -41,7 +43,7 @@ def reading(
     others = dict(also or {})
 
     def declare(mixin: P) -> P:
-        unknown = {*parts, *others} - PLACES
+        unknown = {*parts, *others} - SLOTS
         if name in READINGS or name == EVERY or unknown:
             raise ValueError(f"reading {name}: the name is taken, or there is no part {', '.join(sorted(unknown))}")
         says = " ".join((mixin.__doc__ or "").split())

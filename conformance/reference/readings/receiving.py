@@ -6,7 +6,14 @@ from conformance.reference.config import Listener
 from conformance.reference.host import Host
 from conformance.reference.readings.reading import reading
 from conformance.reference.receive.session import Receiver
-from conformance.reference.receive.verbs import FORBIDDEN, MALFORMED, NOT_OFFERED, OUT_OF_ORDER, Door, ShadowVerbs
+from conformance.reference.receive.verbs import (
+    FORBIDDEN,
+    MALFORMED,
+    NOT_OFFERED,
+    OUT_OF_ORDER,
+    ListenerName,
+    ShadowVerbs,
+)
 
 EVERYWHERE = ("verbs", "ex2010.verbs")
 
@@ -18,7 +25,7 @@ class RefusesStrangersWith550(ShadowVerbs):
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
         """Say that it is not allowed, instead of not offered."""
         refused = super().refusal(words, second)
-        return FORBIDDEN if refused == NOT_OFFERED and self.conversation.door == "transport" else refused
+        return FORBIDDEN if refused == NOT_OFFERED and self.session_state.listener == "transport" else refused
 
 
 @reading("checks-arguments-first", allowed_by="ruling 33", parts=EVERYWHERE)
@@ -39,7 +46,7 @@ class ChecksTheOrderFirst(ShadowVerbs):
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
         """Look at the order before the arguments."""
         refused = super().refusal(words, second)
-        late = self.conversation.in_transaction
+        late = self.session_state.in_transaction
         return OUT_OF_ORDER if refused == MALFORMED and late else refused
 
 
@@ -47,16 +54,16 @@ class ChecksTheOrderFirst(ShadowVerbs):
 class KnowsNoXshadowParameter(ShadowVerbs):
     """Answers XSHADOW= on MAIL, where it is not offered, with 501 5.5.4 as any parameter that it cannot read."""
 
-    def mail(self, shadow_id: str) -> str | None:
+    def mail_refusal(self, shadow_id: str) -> str | None:
         """Refuse the arguments."""
-        return super().mail(shadow_id) if self.may_shadow else MALFORMED
+        return super().mail_refusal(shadow_id) if self.may_shadow else MALFORMED
 
 
 @reading("holds-open-sessions-to-old-limits", allowed_by="ruling 22", parts=("receiver",))
 class KeepsOldLimits(Receiver):
     """Holds a session to the limits that were in force when it began."""
 
-    def limit(self, limits: Listener) -> None:
+    def apply_limits(self, limits: Listener) -> None:
         """Change nothing."""
 
 
@@ -64,11 +71,11 @@ class KeepsOldLimits(Receiver):
 class OffersAuthWithoutTls(Receiver):
     """Offers AUTH in every session of the transport listener, with TLS before it or without."""
 
-    def __init__(self, host: Host, door: Door, limits: Listener, sessions: set[Receiver]) -> None:
+    def __init__(self, host: Host, door: ListenerName, limits: Listener, sessions: set[Receiver]) -> None:
         super().__init__(host, door, limits, sessions)
         self._auth_require_tls = False
 
-    def mechanisms(self) -> list[str]:
+    def auth_keywords(self) -> list[str]:
         """Return the line of EHLO about AUTH, without regard to TLS."""
         return ["AUTH PLAIN"] if self.may_authenticate else []
 
@@ -84,11 +91,11 @@ class LeavesWithoutAnEnhancedCode(Receiver):
         """Send a reply line; what ends the session has no enhanced status code."""
         text = status.decode("ascii") if isinstance(status, bytes) else status
         if text.startswith("221"):
-            self._greeting = True
+            self._in_ehlo = True
             try:
                 await super().push(self._say_plainly(text))
             finally:
-                self._greeting = False
+                self._in_ehlo = False
         else:
             await super().push(text)
 
@@ -99,9 +106,9 @@ class LeavesWithoutAnEnhancedCode(Receiver):
 class OffersInAnotherOrder(Receiver):
     """Lists the keywords of its EHLO reply in the reverse order."""
 
-    def greeted(self, name: str, responses: list[str]) -> list[str]:
+    def ehlo_reply(self, name: str, responses: list[str]) -> list[str]:
         """Turn the keywords round; the first line names the server."""
-        (text,) = super().greeted(name, responses)
+        (text,) = super().ehlo_reply(name, responses)
         first, *keywords = [line[4:] for line in text.split("\r\n")]
         lines = [first, *reversed(keywords)]
         return ["\r\n".join([*(f"250-{line}" for line in lines[:-1]), f"250 {lines[-1]}"])]

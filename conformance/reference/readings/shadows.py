@@ -31,7 +31,7 @@ class KeepsShadowSessions(ShadowCreation):
         self._idle: dict[str, list[tuple[Dialogue, asyncio.Future[None]]]] = {}
         self._requested: set[Dialogue] = set()
 
-    def dialogue(self, peer: Peer) -> Dialogue:
+    def new_dialogue(self, peer: Peer) -> Dialogue:
         """Return a session that is open, where there is one."""
         while idle := self._idle.get(peer.name):
             kept, taken = idle.pop()
@@ -40,15 +40,15 @@ class KeepsShadowSessions(ShadowCreation):
                 kept.open = _done  # type: ignore[method-assign]
                 return kept
             kept.abort()
-        return super().dialogue(peer)
+        return super().new_dialogue(peer)
 
-    async def request(self, peer: Peer, dialogue: Dialogue) -> None:
+    async def request_shadow(self, peer: Peer, dialogue: Dialogue) -> None:
         """Ask once in a session."""
         if dialogue not in self._requested:
-            await super().request(peer, dialogue)
+            await super().request_shadow(peer, dialogue)
             self._requested.add(dialogue)
 
-    async def _leave(self, peer: Peer, dialogue: Dialogue) -> None:
+    async def _finish_session(self, peer: Peer, dialogue: Dialogue) -> None:
         """Leave when nobody has taken the session over for a while."""
         taken = asyncio.get_running_loop().create_future()
         entry = (dialogue, taken)
@@ -59,7 +59,7 @@ class KeepsShadowSessions(ShadowCreation):
         except TimeoutError:
             self._idle[peer.name].remove(entry)
             self._requested.discard(dialogue)
-            await super()._leave(peer, dialogue)
+            await super()._finish_session(peer, dialogue)
         except asyncio.CancelledError:
             dialogue.abort()
             raise
@@ -79,7 +79,7 @@ class OpensEarly(ShadowCreation):
             self.host.tasks.start(self._open_early(peer), f"{self.host.name}: session with {peer.name}")
 
     async def _open_early(self, peer: Peer) -> None:
-        dialogue = super().dialogue(peer)
+        dialogue = super().new_dialogue(peer)
         try:
             await dialogue.open()
         except SessionLost:
@@ -87,11 +87,11 @@ class OpensEarly(ShadowCreation):
         else:
             self._early[peer.name] = dialogue
 
-    def dialogue(self, peer: Peer) -> Dialogue:
+    def new_dialogue(self, peer: Peer) -> Dialogue:
         """Return the session that is open; opening it again does nothing."""
         early = self._early.pop(peer.name, None)
         if not isinstance(early, SmtpDialogue) or not early.is_alive:
-            return super().dialogue(peer)
+            return super().new_dialogue(peer)
         early.open = _done  # type: ignore[method-assign]
         return early
 
@@ -100,11 +100,11 @@ class OpensEarly(ShadowCreation):
 class OneSilenceIsEnough(ShadowCreation):
     """Takes a shadow session that timed out for the end of the effort, not for one attempt of those permitted."""
 
-    async def attempt(self, peer: Peer, message: Message, content: bytes) -> bool:
+    async def try_server(self, peer: Peer, message: Message, content: bytes) -> bool:
         """Try one server; give up for good when it was silent for as long as a session may be idle."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        made = await super().attempt(peer, message, content)
+        made = await super().try_server(peer, message, content)
         if not made and loop.time() - began >= 0.99 * self.host.transport.SendConnectionInactivityTimeout:
             raise TimeoutError
         return made
@@ -114,12 +114,12 @@ class OneSilenceIsEnough(ShadowCreation):
 class GivesUpSooner(ShadowCreation):
     """Gives a shadow up when three quarters of the time are over in which the sender must have its reply."""
 
-    async def make(self, message: Message, content: bytes, deadline: float | None) -> bool:
+    async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
         """Leave the sender more time than the reference does."""
         if deadline is not None:
             now = asyncio.get_running_loop().time()
             deadline = now + 0.75 * max(deadline - now, 0.0)
-        return await super().make(message, content, deadline)
+        return await super().make_shadow(message, content, deadline)
 
 
 @reading(
@@ -144,20 +144,20 @@ def _in_turn(peers: Sequence[Peer]) -> list[Peer]:
 class CountsOwnSessionsOnly(ShadowRedundancyManager):
     """Takes only sessions that it opened itself for contact with a primary."""
 
-    def asked_by(self, server: str) -> None:
+    def record_query_from(self, server: str) -> None:
         """Note that a server is there, and no contact."""
-        self.host.choice.answered(server)
+        self.host.choice.record_answer(server)
 
 
 @reading("heartbeats-whatever-the-mail", allowed_by="ruling 21", parts=("manager",))
 class HeartbeatsWhateverTheMail(ShadowRedundancyManager):
     """Opens a heartbeat session in every ShadowHeartbeatFrequency, also where mail sessions carried the query."""
 
-    async def ask(self, primary: str, dialogue: Dialogue) -> str:
+    async def query_discards(self, primary: str, dialogue: Dialogue) -> str:
         """Ask, and let a mail session put the next heartbeat off by nothing."""
         watch = self.watched.get(primary)
-        before = watch.last_query if watch is not None and not watch.beating else None
-        database = await super().ask(primary, dialogue)
+        before = watch.last_query if watch is not None and not watch.heartbeat_running else None
+        database = await super().query_discards(primary, dialogue)
         if before is not None and watch is not None:
             watch.last_query = before
         return database
@@ -167,12 +167,12 @@ class HeartbeatsWhateverTheMail(ShadowRedundancyManager):
 class NotifiesAcknowledgedCopiesOnly(DiscardStatus):
     """Queues no notification for a copy whose acknowledgement it never saw: that one expires."""
 
-    def queue(self, message: Message) -> None:
+    def queue_notifications(self, message: Message) -> None:
         """Forget the holders that may have a copy, and may have none."""
         for holder in self.host.discards.holders(message.id):
             if not holder.acknowledged:
                 self.host.discards.remove_holder(message.id, holder.server)
-        super().queue(message)
+        super().queue_notifications(message)
 
 
 @reading(
@@ -181,6 +181,6 @@ class NotifiesAcknowledgedCopiesOnly(DiscardStatus):
 class TellsThreeAtATime(DiscardStatus):
     """Answers XQDISCARD with at most three notifications, however many were asked for."""
 
-    async def answer(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
+    async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
         """Return fewer, and say how many are left."""
-        return await super().answer(server, min(most, 3))
+        return await super().answer_query(server, min(most, 3))

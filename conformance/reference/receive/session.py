@@ -9,11 +9,11 @@ from aiosmtpd.smtp import Envelope as Transaction
 from conformance.reference.config import Listener
 from conformance.reference.host import Host
 from conformance.reference.message import Recipient
-from conformance.reference.receive.acceptance import Origin, envelope_of
+from conformance.reference.receive.acceptance import MessageOrigin, envelope_of
 from conformance.reference.receive.authentication import PeerAuthentication
-from conformance.reference.receive.lean import Lean
-from conformance.reference.receive.verbs import Conversation, Door
-from conformance.reference.replies import Reply, with_enhanced
+from conformance.reference.receive.fast_smtp import PrefixedDir
+from conformance.reference.receive.verbs import ListenerName, SessionState
+from conformance.reference.replies import Reply, add_enhanced_code
 
 MARGIN = 5.0
 """Seconds before a session's end at which its message must have a reply; less where the session is short."""
@@ -30,20 +30,20 @@ _UNSENDABLE = "553 5.1.3 the address has characters that cannot be sent on"
 class Receiver(PeerAuthentication):
     """A session; idle for too long or open for too long it ends with 421 4.4.2 (SR-TMO-06, SR-TMO-07)."""
 
-    def __init__(self, host: Host, door: Door, limits: Listener, sessions: "set[Receiver]") -> None:
+    def __init__(self, host: Host, door: ListenerName, limits: Listener, sessions: "set[Receiver]") -> None:
         self.host = host
-        self.conversation = Conversation(door)
-        self.verbs = host.verbs(host, self.conversation)
-        self.at_work: asyncio.Task[list[Reply]] | None = None
+        self.session_state = SessionState(door)
+        self.verbs = host.verbs(host, self.session_state)
+        self.acceptance_task: asyncio.Task[list[Reply]] | None = None
         self.limits = limits
         self._sessions = sessions
-        self._began = 0.0
-        self._age: asyncio.TimerHandle | None = None
-        self._greeting = False
-        self._welcomed = False
-        self._leaving = False
+        self._started_at = 0.0
+        self._age_timer: asyncio.TimerHandle | None = None
+        self._in_ehlo = False
+        self._banner_sent = False
+        self._shutting_down = False
         self._shadow_id: str | None = None
-        self._mail: dict[str, str] = {}
+        self._mail_parameters: dict[str, str] = {}
         self._recipients: list[Recipient] = []
         super().__init__(
             _Hooks(),
@@ -51,7 +51,7 @@ class Receiver(PeerAuthentication):
             hostname=host.name,
             ident="transport",
             timeout=limits.connection_inactivity_timeout,
-            tls_context=self.tls(),
+            tls_context=self.starttls_context(),
             auth_exclude_mechanism=["LOGIN"],
             authenticator=self.check_secret,
             loop=asyncio.get_running_loop(),
@@ -62,64 +62,64 @@ class Receiver(PeerAuthentication):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin, with a clock for the session's age; or begin TLS: then all is forgotten that was said before."""
         super().connection_made(transport)
-        if self._age is not None:
-            self._start_over()
+        if self._age_timer is not None:
+            self._reset_session()
             return
         self._sessions.add(self)
-        self._began = self.loop.time()
-        self._age = self.loop.call_at(self._ends, self._timeout_cb)
+        self._started_at = self.loop.time()
+        self._age_timer = self.loop.call_at(self._expires_at, self._timeout_cb)
 
-    def _start_over(self) -> None:
+    def _reset_session(self) -> None:
         """Know nothing of the client any more (RFC 3207 4.2)."""
-        self.verbs.lost()
-        self.conversation = Conversation(self.conversation.door)
-        self.verbs = self.host.verbs(self.host, self.conversation)
-        self.begin()
+        self.verbs.session_ended()
+        self.session_state = SessionState(self.session_state.listener)
+        self.verbs = self.host.verbs(self.host, self.session_state)
+        self.reset_transaction()
 
     def connection_lost(self, error: Exception | None) -> None:
         """End."""
         self._sessions.discard(self)
-        self.verbs.lost()
-        if self._age is not None:
-            self._age.cancel()
+        self.verbs.session_ended()
+        if self._age_timer is not None:
+            self._age_timer.cancel()
         super().connection_lost(error)
 
-    def limit(self, limits: Listener) -> None:
+    def apply_limits(self, limits: Listener) -> None:
         """Keep to changed limits from now on."""
         self.limits = limits
         self._timeout_duration = limits.connection_inactivity_timeout
-        if self._age is not None and self.transport is not None:
-            self._age.cancel()
-            self._age = self.loop.call_at(max(self._ends, self.loop.time()), self._timeout_cb)
-            if self.at_work is None:
+        if self._age_timer is not None and self.transport is not None:
+            self._age_timer.cancel()
+            self._age_timer = self.loop.call_at(max(self._expires_at, self.loop.time()), self._timeout_cb)
+            if self.acceptance_task is None:
                 self._reset_timeout()
 
     @property
-    def _ends(self) -> float:
+    def _expires_at(self) -> float:
         """The loop's time at which the session is too old."""
-        return self._began + self.limits.connection_timeout
+        return self._started_at + self.limits.connection_timeout
 
     @property
     def _deadline(self) -> float:
         """The loop's time at which a message must have its reply."""
-        return self._ends - min(MARGIN, self.limits.connection_timeout / 20)
+        return self._expires_at - min(MARGIN, self.limits.connection_timeout / 20)
 
     def data_received(self, data: bytes) -> None:
         """Note that the client is not idle."""
-        if self.at_work is None:
+        if self.acceptance_task is None:
             self._reset_timeout()
         super().data_received(data)
 
     def _timeout_cb(self) -> None:
-        self._say_goodbye(b"421 4.4.2 connection timed out\r\n")
+        self._send_and_close(b"421 4.4.2 connection timed out\r\n")
 
-    def leave(self) -> None:
+    def shut_down(self) -> None:
         """End in an orderly way: at once, or when the message in hand has its reply."""
-        self._leaving = True
-        if self.at_work is None:
-            self._say_goodbye(b"421 4.3.2 the server is going down\r\n")
+        self._shutting_down = True
+        if self.acceptance_task is None:
+            self._send_and_close(b"421 4.3.2 the server is going down\r\n")
 
-    def _say_goodbye(self, line: bytes) -> None:
+    def _send_and_close(self, line: bytes) -> None:
         if self.transport is not None:
             self.transport.write(line)
             self.transport.close()
@@ -132,54 +132,54 @@ class Receiver(PeerAuthentication):
     async def push(self, status: str | bytes) -> None:
         """Send a reply line, with an enhanced status code; the very first line, which welcomes the client, has none."""
         text = status.decode("ascii") if isinstance(status, bytes) else status
-        bare, self._welcomed = self._greeting or not self._welcomed, True
-        await super().push(text if bare else with_enhanced(text))
+        bare, self._banner_sent = self._in_ehlo or not self._banner_sent, True
+        await super().push(text if bare else add_enhanced_code(text))
 
     # who it is
 
     async def smtp_EHLO(self, arg: str) -> None:
         """EHLO: the one positive reply without an enhanced status code (RFC 2034 4)."""
-        self._greeting = True
+        self._in_ehlo = True
         try:
             await SMTP.smtp_EHLO(self, arg)
         finally:
-            self._greeting = False
+            self._in_ehlo = False
 
-    def greeted(self, name: str, responses: list[str]) -> list[str]:
+    def ehlo_reply(self, name: str, responses: list[str]) -> list[str]:
         """Return the reply to EHLO or LHLO, as one text: what this listener offers to this peer."""
-        self.verbs.heard()
-        self.begin()
+        self.verbs.confirm_discards_read()
+        self.reset_transaction()
         self.session.host_name = name
-        self.conversation.greeted = True
-        self.conversation.peer = self.peer()
+        self.session_state.greeted = True
+        self.session_state.peer = self.identify_peer()
         offered = [line[4:] for line in responses if "HELP" not in line and "AUTH" not in line]
-        offered += self.mechanisms()
+        offered += self.auth_keywords()
         offered += ["PIPELINING", "ENHANCEDSTATUSCODES"]
-        offered += [] if self.conversation.door == "delivery" else ["DSN"]
-        offered += self.verbs.offered()
+        offered += [] if self.session_state.listener == "delivery" else ["DSN"]
+        offered += self.verbs.ehlo_keywords()
         return ["\r\n".join([*(f"250-{line}" for line in offered[:-1]), f"250 {offered[-1]}"])]
 
     async def smtp_AUTH(self, arg: str) -> None:
         """AUTH; what was told before has been heard."""
-        self.verbs.heard()
+        self.verbs.confirm_discards_read()
         await super().smtp_AUTH(arg)
 
     # a mail transaction
 
     async def smtp_MAIL(self, arg: str | None) -> None:
         """MAIL, with the DSN parameters and XSHADOW= taken out before aiosmtpd looks."""
-        self.verbs.heard()
+        self.verbs.confirm_discards_read()
         path, parameters = _parameters(arg or "")
-        if "XSHADOW" in parameters and (refused := self.verbs.mail(parameters["XSHADOW"])):
+        if "XSHADOW" in parameters and (refused := self.verbs.mail_refusal(parameters["XSHADOW"])):
             await self.push(refused)
             return
         rest = [f"{key}={value}" if value else key for key, value in parameters.items() if key not in _OURS]
-        nested = self.conversation.in_transaction
+        nested = self.session_state.in_transaction
         await super().smtp_MAIL(" ".join([path, *rest]))
         if self.envelope.mail_from and not nested:
-            self.begin()
-            self.conversation.in_transaction = True
-            self._mail = parameters
+            self.reset_transaction()
+            self.session_state.in_transaction = True
+            self._mail_parameters = parameters
             self._shadow_id = parameters.get("XSHADOW")
 
     async def smtp_RCPT(self, arg: str | None) -> None:
@@ -197,51 +197,53 @@ class Receiver(PeerAuthentication):
         domain = address.rpartition("@")[2].casefold()
         if not address.isprintable():
             return _UNSENDABLE
-        if domain in config.mailbox_domains and address.casefold() not in config.mailbox_at:
+        if domain in config.mailbox_domains and address.casefold() not in config.mailboxes_by_address:
             return "550 5.1.1 no such mailbox"
         return "250 2.1.5 recipient ok"
 
-    async def decide(self, content: bytes) -> str:
+    async def handle_message(self, content: bytes) -> str:
         """Decide about a message at its final dot, in a task that a lost session does not end (SR-TMO-03)."""
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
-        self.at_work = self.host.tasks.start(self._accept(content), f"{self.host.name}: accept")
+        self.acceptance_task = self.host.tasks.start(self._accept(content), f"{self.host.name}: accept")
         try:
-            replies = await asyncio.shield(self.at_work)
+            replies = await asyncio.shield(self.acceptance_task)
         finally:
-            self.at_work = None
+            self.acceptance_task = None
         if self.transport is not None:
             self._reset_timeout()
-        if self._leaving:
-            self.loop.call_soon(self.leave)
-        self.begin()
+        if self._shutting_down:
+            self.loop.call_soon(self.shut_down)
+        self.reset_transaction()
         return "\r\n".join(str(reply) for reply in replies)
 
     async def _accept(self, content: bytes) -> list[Reply]:
         host = self.host
-        taken = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail)
+        taken = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail_parameters)
         address = self.session.peer[0] if isinstance(self.session.peer, tuple) else "local"
-        seen = not host.rights.submits(self.conversation.peer)
-        origin = Origin(self.session.host_name or "", address, seen, self._deadline)
+        seen = not host.rights.is_submission(self.session_state.peer)
+        origin = MessageOrigin(self.session.host_name or "", address, seen, self._deadline)
         if not host.db.has_room(len(content)):
             host.log.warning("no room for a message of %d octets", len(content))
-            return [host.acceptance.no_room()] * (len(taken.recipients) if self.conversation.door == "delivery" else 1)
-        if self.conversation.door == "delivery":
-            return await host.acceptance.into_mailboxes(taken, content, origin)
+            return [host.acceptance.no_room_reply()] * (
+                len(taken.recipients) if self.session_state.listener == "delivery" else 1
+            )
+        if self.session_state.listener == "delivery":
+            return await host.acceptance.deliver_to_mailboxes(taken, content, origin)
         if self._shadow_id is not None:
-            return [await self.verbs.take(self._shadow_id, taken, content, origin)]
-        return [await host.acceptance.take(taken, content, origin)]
+            return [await self.verbs.accept_message(self._shadow_id, taken, content, origin)]
+        return [await host.acceptance.accept(taken, content, origin)]
 
-    def begin(self) -> None:
+    def reset_transaction(self) -> None:
         """Forget the transaction."""
-        self._mail, self._recipients, self._shadow_id = {}, [], None
-        self.conversation.in_transaction = False
+        self._mail_parameters, self._recipients, self._shadow_id = {}, [], None
+        self.session_state.in_transaction = False
 
     # the shadow verbs, and what else shows that a reply was read
 
     async def _shadow_verb(self, verb: str, arg: str | None) -> None:
-        self.verbs.heard()
-        await self.push("\r\n".join(await self.verbs.said(verb, (arg or "").split())))
+        self.verbs.confirm_discards_read()
+        await self.push("\r\n".join(await self.verbs.dispatch(verb, (arg or "").split())))
 
     @syntax("XSHADOWREQUEST server database")
     async def smtp_XSHADOWREQUEST(self, arg: str | None) -> None:
@@ -265,32 +267,32 @@ class Receiver(PeerAuthentication):
 
     async def smtp_RSET(self, arg: str | None) -> None:
         """Forget the transaction; what was told before has been heard."""
-        self.verbs.heard()
+        self.verbs.confirm_discards_read()
         await super().smtp_RSET(arg)
 
     async def smtp_QUIT(self, arg: str | None) -> None:
         """Leave; what was told before has been heard."""
-        self.verbs.heard()
+        self.verbs.confirm_discards_read()
         await super().smtp_QUIT(arg)
 
     async def smtp_NOOP(self, arg: str | None) -> None:
         """Do nothing; what was told before has been heard."""
-        self.verbs.heard()
+        self.verbs.confirm_discards_read()
         await self.push("250 2.0.0 ok")
 
 
-class _Hooks(Lean):
+class _Hooks(PrefixedDir):
     """What aiosmtpd calls; the names and signatures are its own."""
 
     async def handle_EHLO(
         self, server: Receiver, session: Session, envelope: Transaction, name: str, responses: list[str]
     ) -> list[str]:
         """Offer what this listener has."""
-        return server.greeted(name, responses)
+        return server.ehlo_reply(name, responses)
 
     async def handle_RSET(self, server: Receiver, session: Session, envelope: Transaction) -> str:
         """Forget the transaction."""
-        server.begin()
+        server.reset_transaction()
         return "250 2.0.0 forgotten"
 
     async def handle_MAIL(
@@ -313,7 +315,7 @@ class _Hooks(Lean):
 
     async def handle_DATA(self, server: Receiver, session: Session, envelope: Transaction) -> str:
         """Decide about a message."""
-        return await server.decide(bytes(envelope.original_content or b""))
+        return await server.handle_message(bytes(envelope.original_content or b""))
 
     async def handle_exception(self, error: Exception) -> str:
         """Promise nothing: what failed is told by the task that failed."""

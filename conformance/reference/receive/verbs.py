@@ -6,11 +6,11 @@ from typing import Literal
 from conformance.reference.config import Peer
 from conformance.reference.host import Host
 from conformance.reference.message import Envelope
-from conformance.reference.receive.acceptance import Origin
+from conformance.reference.receive.acceptance import MessageOrigin
 from conformance.reference.replies import Reply
 from conformance.reference.storage.discards import DiscardEvent
 
-Door = Literal["frontend", "transport", "delivery"]
+ListenerName = Literal["frontend", "transport", "delivery"]
 
 NOT_OFFERED = "502 5.5.1 command not offered"
 NO_SUCH_PARAMETER = "555 5.5.4 XSHADOW is not offered"
@@ -23,11 +23,11 @@ MOST = re.compile(r"[1-9][0-9]{0,5}")
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 
 
-class Conversation:
+class SessionState:
     """What the verbs need to know of the session that they are said in; the session keeps it up to date."""
 
-    def __init__(self, door: Door) -> None:
-        self.door = door
+    def __init__(self, door: ListenerName) -> None:
+        self.listener = door
         self.greeted = False
         self.peer: Peer | None = None
         self.in_transaction = False
@@ -36,89 +36,89 @@ class Conversation:
 class ShadowVerbs:
     """XSHADOWREQUEST and XQDISCARD; one object for each session."""
 
-    def __init__(self, host: Host, conversation: Conversation) -> None:
+    def __init__(self, host: Host, session_state: SessionState) -> None:
         self.host = host
-        self.conversation = conversation
-        self.named: tuple[str, str] | None = None
-        self.telling: list[DiscardEvent] = []
+        self.session_state = session_state
+        self.client_identity: tuple[str, str] | None = None
+        self.unconfirmed_discards: list[DiscardEvent] = []
 
-    def offered(self) -> list[str]:
+    def ehlo_keywords(self) -> list[str]:
         """Return the keywords for the reply to EHLO."""
         return ["XSHADOWREQUEST"] if self.may_shadow else []
 
     @property
     def may_shadow(self) -> bool:
         """Whether the client may use the verbs here."""
-        conversation = self.conversation
-        return conversation.door == "transport" and self.host.rights.may_shadow(conversation.peer)
+        session_state = self.session_state
+        return session_state.listener == "transport" and self.host.rights.may_shadow(session_state.peer)
 
-    async def said(self, verb: str, words: list[str]) -> list[str]:
+    async def dispatch(self, verb: str, words: list[str]) -> list[str]:
         """Return the lines of the reply to a shadow verb."""
         match verb:
             case "XSHADOWREQUEST":
-                return await self.request(words)
+                return await self.handle_xshadowrequest(words)
             case "XQDISCARD":
-                return await self.query(words)
+                return await self.handle_xqdiscard(words)
             case _:
                 return [NOT_OFFERED]
 
-    async def request(self, words: list[str]) -> list[str]:
+    async def handle_xshadowrequest(self, words: list[str]) -> list[str]:
         """The primary names itself and its queue database; we answer with ours."""
         if refused := self.refusal(words, SHADOW_ID):
             return [refused]
-        if self.named is not None:
+        if self.client_identity is not None:
             return [OUT_OF_ORDER]
-        self.named = (words[0], words[1])
-        self.host.manager.saw_database(*self.named)
+        self.client_identity = (words[0], words[1])
+        self.host.manager.record_session(*self.client_identity)
         return [f"250 2.0.0 {self.host.name} {self.host.identity.database}"]
 
-    async def query(self, words: list[str]) -> list[str]:
+    async def handle_xqdiscard(self, words: list[str]) -> list[str]:
         """A shadow server asks which shadows it may let go of (SR-MNT-04, SR-WIR-04)."""
         if refused := self.refusal(words, MOST):
             return [refused]
-        self.host.manager.asked_by(words[0])
-        lines, self.telling = await self.host.discard_status.answer(words[0], int(words[1]))
+        self.host.manager.record_query_from(words[0])
+        lines, self.unconfirmed_discards = await self.host.discard_status.answer_query(words[0], int(words[1]))
         return lines
 
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
         """Return why a verb with the arguments `<server> <second>` is refused, or None; the server's name is then
         spelled as we know it."""
-        conversation = self.conversation
-        if conversation.door == "transport" and not conversation.greeted:
+        session_state = self.session_state
+        if session_state.listener == "transport" and not session_state.greeted:
             return OUT_OF_ORDER
-        peer = conversation.peer
+        peer = session_state.peer
         if not self.may_shadow or peer is None:
-            lacking = conversation.door == "transport" and self.host.rights.lacks_the_right(peer)
+            lacking = session_state.listener == "transport" and self.host.rights.lacks_xshadow_right(peer)
             return FORBIDDEN if lacking else NOT_OFFERED
         if len(words) != 2 or not NAME.fullmatch(words[0]) or not second.fullmatch(words[1]):
             return MALFORMED
-        if conversation.in_transaction:
+        if session_state.in_transaction:
             return OUT_OF_ORDER
         if words[0].casefold() != peer.name.casefold():
             return FORBIDDEN
         words[0] = peer.name
         return None
 
-    def mail(self, shadow_id: str) -> str | None:
+    def mail_refusal(self, shadow_id: str) -> str | None:
         """Return why MAIL with XSHADOW=<shadow_id> is refused, or None."""
         if not self.may_shadow:
             return NO_SUCH_PARAMETER
-        if self.named is None:
+        if self.client_identity is None:
             return OUT_OF_ORDER
         return None if SHADOW_ID.fullmatch(shadow_id) else MALFORMED
 
-    async def take(self, shadow_id: str, envelope: Envelope, content: bytes, origin: Origin) -> Reply:
+    async def accept_message(self, shadow_id: str, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
         """Decide about a message that came with XSHADOW=: here it is a shadow to be kept."""
-        assert self.named is not None
-        return await self.host.keeping.keep(envelope, content, *self.named, shadow_id)
+        assert self.client_identity is not None
+        return await self.host.keeping.keep(envelope, content, *self.client_identity, shadow_id)
 
-    def heard(self) -> None:
+    def confirm_discards_read(self) -> None:
         """The client said something more: it has read the last reply, so what that told has been told (SR-WIR-05)."""
-        if self.telling:
-            self.host.discard_status.told(self.telling)
-            self.telling = []
+        if self.unconfirmed_discards:
+            self.host.discard_status.confirm_read(self.unconfirmed_discards)
+            self.unconfirmed_discards = []
 
-    def lost(self) -> None:
+    def session_ended(self) -> None:
         """The session has ended: what was not heard is told again."""
-        self.host.discard_status.untold(self.telling)
-        self.telling = []
+        self.host.discard_status.release_unread(self.unconfirmed_discards)
+        self.unconfirmed_discards = []

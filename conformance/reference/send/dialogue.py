@@ -21,10 +21,10 @@ class Dialogue(ABC):
 
     def __init__(self, address: Address, hello: str, idle: float) -> None:
         self.address = address
-        self.hello = hello
-        self.idle = idle
+        self.own_name = hello
+        self.idle_timeout = idle
         self.keywords: Mapping[str, str] = {}
-        self.in_doubt = False
+        self.outcome_unknown = False
 
     # what a protocol has of its own
 
@@ -37,14 +37,14 @@ class Dialogue(ABC):
         """Say a line and return the reply. Raises SessionLost."""
 
     @abstractmethod
-    async def body(self, content: bytes, recipients: int) -> list[Reply]:
+    async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
         """Send a message's content after 354, and return its final replies. Raises SessionLost."""
 
     @abstractmethod
     def abort(self) -> None:
         """End the connection at once, whatever state it is in."""
 
-    greeting: str
+    greeting_command: str
     """The command that follows the server's greeting."""
 
     # what they share
@@ -62,9 +62,9 @@ class Dialogue(ABC):
 
     async def greet(self) -> None:
         """Say hello, and note what the server offers. Raises SessionLost."""
-        answer = await self.command(f"{self.greeting} {self.hello}")
+        answer = await self.command(f"{self.greeting_command} {self.own_name}")
         if not answer.positive:
-            raise SessionLost(f"it answered {self.greeting} with {answer}")
+            raise SessionLost(f"it answered {self.greeting_command} with {answer}")
         self.keywords = _offered(answer.text)
 
     async def quit(self) -> None:
@@ -77,7 +77,7 @@ class Dialogue(ABC):
 
         `extra` stands behind the MAIL parameters, such as ` XSHADOW=id`.
         """
-        self.in_doubt = False
+        self.outcome_unknown = False
         refused = await self.command(self._mail(envelope, content) + extra)
         if not refused.positive:
             return dict.fromkeys(envelope.recipients, refused)
@@ -92,9 +92,9 @@ class Dialogue(ABC):
         if go.code != 354:
             await self.command("RSET")
             return {**replies, **dict.fromkeys(accepted, go)}
-        self.in_doubt = True
-        finals = await self.body(stuffed(content) + b".\r\n", len(accepted))
-        self.in_doubt = False
+        self.outcome_unknown = True
+        finals = await self.send_content(dot_stuffed(content) + b".\r\n", len(accepted))
+        self.outcome_unknown = False
         return {**replies, **dict(zip(accepted, finals, strict=True))}
 
     def _mail(self, envelope: Envelope, content: bytes) -> str:
@@ -123,7 +123,7 @@ def _offered(text: str) -> Mapping[str, str]:
     return {keyword.upper(): parameters for keyword, _, parameters in offers}
 
 
-def stuffed(content: bytes) -> bytes:
+def dot_stuffed(content: bytes) -> bytes:
     """Return the content as it goes over the wire: dots at line beginnings doubled, a line end at the end."""
     body = content if not content or content.endswith(b"\r\n") else content + b"\r\n"
     body = body.replace(b"\r\n.", b"\r\n..")

@@ -6,7 +6,7 @@ gives one reply for each recipient.
 
 import asyncio
 
-from conformance.reference.replies import Reply, parsed
+from conformance.reference.replies import Reply, parse_reply
 from conformance.reference.send.dialogue import Dialogue, SessionLost
 
 _LONGEST = 4096
@@ -15,14 +15,14 @@ _LONGEST = 4096
 class LmtpDialogue(Dialogue):
     """A session with an LMTP server."""
 
-    greeting = "LHLO"
+    greeting_command = "LHLO"
     _reader: asyncio.StreamReader | None = None
     _writer: asyncio.StreamWriter | None = None
 
     async def connect(self) -> Reply:
         """Connect, and return the greeting. Raises SessionLost."""
         try:
-            async with asyncio.timeout(self.idle):
+            async with asyncio.timeout(self.idle_timeout):
                 self._reader, self._writer = await asyncio.open_connection(*self.address)
         except (OSError, TimeoutError) as error:
             raise SessionLost(f"no connection: {error}") from error
@@ -35,7 +35,7 @@ class LmtpDialogue(Dialogue):
         self._write(line.encode("ascii", "replace") + b"\r\n")
         return await self._reply()
 
-    async def body(self, content: bytes, recipients: int) -> list[Reply]:
+    async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
         """Send a message's content, and return a reply for each recipient. Raises SessionLost."""
         self._write(content)
         return [await self._reply() for _ in range(recipients)]
@@ -59,7 +59,7 @@ class LmtpDialogue(Dialogue):
                 raise SessionLost(f"it said {line[:80]!r}")
             lines.append(line[4:])
             if line[3:4] != "-":
-                return parsed(int(line[:3]), "\n".join(lines))
+                return parse_reply(int(line[:3]), "\n".join(lines))
 
     async def _line(self) -> str:
         """Read a line. As long as octets of ours still flow, the session is not idle."""
@@ -68,11 +68,11 @@ class LmtpDialogue(Dialogue):
         unsent = self._unsent()
         while True:
             try:
-                async with asyncio.timeout(self.idle):
+                async with asyncio.timeout(self.idle_timeout):
                     return (await self._reader.readuntil(b"\r\n")).decode("latin-1").rstrip("\r\n")
             except TimeoutError as error:
                 if self._unsent() >= unsent:
-                    raise SessionLost(f"no reply within {self.idle:g} s") from error
+                    raise SessionLost(f"no reply within {self.idle_timeout:g} s") from error
                 unsent = self._unsent()
             except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
                 raise SessionLost(f"no reply: {error!r}") from error

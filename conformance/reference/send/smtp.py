@@ -15,14 +15,14 @@ from aiosmtplib import SMTPException, SMTPResponse
 from aiosmtplib.protocol import SMTPProtocol
 
 from conformance.reference.config import Address
-from conformance.reference.replies import Reply, parsed
+from conformance.reference.replies import Reply, parse_reply
 from conformance.reference.send.dialogue import Dialogue, SessionLost
 
 _SHORT = 1024
 """Octets of what is looked up as one whole reply: the same few are said in session after session."""
 
 
-class _Lean(SMTPProtocol):
+class _FastProtocol(SMTPProtocol):
     """aiosmtplib's, for one who asks for one thing at a time, and keeps the time himself: a session is a handful of
     commands, and their lock, their limits of time and the reading of their replies cost as much as all the rest."""
 
@@ -36,7 +36,7 @@ class _Lean(SMTPProtocol):
         else:
             super().data_received(data)
 
-    def say(self, octets: bytes) -> None:
+    def send_command(self, octets: bytes) -> None:
         """Send a command, or a content, that will have a reply. Raises SMTPServerDisconnected."""
         self._response_waiter = self._loop.create_future()
         self._response_pending = True
@@ -73,20 +73,20 @@ def _whole(octets: bytes) -> SMTPResponse | None:
 class SmtpDialogue(Dialogue):
     """A session with an SMTP server."""
 
-    greeting = "EHLO"
+    greeting_command = "EHLO"
     _loop: asyncio.AbstractEventLoop
 
     def __init__(self, address: Address, hello: str, idle: float, secret: str | None = None) -> None:
         super().__init__(address, hello, idle)
         self._secret = secret
-        self.wants_tls = True
+        self.requires_tls = True
         """Whether AUTH waits for STARTTLS, also where it is offered without."""
         self.login_refused = False
         """Whether the server refused AUTH."""
         self._transport: asyncio.Transport | None = None
-        self._protocol: _Lean | None = None
+        self._protocol: _FastProtocol | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._until = 0.0
+        self._idle_until = 0.0
         self._unsent_before = 0
         self._waiting = self._silent = False
 
@@ -94,8 +94,10 @@ class SmtpDialogue(Dialogue):
         """Connect, and return the greeting. Raises SessionLost."""
         self._loop = loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(self.idle):
-                self._transport, self._protocol = await loop.create_connection(lambda: _Lean(loop), *self.address)
+            async with asyncio.timeout(self.idle_timeout):
+                self._transport, self._protocol = await loop.create_connection(
+                    lambda: _FastProtocol(loop), *self.address
+                )
         except (OSError, TimeoutError) as error:
             raise SessionLost(f"no connection: {error}") from error
         return await self._reply("the connection")
@@ -108,13 +110,13 @@ class SmtpDialogue(Dialogue):
         await super().greet()
         if self._secret is None:
             return
-        if "STARTTLS" in self.keywords and (self.wants_tls or not self._takes_plain):
+        if "STARTTLS" in self.keywords and (self.requires_tls or not self._takes_plain):
             await self._start_tls()
             await super().greet()
-        elif self.wants_tls:
+        elif self.requires_tls:
             return
         if self._takes_plain:
-            login = base64.b64encode(f"\0{self.hello}\0{self._secret}".encode()).decode()
+            login = base64.b64encode(f"\0{self.own_name}\0{self._secret}".encode()).decode()
             answer = await self.command(f"AUTH PLAIN {login}")
             self.login_refused = not answer.positive  # we are a stranger like any other then
             await super().greet()
@@ -129,7 +131,7 @@ class SmtpDialogue(Dialogue):
         context.verify_mode = ssl.CERT_NONE  # no authority is known that could vouch for the server
         protocol = self._alive()
         try:
-            await protocol.start_tls(context, timeout=self.idle)
+            await protocol.start_tls(context, timeout=self.idle_timeout)
         except (SMTPException, OSError) as error:
             raise SessionLost(f"no TLS: {error!r}") from error
         transport = protocol.transport
@@ -140,12 +142,12 @@ class SmtpDialogue(Dialogue):
         """Say a line and return the reply; what cannot be said as one line is refused here. Raises SessionLost."""
         if not line.isprintable():
             return Reply(501, "5.5.2", "a control character cannot be sent")
-        self._say(line.encode("ascii", "replace") + b"\r\n")
+        self._send(line.encode("ascii", "replace") + b"\r\n")
         return await self._reply(line.partition(" ")[0])
 
-    async def body(self, content: bytes, recipients: int) -> list[Reply]:
+    async def send_content(self, content: bytes, recipients: int) -> list[Reply]:
         """Send a message's content, and return the one reply once for each recipient. Raises SessionLost."""
-        self._say(content)
+        self._send(content)
         return [await self._reply("the message")] * recipients
 
     def abort(self) -> None:
@@ -162,46 +164,48 @@ class SmtpDialogue(Dialogue):
         """Whether the session is open, as far as we have heard."""
         return self._protocol is not None and self._transport is not None and self._protocol.is_connected
 
-    def _say(self, octets: bytes) -> None:
+    def _send(self, octets: bytes) -> None:
         try:
-            self._alive().say(octets)
+            self._alive().send_command(octets)
         except SMTPException as error:
             raise SessionLost(f"it could not be sent: {error!r}") from error
 
     async def _reply(self, to: str) -> Reply:
         """Return the next reply, or end the session when nothing comes and nothing of ours flows for as long as it may be idle."""
-        self._until = self._loop.time() + self.idle
+        self._idle_until = self._loop.time() + self.idle_timeout
         self._unsent_before = self._unsent()
         if self._timer is None:  # one for all replies: it finds how long it has to go on when it rings, which is seldom
-            self._timer = self._loop.call_at(self._until, self._rung)
+            self._timer = self._loop.call_at(self._idle_until, self._on_timer)
         self._waiting = True
         try:
             assert self._protocol is not None
             return _read(await self._protocol.reply)
         except (SMTPException, OSError) as error:
-            words = f"no reply to {to} within {self.idle:g} s" if self._silent else f"no reply to {to}: {error!r}"
+            words = (
+                f"no reply to {to} within {self.idle_timeout:g} s" if self._silent else f"no reply to {to}: {error!r}"
+            )
             raise SessionLost(words) from error
         finally:
             self._waiting = False
 
-    def _rung(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         if not self._waiting or self._transport is None:
             return
-        if self._loop.time() >= self._until:
+        if self._loop.time() >= self._idle_until:
             unsent = self._unsent()
             if unsent >= self._unsent_before:
                 self._silent = True
                 self._transport.abort()
                 return
             self._unsent_before = unsent
-            self._until = self._loop.time() + self.idle
-        self._timer = self._loop.call_at(self._until, self._rung)
+            self._idle_until = self._loop.time() + self.idle_timeout
+        self._timer = self._loop.call_at(self._idle_until, self._on_timer)
 
     def _unsent(self) -> int:
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
-    def _alive(self) -> _Lean:
+    def _alive(self) -> _FastProtocol:
         if self._protocol is None or not self.is_alive:
             raise SessionLost("the session is over")
         return self._protocol
@@ -210,4 +214,4 @@ class SmtpDialogue(Dialogue):
 def _read(response: SMTPResponse) -> Reply:
     if not 200 <= response.code <= 599:
         raise SessionLost(f"it said {response.code}")
-    return parsed(response.code, response.message)
+    return parse_reply(response.code, response.message)

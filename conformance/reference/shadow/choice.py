@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 from conformance.reference.boundary import can_shadow
 from conformance.reference.config import NodeConfiguration, Peer
-from conformance.reference.part import Part
+from conformance.reference.host import Component
 
 
-class ShadowServerChoice(Part):
+class ShadowServerChoice(Component):
     """Chooses shadow servers, and remembers which of them did not answer."""
 
     _failed: dict[str, float]
@@ -19,18 +19,18 @@ class ShadowServerChoice(Part):
 
     def attempts(self) -> list[Peer]:
         """Return the servers to try for one message, one for each permitted attempt."""
-        return attempts(self.host.config, self.down(), self.host.random)
+        return attempts(self.host.config, self.unresponsive_servers(), self.host.random)
 
-    def down(self) -> frozenset[str]:
+    def unresponsive_servers(self) -> frozenset[str]:
         """Return the servers that failed within the last ShadowHeartbeatFrequency and did not answer since."""
         since = self.host.now() - self.host.transport.ShadowHeartbeatFrequency
         return frozenset(name for name, at in self._failed.items() if at > since)
 
-    def failed(self, server: str) -> None:
+    def record_failure(self, server: str) -> None:
         """Note that an attempt at a server failed."""
         self._failed[server] = self.host.now()
 
-    def answered(self, server: str) -> None:
+    def record_answer(self, server: str) -> None:
         """Note that a server is there."""
         self._failed.pop(server, None)
 

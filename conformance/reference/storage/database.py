@@ -89,7 +89,7 @@ class Database:
         self._written.append((statement, parameters))
         return cursor
 
-    def write_alone(self, statement: str, parameters: Sequence[Any] = ()) -> None:
+    def write_autocommit(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Execute a statement that nobody waits for and nothing else is written with: on disk at once, where no
         transaction is open. A transaction, and the timer that ends it, take three times as long."""
         if self._lingering is None:
@@ -105,7 +105,7 @@ class Database:
         """Return all rows of a query; what was written and is not committed yet is seen."""
         return self._usable().execute(statement, parameters).fetchall()
 
-    def read_again(self, table: str, statement: str, parameters: Sequence[Any]) -> list[sqlite3.Row]:
+    def read_cached(self, table: str, statement: str, parameters: Sequence[Any]) -> list[sqlite3.Row]:
         """Return all rows of a query over one table, as they were read before unless that was written to since: the same
         few questions are asked in every session, and have the same answer in most."""
         known = self._read.setdefault(table, {})
@@ -122,7 +122,7 @@ class Database:
         else:
             self._read.clear()
 
-    async def durable(self) -> None:
+    async def commit(self) -> None:
         """Return when all that was written so far is on disk. Raises DatabaseError when it could not be."""
         if self._lingering is not None:
             if self._committed is None:
@@ -132,7 +132,7 @@ class Database:
                     loop.call_soon(self._commit)
             await asyncio.shield(self._committed)
 
-    async def durable_or_refused(self) -> None:
+    async def commit_if_room(self) -> None:
         """Return when all that was written so far is on disk, as `durable`. Raises NoRoom when there is no room for it now.
 
         What was written stays in the open transaction then: the caller takes it back.

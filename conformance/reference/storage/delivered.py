@@ -9,7 +9,7 @@ class Delivered:
     def __init__(self, db: Database) -> None:
         self._db = db
 
-    def at(self, mailbox: str, internet_id: str, submitted: float) -> float | None:
+    def delivered_at(self, mailbox: str, internet_id: str, submitted: float) -> float | None:
         """Return when such a message was delivered to the mailbox, POSIX seconds, or None."""
         rows = self._db.read(
             "SELECT at FROM delivered_to WHERE mailbox = ? AND internet_id = ? AND submitted = ?",
@@ -28,11 +28,11 @@ class Delivered:
         """Delete the rows of deliveries at `at` or before; return how many there were."""
         return self._db.write("DELETE FROM delivered_to WHERE at <= ?", (at,)).rowcount
 
-    def any(self) -> bool:
+    def has_any(self) -> bool:
         """Return whether there is a row."""
         return bool(self._db.read("SELECT 1 FROM delivered_to LIMIT 1"))
 
-    def rows(self) -> int:
+    def count(self) -> int:
         """Return how many rows there are."""
         number: int = self._db.read("SELECT COUNT(*) FROM delivered_to")[0][0]
         return number

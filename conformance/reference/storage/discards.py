@@ -55,10 +55,10 @@ class Discards:
             "INSERT OR IGNORE INTO discard (server, shadow_id, queued) VALUES (?, ?, ?)", (server, shadow_id, now)
         )
 
-    def waiting(self, server: str, most: int, without: Collection[int] = ()) -> tuple[list[DiscardEvent], int]:
+    def pending(self, server: str, most: int, without: Collection[int] = ()) -> tuple[list[DiscardEvent], int]:
         """Return a server's oldest notifications, and how many it has in all; `without` these rows."""
         limit = most + len(without)
-        rows = self._db.read_again(
+        rows = self._db.read_cached(
             "discard", "SELECT id, shadow_id, queued FROM discard WHERE server = ? ORDER BY id LIMIT ?", (server, limit)
         )
         number = len(rows)
@@ -67,23 +67,23 @@ class Discards:
         events = [DiscardEvent(row[0], server, row[1], row[2]) for row in rows if row[0] not in without]
         return events[:most], number - (len(rows) - len(events))
 
-    def everything(self) -> Iterator[DiscardEvent]:
+    def all_events(self) -> Iterator[DiscardEvent]:
         """Yield all queued notifications, oldest first."""
         for row in self._db.read("SELECT id, server, shadow_id, queued FROM discard ORDER BY id"):
             yield DiscardEvent(*row)
 
-    def older(self, than: float) -> list[DiscardEvent]:
+    def queued_until(self, than: float) -> list[DiscardEvent]:
         """Return the notifications queued at `than` or before, oldest first."""
         rows = self._db.read(
             "SELECT id, server, shadow_id, queued FROM discard WHERE queued <= ? ORDER BY queued, id", (than,)
         )
         return [DiscardEvent(*row) for row in rows]
 
-    def forget(self, event: int) -> None:
+    def remove(self, event: int) -> None:
         """Delete a notification."""
         self._db.write("DELETE FROM discard WHERE id = ?", (event,))
 
-    def oldest(self) -> float | None:
+    def oldest_queued_at(self) -> float | None:
         """Return since when the oldest notification waits, or None when there is none."""
         value: float | None = self._db.read("SELECT MIN(queued) FROM discard")[0][0]
         return value

@@ -30,7 +30,7 @@ class Identity:
         self._incarnation: int = row["incarnation"]
         self._given = 0
 
-    def next(self) -> str:
+    def new_id(self) -> str:
         """Return a new id: 1 to 64 characters of A-Za-z0-9-."""
         self._given += 1
         return f"{self.database}-{self._incarnation}-{self._given}"

@@ -58,7 +58,7 @@ class Messages:
             if (message := self.get(row["id"])) is not None:
                 yield message
 
-    def for_mailboxes(self, place: Place, addresses: Sequence[str]) -> list[int]:
+    def rows_for_mailboxes(self, place: Place, addresses: Sequence[str]) -> list[int]:
         """Return the rows in a place with a recipient among these addresses (in lower case), oldest first."""
         wanted = frozenset(addresses)
         rows = self._db.read(
@@ -68,7 +68,7 @@ class Messages:
         )
         return list(dict.fromkeys(row["message"] for row in rows if row["address"].casefold() in wanted))
 
-    def waits_for_reports(self, key: int) -> bool:
+    def has_unprocessed_reports(self, key: int) -> bool:
         """Return whether a report that a message caused is still to be processed (SR-MNT-08)."""
         return bool(self._db.read("SELECT 1 FROM message WHERE cause = ? AND place = 'primary' LIMIT 1", (key,)))
 
@@ -84,11 +84,11 @@ class Messages:
             (since, message_id, message_id, key),
         )
 
-    def made_redundant(self, key: int) -> None:
+    def clear_redundancy_pending(self, key: int) -> None:
         """Note that the effort to make a message redundant has ended."""
         self._db.write("UPDATE message SET redundancy_pending = 0 WHERE id = ?", (key,))
 
-    def journaled(self, key: int) -> None:
+    def clear_journal_due(self, key: int) -> None:
         """Note that a message's journal report has been made."""
         self._db.write("UPDATE message SET journal_due = 0 WHERE id = ?", (key,))
 
@@ -118,25 +118,25 @@ class Messages:
         """Return the recipients that are still to be processed, each once."""
         return list(dict.fromkeys(self.with_fate(key, ("pending",))))
 
-    def not_yet_told_of_delay(self, key: int, recipients: Iterable[Recipient]) -> list[Recipient]:
+    def without_delay_report(self, key: int, recipients: Iterable[Recipient]) -> list[Recipient]:
         """Return those recipients about whose delay no report has been made."""
         rows = self._db.read("SELECT address FROM recipient WHERE message = ? AND delay_told = 1", (key,))
         told = {row["address"] for row in rows}
         return [recipient for recipient in recipients if recipient.address not in told]
 
-    def told_of_delay(self, key: int, recipients: Iterable[Recipient]) -> None:
+    def set_delay_reported(self, key: int, recipients: Iterable[Recipient]) -> None:
         """Note that a report about the delay of recipients has been made."""
         for recipient in recipients:
             self._db.write(
                 "UPDATE recipient SET delay_told = 1 WHERE message = ? AND address = ?", (key, recipient.address)
             )
 
-    def oldest(self, place: Place) -> float | None:
+    def oldest_since(self, place: Place) -> float | None:
         """Return since when the oldest message of a place is there, or None when there is none."""
         value: float | None = self._db.read("SELECT MIN(since) AS since FROM message WHERE place = ?", (place,))[0][0]
         return value
 
-    def older(self, place: Place, than: float) -> list[int]:
+    def rows_since(self, place: Place, than: float) -> list[int]:
         """Return the rows of the messages that came to a place at `than` or before, oldest first."""
         rows = self._db.read("SELECT id FROM message WHERE place = ? AND since <= ? ORDER BY since, id", (place, than))
         return [row["id"] for row in rows]

@@ -20,24 +20,24 @@ class Shadows:
         )
         return [row[0] for row in rows]
 
-    def any_for(self, primary: str) -> bool:
+    def has_any_for(self, primary: str) -> bool:
         """Return whether a shadow is held for a primary."""
         return bool(
-            self._db.read_again(
+            self._db.read_cached(
                 "message", "SELECT 1 FROM message WHERE primary_server = ? AND place = 'shadow' LIMIT 1", (primary,)
             )
         )
 
-    def held_for(self, primary: str) -> list[int]:
+    def rows_held_for(self, primary: str) -> list[int]:
         """Return the rows held for a primary, oldest first."""
         rows = self._db.read(
             "SELECT id FROM message WHERE place = 'shadow' AND primary_server = ? ORDER BY id", (primary,)
         )
         return [row[0] for row in rows]
 
-    def of_other_databases(self, primary: str, database: str) -> list[int]:
+    def rows_of_other_databases(self, primary: str, database: str) -> list[int]:
         """Return the rows held for a primary that came from another queue database of it, oldest first."""
-        rows = self._db.read_again(
+        rows = self._db.read_cached(
             "message",
             "SELECT id FROM message WHERE primary_server = ? AND place = 'shadow' AND primary_database <> ?"
             " ORDER BY id",
@@ -54,14 +54,14 @@ class Shadows:
         )
         return (rows[0][0], cast(Place, rows[0][1])) if rows else None
 
-    def contact(self, primary: str) -> float | None:
+    def last_contact(self, primary: str) -> float | None:
         """Return when there last was a successful session with a primary, POSIX seconds."""
         return self._contacts.get(primary)
 
     def set_contact(self, primary: str, at: float, *, alone: bool = False) -> None:
         """Note a successful session with a primary; `alone`: nothing else is about to be written."""
         self._contacts[primary] = at
-        write = self._db.write_alone if alone else self._db.write
+        write = self._db.write_autocommit if alone else self._db.write
         write(
             "INSERT INTO contact (server, at) VALUES (?, ?) ON CONFLICT (server) DO UPDATE SET at = excluded.at",
             (primary, at),

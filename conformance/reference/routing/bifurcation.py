@@ -4,13 +4,13 @@ from collections.abc import Iterable
 
 from conformance.reference.boundary import shadows_by_receiver
 from conformance.reference.config import NodeConfiguration, Peer
+from conformance.reference.host import Component
 from conformance.reference.message import Recipient
-from conformance.reference.queue.routing import NextHop, route
-from conformance.reference.routing.fan_out import shared
-from conformance.reference.routing.least_cost import Path, least_cost_path
+from conformance.reference.routing.next_hop import NextHop, find_next_hop
+from conformance.reference.routing.site_routes import Path, least_cost_path, shared_transmissions
 
 
-def forks(config: NodeConfiguration, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
+def group_by_next_hop(config: NodeConfiguration, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
     """Return the next hops of these recipients, in the order of the recipients.
 
     Delayed fan-out is for recipients whose delivery group is an Active Directory site, and for nobody else: not where
@@ -19,13 +19,13 @@ def forks(config: NodeConfiguration, recipients: Iterable[Recipient]) -> dict[Ne
     alone: dict[NextHop, list[Recipient]] = {}
     by_site: dict[Path, list[Recipient]] = {}
     for recipient in recipients:
-        hop = route(config, recipient.address)
+        hop = find_next_hop(config, recipient.address)
         path = _path_to(config, hop)
         if path is None:
             alone.setdefault(hop, []).append(recipient)
         else:
             by_site.setdefault(path, []).append(recipient)
-    for trunk, together in shared(by_site, _sites_with_servers(config)):
+    for trunk, together in shared_transmissions(by_site, _sites_with_servers(config)):
         members = [recipient for path in together for recipient in by_site[path]]
         hop = _along(config, trunk, {_hosting(config, member) for member in members})
         alone.setdefault(hop, []).extend(members)
@@ -34,9 +34,9 @@ def forks(config: NodeConfiguration, recipients: Iterable[Recipient]) -> dict[Ne
 
 def _path_to(config: NodeConfiguration, hop: NextHop) -> Path | None:
     """Return the route to a next hop whose delivery group is another Active Directory site, or None."""
-    if hop.way != "transport":
+    if hop.kind != "transport":
         return None
-    host = config.peer_named[hop.name.casefold()]
+    host = config.peers_by_name[hop.name.casefold()]
     if host.dag is not None or host.site == config.site or not _carries(host):
         return None
     path = least_cost_path(config.site_links, config.site, host.site)
@@ -82,4 +82,21 @@ def _carries(peer: Peer) -> bool:
 
 
 def _hosting(config: NodeConfiguration, recipient: Recipient) -> str:
-    return config.mailbox_at[recipient.address.casefold()].server
+    return config.mailboxes_by_address[recipient.address.casefold()].server
+
+
+class Routing(Component):
+    """Finds next hops."""
+
+    def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
+        """Return the next hops that a message for these recipients needs (bifurcation)."""
+        return group_by_next_hop(self.host.config, recipients)
+
+    def next_hop(self, address: str) -> NextHop:
+        """Return the next hop for one recipient."""
+        return find_next_hop(self.host.config, address)
+
+    def next_hop_name_in_boundary(self, address: str) -> str:
+        """Return the name of the next hop that any server of the boundary, such as a primary, has for a recipient."""
+        mailbox = self.host.config.mailboxes_by_address.get(address.casefold())
+        return mailbox.server if mailbox is not None else self.next_hop(address).name

@@ -22,39 +22,39 @@ _SOUGHT = ("smtp_", "auth_", "handle_", "ehlo_hook", "rset_hook")
 _FOUND: dict[tuple[Any, Any], tuple[str, ...]] = {}
 
 
-def sought(kind: Any, beginning: str | tuple[str, ...] = _SOUGHT) -> tuple[str, ...]:
+def prefixed_names(kind: Any, beginning: str | tuple[str, ...] = _SOUGHT) -> tuple[str, ...]:
     """Return the names in a class that begin so, in order; once for each class."""
     if (found := _FOUND.get((kind, beginning))) is None:
         found = _FOUND[kind, beginning] = tuple(name for name in dir(kind) if name.startswith(beginning))
     return found
 
 
-class Lean:
+class PrefixedDir:
     """A server or a handler that is quickly looked through: `dir` names its commands and hooks only."""
 
     def __dir__(self) -> tuple[str, ...]:
-        return sought(type(self))
+        return prefixed_names(type(self))
 
 
 _RESTS: dict[tuple[Any, str], dict[str, str]] = {}
 
 
-def rests(kind: Any, beginning: str) -> dict[str, str]:
+def by_suffix(kind: Any, beginning: str) -> dict[str, str]:
     """Return those names in a class by what follows their beginning; once for each class."""
     if (found := _RESTS.get((kind, beginning))) is None:
-        names = {name.removeprefix(beginning): name for name in sought(kind, beginning)}
+        names = {name.removeprefix(beginning): name for name in prefixed_names(kind, beginning)}
         found = _RESTS[kind, beginning] = names
     return found
 
 
-class Bound(Mapping[str, Any]):
+class PrefixedMethods(Mapping[str, Any]):
     """The methods of an object whose names begin so, by the rest of their names; each is bound when it is asked for."""
 
     __slots__ = ("_names", "_of")
 
     def __init__(self, of: Any, beginning: str) -> None:
         self._of = of
-        self._names = rests(type(of), beginning)
+        self._names = by_suffix(type(of), beginning)
 
     def __getitem__(self, rest: str) -> Any:
         return getattr(self._of, self._names[rest])
@@ -71,7 +71,7 @@ class Bound(Mapping[str, Any]):
         return len(self._names)
 
 
-class LeanSMTP(Lean, SMTP):
+class FastSMTP(PrefixedDir, SMTP):
     """aiosmtpd's SMTP; its handler should be Lean too. `timeout` is in seconds.
 
     A command is obeyed as soon as its line is there. Only where that has to wait for something it goes on in a task
@@ -81,11 +81,11 @@ class LeanSMTP(Lean, SMTP):
     finds it, which then has next to nothing to do (it took a twentieth of the time).
     """
 
-    _kept: bytearray | None = None
+    _line_buffer: bytearray | None = None
     """What `_reader` keeps, once there is one."""
-    _unsent = b""
-    _idle_ends = 0.0
-    _unknown = 0
+    _reply_buffer = b""
+    _idle_deadline = 0.0
+    _unknown_commands = 0
     _overlong = False
 
     def __init__(
@@ -126,14 +126,14 @@ class LeanSMTP(Lean, SMTP):
         self._auth_required = False
         self._auth_require_tls = True
         self._auth_without = auth_exclude_mechanism
-        self._handle_hooks = Bound(handler, "handle_")  # type: ignore[assignment]
+        self._handle_hooks = PrefixedMethods(handler, "handle_")  # type: ignore[assignment]
         self._ehlo_hook_ver = "new" if "EHLO" in self._handle_hooks else None
 
     @functools.cached_property
     def _auth_methods(self) -> dict[str, _AuthMechAttr]:  # type: ignore[override]  # it is written to nowhere
         """The mechanisms of AUTH by name, which is offered in few sessions."""
         found = {}
-        for name in sought(type(self), "auth_"):
+        for name in prefixed_names(type(self), "auth_"):
             method = getattr(self, name)
             found[getattr(method, "__auth_mechanism_name__", name[5:].replace("__", "-"))] = _AuthMechAttr(method, True)
         return {name: method for name, method in found.items() if name not in self._auth_without}
@@ -141,14 +141,14 @@ class LeanSMTP(Lean, SMTP):
     @functools.cached_property
     def _smtp_methods(self) -> Mapping[str, Any]:  # type: ignore[override]
         """The commands by name, for HELP."""
-        return Bound(self, "smtp_")
+        return PrefixedMethods(self, "smtp_")
 
     @functools.cached_property
     def _reader(self) -> asyncio.StreamReader:  # type: ignore[override]  # none of these three is written to
         """Where a command that waits for more of the client finds it: few have to."""
         reader = asyncio.StreamReader(loop=self.loop, limit=self.line_length_limit)
         self._stream_reader_wr = weakref.ref(reader)  # where asyncio's StreamReaderProtocol looks for it
-        self._kept = reader._buffer
+        self._line_buffer = reader._buffer
         assert self.transport is not None
         reader.set_transport(self.transport)
         return reader
@@ -172,17 +172,19 @@ class LeanSMTP(Lean, SMTP):
         asyncio.StreamReaderProtocol.connection_made(self, transport)
         self.transport = transport
         self._reset_timeout()
-        self._begin(self.push(f"220 {self.hostname} {self.__ident__}"))
+        self._start(self.push(f"220 {self.hostname} {self.__ident__}"))
 
     def data_received(self, data: bytes) -> None:
         """Obey what has come, unless a command is at work: then it has to wait, or is what that waits for."""
         if self._handler_coroutine is not None:
             self._reader.feed_data(data)
-        elif data.find(b"\n") == len(data) - 1 < self.line_length_limit and not self._overlong and not self._kept:
-            self._begin(self._said(data))  # one line, as nearly always
+        elif (
+            data.find(b"\n") == len(data) - 1 < self.line_length_limit and not self._overlong and not self._line_buffer
+        ):
+            self._start(self._handle_line(data))  # one line, as nearly always
         else:
             self._reader.feed_data(data)
-            self._go_on()
+            self._handle_buffered_lines()
 
     def eof_received(self) -> bool | None:
         """Leave a client that says no more; what is at work for it is cancelled, and leaves it then."""
@@ -207,27 +209,27 @@ class LeanSMTP(Lean, SMTP):
 
     # commands
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something at once, and in a task where it has to wait."""
         try:
-            task = begin(work)
+            task = run_eagerly(work)
         except asyncio.CancelledError:  # what it waited for had been cancelled, and that has ended the session
             return
         if task is not None:
             assert self._writer is not None  # made now: aiosmtpd closes it when the client has gone amid a message
             self._handler_coroutine = task
-            task.add_done_callback(self._worked)
+            task.add_done_callback(self._task_done)
 
-    def _worked(self, task: asyncio.Task[None]) -> None:
+    def _task_done(self, task: asyncio.Task[None]) -> None:
         self._handler_coroutine = None
-        self._go_on()
+        self._handle_buffered_lines()
 
-    def _go_on(self) -> None:
+    def _handle_buffered_lines(self) -> None:
         """Obey the lines that have come, until one has to wait."""
         while self._handler_coroutine is None and self.transport is not None and not self.transport.is_closing():
             if (line := self._next_line()) is None:
                 return
-            self._begin(self._said(line))
+            self._start(self._handle_line(line))
 
     def _next_line(self) -> bytes | None:
         """Take a line from what was kept; None when there is no whole one. One that is too long comes without its text."""
@@ -241,15 +243,15 @@ class LeanSMTP(Lean, SMTP):
         self._reader._maybe_resume_transport()
         return None if self._overlong else line
 
-    async def _said(self, line: bytes) -> None:
+    async def _handle_line(self, line: bytes) -> None:
         """Obey a line; b"" was one that is too long. Whatever goes wrong is told to the client, or ends its session."""
         try:
-            await (self._obey(line) if line else self.push("500 Command line too long"))
+            await (self._dispatch(line) if line else self.push("500 Command line too long"))
         except asyncio.CancelledError:
-            self._leave()
+            self._close()
             raise
         except ConnectionResetError:  # while it was answered
-            self._leave()
+            self._close()
         except TLSSetupException as error:
             await self.handle_exception(error)
             self.transport.close()
@@ -257,7 +259,7 @@ class LeanSMTP(Lean, SMTP):
         except Exception as error:  # noqa: BLE001  # the handler says what the client is told of it
             await self.push(await self.handle_exception(error))
 
-    async def _obey(self, line: bytes) -> None:
+    async def _dispatch(self, line: bytes) -> None:
         line = line.rstrip(b"\r\n")
         first, _, rest = line.partition(b" ")
         if not line or not first.isascii():
@@ -273,21 +275,21 @@ class LeanSMTP(Lean, SMTP):
         if not self._tls_handshake_okay and verb != "QUIT":
             await self.push("554 Command refused due to lack of security")
             return
-        name = rests(type(self), "smtp_").get(verb)
+        name = by_suffix(type(self), "smtp_").get(verb)
         if name is None:
-            await self._wonder(verb)
+            await self._unknown_command(verb)
             return
         self._reset_timeout()
         await getattr(self, name)(rest.strip().decode("ascii") if rest else None)
 
-    def _leave(self) -> None:
+    def _close(self) -> None:
         if self.transport is not None:
             self.transport.close()
 
-    async def _wonder(self, verb: str) -> None:
+    async def _unknown_command(self, verb: str) -> None:
         """Answer a command that there is not, and leave who says nothing else."""
-        self._unknown += 1
-        if self._unknown < BOGUS_LIMIT:
+        self._unknown_commands += 1
+        if self._unknown_commands < BOGUS_LIMIT:
             await self.push(f'500 Error: command "{verb}" not recognized')
         else:
             await self.push("502 5.5.1 Too many unrecognized commands, goodbye.")
@@ -306,9 +308,9 @@ class LeanSMTP(Lean, SMTP):
     async def push(self, status: str | bytes) -> None:
         """Send a line of a reply; lines that are not its last go out together with it."""
         line = status.encode("utf-8" if self.enable_SMTPUTF8 else "ascii") if isinstance(status, str) else status
-        self._unsent += line + b"\r\n"
+        self._reply_buffer += line + b"\r\n"
         if line.rpartition(b"\n")[2][3:4] != b"-":
-            whole, self._unsent = self._unsent, b""
+            whole, self._reply_buffer = self._reply_buffer, b""
             transport = self.transport
             if transport is None:
                 raise ConnectionResetError("the client is gone")
@@ -319,29 +321,29 @@ class LeanSMTP(Lean, SMTP):
     def _reset_timeout(self, duration: float | None = None) -> None:
         """Count the idle time from now on. A timer that is set moves itself when it rings, which hardly one does."""
         now = self.loop.time()
-        self._idle_ends = now + (duration or self._timeout_duration)
+        self._idle_deadline = now + (duration or self._timeout_duration)
         handle = self._timeout_handle
-        if handle is None or handle.cancelled() or not now < handle.when() <= self._idle_ends:
-            self._wind()
+        if handle is None or handle.cancelled() or not now < handle.when() <= self._idle_deadline:
+            self._set_idle_timer()
 
-    def _wind(self) -> None:
+    def _set_idle_timer(self) -> None:
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
-        self._timeout_handle = self.loop.call_at(self._idle_ends, self._rung)
+        self._timeout_handle = self.loop.call_at(self._idle_deadline, self._on_idle_timer)
 
-    def _rung(self) -> None:
-        if self.loop.time() < self._idle_ends:
-            self._wind()
+    def _on_idle_timer(self) -> None:
+        if self.loop.time() < self._idle_deadline:
+            self._set_idle_timer()
         else:
             self._timeout_cb()  # type: ignore[no-untyped-call]
 
     def _getaddr(self, arg: str) -> tuple[str | None, str | None]:
         """Take an address and what follows it apart, once for equal ones: the answer depends on nothing else."""
         limit = self.local_part_limit
-        return _taken_apart(limit, arg)
+        return _parse_address(limit, arg)
 
 
-class _Apart(SMTP):
+class _AddressParser(SMTP):
     """As much of aiosmtpd's server as it takes to ask for an address."""
 
     def __init__(self, local_part_limit: int) -> None:
@@ -349,8 +351,8 @@ class _Apart(SMTP):
 
 
 @functools.lru_cache(maxsize=1024)
-def _taken_apart(local_part_limit: int, arg: str) -> tuple[str | None, str | None]:
-    return SMTP._getaddr(_Apart(local_part_limit), arg)
+def _parse_address(local_part_limit: int, arg: str) -> tuple[str | None, str | None]:
+    return SMTP._getaddr(_AddressParser(local_part_limit), arg)
 
 
 # work that begins at once
@@ -358,7 +360,7 @@ def _taken_apart(local_part_limit: int, arg: str) -> tuple[str | None, str | Non
 T = TypeVar("T")
 
 
-def begin(work: Coroutine[Any, Any, None], *, name: str | None = None) -> asyncio.Task[None] | None:
+def run_eagerly(work: Coroutine[Any, Any, None], *, name: str | None = None) -> asyncio.Task[None] | None:
     """Do what can be done now; return the task that does the rest, None when all is done.
 
     What is done now is in no task: it must not ask for the one that it is in, as `asyncio.timeout` does, before it has
@@ -368,11 +370,11 @@ def begin(work: Coroutine[Any, Any, None], *, name: str | None = None) -> asynci
         awaited = work.send(None)
     except StopIteration:
         return None
-    rest: Any = _Rest(work, awaited)
+    rest: Any = _StartedCoroutine(work, awaited)
     return asyncio.get_running_loop().create_task(rest, name=name)
 
 
-class _Rest(Generator[Any, Any, T]):
+class _StartedCoroutine(Generator[Any, Any, T]):
     """The rest of a coroutine that waits for `awaited`, as a coroutine."""
 
     cr_frame = None
@@ -381,7 +383,7 @@ class _Rest(Generator[Any, Any, T]):
         self.cr_await = work  # where one looks for the place at which a task waits
         self._awaited = [awaited]
 
-    def __await__(self) -> "_Rest[T]":
+    def __await__(self) -> "_StartedCoroutine[T]":
         return self
 
     def send(self, value: Any) -> Any:

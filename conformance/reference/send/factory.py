@@ -8,7 +8,7 @@ from conformance.reference.send.lmtp import LmtpDialogue
 from conformance.reference.send.smtp import SmtpDialogue
 
 
-def open_dialogue(
+def create_dialogue(
     address: Address,
     hello: str,
     idle: float,

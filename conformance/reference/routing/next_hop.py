@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from conformance.reference.boundary import inside
+from conformance.reference.boundary import in_boundary
 from conformance.reference.config import Address, NodeConfiguration, Route
 from conformance.reference.message import Fate
 
-Way = Literal["mailbox", "delivery", "transport", "redirection", "outside", "nowhere"]
+HopKind = Literal["mailbox", "delivery", "transport", "redirection", "outside", "nowhere"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,24 +18,24 @@ class NextHop:
     `dials` are tried in turn; `servers` are their names.
     """
 
-    way: Way
+    kind: HopKind
     name: str
-    dials: tuple[Address, ...] = ()
+    addresses: tuple[Address, ...] = ()
     servers: tuple[str, ...] = ()
 
     @property
-    def crosses(self) -> bool:
+    def crosses_boundary(self) -> bool:
         """Whether the message leaves the boundary on this way."""
-        return self.way in ("transport", "outside")
+        return self.kind in ("transport", "outside")
 
     @property
     def protocol(self) -> Literal["smtp", "lmtp"]:
         """What is spoken there."""
-        return "lmtp" if self.way in ("mailbox", "delivery") else "smtp"
+        return "lmtp" if self.kind in ("mailbox", "delivery") else "smtp"
 
     def fate(self, *, reports: bool) -> Fate:
         """Return what became of a recipient that was accepted there; `reports`: the server offers DSN (RFC 3461)."""
-        match self.way:
+        match self.kind:
             case "mailbox" | "delivery":
                 return "delivered"
             case "redirection":
@@ -44,13 +44,13 @@ class NextHop:
                 return "passed-on" if reports else "relayed"
 
 
-def route(config: NodeConfiguration, address: str) -> NextHop:
+def find_next_hop(config: NodeConfiguration, address: str) -> NextHop:
     """Return the next hop for a recipient.
 
     A mailbox hosted here comes first; then a route for exactly this domain, which stands above the site of the
     mailbox; then the server that hosts the mailbox; then the route for all domains.
     """
-    mailbox = config.mailbox_at.get(address.casefold())
+    mailbox = config.mailboxes_by_address.get(address.casefold())
     if mailbox is not None and mailbox.server == config.name and mailbox.sink is not None:
         return NextHop("mailbox", config.name, (mailbox.sink.dial,), (config.name,))
     domain = address.rpartition("@")[2].casefold()
@@ -58,8 +58,8 @@ def route(config: NodeConfiguration, address: str) -> NextHop:
     if domain in by_domain and (mailbox is not None or domain not in config.mailbox_domains):
         return _along(by_domain[domain])
     if mailbox is not None:
-        host = config.peer_named.get(mailbox.server.casefold())
-        if host is not None and inside(config, host) and host.dial.delivery is not None:
+        host = config.peers_by_name.get(mailbox.server.casefold())
+        if host is not None and in_boundary(config, host) and host.dial.delivery is not None:
             return NextHop("delivery", host.name, (host.dial.delivery,), (host.name,))
         if host is not None and host.dial.transport is not None:
             return NextHop("transport", host.name, (host.dial.transport,), (host.name,))

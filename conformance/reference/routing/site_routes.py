@@ -1,8 +1,9 @@
 """The site selection algorithm: least cost, then fewest hops, then the alphanumerically lower path (SR-BIF-01)."""
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
+from itertools import takewhile
 
 from conformance.reference.config import SiteLink
 
@@ -39,4 +40,30 @@ def _neighbours(links: Sequence[SiteLink], site: str) -> list[tuple[str, int]]:
         one, other = link.between
         if site in (one, other):
             found.append((other if site == one else one, link.cost))
+    return found
+
+
+def common_beginning(paths: Sequence[Path]) -> Path:
+    """Return the sites that all routes pass through before they part."""
+    return tuple(step[0] for step in takewhile(lambda step: len(set(step)) == 1, zip(*paths, strict=False)))
+
+
+def shared_transmissions(paths: Iterable[Path], with_servers: Collection[str]) -> list[tuple[Path, list[Path]]]:
+    """Return which routes share a transmission: for each the route that it takes, and the routes that share it.
+
+    It ends in the last common site that has a server to split the message; where there is none, every route has a
+    transmission of its own. The routes all begin in the sender's own site, and each leads out of it.
+    """
+    by_first_step: dict[str, list[Path]] = {}
+    for path in dict.fromkeys(paths):
+        by_first_step.setdefault(path[1], []).append(path)
+    found: list[tuple[Path, list[Path]]] = []
+    for together in by_first_step.values():
+        trunk = common_beginning(together)
+        while len(trunk) > 1 and trunk[-1] not in with_servers:
+            trunk = trunk[:-1]
+        if len(together) == 1 or len(trunk) == 1:
+            found += [(path, [path]) for path in together]
+        else:
+            found.append((trunk, together))
     return found

@@ -1,6 +1,7 @@
 """What `inspect` prints: the queues of a node as one JSON object (node contract)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 from conformance.reference.host import Host
@@ -14,7 +15,7 @@ def state(host: Host) -> dict[str, Any]:
     """Return the queues of a node: database, queues with their items, rows of the delivered-to table."""
     queues: Queues = {}
     _own(host, queues)
-    for shadow in host.shadow_queues.held():
+    for shadow in host.shadow_queues.all_queued():
         name = f"shadow {shadow.primary} to {shadow.next_hop}"
         _put(queues, name, "shadow", shadow.primary, _item(shadow.message, shadow.recipients))
     for message in host.messages.in_place("safety-net"):
@@ -22,7 +23,7 @@ def state(host: Host) -> dict[str, Any]:
     for message in host.messages.in_place("shadow-safety-net"):
         name = f"shadow-safety-net {message.primary}"
         _put(queues, name, "shadow-safety-net", message.primary, _item(message))
-    for event in host.discards.everything():
+    for event in host.discards.all_events():
         item: dict[str, Any] = {
             "message_id": None,
             "shadow_id": event.shadow_id,
@@ -36,7 +37,7 @@ def state(host: Host) -> dict[str, Any]:
             {"queue": name, "kind": kind, "next_hop": hop, "items": items}
             for (name, kind, hop), items in queues.items()
         ],
-        "delivered_to": host.delivered.rows(),
+        "delivered_to": host.delivered.count(),
     }
 
 
@@ -47,7 +48,7 @@ def _own(host: Host, queues: Queues) -> None:
         if message.redundancy_pending:
             _put(queues, "submission", "submission", host.name, _item(message, pending))
             continue
-        for hop, recipients in host.routing.forks(pending).items():
+        for hop, recipients in host.routing.group_by_next_hop(pending).items():
             _put(queues, f"delivery {hop.name}", "delivery", hop.name, _item(message, recipients))
 
 
@@ -64,3 +65,22 @@ def _item(message: Message, recipients: Iterable[Recipient] | None = None) -> di
         "recipients": [recipient.address for recipient in held],
         "since": message.since,
     }
+
+
+_HEAD = ("queue", "next hop", "messages", "oldest since")
+
+
+def rows(state: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    """Yield one row for each queue of what `inspect` told."""
+    for queue in state["queues"]:
+        oldest = min((item["since"] for item in queue["items"]), default=None)
+        since = "" if oldest is None else datetime.fromtimestamp(oldest, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+        yield queue["queue"], queue["next_hop"], str(len(queue["items"])), since
+
+
+def table(state: dict[str, Any]) -> str:
+    """Return the table, with the database's id above it and the size of the delivered-to table below."""
+    lines = [_HEAD, *rows(state)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
+    body = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    return "\n".join([f"database {state['database']}", *body, f"delivered-to: {state['delivered_to']} rows"])
