@@ -1,5 +1,7 @@
-"""A client of SMTP: one connection, opened, greeted, secured and authenticated; lines out, replies in, all bounded. A
-lost session is an answer of its own.
+"""An SMTP client: connects, greets, secures and authenticates a session, sends commands and reads replies.
+
+Each wait and each reply is bounded. A session that cannot go on is an exception: `SessionLost` if it broke, `SessionRefused`
+if the server ended it with a reply.
 """
 
 import asyncio
@@ -16,48 +18,48 @@ from conformance.wire.link import Address, RecordedSession
 from conformance.wire.sockets import describe_error, has_unread_octets, port_of
 
 REPLY_LINES = 1000
-"""Lines of one reply that are read; a server that says more is taken as lost."""
+"""Lines of one reply that are read; after more of them the session counts as lost."""
 
 _ENHANCED = re.compile(r"([245]\.[0-9]{1,3}\.[0-9]{1,3})(?: |$)")
 
 
 class SessionLost(Exception):
-    """The session is no more: ended, reset, silent for too long, or not understood. The words say which.
+    """The session was ended or reset, or the server did not reply in time or not with a reply; the text says which.
 
-    `ended` tells whether the server (or the way to it) closed the connection.
+    `ended`: the server or the network closed the connection.
     """
 
-    def __init__(self, words: str, *, ended: bool = False) -> None:
-        super().__init__(words)
+    def __init__(self, text: str, *, ended: bool = False) -> None:
+        super().__init__(text)
         self.ended = ended
 
 
 @dataclass(frozen=True, slots=True)
 class ServerReply:
-    """A whole reply; `lines` are the texts after the codes."""
+    """A complete reply; `lines` are the texts after the codes."""
 
     code: int
     lines: tuple[str, ...]
 
     @property
     def enhanced(self) -> str | None:
-        """The enhanced status code at its beginning (RFC 2034), if any."""
+        """The enhanced status code at the reply's beginning (RFC 2034), None if there is none."""
         match = _ENHANCED.match(self.lines[0])
         return match[1] if match else None
 
     @property
     def text(self) -> str:
-        """All of it in one line."""
+        """The texts of all lines, joined by spaces."""
         return " ".join(self.lines)
 
     @property
     def positive(self) -> bool:
-        """Whether it is a 2yz."""
+        """Whether the code is 2yz."""
         return self.code // 100 == 2
 
 
 async def read_reply(reader: asyncio.StreamReader, limit: float) -> ServerReply:
-    """Read one reply within `limit` (loop) seconds. Raises SessionLost."""
+    """Wait for one reply and return it. Raises SessionLost, also after `limit` seconds of the loop."""
     lines: list[str] = []
     try:
         async with asyncio.timeout(limit):
@@ -82,26 +84,30 @@ async def read_reply(reader: asyncio.StreamReader, limit: float) -> ServerReply:
     raise SessionLost(f"a reply of more than {REPLY_LINES} lines")
 
 
-_LONGER = 5.0
-GREETING = EHLO = MAIL = RCPT = 300 + _LONGER
-DATA = 120 + _LONGER
-BLOCK = 180 + _LONGER
-DOT = 600 + _LONGER
-"""Seconds to wait for each reply, and for a block of the content to be taken: RFC 5321 4.5.3.2 asks for at least so
-many, and a little longer, so that a server whose own limit is the same has the first word."""
+_MARGIN = 5.0
+COMMAND_TIMEOUT = 300 + _MARGIN
+DATA_TIMEOUT = 120 + _MARGIN
+BLOCK_TIMEOUT = 180 + _MARGIN
+DOT_TIMEOUT = 600 + _MARGIN
+"""Documented seconds to wait for a reply (greeting, EHLO, MAIL, RCPT; DATA; the final dot), and for a block of content to be
+sent: the minimum of RFC 5321 4.5.3.2, and a margin, so that a server with the same limit ends the session first."""
 
-QUIT = 60.0
-"""Seconds to wait for the reply to QUIT; it changes nothing any more."""
+QUIT_TIMEOUT = 60.0
+"""Documented seconds to wait for the reply to QUIT, on which nothing depends."""
 
-CLOSING = 10.0
-"""Seconds in which a server that has said 421 has to close the session itself; what ends a session is in the history."""
+CLOSE_TIMEOUT = 10.0
+"""Documented seconds in which a server that has replied 421 may close the session itself: the history shows who did."""
 
 _BLOCK_OCTETS = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How a sender presents itself. `database` is named in XSHADOW, where that is offered and wanted."""
+    """How a client presents itself.
+
+    `ehlo` is its name in EHLO. `offers_xshadow`: it sends XSHADOW with its name and `database`, if the server offers that.
+    `user`: it authenticates. `tls`: it sends STARTTLS.
+    """
 
     ehlo: str = "outside.test"
     offers_xshadow: bool = False
@@ -113,7 +119,7 @@ class Identity:
 
 
 class SessionRefused(Exception):
-    """The server refused the session itself: its greeting, a step before any mail, or 421 at any time."""
+    """The server refused the session: in its greeting, in a step before any mail, or with 421 at any time."""
 
     def __init__(self, reply: ServerReply) -> None:
         super().__init__(f"{reply.code} {reply.text}")
@@ -121,7 +127,12 @@ class SessionRefused(Exception):
 
 
 class SmtpClient:
-    """One session with a server at a time; closed until `open`. Limits are in documented seconds."""
+    """One session with a server at a time; closed until `open`.
+
+    `duration` converts documented seconds, in which limits are given, to seconds of the loop. `session_behind` finds the
+    session's name in the history (`Links.session_behind`). `keywords` are those of the last EHLO reply with their parameters;
+    `shadowing`: the server has accepted XSHADOW.
+    """
 
     def __init__(
         self,
@@ -142,22 +153,25 @@ class SmtpClient:
 
     @property
     def session(self) -> str | None:
-        """The session's name in the history, once the link knows it."""
-        origin = self._session_behind(self._port, self._address[1]) if self._port else None
-        return origin.session if origin is not None else None
+        """The session's name in the history, None before the link has connected it to the server."""
+        recorded = self._session_behind(self._port, self._address[1]) if self._port else None
+        return recorded.session if recorded is not None else None
 
     @property
     def usable(self) -> bool:
-        """Whether the session is open as far as is known: connected, and the server has not ended it."""
+        """Whether the session is connected, and no end of it has been received."""
         if self._writer is None or self._reader is None:
             return False
         return not self._writer.is_closing() and not self._reader.at_eof()
 
     async def open(self) -> None:
-        """Connect and greet. Raises SessionLost, SessionRefused, and OSError when the machine has run out of something."""
+        """Connect, and do what the identity asks for before mail: EHLO, STARTTLS, AUTH, XSHADOW.
+
+        Raises SessionLost, SessionRefused, and OSError if this machine has run out of something.
+        """
         self._port = 0
         try:
-            async with asyncio.timeout(self._duration(GREETING)):
+            async with asyncio.timeout(self._duration(COMMAND_TIMEOUT)):
                 self._reader, self._writer = await asyncio.open_connection(*self._address)
         except TimeoutError:
             raise SessionLost("no connection in time") from None
@@ -166,50 +180,50 @@ class SmtpClient:
                 raise
             raise SessionLost(f"no connection: {describe_error(error)}") from None
         self._port = port_of(self._writer.get_extra_info("sockname"))
-        _need(await self.reply(GREETING))
+        _require_positive(await self.read_reply(COMMAND_TIMEOUT))
         await self._greet()
         if self.identity.tls is not None:
-            _need(await self.command("STARTTLS", MAIL))
-            await self._secure(self.identity.tls)
+            _require_positive(await self.send_command("STARTTLS", COMMAND_TIMEOUT))
+            await self._start_tls(self.identity.tls)
             await self._greet()
         if self.identity.user is not None:
             await self._authenticate(self.identity.user)
         if self.identity.offers_xshadow and "XSHADOW" in self.keywords:
             line = f"XSHADOW {self.identity.ehlo} {self.identity.database}"
-            _need(await self.command(line, MAIL))
+            _require_positive(await self.send_command(line, COMMAND_TIMEOUT))
             self.shadowing = True
 
-    async def drop(self) -> None:
-        """Close the connection without a word."""
+    async def close(self) -> None:
+        """Close the connection without QUIT, and wait until it is closed."""
         writer = self._writer
         if writer is not None:
             self.abort()
             with contextlib.suppress(OSError):  # it was lost before
                 await writer.wait_closed()
 
-    async def let_close(self) -> None:
-        """Let the server close the connection, as it has said with 421 that it will; then drop it in any case."""
+    async def close_after_421(self) -> None:
+        """Wait up to `CLOSE_TIMEOUT` for the server to close the connection, as 421 announces; then close it in any case."""
         if self._reader is not None:
-            with contextlib.suppress(TimeoutError, OSError):  # it stays, or was reset: either way it is dropped now
-                async with asyncio.timeout(self._duration(CLOSING)):
+            with contextlib.suppress(TimeoutError, OSError):  # still open, or reset: either way it is closed now
+                async with asyncio.timeout(self._duration(CLOSE_TIMEOUT)):
                     while await self._reader.read(_BLOCK_OCTETS):
                         pass
-        await self.drop()
+        await self.close()
 
     def abort(self) -> None:
-        """Close the connection without waiting for it."""
+        """Close the connection at once, without QUIT and without waiting."""
         if self._writer is not None:
             self._writer.transport.abort()
         self._reader = self._writer = None
         self.shadowing = False
 
-    async def command(self, line: str, limit: float) -> ServerReply:
-        """Say a line and read its reply within `limit` documented seconds. Raises SessionLost."""
+    async def send_command(self, line: str, limit: float) -> ServerReply:
+        """Send a command line, wait for its reply and return it. Raises SessionLost, also after `limit` documented seconds."""
         await self.write(line.encode("utf-8", "surrogateescape") + b"\r\n", limit)
-        return await self.reply(limit)
+        return await self.read_reply(limit)
 
     async def write(self, octets: bytes, limit: float) -> None:
-        """Send octets, block by block, each within `limit` documented seconds. Raises SessionLost."""
+        """Send octets in blocks of 64 KiB, each within `limit` documented seconds. Raises SessionLost."""
         if self._writer is None:
             raise SessionLost("the session is closed")
         try:
@@ -222,46 +236,49 @@ class SmtpClient:
         except OSError as error:
             raise SessionLost(f"the session broke: {describe_error(error)}") from None
 
-    async def reply(self, limit: float) -> ServerReply:
-        """Read a reply within `limit` documented seconds. Raises SessionLost."""
+    async def read_reply(self, limit: float) -> ServerReply:
+        """Wait for a reply and return it. Raises SessionLost, also after `limit` documented seconds."""
         if self._reader is None:
             raise SessionLost("the session is closed")
         return await read_reply(self._reader, self._duration(limit))
 
     async def _greet(self) -> None:
-        reply = await self.command(f"EHLO {self.identity.ehlo}", EHLO)
+        """Send EHLO, and HELO if that is refused with 5yz; set `keywords`. Raises SessionLost, SessionRefused."""
+        reply = await self.send_command(f"EHLO {self.identity.ehlo}", COMMAND_TIMEOUT)
         if reply.code // 100 == 5:
-            reply = await self.command(f"HELO {self.identity.ehlo}", EHLO)
-            _need(reply)
+            reply = await self.send_command(f"HELO {self.identity.ehlo}", COMMAND_TIMEOUT)
+            _require_positive(reply)
             self.keywords = {}
             return
-        _need(reply)
+        _require_positive(reply)
         offers = (line.partition(" ") for line in reply.lines[1:])
         self.keywords = {keyword.upper(): parameters for keyword, _, parameters in offers}
 
-    async def _secure(self, context: ssl.SSLContext) -> None:
+    async def _start_tls(self, context: ssl.SSLContext) -> None:
+        """Begin TLS after 220 to STARTTLS. Raises SessionLost if the handshake fails, or octets follow the 220."""
         assert self._reader is not None
         assert self._writer is not None
         if await has_unread_octets(self._reader):
             raise SessionLost("no TLS: the server sent octets behind its 220")
         try:
-            async with asyncio.timeout(self._duration(MAIL)):
+            async with asyncio.timeout(self._duration(COMMAND_TIMEOUT)):
                 await self._writer.start_tls(context, server_hostname="localhost")
         except (OSError, TimeoutError) as error:
             raise SessionLost(f"no TLS: {error}") from None
 
     async def _authenticate(self, user: str) -> None:
-        """AUTH PLAIN (RFC 4616) or LOGIN."""
+        """Authenticate by AUTH PLAIN (RFC 4616) or LOGIN. Raises SessionLost, SessionRefused."""
         if self.identity.mechanism == "PLAIN":
-            both = base64.b64encode(f"\0{user}\0{self.identity.secret}".encode()).decode()
-            _need(await self.command(f"AUTH PLAIN {both}", MAIL))
+            response = base64.b64encode(f"\0{user}\0{self.identity.secret}".encode()).decode()
+            _require_positive(await self.send_command(f"AUTH PLAIN {response}", COMMAND_TIMEOUT))
             return
         for line in ("AUTH LOGIN", *(base64.b64encode(t.encode()).decode() for t in (user, self.identity.secret))):
-            reply = await self.command(line, MAIL)
+            reply = await self.send_command(line, COMMAND_TIMEOUT)
             if reply.code != 334:
-                _need(reply)
+                _require_positive(reply)
 
 
-def _need(reply: ServerReply) -> None:
+def _require_positive(reply: ServerReply) -> None:
+    """Raise SessionRefused if a reply is not positive."""
     if not reply.positive:
         raise SessionRefused(reply)

@@ -1,6 +1,6 @@
-"""The sender: hands messages of the harness to a server, with control of every point of the session.
+"""Sends messages of the harness to a server over SMTP, one or many in a session, with deliberate ends of the session.
 
-What goes wrong on the way is an outcome, not an exception: a refusal, a lost session, silence.
+What goes wrong while sending is a `SendResult`, not an exception: a refusal, a lost session, a reply that does not come.
 """
 
 import asyncio
@@ -10,12 +10,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from conformance.wire.client import (
-    BLOCK,
-    DATA,
-    DOT,
-    MAIL,
-    QUIT,
-    RCPT,
+    BLOCK_TIMEOUT,
+    COMMAND_TIMEOUT,
+    DATA_TIMEOUT,
+    DOT_TIMEOUT,
+    QUIT_TIMEOUT,
     Identity,
     ServerReply,
     SessionLost,
@@ -26,11 +25,12 @@ from conformance.wire.content import dot_stuffed
 from conformance.wire.link import Address, RecordedSession
 
 Abandon = Literal["before-dot", "at-dot", "after-reply"]
+"""Where a sender closes the connection without QUIT: before the final dot, right after it, or after the reply to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """A recipient with its parameters (`NOTIFY=...` of RFC 3461), as they stand in the line."""
+    """A recipient, and the parameters of its RCPT command (`NOTIFY=NEVER`, RFC 3461)."""
 
     address: str
     parameters: tuple[str, ...] = ()
@@ -38,9 +38,10 @@ class Recipient:
 
 @dataclass(frozen=True, slots=True)
 class Transmission:
-    """One message to be sent: envelope, content (CRLF lines, not dot-stuffed), and where to give up on purpose.
+    """One message to be sent: envelope, content, and where to close the connection on purpose (`abandon`).
 
-    A `raw` content goes out as it is, its dots too.
+    `content` has CRLF lines and is not dot-stuffed; a `raw` one is sent octet for octet, without stuffing. `parameters` are
+    those of MAIL. `pipelining`: send the envelope in one group, if the server offers PIPELINING.
     """
 
     sender: str
@@ -54,9 +55,10 @@ class Transmission:
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """What came of a transmission; the fields are those of `conformance.history.events.Attempt`.
+    """The result of a transmission; the fields are those of `conformance.history.events.Attempt`.
 
-    `text` is that of the reply, or says how the session was lost.
+    `accepted` and `refused` are recipients. `text` is that of the reply, cut to 500 characters, or says how the session was
+    lost.
     """
 
     outcome: Literal["answered", "lost", "abandoned"]
@@ -71,7 +73,7 @@ class SendResult:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far a transmission has come."""
+    """How far a transmission has come; `last` is the latest reply to RCPT."""
 
     accepted: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
@@ -80,7 +82,7 @@ class _Progress:
 
 
 class Sender:
-    """One session with a server, for one message or many. Not opened yet until `open`, or the first `send`."""
+    """Sends messages over one session with a server, which the first `send` opens; after it was lost the next opens another."""
 
     def __init__(
         self,
@@ -95,105 +97,109 @@ class Sender:
 
     @property
     def session(self) -> str | None:
-        """The session's name in the history, once the link knows it."""
+        """The session's name in the history, None before the link has connected it to the server."""
         return self._client.session
 
     @property
     def usable(self) -> bool:
-        """Whether the session is open as far as is known."""
+        """Whether the session is connected, and no end of it has been received."""
         return self._client.usable
 
     async def send(self, transmission: Transmission) -> SendResult:
-        """Send a message, over the open session or a new one."""
+        """Send a message over the open session or a new one, and return the result; closes the session after a 421 or a loss."""
         progress = _Progress()
         try:
             if not self.usable:
-                await self.drop()
+                await self.close()
                 await self._client.open()
             return await self._transmit(transmission, progress)
         except SessionRefused as refused:
-            outcome = self._outcome("answered", progress, refused.reply)
-            await self._leave(refused.reply)
-            return outcome
+            result = self._result("answered", progress, refused.reply)
+            await self._close_after_refusal(refused.reply)
+            return result
         except SessionLost as lost:
-            outcome = self._outcome("lost", progress, None, str(lost))
-            await self.drop()
-            return outcome
+            result = self._result("lost", progress, None, str(lost))
+            await self.close()
+            return result
         except asyncio.CancelledError:
             self._client.abort()
             raise
 
     async def quit(self) -> None:
-        """End the session in an orderly way (and ask for discards first, as a server of EX2010 does); then drop it."""
+        """Send QUIT and close the connection; a session with XSHADOW asks for discards before (XQDISCARD), as EX2010 does."""
         if self.usable:
-            with contextlib.suppress(SessionLost):  # the session is at its end, and every outcome known
+            with contextlib.suppress(SessionLost):  # the session is at its end, and every result known
                 if self._client.shadowing:
-                    await self._client.command(f"XQDISCARD {self._client.identity.ehlo} 100", MAIL)
-                await self._client.command("QUIT", QUIT)
-        await self.drop()
+                    await self._client.send_command(f"XQDISCARD {self._client.identity.ehlo} 100", COMMAND_TIMEOUT)
+                await self._client.send_command("QUIT", QUIT_TIMEOUT)
+        await self.close()
 
-    async def drop(self) -> None:
-        """Close the connection without a word."""
-        await self._client.drop()
+    async def close(self) -> None:
+        """Close the connection without QUIT."""
+        await self._client.close()
 
-    async def _leave(self, refusal: ServerReply) -> None:
-        """End a session that the server has refused: after 421 it is the server's to close (RFC 5321 3.8)."""
-        await (self._client.let_close() if refusal.code == 421 else self._client.drop())
+    async def _close_after_refusal(self, refusal: ServerReply) -> None:
+        """Close a session that the server has refused; after 421 the server closes it first (RFC 5321 3.8)."""
+        await (self._client.close_after_421() if refusal.code == 421 else self._client.close())
 
     async def _transmit(self, transmission: Transmission, progress: _Progress) -> SendResult:
+        """Send envelope and content over the open session; update `progress`. Raises SessionLost, SessionRefused."""
         self._sent += 1
         # Only a server that offers it may be sent commands in groups (RFC 2920 3.1).
         pipelined = transmission.pipelining and "PIPELINING" in self._client.keywords
-        ready = await (self._pipelined if pipelined else self._one_by_one)(transmission, progress)
-        if ready is not None:
-            return self._outcome("answered", progress, ready)
+        refusal = await (self._send_pipelined if pipelined else self._send_envelope)(transmission, progress)
+        if refusal is not None:
+            return self._result("answered", progress, refusal)
         content = transmission.content if transmission.raw else dot_stuffed(transmission.content)
-        await self._client.write(content, BLOCK)
+        await self._client.write(content, BLOCK_TIMEOUT)
         if transmission.abandon == "before-dot":
             return await self._abandon(progress)
-        await self._client.write(b".\r\n", BLOCK)
+        await self._client.write(b".\r\n", BLOCK_TIMEOUT)
         progress.dot_sent = True
         if transmission.abandon == "at-dot":
             return await self._abandon(progress)
-        reply = await self._client.reply(DOT)
-        outcome = self._outcome("answered", progress, reply)
+        reply = await self._client.read_reply(DOT_TIMEOUT)
+        result = self._result("answered", progress, reply)
         if transmission.abandon == "after-reply":
-            await self.drop()
+            await self.close()
         elif reply.code == 421:
-            await self._leave(reply)
-        return outcome
+            await self._close_after_refusal(reply)
+        return result
 
-    async def _one_by_one(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
-        """Give the envelope; return the refusing reply, or None when the server waits for the content."""
-        reply = await self._client.command(self._mail(transmission), MAIL)
+    async def _send_envelope(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
+        """Send MAIL, RCPT and DATA one by one; return the reply that refuses the message, None if the content may follow."""
+        reply = await self._client.send_command(self._mail_command(transmission), COMMAND_TIMEOUT)
         if not reply.positive:
-            return await self._end_transaction(reply)
-        for line, address in _recipients(transmission):
-            self._take(await self._client.command(line, RCPT), address, progress)
+            return await self._reset_transaction(reply)
+        for line, address in _rcpt_commands(transmission):
+            self._note_recipient(await self._client.send_command(line, COMMAND_TIMEOUT), address, progress)
         if not progress.accepted:
-            return await self._end_transaction(progress.last or reply)
-        reply = await self._client.command("DATA", DATA)
-        return None if reply.code == 354 else await self._end_transaction(reply)
+            return await self._reset_transaction(progress.last or reply)
+        reply = await self._client.send_command("DATA", DATA_TIMEOUT)
+        return None if reply.code == 354 else await self._reset_transaction(reply)
 
-    async def _pipelined(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
-        """The same in one group of commands (RFC 2920)."""
-        recipients = _recipients(transmission)
-        lines = [self._mail(transmission), *(line for line, _ in recipients), "DATA"]
-        await self._client.write("".join(line + "\r\n" for line in lines).encode("utf-8", "surrogateescape"), MAIL)
-        mail = await self._client.reply(MAIL)
+    async def _send_pipelined(self, transmission: Transmission, progress: _Progress) -> ServerReply | None:
+        """Do what `_send_envelope` does in one group of commands (RFC 2920)."""
+        recipients = _rcpt_commands(transmission)
+        lines = [self._mail_command(transmission), *(line for line, _ in recipients), "DATA"]
+        await self._client.write(
+            "".join(line + "\r\n" for line in lines).encode("utf-8", "surrogateescape"), COMMAND_TIMEOUT
+        )
+        mail = await self._client.read_reply(COMMAND_TIMEOUT)
         for _, address in recipients:
-            self._take(await self._client.reply(RCPT), address, progress)
-        reply = await self._client.reply(DATA)
+            self._note_recipient(await self._client.read_reply(COMMAND_TIMEOUT), address, progress)
+        reply = await self._client.read_reply(DATA_TIMEOUT)
         if reply.code != 354:
             first = next((r for r in (mail, progress.last, reply) if r is not None and not r.positive), reply)
-            return await self._end_transaction(first)
+            return await self._reset_transaction(first)
         if not progress.accepted:  # the server waits for a content all the same (RFC 2920 3.1)
-            await self._client.write(b".\r\n", BLOCK)
-            await self._client.reply(DOT)
+            await self._client.write(b".\r\n", BLOCK_TIMEOUT)
+            await self._client.read_reply(DOT_TIMEOUT)
             return progress.last
         return None
 
-    def _mail(self, transmission: Transmission) -> str:
+    def _mail_command(self, transmission: Transmission) -> str:
+        """Return the MAIL command: with SIZE, BODY and XSHADOW where the server offers them and they apply."""
         parameters = list(transmission.parameters)
         if "SIZE" in self._client.keywords:
             parameters.insert(0, f"SIZE={len(transmission.content)}")
@@ -203,36 +209,38 @@ class Sender:
             parameters.append(f"XSHADOW={self._client.identity.database}-{self._sent}")
         return " ".join([f"MAIL FROM:<{transmission.sender}>", *parameters])
 
-    def _take(self, reply: ServerReply, address: str, progress: _Progress) -> None:
+    def _note_recipient(self, reply: ServerReply, address: str, progress: _Progress) -> None:
+        """Note a recipient as accepted or refused, by the reply to RCPT. Raises SessionRefused for 421."""
         if reply.code == 421:
             raise SessionRefused(reply)
         progress.last = reply
         (progress.accepted if reply.positive else progress.refused).append(address)
 
-    async def _end_transaction(self, refusal: ServerReply) -> ServerReply:
-        """Leave the transaction that was refused, so that the session can carry another message."""
+    async def _reset_transaction(self, refusal: ServerReply) -> ServerReply:
+        """Send RSET, so that the session can carry another message, and return the refusal. Raises SessionRefused for 421."""
         if refusal.code == 421:
             raise SessionRefused(refusal)
         try:
-            await self._client.command("RSET", MAIL)
+            await self._client.send_command("RSET", COMMAND_TIMEOUT)
         except SessionLost:
-            await self.drop()  # the outcome is the refusal, whatever became of the session
+            await self.close()  # the result is the refusal, also if the session is lost now
         return refusal
 
     async def _abandon(self, progress: _Progress) -> SendResult:
-        outcome = self._outcome("abandoned", progress, None)
-        await self.drop()
-        return outcome
+        """Close the connection on purpose."""
+        result = self._result("abandoned", progress, None)
+        await self.close()
+        return result
 
-    def _outcome(
+    def _result(
         self,
-        kind: Literal["answered", "lost", "abandoned"],
+        outcome: Literal["answered", "lost", "abandoned"],
         progress: _Progress,
         reply: ServerReply | None,
         text: str = "",
     ) -> SendResult:
         return SendResult(
-            outcome=kind,
+            outcome=outcome,
             session=self.session,
             code=reply.code if reply else None,
             enhanced=reply.enhanced if reply else None,
@@ -243,5 +251,6 @@ class Sender:
         )
 
 
-def _recipients(transmission: Transmission) -> Sequence[tuple[str, str]]:
+def _rcpt_commands(transmission: Transmission) -> Sequence[tuple[str, str]]:
+    """Return the RCPT command and the address of each recipient."""
     return [(" ".join([f"RCPT TO:<{to.address}>", *to.parameters]), to.address) for to in transmission.recipients]

@@ -1,4 +1,4 @@
-"""Talking line by line: what a scenario writes down is said, and what comes back is compared with what must come."""
+"""Holds one SMTP session line by line: sends what a scenario's `talk` says, and compares each reply with the expected one."""
 
 import asyncio
 import re
@@ -14,19 +14,19 @@ from conformance.wire.lines import redacted
 from conformance.wire.link import Address, RecordedSession
 from conformance.wire.sockets import describe_error, has_unread_octets, port_of
 
-PATIENCE = 3600.0
-"""Seconds to wait for a reply, or for the end: above every limit that a server has for a session."""
+REPLY_TIMEOUT = 3600.0
+"""Documented seconds to wait for a reply, or for the end: above every limit that a server has for a session."""
 
 _ESCAPE = re.compile(rb"\\(?:x([0-9A-Fa-f]{2})|([rn0\\]))")
 _PLAIN = {b"r": b"\r", b"n": b"\n", b"0": b"\0", b"\\": b"\\"}
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
-    """What was said and what came back; `problem` says in which way that is not what the scenario wants, or ''.
+class LineExchange:
+    """A line that was sent, and the reply to it; `problem` says how that differs from what the scenario expects, or ''.
 
-    `closed`: instead of a reply the session ended. `waited`: seconds of `elapsed` from the line, after its own wait, to
-    the reply or the end; None where nothing was read.
+    `sent` is the line with secrets redacted. `closed`: the session ended in place of a reply. `waited`: documented seconds
+    from the line, after its own `wait`, to the reply or the end; None where nothing was read.
     """
 
     sent: str
@@ -40,18 +40,18 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class TalkResult:
-    """A whole conversation: the session's name, and its exchanges up to the first that went wrong.
+    """A session: its name in the history (None if it was never connected), and its exchanges up to the first problem.
 
-    `late` is by how much the conversation lasted longer than its lines say, as far as no line alone was slow: loop seconds.
+    `late`: by how many seconds of the loop it lasted longer than its lines say, without lines slower than the tolerance.
     """
 
     session: str | None
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[LineExchange, ...]
     late: float = 0.0
 
     @property
     def problem(self) -> str:
-        """What went wrong, or ''."""
+        """The first exchange's problem that there is, or ''."""
         return next((exchange.problem for exchange in self.exchanges if exchange.problem), "")
 
 
@@ -59,30 +59,31 @@ async def talk(
     address: Address,
     lines: Sequence[Line],
     *,
-    message: Callable[[str], bytes],
+    make_content: Callable[[str], bytes],
     duration: Callable[[float], float] = lambda seconds: seconds,
     elapsed: Callable[[], float] = time.monotonic,
     session_behind: Callable[[int, int], RecordedSession | None] = lambda port, dialled: None,
-    offers: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda lines: lines,
+    mark_keywords: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda lines: lines,
     tolerance: float = 0.0,
 ) -> TalkResult:
-    """Hold one session. `elapsed` counts documented seconds. `message` makes the content that a line names; a server that is not there is a problem told.
+    """Hold one session up to the first problem, and close the connection; a server that cannot be reached is a problem.
 
-    `offers` gives the lines of a reply to EHLO in the words of the wire profile, in which scenarios ask for keywords.
+    `make_content` returns the dot-stuffed content of the message that a line names. `duration` converts documented seconds
+    to seconds of the loop; `elapsed` is the documented time. `session_behind` finds the session's name
+    (`Links.session_behind`). `mark_keywords` returns the lines of an EHLO reply with the wire profile's keywords, by which
+    scenarios ask for them. `tolerance`, in documented seconds, is how long a line may take that is not slow: the times of
+    such lines are added to `TalkResult.late`, since they are the harness's lateness and not the server's.
 
-    `tolerance`, in documented seconds, is how long a line may take that is not slow: what such lines take adds up, and is
-    lateness, not the server's doing.
-
-    Raises what `message` raises, and OSError when the machine has run out of something.
+    Raises what `make_content` raises, and OSError if this machine has run out of something.
     """
     try:
         reader, writer = await asyncio.open_connection(*address)
     except OSError as error:
         if shortage_of(error):
             raise
-        return TalkResult(None, (Exchange("", problem=f"no connection: {describe_error(error)}"),))
+        return TalkResult(None, (LineExchange("", problem=f"no connection: {describe_error(error)}"),))
     port = port_of(writer.get_extra_info("sockname"))
-    exchanges: list[Exchange] = []
+    exchanges: list[LineExchange] = []
     offered: frozenset[str] | None = None
     loop, late = asyncio.get_running_loop(), 0.0
     try:
@@ -90,34 +91,34 @@ async def talk(
             greets = (line.say or "").split(" ")[0].upper() in ("EHLO", "LHLO")
             if line.where is not None and not greets and line.where not in (offered or ()):
                 continue
-            began = loop.time()
             if line.wait is not None:
+                began = loop.time()
                 await asyncio.sleep(duration(line.wait))
                 late += loop.time() - began - duration(line.wait)
-            said_at = loop.time()
-            octets, begun = _octets(line, message), elapsed()
-            exchange, reply = await _exchange(line, octets, reader, writer, duration(PATIENCE))
+            began = loop.time()
+            octets, begun = _octets_of(line, make_content), elapsed()
+            exchange, reply = await _exchange(line, octets, reader, writer, duration(REPLY_TIMEOUT))
             if greets and reply is not None and reply.positive:
-                reply = replace(reply, lines=offers(reply.lines))
+                reply = replace(reply, lines=mark_keywords(reply.lines))
                 offered = frozenset(text.split(" ")[0].upper() for text in reply.lines[1:])
             if reply is not None:
-                exchange = replace(exchange, problem=_problem(line, reply, offered))
+                exchange = replace(exchange, problem=_find_problem(line, reply, offered))
             exchanges.append(exchange if line.code is None else replace(exchange, waited=elapsed() - begun))
-            took = loop.time() - said_at
+            took = loop.time() - began
             late += took if took <= duration(tolerance) else 0.0
             if exchanges[-1].problem:
                 break
-            if line.secure and (problem := await _secure(reader, writer, duration(PATIENCE))):
-                exchanges.append(Exchange("(TLS)", problem=problem))
+            if line.secure and (problem := await _start_tls(reader, writer, duration(REPLY_TIMEOUT))):
+                exchanges.append(LineExchange("(TLS)", problem=problem))
                 break
     finally:
         writer.transport.abort()
-    known = session_behind(port, address[1])
-    return TalkResult(known.session if known is not None else None, tuple(exchanges), late)
+    recorded = session_behind(port, address[1])
+    return TalkResult(recorded.session if recorded is not None else None, tuple(exchanges), late)
 
 
-async def _secure(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: float) -> str:
-    """Begin TLS; return in which way it did not come about, or ''. The link sees nothing of what follows."""
+async def _start_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: float) -> str:
+    """Begin TLS within `limit` seconds; return why that failed, or ''. The link records nothing of what follows."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -132,36 +133,43 @@ async def _secure(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, li
 
 
 def unescaped(text: str) -> bytes:
-    r"""Return the octets that a text with `\r \n \0 \\ \xhh` stands for."""
+    r"""Return the octets of a text in which `\r \n \0 \\ \xhh` stand for octets."""
     return _ESCAPE.sub(lambda m: bytes([int(m[1], 16)]) if m[1] else _PLAIN[m[2]], text.encode())
 
 
-def _octets(line: Line, message: Callable[[str], bytes]) -> bytes:
+def _octets_of(line: Line, make_content: Callable[[str], bytes]) -> bytes:
+    """Return what is sent for a line: its octets, its message and the final dot, its command, or nothing."""
     if line.octets is not None:
         return unescaped(line.octets)
     if line.message is not None:
-        return message(line.message) + b".\r\n"
+        return make_content(line.message) + b".\r\n"
     return b"" if line.say is None else line.say.encode() + b"\r\n"
 
 
 async def _exchange(
     line: Line, octets: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, limit: float
-) -> tuple[Exchange, ServerReply | None]:
+) -> tuple[LineExchange, ServerReply | None]:
+    """Send a line, and wait up to `limit` seconds for the reply if one is expected.
+
+    Return the exchange and the reply; None if none was expected, or if the session was lost (then `problem` is set, unless
+    the line expects the end of the session).
+    """
     sent = redacted(line.say or "") or line.octets or (f"({line.message})" if line.message else "")
     try:
         if octets:
             await _write(writer, octets, limit)
         if line.code is None:
-            return Exchange(sent), None
+            return LineExchange(sent), None
         reply = await read_reply(reader, limit)
     except SessionLost as lost:
-        met = line.code == "closed" and lost.ended
-        problem = "" if met else f"expected {_wanted(line)}, but {lost}"
-        return Exchange(sent, text=str(lost), problem=problem, closed=lost.ended), None
-    return Exchange(sent, reply.code, reply.enhanced, reply.text[:2000]), reply
+        expected = line.code == "closed" and lost.ended
+        problem = "" if expected else f"expected {_expected_reply(line)}, but {lost}"
+        return LineExchange(sent, text=str(lost), problem=problem, closed=lost.ended), None
+    return LineExchange(sent, reply.code, reply.enhanced, reply.text[:2000]), reply
 
 
 async def _write(writer: asyncio.StreamWriter, octets: bytes, limit: float) -> None:
+    """Send octets. Raises SessionLost, also if the server does not take them within `limit` seconds."""
     try:
         async with asyncio.timeout(limit):
             writer.write(octets)
@@ -172,25 +180,26 @@ async def _write(writer: asyncio.StreamWriter, octets: bytes, limit: float) -> N
         raise SessionLost(f"the session broke: {describe_error(error)}", ended=True) from None
 
 
-def _wanted(line: Line) -> str:
+def _expected_reply(line: Line) -> str:
+    """Return the codes that a line expects, in words: `250 or 251`, `closed`, `nothing`."""
     if isinstance(line.code, tuple):
         return " or ".join(map(str, line.code))
     return str(line.code or "nothing")
 
 
-def _problem(line: Line, reply: ServerReply, offered: frozenset[str] | None) -> str:
-    """Return in which way a reply is not what its line wants, or ''; `offered` are the keywords of EHLO, None before."""
-    seen = f"{reply.code} {reply.text[:200]}"
+def _find_problem(line: Line, reply: ServerReply, offered: frozenset[str] | None) -> str:
+    """Return how a reply differs from what its line expects, or ''; `offered` are the keywords of EHLO, None before EHLO."""
+    received = f"{reply.code} {reply.text[:200]}"
     if reply.code not in (line.code if isinstance(line.code, tuple) else (line.code,)):
-        return f"expected {_wanted(line)}, but {seen}"
+        return f"expected {_expected_reply(line)}, but {received}"
     promised = offered is None or "ENHANCEDSTATUSCODES" in offered
     enhanced = (line.enhanced,) if isinstance(line.enhanced, str) else line.enhanced
     if enhanced is not None and promised and reply.enhanced not in enhanced:
-        return f"expected enhanced status code {' or '.join(enhanced)}, but {seen}"
+        return f"expected enhanced status code {' or '.join(enhanced)}, but {received}"
     if line.where is not None and line.where not in (offered or ()):
         return ""
     if line.has is not None and line.has not in reply.text:
-        return f"expected a reply with {line.has!r}, but {seen}"
+        return f"expected a reply with {line.has!r}, but {received}"
     if line.lacks is not None and line.lacks in reply.text:
-        return f"expected a reply without {line.lacks!r}, but {seen}"
+        return f"expected a reply without {line.lacks!r}, but {received}"
     return ""

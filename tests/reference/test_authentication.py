@@ -57,7 +57,7 @@ def with_hub2(tmp_path: Path, secret: str | None, life) -> None:
 
 
 async def say(address: tuple[str, int], *lines: dict[str, object]) -> TalkResult:
-    return await talk(address, [Line.model_validate(line) for line in lines], message=lambda name: b"")
+    return await talk(address, [Line.model_validate(line) for line in lines], make_content=lambda name: b"")
 
 
 def plain(user: str, secret: str) -> str:

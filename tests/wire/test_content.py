@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from conformance.wire.content import KEPT, Digester, Unstuffer, digest, dot_stuffed, without_trace
+from conformance.wire.content import MAX_KEPT, Digester, Unstuffer, digest, dot_stuffed, without_trace_fields
 
 REPORT = b"""Message-ID: <dsn@mbx1>\r
 Content-Type: multipart/report;\r
@@ -119,12 +119,12 @@ def test_an_endless_header_and_report_are_kept_within_a_bound() -> None:
     digester = Digester()
     for _ in range(200):
         digester.feed(b"X: y\r\n" * 1000)
-        assert len(digester._kept) <= KEPT + 6000
+        assert len(digester._kept) <= MAX_KEPT + 6000
     report = Digester()
     report.feed(REPORT[:200])
     for _ in range(200):
         report.feed(b"y" * 10_000)
-        assert len(report._kept) <= KEPT
+        assert len(report._kept) <= MAX_KEPT
     assert report.digest().report == "delivery-status"
 
 
@@ -139,10 +139,10 @@ _NESTED = b"".join(b'--b%d\r\nContent-Type: multipart/mixed; boundary="b%d"\r\n\
             REPORT[: REPORT.index(b"--b")] + b"--b\r\n" + b"Content-Type: message/rfc822\r\n\r\n" * 8000,
             "delivery-status",
         ),
-        (b"X-MS-Journal-Report:\r\n\r\n" + b"\n" * KEPT, "journal"),
-        (b"X-MS-Journal-Report:\r\n\r\n" + b" " * KEPT, "journal"),
+        (b"X-MS-Journal-Report:\r\n\r\n" + b"\n" * MAX_KEPT, "journal"),
+        (b"X-MS-Journal-Report:\r\n\r\n" + b" " * MAX_KEPT, "journal"),
         (b"Date: " + b"\r\n " * 80_000 + b"\r\n\r\n", None),
-        (b"Message-ID: " + b"<" * KEPT, None),
+        (b"Message-ID: " + b"<" * MAX_KEPT, None),
     ],
 )
 def test_hostile_contents_are_digested_in_no_time(content: bytes, report: str | None) -> None:
@@ -158,7 +158,7 @@ def test_spoilt_reports_are_digested(spoil: bytes, at: int) -> None:
 
 
 def test_folded_trace_fields_go_with_their_lines() -> None:
-    assert without_trace(b"RECEIVED: a\r\n b\r\nKeep: c\r\n d\r\nreturn-path: e\r\n") == b"Keep: c\r\n d\r\n"
+    assert without_trace_fields(b"RECEIVED: a\r\n b\r\nKeep: c\r\n d\r\nreturn-path: e\r\n") == b"Keep: c\r\n d\r\n"
 
 
 _PIECES = st.lists(st.sampled_from([b"\r\n", b".", b"\r", b"\n", b"x", b"A: b", b"Received: y", b"\r\n\r\n"]))

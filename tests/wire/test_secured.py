@@ -80,7 +80,7 @@ def test_octets_behind_the_220_are_not_taken_for_the_secured_session_by_a_talk()
 
     async def main() -> None:
         async with asyncio.timeout(10), scripted(*INJECTING) as (address, _):
-            said = await talk(address, [Line.model_validate(line) for line in lines], message=lambda name: b"")
+            said = await talk(address, [Line.model_validate(line) for line in lines], make_content=lambda name: b"")
             assert said.problem == "expected TLS, but the server sent octets behind its 220"
 
     asyncio.run(main())

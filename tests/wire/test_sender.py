@@ -97,7 +97,7 @@ def test_without_a_connection_there_is_no_session() -> None:
         async with asyncio.timeout(10), scripted(*ACCEPTED) as (address, _):
             sender = Sender(address, session_behind=lambda port, dialled: RecordedSession("s1", "a"))
             assert (await sender.send(ONE)).session == "s1"
-            await sender.drop()
+            await sender.close()
         assert (await sender.send(ONE)).session is None
 
     asyncio.run(main())

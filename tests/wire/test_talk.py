@@ -22,7 +22,7 @@ def hold(turns: tuple[bytes | None, ...], *lines: dict[str, Any]) -> tuple[TalkR
             said = await talk(
                 address,
                 [Line.model_validate(line) for line in lines],
-                message=lambda name: b"..x\r\n",
+                make_content=lambda name: b"..x\r\n",
                 duration=duration,
             )
             return said, heard
@@ -107,7 +107,7 @@ def test_what_goes_wrong_is_told_and_ends_it(turn: bytes | None, line: dict[str,
 
 
 def test_a_server_that_is_not_there_is_told() -> None:
-    said = asyncio.run(talk(("127.0.0.1", 1), [Line(code=220)], message=lambda name: b""))
+    said = asyncio.run(talk(("127.0.0.1", 1), [Line(code=220)], make_content=lambda name: b""))
     assert said.problem.startswith("no connection: ")
 
 
@@ -139,7 +139,7 @@ def test_what_quick_lines_take_adds_up_and_is_lateness() -> None:
         said = await talk(
             server.sockets[0].getsockname(),
             lines,
-            message=lambda name: b"",
+            make_content=lambda name: b"",
             duration=lambda s: s / 60,
             tolerance=tolerance,
         )

@@ -44,11 +44,11 @@ async def _talk(world: World, action: Talk) -> None:
     said = await hold(
         link.address,
         action.lines,
-        message=message,
+        make_content=message,
         duration=world.clock.duration,
         elapsed=world.clock.elapsed,
         session_behind=world.links.session_behind,
-        offers=link.dialect.mark_keywords,
+        mark_keywords=link.dialect.mark_keywords,
         tolerance=world.settings.tolerance,
     )
     if said.late > 0:
@@ -66,7 +66,7 @@ async def _talk(world: World, action: Talk) -> None:
                 code=e.code,
                 enhanced=e.enhanced,
                 text=e.text,
-                closed=e.code is None and bool(e.text),
+                closed=e.closed,
                 waited=e.waited,
             )
             for e in said.exchanges
