@@ -22,17 +22,17 @@ def listeners_of(role: Role) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """Where everything is: what a node listens on, and which link it must dial for whom."""
+    """The addresses that a node's configuration needs: its own listeners, and the links that it dials."""
 
     listen: Callable[[str, str], Address]
-    """(server, listener) -> the address that the node itself opens."""
+    """(server, listener) -> the address that the server's node opens."""
     dial: Callable[[str, str, str], Address]
-    """(from, to, listener or protocol) -> the link for exactly that pair."""
+    """(client, server, listener or protocol) -> the address of the link for exactly that pair."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contract2:
-    """What contract 2 adds to a node's document: see docs/node-contract.md for each key."""
+    """The keys that contract 2 adds to a node's document (docs/node-contract.md)."""
 
     scale: float
     revision: int
@@ -55,17 +55,17 @@ def render(
     left_out: Collection[str] = (),
     contract_2: Contract2 | None = None,
 ) -> dict[str, Any]:
-    """Render a server's configuration, under contract 1 where `contract_2` is None.
+    """Return a server's configuration; under contract 1 when `contract_2` is None.
 
-    `changes` and `listener_changes` are what the scenario configured since; `mailbox_servers` says where a mailbox
-    database is active now, when not where the topology put it; `duration` turns documented seconds into the node's.
-    `doors` are those that the candidate opens, where it does not open all of its role's; `left_out` are transport
-    parameters that it is not told, so that it goes by its own default.
+    `duration` converts documented seconds to the node's. `changes` and `listener_changes` are what the scenario has
+    configured so far; `mailbox_servers` is the server at which each mailbox database is active now, for those that moved;
+    `unknown` are keys outside the contract that the scenario adds. `opened` are the listeners that the candidate opens (None: all
+    of its role); `left_out` are transport parameters that are omitted, so that the server uses its own defaults.
     """
-    told = {**effective_parameters(topology.transport, server.transport), **(changes or {})}
-    transport = {name: value for name, value in told.items() if name not in left_out}
+    parameters = {**effective_parameters(topology.transport, server.transport), **(changes or {})}
+    transport = {name: value for name, value in parameters.items() if name not in left_out}
     return {
-        **_contract(contract_2),
+        **_contract_keys(contract_2),
         "name": server.name,
         "generation": server.generation,
         "role": server.role,
@@ -84,12 +84,12 @@ def render(
         "routes": _routes(topology, server, wiring),
         "mailboxes": _mailboxes(topology, server, wiring, mailbox_servers or {}),
         "journal": None if topology.journal is None else {"recipient": topology.journal},
-        "transport": scaled(transport, duration),
+        "transport": _convert_times(transport, duration),
         **(unknown or {}),
     }
 
 
-def _contract(contract_2: Contract2 | None) -> dict[str, Any]:
+def _contract_keys(contract_2: Contract2 | None) -> dict[str, Any]:
     if contract_2 is None:
         return {"contract": 1}
     return {
@@ -101,13 +101,17 @@ def _contract(contract_2: Contract2 | None) -> dict[str, Any]:
 
 
 def _sites(topology: Topology, contract_2: Contract2 | None) -> list[dict[str, Any]]:
+    """Return the Active Directory sites; contract 2 adds whether each is a hub site."""
     if contract_2 is None:
         return [{"name": site} for site in topology.all_sites]
     return [{"name": site, "hub": site in topology.hub_sites} for site in topology.all_sites]
 
 
-def scaled(parameters: Mapping[str, Any], duration: Callable[[float], float]) -> dict[str, Any]:
-    """Return the parameters with every time converted; what is no number is left for the node to refuse."""
+def _convert_times(parameters: Mapping[str, Any], duration: Callable[[float], float]) -> dict[str, Any]:
+    """Return the parameters with every time converted by `duration`; a value that is not a number is left as it is.
+
+    A scenario may configure anything: the node must refuse it.
+    """
     return {
         name: duration(value)
         if name in TIME_PARAMETERS and isinstance(value, int | float) and not isinstance(value, bool)
@@ -123,17 +127,19 @@ def _listeners(
     duration: Callable[[float], float],
     changes: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
+    """Return the address and limits of each listener of a server's role; `changes` are the scenario's, by listener."""
     limits = LISTENER_LIMITS["edge" if server.role == "edge" else ""]
     rendered: dict[str, Any] = {}
     for listener in listeners_of(server.role):
         host, port = wiring.listen(server.name, listener)
         settings = {**limits, **server.listeners.get(listener, {}), **changes.get(listener, {})}
-        rendered[listener] = {"host": host, "port": port, **scaled(settings, duration)}
+        rendered[listener] = {"host": host, "port": port, **_convert_times(settings, duration)}
     rendered["transport"].setdefault("externally_secured", topology.externally_secured)
     return rendered
 
 
 def _peers(topology: Topology, server: Server, wiring: Wiring) -> list[dict[str, Any]]:
+    """Return every other server of the topology with the links to dial it, and the peer `submission`, which only submits."""
     peers = [
         {
             "name": other.name,
@@ -166,12 +172,14 @@ def _peers(topology: Topology, server: Server, wiring: Wiring) -> list[dict[str,
 
 
 def _rights(topology: Topology, server: str, peer: str) -> dict[str, Any]:
+    """Return what a server grants to a peer and holds towards it, and the secret of the pair; the defaults without a rule."""
     default = ConnectorRights(server=server, peer=peer)
     right = next((r for r in topology.rights if (r.server, r.peer) == (server, peer)), default)
     return {"accept_xshadow": right.accept_xshadow, "send_xshadow": right.send_xshadow, "secret": right.secret}
 
 
 def _routes(topology: Topology, server: Server, wiring: Wiring) -> list[dict[str, Any]]:
+    """Return the routes that bind a server and do not lead to itself, with the links to dial their next hops."""
     protocols: dict[str, str] = {sink.name: sink.protocol for sink in topology.sinks}
     return [
         {
@@ -192,6 +200,7 @@ def _routes(topology: Topology, server: Server, wiring: Wiring) -> list[dict[str
 
 
 def _mailboxes(topology: Topology, server: Server, wiring: Wiring, active: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return all mailboxes; `active` is the server of each database that moved. Those of this server have their sink."""
     rendered = []
     for mailbox in topology.mailboxes:
         host = active.get(mailbox.database, mailbox.server)

@@ -21,6 +21,8 @@ _LIMITS = LISTENER_LIMITS[""]
 
 
 class _Closed(BaseModel):
+    """A model that refuses unknown keys and does not convert types."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
@@ -106,13 +108,13 @@ class Mailbox(_Closed):
 
 
 class Journal(_Closed):
-    """Who gets a journal report of each message."""
+    """The recipient of a journal report for each message."""
 
     recipient: str
 
 
 class NodeDocument(_Closed):
-    """What a node reads: the file that `{config}` names."""
+    """The document that a node reads from the file that `{config}` names."""
 
     contract: Literal[2]
     scale: float = Field(1, gt=0, description="every time in here is the documented time divided by this")
@@ -136,7 +138,7 @@ class NodeDocument(_Closed):
 
 
 class Status(_Closed):
-    """What a node writes to its status file: whether it applied the file of that revision."""
+    """What a node writes to its status file: whether it applied the document of a revision."""
 
     revision: int
     applied: bool
@@ -148,7 +150,9 @@ class QueueItem(_Closed):
 
     message_id: str | None = Field(description="the Message-ID without its brackets")
     shadow_id: str | None = Field(description="as on the wire; one item for each")
-    primary: str | None = Field(description="whose message a copy is; null of one of the node's own")
+    primary: str | None = Field(
+        description="for a shadow copy, the server whose message it is; null for the node's own"
+    )
     recipients: tuple[str, ...]
     since: float = Field(description="seconds since 1970 on the node's clock")
 
@@ -163,8 +167,8 @@ class Queue(_Closed):
 
 
 class InspectDocument(_Closed):
-    """What `inspect` prints."""
+    """The document that `inspect` prints."""
 
     database: str
     queues: tuple[Queue, ...]
-    delivered_to: int = Field(description="rows of the table of duplicate detection")
+    delivered_to: int = Field(description="number of rows in the table of duplicate detection")

@@ -1,17 +1,19 @@
-"""The guard: a small process between the harness and a node's process tree, so that nothing outlives a run.
+"""The guard: a small process between the harness and a node's process tree, so that no process outlives a run.
 
-Theory of operation. The guard is a subreaper (prctl(2)): what loses its parent becomes its child, so it finds what has
-daemonised itself, and it reaps while the node runs. Where the harness has a cgroup for the node, the command is started in
-it; the guard itself is not in it, and the harness kills it once more when the guard has ended, however that went. Where
-there is none, the guard has a second one above it: when the node kills one of the two, the other kills the node.
+Theory of operation. The guard is a subreaper (prctl(2)): a process that loses its parent becomes the guard's child, so
+the guard finds what has daemonised itself, and reaps it. Where the harness has a cgroup for the node, the command is
+started in it. The guard itself is not in the cgroup, and the harness kills the cgroup once more when the guard has
+ended, in whatever way. Where there is none, the guard has a second guard as its parent (`--twice`): when the node kills
+one of the two, the other kills the node.
 
-Twice a second it looks at the node's limits. A node that is beyond one is killed, and the last line of the log says why.
+Twice a second the guard looks at the node's limits. It kills a node that is over one, and writes which one as the last
+line of the log.
 
 Run as a program: `python guard.py OPTIONS COMMAND...` (see `Options`). The harness holds the other end of its standard
 input and writes one octet to have the tree signalled: `T` SIGTERM to the command, `H` SIGHUP to it, `K` SIGKILL to the
-whole tree, `S`/`C` SIGSTOP/SIGCONT to the whole tree. When the harness is gone, however it went, the input ends and the
-tree is killed. What the tree prints goes through the guard to its standard output, as far as the limit lets it. It leaves
-with the command's exit code (128 + n after signal n). Only the standard library is imported: it must start at once.
+whole tree, `S`/`C` SIGSTOP/SIGCONT to the whole tree. When the harness ends, in whatever way, so does the input, and the
+guard kills the tree. What the tree prints is copied to the guard's standard output, up to a limit. The guard exits with
+the command's exit code (128 + n after signal n). It imports the standard library only, since it must start at once.
 """
 
 import ctypes
@@ -26,30 +28,32 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-if __name__ == "__main__":  # it is run as a file, by an interpreter that knows no package
+if __name__ == "__main__":  # run as a file by an interpreter that does not know the package
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from conformance.nodes.processes import descendants, kill_tree, memory_of, reap, signal_tree, threads_of
 from conformance.untrusted.tree import disk_usage
 
 _PR_SET_CHILD_SUBREAPER = 36
-_NEW_NAMESPACES = 0x00020000 | 0x20000000
-"""CLONE_NEWNS | CLONE_NEWPID"""
-_TO_COMMAND = {b"T": signal.SIGTERM, b"H": signal.SIGHUP}
-_TO_TREE = {b"S": signal.SIGSTOP, b"C": signal.SIGCONT}
+_CLONE_NEWNS_NEWPID = 0x00020000 | 0x20000000
+"""The flags of unshare(2) for new namespaces of mounts and process ids."""
+_COMMAND_SIGNALS = {b"T": signal.SIGTERM, b"H": signal.SIGHUP}
+_TREE_SIGNALS = {b"S": signal.SIGSTOP, b"C": signal.SIGCONT}
 _CHUNK = 65536
-_LOOK = 0.5
-"""Seconds between two looks at the limits; more where a look takes longer than a tenth of that."""
+_LIMIT_INTERVAL_S = 0.5
+"""Seconds between two looks at the limits; ten times as long as a look took, where that is more."""
 
 OVER_LIMIT = 120
-"""Exit code of a guard that killed its tree because it was beyond a limit."""
+"""Exit code of a guard that killed its tree because the tree was over a limit."""
 
 
 @dataclass(slots=True)
 class Options:
-    """`--user NAME`, `--namespaces` (of PIDs and mounts, for the command and all below), `--log-limit OCTETS`,
-    `--directory DIR --directory-limit OCTETS`, `--processes N`, `--memory OCTETS`, `--cgroup DIR` (may be repeated),
-    `--twice` (a second guard above this one); what follows is the command.
+    """The guard's options; the words after them are the command.
+
+    `--user NAME` (of the command), `--namespaces` (new ones of process ids and mounts for the command), `--log-limit
+    OCTETS`, `--directory DIR --directory-limit OCTETS`, `--processes N` (with their threads), `--memory OCTETS`, `--cgroup
+    DIR` (may be repeated), `--twice` (a second guard above this one).
     """
 
     command: list[str]
@@ -65,12 +69,12 @@ class Options:
 
     @property
     def has_limits(self) -> bool:
-        """Whether there is anything to look at."""
+        """Whether there is a limit that the guard itself must watch."""
         return bool(self.directory) or self.processes < 1 << 62 or self.memory < 1 << 62
 
 
-def parse(argv: list[str]) -> Options:
-    """Read the arguments; the first that is no option begins the command."""
+def parse_options(argv: list[str]) -> Options:
+    """Parse the arguments; the first that is not an option begins the command. Raises SystemExit for an unknown option."""
     options = Options([])
     words = list(argv)
     while words and words[0].startswith("--"):
@@ -99,42 +103,42 @@ def parse(argv: list[str]) -> Options:
     return options
 
 
-class Log:
-    """Passes on what the tree prints, up to its limit; what is beyond is read and dropped, so that nobody blocks."""
+class LogCopier:
+    """Copies what the tree prints to stdout, up to a limit; reads and drops the rest, so that no writer blocks."""
 
     def __init__(self, source: int, limit: int) -> None:
         os.set_blocking(source, False)
         self._source = source
         self._left = limit
-        self._cut = False
+        self._noted = False
 
-    def pump(self) -> bool:
-        """Pass on what is there now; return False at the end."""
+    def copy_chunk(self) -> bool:
+        """Copy what can be read now without blocking; return False at the end of the input."""
         try:
             chunk = os.read(self._source, _CHUNK)
         except BlockingIOError:
             return True
         kept = chunk[: self._left]
         self._left -= len(kept)
-        write_all(1, kept)
-        if len(kept) < len(chunk) and not self._cut:
-            self._cut = True
-            write_all(1, b"\n[the log is at its limit; what follows was dropped]\n")
+        _write_all(1, kept)
+        if len(kept) < len(chunk) and not self._noted:
+            self._noted = True
+            _write_all(1, b"\n[the log is at its limit; what follows was dropped]\n")
         return bool(chunk)
 
-    def drain(self) -> None:
-        """Pass on what is left of a tree that is gone; nobody holds the other end any more."""
+    def copy_rest(self) -> None:
+        """Copy what is left until the end of the input; blocks until every process that can write to it has ended."""
         os.set_blocking(self._source, True)
-        while self.pump():
+        while self.copy_chunk():
             continue
 
 
 class Guard:
-    """The command, its log, and the loop that waits for whatever comes first."""
+    """Starts the command, and handles what its processes, its log, its limits and the harness's octets ask for."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        if options.namespaces and ctypes.CDLL(None, use_errno=True).unshare(_NEW_NAMESPACES) != 0:
+        if options.namespaces and ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNS_NEWPID) != 0:
             raise SystemExit(f"guard: namespaces of its own: {os.strerror(ctypes.get_errno())}")
         self._selector = selectors.DefaultSelector()
         reading, writing = os.pipe()
@@ -145,21 +149,21 @@ class Guard:
         self._command = self._start(writing)
         self._code: int | None = None
         os.close(writing)
-        self._log = Log(reading, options.log_limit)
-        self._selector.register(0, selectors.EVENT_READ, "input")
+        self._log = LogCopier(reading, options.log_limit)
+        self._selector.register(0, selectors.EVENT_READ, "harness")
         self._selector.register(reading, selectors.EVENT_READ, "log")
         self._selector.register(waking, selectors.EVENT_READ, "child")
         if options.twice:
-            self._selector.register(os.pidfd_open(os.getppid()), selectors.EVENT_READ, "alone")
+            self._selector.register(os.pidfd_open(os.getppid()), selectors.EVENT_READ, "other guard")
         self._reading, self._waking = reading, waking
 
     def _start(self, output: int) -> subprocess.Popen[bytes]:
-        """Start the command: in its cgroups, which the guard enters for that moment only."""
+        """Start the command with its stdout and stderr to `output`, in its cgroups, which the guard enters only meanwhile."""
         options = self._options
         account = pwd.getpwnam(options.user) if options.user else None
-        most, allowed = resource.getrlimit(resource.RLIMIT_FSIZE)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         if options.directory:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (options.directory_limit, allowed))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (options.directory_limit, hard))
         for group in options.cgroups:
             _enter(group)
         try:
@@ -177,64 +181,66 @@ class Guard:
         finally:
             for group in options.cgroups:
                 _enter(os.path.dirname(group))  # noqa: PTH120
-            resource.setrlimit(resource.RLIMIT_FSIZE, (most, allowed))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
-    def watch(self) -> int:
-        """Watch until the command ends, the harness is gone or says so; return the exit code."""
-        due = time.monotonic() + _LOOK
+    def run(self) -> int:
+        """Block until the command ends, is over a limit, or the harness ends or asks for SIGKILL; kill the tree.
+
+        Return the exit code of the guard.
+        """
+        due = time.monotonic() + _LIMIT_INTERVAL_S
         while True:
             wait = max(due - time.monotonic(), 0) if self._options.has_limits else None
             ready = {key.data for key, _ in self._selector.select(wait)}
-            if "log" in ready and not self._log.pump():
+            if "log" in ready and not self._log.copy_chunk():
                 self._selector.unregister(self._reading)
             if "child" in ready:
                 os.read(self._waking, _CHUNK)
-                self._note(dict(reap()))
+                self._code = dict(reap()).get(self._command.pid, self._code)
                 if self._code is not None:
                     return self._finish()
-            if "alone" in ready:
+            if "other guard" in ready:
                 return self._kill()
-            if "input" in ready and (code := self._obey(os.read(0, 1))) is not None:
+            if "harness" in ready and (code := self._handle_octet(os.read(0, 1))) is not None:
                 return code
             if self._options.has_limits and time.monotonic() >= due:
                 began = time.monotonic()
-                if over := self._over():
-                    return self._end_over(over)
-                due = time.monotonic() + max(_LOOK, 10 * (time.monotonic() - began))
+                if reason := self._exceeded_limit():
+                    return self._kill_over_limit(reason)
+                due = time.monotonic() + max(_LIMIT_INTERVAL_S, 10 * (time.monotonic() - began))
 
-    def _note(self, codes: dict[int, int]) -> None:
-        """Take the command's exit code out of those of children that have ended."""
-        self._code = codes.get(self._command.pid, self._code)
-
-    def _obey(self, word: bytes) -> int | None:
-        if word in _TO_COMMAND:
-            os.kill(self._command.pid, _TO_COMMAND[word])  # it is not reaped: the number is still its own
-        elif word in _TO_TREE:
-            signal_tree(_TO_TREE[word])
+    def _handle_octet(self, word: bytes) -> int | None:
+        """Send the signal that an octet of the harness asks for; return the exit code when the guard must end."""
+        if word in _COMMAND_SIGNALS:
+            os.kill(self._command.pid, _COMMAND_SIGNALS[word])  # not reaped yet, so no other process has its id
+        elif word in _TREE_SIGNALS:
+            signal_tree(_TREE_SIGNALS[word])
         else:
             return self._kill()
         return None
 
     def _kill(self) -> int:
+        """Kill the tree, copy the rest of its log, and return the exit code of a process ended by SIGKILL."""
         kill_tree(self._options.cgroups)
-        self._log.drain()
+        self._log.copy_rest()
         return 128 + signal.SIGKILL
 
     def _finish(self) -> int:
+        """Kill what the command left running, and return its exit code; OVER_LIMIT when the kernel killed it at a limit."""
         code = self._code or 0
-        over = _refused(self._options) if code == -signal.SIGKILL else ""
-        if over:
-            return self._end_over(over)
+        reason = _kernel_refusal(self._options) if code == -signal.SIGKILL else ""
+        if reason:
+            return self._kill_over_limit(reason)
         self._kill()
         return code if code >= 0 else 128 - code
 
-    def _over(self) -> str:
-        """Return which limit the tree is beyond, '' when none."""
+    def _exceeded_limit(self) -> str:
+        """Return, in words for the log, which limit the tree is over; '' for none."""
         options = self._options
         if disk_usage(options.directory) > options.directory_limit:
             return f"its directory outgrew {options.directory_limit} octets"
-        if over := _refused(options):
-            return over
+        if reason := _kernel_refusal(options):
+            return reason
         below = list(descendants(os.getpid()))
         if sum(len(threads_of(pid)) for pid in below) > options.processes:
             return f"it had more than {options.processes} processes and threads"
@@ -242,30 +248,35 @@ class Guard:
             return f"it took more than {options.memory} octets of memory"
         return ""
 
-    def _end_over(self, why: str) -> int:
+    def _kill_over_limit(self, reason: str) -> int:
+        """Kill the tree, and write the reason as the last line of the log."""
         self._kill()
-        write_all(1, f"\nkilled: {why}\n".encode())
+        _write_all(1, f"\nkilled: {reason}\n".encode())
         return OVER_LIMIT
 
 
 def _enter(group: str) -> None:
+    """Move this process into a cgroup. Raises OSError."""
     with open(f"{group}/cgroup.procs", "w", encoding="ascii") as procs:  # noqa: PTH123
         procs.write("0")
 
 
-def _refused(options: Options) -> str:
-    """Return what the kernel has refused a node, by the counters of its cgroups; '' when nothing."""
+def _kernel_refusal(options: Options) -> str:
+    """Return, in words for the log, at which limit the kernel refused or killed something; '' for none.
+
+    It is read from the counters of the node's cgroups.
+    """
     for group in options.cgroups:
         if _counter(f"{group}/pids.events", "max"):
             return f"it had more than {options.processes} processes and threads"
         killed = _counter(f"{group}/memory.events", "oom_kill") or _counter(f"{group}/memory.oom_control", "oom_kill")
-        if killed and _reached(group):  # else it was the machine that had no memory left
+        if killed and _reached_memory_limit(group):  # else the machine lacked memory
             return f"it took more than {options.memory} octets of memory"
     return ""
 
 
-def _reached(group: str) -> bool:
-    """Whether a group has reached its own limit of memory."""
+def _reached_memory_limit(group: str) -> bool:
+    """Whether a cgroup has ever reached its own limit on memory."""
     if _counter(f"{group}/memory.events", "oom"):
         return True
     try:
@@ -276,6 +287,7 @@ def _reached(group: str) -> bool:
 
 
 def _counter(path: str, name: str) -> int:
+    """Return a counter from a file of lines `name value`; 0 when the file or the name does not exist."""
     try:
         with open(path, encoding="ascii") as file:  # noqa: PTH123
             return int(dict(line.split() for line in file).get(name, 0))
@@ -283,40 +295,40 @@ def _counter(path: str, name: str) -> int:
         return 0
 
 
-def watch_above() -> int | None:
-    """Fork: the parent stays as a second guard above this one, and returns the exit code; the child returns None.
+def fork_lower_guard() -> int | None:
+    """Fork. Return None in the child, which becomes the guard proper; the parent waits for it and returns its exit code.
 
-    When the first guard is killed, the second kills what it has left.
+    When the child ends in whatever way, even killed by the node, the parent kills what it left.
     """
-    below = os.fork()
-    if below == 0:
+    child = os.fork()
+    if child == 0:
         return None
-    _, status = os.waitpid(below, 0)
+    _, status = os.waitpid(child, 0)
     kill_tree()
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 
 
 def main(argv: list[str]) -> int:
-    """Guard the command until it ends or the harness is gone; return the exit code."""
-    options = parse(argv)
+    """Run the command under the guard until one of them or the harness ends; return the exit code."""
+    options = parse_options(argv)
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # Ctrl-C is the harness's to handle; it tells us by the input. Ignored would be ignored by the command too.
+        # Ctrl-C is handled by the harness, which then ends the input. SIG_IGN would be inherited by the command.
         signal.signal(number, lambda number, frame: None)
     if options.twice:
-        if (code := watch_above()) is not None:
+        if (code := fork_lower_guard()) is not None:
             return code
         prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # a child does not inherit it
     try:
-        return Guard(options).watch()
+        return Guard(options).run()
     finally:
         kill_tree(options.cgroups)
 
 
-def write_all(handle: int, data: bytes) -> None:
-    """Write as far as there is room: where the disk is full, the rest is dropped, and the node guarded all the same."""
+def _write_all(handle: int, data: bytes) -> None:
+    """Write all octets to a descriptor; drop the rest when the disk is full, since the node must be guarded all the same."""
     try:
         while data:
             data = data[os.write(handle, data) :]

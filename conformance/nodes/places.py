@@ -1,6 +1,8 @@
-"""Where each server of a cell is: which doors it is told to open, where links reach them, and where it finds the
-links. The ports that a node will open are leased: kept from every other run on this machine until they are given
-back.
+"""The addresses of each server of a cell: those that it opens, those at which links dial it, those of the links it dials.
+
+A port that a node will open is leased: no other run on this machine uses it until the lease is released. A lease is an
+abstract Unix socket whose name contains the port's number. Such names are shared by all processes that share the ports,
+whatever their users and file systems, and the kernel releases them when a run is killed.
 """
 
 import asyncio
@@ -19,45 +21,44 @@ from conformance.nodes.configuration import Address, listeners_of
 from conformance.topology import Server
 
 FIRST, LAST = 20_000, 32_000
-"""Below the range from which the kernel takes the ports of outgoing connections."""
+"""The range of leased ports, below the one from which the kernel takes the ports of outgoing connections."""
 
 
 class PortLeases:
-    """Leases of loopback ports. Each is held by an abstract socket that has the port's number in its name.
-
-    Such names are one space for everybody to whom the ports are one, whoever he is and wherever he has his files, and a
-    killed run gives them back too. Raises OSError when no port is left.
-    """
+    """Leases of ports of 127.0.0.1 and of other names, held until `release`."""
 
     def __init__(self) -> None:
-        self._held: dict[int, int] = {}
-        self._named: list[int] = []
+        self._ports: dict[int, int] = {}
+        """Leased port -> descriptor of its socket."""
+        self._names: list[int] = []
+        """Descriptors of the sockets of other names."""
 
     def lease(self) -> int:
-        """Return a port of 127.0.0.1 that nobody listens on and nobody else has leased."""
+        """Return a port on which no process listens and which is not leased. Raises OSError when none is left."""
         start = random.SystemRandom().randrange(FIRST, LAST)
         port: int
         for port in chain(range(start, LAST), range(FIRST, start)):
-            if port not in self._held and self._take(port):
+            if port not in self._ports and self._lease_port(port):
                 return port
         raise OSError(f"no loopback port between {FIRST} and {LAST} is free")
 
-    def hold(self, name: str) -> bool:
-        """Lease what has another name than a port: return whether it is ours now, and nobody else's."""
-        held = _named(name)
+    def lease_name(self, name: str) -> bool:
+        """Lease a name; return False when any process has leased it already."""
+        held = _bind_name(name)
         if held is not None:
-            self._named.append(held.detach())
+            self._names.append(held.detach())
         return held is not None
 
     def release(self) -> None:
-        """Give all leases back."""
-        for handle in (*self._held.values(), *self._named):
-            os.close(handle)
-        self._named.clear()
-        self._held.clear()
+        """Release all leases."""
+        for descriptor in (*self._ports.values(), *self._names):
+            os.close(descriptor)
+        self._names.clear()
+        self._ports.clear()
 
-    def _take(self, port: int) -> bool:
-        held = _named(f"port-{port}")
+    def _lease_port(self, port: int) -> bool:
+        """Lease a port; return False when it is leased already or some process listens on it."""
+        held = _bind_name(f"port-{port}")
         if held is None:
             return False
         try:
@@ -67,12 +68,12 @@ class PortLeases:
         except OSError:
             held.close()
             return False
-        self._held[port] = held.detach()
+        self._ports[port] = held.detach()
         return True
 
 
-def _named(name: str) -> socket.socket | None:
-    """Return an abstract socket with a name, or None where somebody has it."""
+def _bind_name(name: str) -> socket.socket | None:
+    """Return an abstract Unix socket bound to a name, or None when another socket has the name."""
     held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         held.bind(f"\0conformance-{name}"[:108])
@@ -82,11 +83,11 @@ def _named(name: str) -> socket.socket | None:
     return held
 
 
-_PAUSE = 0.05
-"""Seconds between two looks whether a server is free."""
+_INTERVAL_S = 0.05
+"""Seconds between two attempts to lease an address that another cell uses."""
 
 LOOPBACK: Address = ("127.0.0.1", 0)
-"""Any free port of this machine."""
+"""An address to listen on: any free port of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +116,13 @@ def leased_place(role: Role, candidate: Candidate, leases: PortLeases) -> Place:
     return Place(addresses, dict(addresses))
 
 
-async def wait_for_exclusive_use(cell_servers: Iterable[Server], assignment: Assignment, leases: PortLeases) -> None:
-    """Wait until no other cell, of this run or of another, has one of the servers that run already, or its next hops."""
-    players = assignment.candidates_for(server.name for server in cell_servers)
-    places = [address.at for one in players for address in one.kind_definition.external_addresses(one).values()]
-    for host, port in sorted(set(places)):
-        while not leases.hold(f"{host}-{port}"):  # noqa: ASYNC110
-            await asyncio.sleep(_PAUSE)  # of what another process lets go there is no event
+async def wait_for_exclusive_use(servers: Iterable[Server], assignment: Assignment, leases: PortLeases) -> None:
+    """Lease the fixed addresses of servers of kind `remote` and of their next hops; wait while another cell has leased one.
+
+    The other cell may be of another run. There is no deadline. The addresses are leased in sorted order, so that two cells cannot wait for each other.
+    """
+    candidates = assignment.candidates_for(server.name for server in servers)
+    external = [c.kind_definition.external_addresses(c).values() for c in candidates]
+    for host, port in sorted({address.at for addresses in external for address in addresses}):
+        while not leases.lease_name(f"{host}-{port}"):  # noqa: ASYNC110
+            await asyncio.sleep(_INTERVAL_S)  # no event comes when another process releases a name

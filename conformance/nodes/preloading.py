@@ -1,5 +1,7 @@
-"""Libraries that are preloaded into programs: compiled with the machine's C compiler, once for each source and
-compiler; and which programs one does not get into, as their files tell before they are started.
+"""Libraries for LD_PRELOAD: compiles them with the machine's C compiler, and finds programs that do not load them.
+
+A library is compiled once for each text of its sources and version of the compiler, and cached. Whether a program loads
+it is read from the program's file before it is started.
 """
 
 import hashlib
@@ -16,11 +18,14 @@ FLAGS = ("-O2", "-Wall", "-fPIC", "-shared", "-ftls-model=initial-exec", "-pthre
 
 
 class CannotCompile(Exception):
-    """The library cannot be had on this machine. The text says why."""
+    """The library cannot be compiled on this machine; the text says why."""
 
 
 def compile_library(name: str, sources: Sequence[Path], directory: Path, *, wanted_by: str) -> Path:
-    """Return a library made of C sources (and headers), from `directory` where it is there. Raises CannotCompile."""
+    """Return the path of a library `name`, compiled from `sources` (.c and .h) unless `directory` has it already.
+
+    `wanted_by` names, in the error's text, what needs the library. Blocks. Raises CannotCompile.
+    """
     compiler = shutil.which("cc")
     if compiler is None:
         raise CannotCompile(f"{wanted_by} needs a C compiler (cc), and this machine has none")
@@ -35,53 +40,55 @@ def compile_library(name: str, sources: Sequence[Path], directory: Path, *, want
 
 
 def _compile(compiler: str, sources: Sequence[str], target: Path) -> None:
+    """Compile C sources to the library `target`, which appears at once and whole. Raises CannotCompile."""
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        made = Path(scratch) / target.name
-        words = [compiler, *FLAGS, "-o", str(made), *sources, "-ldl"]
-        ran = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
-        if ran.returncode:
+        output = Path(scratch) / target.name
+        words = [compiler, *FLAGS, "-o", str(output), *sources, "-ldl"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode:
             raise CannotCompile(
-                f"the C compiler refused the {target.name.partition('-')[0]}: {ran.stderr.strip()[-300:]}"
+                f"the C compiler refused the {target.name.partition('-')[0]}: {done.stderr.strip()[-300:]}"
             )
-        made.replace(target)  # whole or not at all: several processes may do this at once
+        output.replace(target)  # atomic: several processes may do this at once
 
 
 _INTERPRETER = 3
-"""PT_INTERP: the program header that names the dynamic loader; what has none is linked statically."""
+"""PT_INTERP: the program header that names the dynamic loader; a program without one is linked statically."""
 
-_GO = b"\xff Go buildinf:"
-_ENOUGH = 64 * 1024 * 1024
+_GO_MARK = b"\xff Go buildinf:"
+_MAX_HEAD = 64 * 1024 * 1024
+"""Octets of a program that are searched for that mark."""
 
 
 def preload_obstacle(word: str) -> tuple[Path, str] | None:
-    """Return the program and why what is preloaded does not see what it does: `setuid`, `static` or `go`; None when it does.
+    """Return a program and why a preloaded library does not see what it does: `setuid`, `static` or `go`; None if it does.
 
-    `word` is a name or a path; of a script its interpreter is looked at. What is not there is let pass: starting it will
-    say so.
+    `word` is the program's name or path; for a script its interpreter is examined. Also None when there is no such program,
+    since starting it will report that.
     """
-    found = shutil.which(word)
-    if found is None:
+    path = shutil.which(word)
+    if path is None:
         return None
-    program = Path(found).resolve()
+    program = Path(path).resolve()
     with program.open("rb") as file:
-        head = file.read(_ENOUGH)
+        head = file.read(_MAX_HEAD)
     if head.startswith(b"#!"):
         return preload_obstacle(head[2:].split(b"\n")[0].split()[0].decode())
-    told = program.stat()
-    other_user = told.st_mode & stat.S_ISUID and told.st_uid != os.geteuid()
-    other_group = told.st_mode & stat.S_ISGID and told.st_gid != os.getegid()
+    status = program.stat()
+    other_user = status.st_mode & stat.S_ISUID and status.st_uid != os.geteuid()
+    other_group = status.st_mode & stat.S_ISGID and status.st_gid != os.getegid()
     if other_user or other_group:
         return program, "setuid"
     if head.startswith(b"\x7fELF"):
-        if not _dynamic(head):
+        if not _is_dynamic(head):
             return program, "static"
-        if _GO in head:
+        if _GO_MARK in head:
             return program, "go"
     return None
 
 
-def _dynamic(head: bytes) -> bool:
-    """Whether an ELF file (of the machine's own byte order) asks for a dynamic loader."""
+def _is_dynamic(head: bytes) -> bool:
+    """Whether an ELF file of the machine's own byte order has a program header for a dynamic loader."""
     wide = head[4] == 2
     if wide:
         offset, size, count = (*struct.unpack_from("Q", head, 32), *struct.unpack_from("HH", head, 54))

@@ -1,11 +1,13 @@
-"""A private root: what was installed for one server, laid over the system's root, seen by that server alone.
+"""A private root: a file system that only one server sees, made of what was installed for it over the system's own.
 
 Run as a program by the guard, as the first process of a new PID namespace: `python private_root.py LAYER KEEP NAME
-[--preload LIBRARY] -- COMMAND...`. LAYER is the directory to lay over `/`; what is written goes to memory and is gone
-with the server, but for the directory KEEP, which is the real one, and is `/node` too. NAME is the host's name in there;
-LIBRARY is loaded into every program in there, whatever its rights and its environment. It stays as the namespace's
-init: it hands SIGTERM and SIGHUP on to the command, reaps, and leaves with the command's exit code; with it everything
-in the namespace dies. Only the standard library is imported: it must start at once.
+[--preload LIBRARY] -- COMMAND...`. LAYER is the directory to lay over `/` (an overlayfs for each of /etc, /usr, /var).
+What the server writes goes to memory and is lost when it ends, except in the directory KEEP, which is the real one and is
+mounted at `/node` too. NAME is the host name; LIBRARY is loaded into every program, whatever its rights and environment.
+
+The process stays as the namespace's init: it passes SIGTERM and SIGHUP on to the command, reaps all processes, and
+exits with the command's exit code. Then the kernel kills everything in the namespace. It imports the standard library
+only, since it must start at once.
 """
 
 import ctypes
@@ -16,57 +18,51 @@ import socket
 import sys
 from pathlib import Path
 
-CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 2, 4, 8, 4096, 16384, 1 << 18
 
 _PR_SET_PDEATHSIG = 1
 
-_RESOLVER = {
+_NAME_SERVICE_FILES = {
     "etc/resolv.conf": "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n",
     "etc/nsswitch.conf": "passwd: files\ngroup: files\nshadow: files\nhosts: files\nservices: files\nprotocols: files\n",
 }
-"""Nothing in there asks the outside world for a name."""
+"""With these files no program in the root asks a name server, except one on the loopback interface."""
 
 NODE = Path("/node")
-"""Where the node's directory is seen in there too: a short path, since a socket's may have no more than 108 octets."""
+"""Where KEEP is mounted too: a short path, since that of a Unix socket has at most 108 octets."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def unshare(flags: int) -> None:
-    """Leave the namespaces that the flags name. Raises OSError."""
-    _check(_libc.unshare(flags), "unshare")
-
-
 def mount(source: str, target: Path, kind: str, flags: int = 0, options: str = "") -> None:
-    """Mount. Raises OSError naming the target."""
+    """Call mount(2); `kind` is the type of file system. Raises OSError naming the target."""
     words = (source.encode(), str(target).encode(), kind.encode())
     _check(_libc.mount(*words, ctypes.c_ulong(flags), options.encode() or None), f"mount {target}")
 
 
-def enter(layer: Path, keep: Path, name: str, preload: str = "") -> None:
-    """Make the private root and enter it; the caller has a mount namespace of its own."""
+def enter_root(layer: Path, keep: Path, name: str, preload: str = "") -> None:
+    """Make the private root in this process's own mount namespace, and chroot to it. Raises OSError.
+
+    `preload` is the path of a library; '' for none.
+    """
     mount("none", Path("/"), "", _MS_REC | _MS_PRIVATE)
     work = Path("/mnt")
     mount("tmpfs", work, "tmpfs", _MS_NOSUID, "mode=755")
     root = work / "root"
     root.mkdir()
-    for laid in (
-        "etc",
-        "usr",
-        "var",
-    ):  # one by one: a layer must not lie inside another, and the first may lie anywhere
-        places = {what: work / what / laid for what in ("upper", "work", "root")}
-        for place in places.values():
-            place.mkdir(parents=True)
-        (layer / laid).mkdir(exist_ok=True)
-        layers = f"lowerdir={layer / laid}:/{laid},upperdir={places['upper']},workdir={places['work']}"
-        mount("overlay", places["root"], "overlay", 0, layers)
+    # An overlay for each directory: the lower layers of one must not contain each other, and `layer` may lie in /.
+    for top in ("etc", "usr", "var"):
+        folders = {purpose: work / purpose / top for purpose in ("upper", "work", "root")}
+        for folder in folders.values():
+            folder.mkdir(parents=True)
+        (layer / top).mkdir(exist_ok=True)
+        options = f"lowerdir={layer / top}:/{top},upperdir={folders['upper']},workdir={folders['work']}"
+        mount("overlay", folders["root"], "overlay", 0, options)
     for link in Path("/").iterdir():
-        if link.is_symlink():  # bin, lib, sbin: into usr
+        if link.is_symlink():  # /bin, /lib, /sbin point into /usr
             (root / link.name).symlink_to(link.readlink())
-    for made in ("dev", "sys", "proc", "tmp", "run"):
-        (root / made).mkdir()
+    for empty in ("dev", "sys", "proc", "tmp", "run"):
+        (root / empty).mkdir()
     mount("/sys", root / "sys", "", _MS_BIND | _MS_REC)
     for device in ("null", "zero", "full", "random", "urandom", "tty"):
         (root / "dev" / device).touch()
@@ -75,12 +71,12 @@ def enter(layer: Path, keep: Path, name: str, preload: str = "") -> None:
         (root / "dev" / stream).symlink_to(f"/proc/self/fd{to}")
     mount("proc", root / "proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     (root / "tmp").chmod(0o1777)
-    for place in (keep, NODE):
-        inside = root / place.relative_to("/")
+    for target in (keep, NODE):
+        inside = root / target.relative_to("/")
         inside.mkdir(parents=True, exist_ok=True)
         mount(str(keep), inside, "", _MS_BIND | _MS_REC)
     hosts = f"127.0.0.1 {name}.test {name} localhost\n"
-    files = {**_RESOLVER, "etc/hosts": hosts, "etc/hostname": f"{name}\n"}
+    files = {**_NAME_SERVICE_FILES, "etc/hosts": hosts, "etc/hostname": f"{name}\n"}
     if preload:
         files["etc/ld.so.preload"] = f"{preload}\n"
     for file, text in files.items():
@@ -90,16 +86,16 @@ def enter(layer: Path, keep: Path, name: str, preload: str = "") -> None:
     os.chdir("/")
 
 
-def serve(argv: list[str]) -> int:
-    """Run the command as init does: hand signals on, reap everything, return the command's exit code.
+def run_as_init(argv: list[str]) -> int:
+    """Run a command as the init of a PID namespace: pass signals on, reap all processes, and return its exit code.
 
-    What is said to syslog is printed: some servers have no other log.
+    Messages to syslog are written to stderr, since some servers have no other log. Blocks until the command ends.
     """
     syslog = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     syslog.bind("/dev/log")
     syslog.setblocking(False)
-    os.chmod("/dev/log", 0o666)  # noqa: S103, PTH101  # everybody may speak to syslog
-    # An init for which a signal comes before its handler is there never hears of it.
+    os.chmod("/dev/log", 0o666)  # noqa: S103, PTH101  # every user may log
+    # The kernel drops a signal to an init that has no handler for it yet.
     handled = (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)
     signal.pthread_sigmask(signal.SIG_BLOCK, handled)
     command = os.fork()
@@ -125,15 +121,15 @@ def serve(argv: list[str]) -> int:
         while (code := _reap(command)) is None:
             for key, _ in selector.select():
                 if key.fileobj is syslog:
-                    _print(syslog)
+                    _print_syslog(syslog)
                 else:
                     os.read(waking, 512)
-    _print(syslog)
+    _print_syslog(syslog)
     return code if code >= 0 else 128 - code
 
 
-def _print(syslog: socket.socket) -> None:
-    """Print what was said to syslog."""
+def _print_syslog(syslog: socket.socket) -> None:
+    """Write all messages that wait at the syslog socket to stderr."""
     while True:
         try:
             os.write(2, syslog.recv(65536).rstrip(b"\0\n") + b"\n")
@@ -142,7 +138,7 @@ def _print(syslog: socket.socket) -> None:
 
 
 def _reap(command: int) -> int | None:
-    """Reap everything that has ended; return the command's exit code when it is among them."""
+    """Reap every process that has ended, up to the command; return the command's exit code, or None while it runs."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -155,18 +151,19 @@ def _reap(command: int) -> int | None:
 
 
 def main(argv: list[str]) -> int:
-    """Enter the private root and serve the command in it."""
+    """Parse the arguments, enter the private root, and run the command in it; return its exit code."""
     layer, keep, name, *rest = argv
     preload = rest[1] if rest[:1] == ["--preload"] else ""
     dashes, *command = rest[2:] if preload else rest
     if dashes != "--" or not command:
         raise SystemExit("usage: private_root.py LAYER KEEP NAME [--preload LIBRARY] -- COMMAND...")
     _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl")
-    enter(Path(layer), Path(keep), name, preload)
-    return serve(command)
+    enter_root(Path(layer), Path(keep), name, preload)
+    return run_as_init(command)
 
 
 def _check(result: int, what: str) -> None:
+    """Raise OSError, with errno and `what`, when a function of the C library has returned another value than 0."""
     if result != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
