@@ -177,7 +177,7 @@ class MailSink(Link):
     ) -> None:
         """Answer so from now on, `times` times or for good; the reply `accept` ends the earlier ones at this place."""
         given = {"sink": self._sink.name, "at": at, "reply": reply, "recipient": recipient, "times": times}
-        self._background.call(self._sink.answer, Answer.model_validate(given))
+        self._background.call(self._sink.script_answer, Answer.model_validate(given))
 
     @property
     def messages(self) -> list[ReceivedMessage]:

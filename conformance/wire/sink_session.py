@@ -1,7 +1,7 @@
-"""One session of a sink: SMTP (RFC 5321) or LMTP (RFC 2033) as a server that takes what it is given.
+"""One session of a sink: the server side of SMTP (RFC 5321) or LMTP (RFC 2033).
 
-It offers SIZE, 8BITMIME, PIPELINING and ENHANCEDSTATUSCODES. Content ends with CRLF . CRLF and with nothing else, so that
-a relay which ends it otherwise is seen to merge or to split messages.
+It offers SIZE, 8BITMIME, PIPELINING and ENHANCEDSTATUSCODES. Content ends with CRLF . CRLF and with nothing else: a mail
+server that ends it otherwise is seen to merge or to split messages.
 """
 
 import asyncio
@@ -11,16 +11,16 @@ from typing import Literal, Protocol
 
 from conformance.wire.sockets import port_of
 
-LARGEST = 64 * 1024 * 1024
-"""Octets of the largest message that a sink takes: above any MaxMessageSize of a node."""
+MAX_MESSAGE = 64 * 1024 * 1024
+"""Octets of the largest message that a sink accepts: above any MaxMessageSize of a node."""
 
-LONGEST = 1024 * 1024
-"""Octets of the longest line of content that a sink takes."""
+MAX_CONTENT_LINE = 1024 * 1024
+"""Octets of the longest line of content that a sink accepts."""
 
-_COMMAND = 4096
-"""Octets of the longest command line that a sink takes."""
+_MAX_COMMAND = 4096
+"""Octets of the longest command line that a sink accepts."""
 
-_END = b"\r\n.\r\n"
+_END_OF_CONTENT = b"\r\n.\r\n"
 _PATH = re.compile(
     r'\s*(?:<(?:@[^:<>]*:)?(?P<path>(?:"(?:[^"\\]|\\.)*"|[^\s"<>])*)>|(?P<bare>[^\s<>]+))(?:\s+(?P<parameters>.*))?',
     re.DOTALL,
@@ -28,39 +28,39 @@ _PATH = re.compile(
 _PARAMETERS = {"MAIL": frozenset({"SIZE", "BODY"}), "RCPT": frozenset[str]()}
 
 
-class Taker(Protocol):
-    """The sink to which a session belongs."""
+class SessionOwner(Protocol):
+    """The sink to which a session belongs (implemented by `Sink`)."""
 
     name: str
     protocol: Literal["smtp", "lmtp"]
 
-    def scripted(self, at: str, recipient: str | None = None) -> str | None:
-        """Return the reply that was ordered for this place, or None to take what comes."""
+    def take_scripted_reply(self, at: str, recipient: str | None = None) -> str | None:
+        """Return the reply that the scenario gives at `connect`, `MAIL`, `RCPT` or `DATA`, and count it; None for none."""
         ...
 
-    def take(self, port: int, sender: str, recipients: list[str], content: bytes) -> list[str]:
-        """Take a message from the client at a port; return one reply, or with LMTP one for each recipient."""
+    def deliver(self, port: int, sender: str, recipients: list[str], content: bytes) -> list[str]:
+        """Accept or refuse a message from the client at a port; return one reply, with LMTP one for each recipient."""
         ...
 
-    def opened(self, transport: asyncio.Transport) -> None:
-        """Note a connection."""
+    def connection_opened(self, transport: asyncio.Transport) -> None:
+        """Note an open connection."""
         ...
 
-    def closed(self, transport: asyncio.Transport) -> None:
-        """Note that a connection has ended."""
+    def connection_closed(self, transport: asyncio.Transport) -> None:
+        """Forget a connection."""
         ...
 
-    def failed(self, error: Exception) -> None:
-        """Keep an exception of the sink's own until it is closed."""
+    def note_failure(self, error: Exception) -> None:
+        """Keep an exception of `deliver`, to be raised when the sink is closed."""
         ...
 
 
 class SinkSession(asyncio.Protocol):
-    """What a sink says to one client."""
+    """Answers one client's commands, and hands complete messages to the sink."""
 
     _transport: asyncio.Transport
 
-    def __init__(self, sink: Taker) -> None:
+    def __init__(self, sink: SessionOwner) -> None:
         self._sink = sink
         self._hello = "LHLO" if sink.protocol == "lmtp" else "EHLO"
         self._buffer = bytearray()
@@ -83,17 +83,17 @@ class SinkSession(asyncio.Protocol):
             self._verbs["HELO"] = self._plain_hello
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Greet the client, or turn it away when the sink was told to."""
+        """Greet the client; with a scripted reply at `connect`, send that and close the connection."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        self._sink.opened(transport)
-        refusal = self._sink.scripted("connect")
-        self._say(refusal or f"220 {self._sink.name}.test sink")
+        self._sink.connection_opened(transport)
+        refusal = self._sink.take_scripted_reply("connect")
+        self._send(refusal or f"220 {self._sink.name}.test sink")
         if refusal is not None:
             transport.close()
 
     def data_received(self, data: bytes) -> None:
-        """Answer every line that is whole, and take content that has come to its end."""
+        """Answer every complete command line, and accept or refuse a content that has ended."""
         self._buffer += data
         while not self._transport.is_closing():
             if self._content is not None:
@@ -101,22 +101,26 @@ class SinkSession(asyncio.Protocol):
                     return
             elif (line := self._next_line()) is not None:
                 if reply := self._answer(line):
-                    self._say(reply)
+                    self._send(reply)
             else:
                 return
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the session; content without its end was never taken."""
-        self._sink.closed(self._transport)
+        """Forget the session; an unfinished content is not delivered."""
+        self._sink.connection_closed(self._transport)
 
-    def _say(self, reply: str) -> None:
+    def _send(self, reply: str) -> None:
         self._transport.write(reply.encode("ascii", "backslashreplace") + b"\r\n")
 
     def _next_line(self) -> bytes | None:
+        """Remove the next line from the buffer and return it without its end; None if it is incomplete.
+
+        Refuse an incomplete line that is too long, and close the connection.
+        """
         end = self._buffer.find(b"\n") + 1
         if end == 0:
-            if len(self._buffer) > _COMMAND:
-                self._say("500 5.5.2 the line is too long")
+            if len(self._buffer) > _MAX_COMMAND:
+                self._send("500 5.5.2 the line is too long")
                 self._transport.close()
             return None
         line = bytes(self._buffer[:end]).rstrip(b"\r\n")
@@ -124,22 +128,23 @@ class SinkSession(asyncio.Protocol):
         return line
 
     def _answer(self, line: bytes) -> str:
-        if len(line) > _COMMAND:
+        """Return the reply to a command line, '' for none."""
+        if len(line) > _MAX_COMMAND:
             return "500 5.5.2 the line is too long"
         if not line.isascii():
             return "500 5.5.2 the line is not ASCII, and SMTPUTF8 is not offered"
         verb, _, rest = line.decode("ascii").partition(" ")
-        work = self._verbs.get(verb.upper())
-        if work is None:
+        handler = self._verbs.get(verb.upper())
+        if handler is None:
             return "500 5.5.1 no such command"
-        return work(rest.strip())
+        return handler(rest.strip())
 
     def _extended_hello(self, client: str) -> str:
         if not client:
             return f"501 5.5.4 {self._hello} wants the name of the client"
         self._greeted = True
         self._reset()
-        lines = (f"{self._sink.name}.test", f"SIZE {LARGEST}", "8BITMIME", "PIPELINING", "ENHANCEDSTATUSCODES")
+        lines = (f"{self._sink.name}.test", f"SIZE {MAX_MESSAGE}", "8BITMIME", "PIPELINING", "ENHANCEDSTATUSCODES")
         return "\r\n".join(f"250{' ' if line is lines[-1] else '-'}{line}" for line in lines)
 
     def _plain_hello(self, client: str) -> str:
@@ -154,8 +159,8 @@ class SinkSession(asyncio.Protocol):
             return f"503 5.5.1 {self._hello} comes first"
         if self._sender is not None:
             return "503 5.5.1 MAIL was given already"
-        address, refusal = _address("MAIL", "FROM:", rest)
-        refusal = refusal or self._sink.scripted("MAIL")
+        address, refusal = _parse_address("MAIL", "FROM:", rest)
+        refusal = refusal or self._sink.take_scripted_reply("MAIL")
         if refusal is not None:
             return refusal
         self._sender = address
@@ -164,10 +169,10 @@ class SinkSession(asyncio.Protocol):
     def _rcpt(self, rest: str) -> str:
         if self._sender is None:
             return "503 5.5.1 MAIL comes first"
-        address, refusal = _address("RCPT", "TO:", rest)
+        address, refusal = _parse_address("RCPT", "TO:", rest)
         if refusal is None and not address:
             refusal = "501 5.1.3 RCPT wants an address"
-        refusal = refusal or self._sink.scripted("RCPT", address)
+        refusal = refusal or self._sink.take_scripted_reply("RCPT", address)
         if refusal is not None:
             return refusal
         self._recipients.append(address)
@@ -178,7 +183,7 @@ class SinkSession(asyncio.Protocol):
             return "503 5.5.1 RCPT comes first"
         if rest:
             return "501 5.5.4 DATA takes no argument"
-        if (refusal := self._sink.scripted("DATA")) is not None:
+        if (refusal := self._sink.take_scripted_reply("DATA")) is not None:
             return refusal
         self._content = bytearray(b"\r\n")  # so that a first line of one dot ends it too
         self._oversized = False
@@ -198,49 +203,50 @@ class SinkSession(asyncio.Protocol):
         self._recipients = []
 
     def _read_content(self, content: bytearray) -> bool:
-        """Move what has come of the content; say whether it has come to its end."""
-        start = max(0, len(content) - len(_END) + 1)
+        """Move octets from the buffer to the content; return whether it is complete, and was answered."""
+        start = max(0, len(content) - len(_END_OF_CONTENT) + 1)
         content += self._buffer
         self._buffer.clear()
-        end = content.find(_END, start)
+        end = content.find(_END_OF_CONTENT, start)
         if end < 0:
-            if len(content) > LARGEST + len(_END):
+            if len(content) > MAX_MESSAGE + len(_END_OF_CONTENT):
                 self._oversized = True
-                del content[: -len(_END)]
+                del content[: -len(_END_OF_CONTENT)]
             return False
-        self._buffer += content[end + len(_END) :]
+        self._buffer += content[end + len(_END_OF_CONTENT) :]
         del content[end + 2 :]
         self._content = None
-        self._say(self._taken(bytes(content)))
+        self._send(self._deliver(bytes(content)))
         self._reset()
         return True
 
-    def _taken(self, content: bytes) -> str:
-        if self._oversized or len(content) - 2 > LARGEST:
-            return self._for_each("552 5.3.4 the message is too large")
-        if len(content) > LONGEST and max(map(len, content.split(b"\r\n"))) > LONGEST:
-            return self._for_each("500 5.5.2 a line of the content is too long")
-        whole = content.replace(b"\r\n.", b"\r\n")[2:]  # RFC 5321, 4.5.2: a leading dot was added
+    def _deliver(self, content: bytes) -> str:
+        """Hand a content (with the CRLF before it, dot-stuffed) to the sink, and return the replies to the final dot."""
+        if self._oversized or len(content) - 2 > MAX_MESSAGE:
+            return self._repeat_reply("552 5.3.4 the message is too large")
+        if len(content) > MAX_CONTENT_LINE and max(map(len, content.split(b"\r\n"))) > MAX_CONTENT_LINE:
+            return self._repeat_reply("500 5.5.2 a line of the content is too long")
+        unstuffed = content.replace(b"\r\n.", b"\r\n")[2:]  # RFC 5321 4.5.2
         port = port_of(self._transport.get_extra_info("peername"))
         try:
-            return "\r\n".join(self._sink.take(port, self._sender or "", self._recipients, whole))
+            return "\r\n".join(self._sink.deliver(port, self._sender or "", self._recipients, unstuffed))
         except Exception as error:  # noqa: BLE001  # raised when the sink is closed
-            self._sink.failed(error)
-            return self._for_each("451 4.3.0 the sink itself failed")
+            self._sink.note_failure(error)
+            return self._repeat_reply("451 4.3.0 the sink itself failed")
 
-    def _for_each(self, reply: str) -> str:
-        """Return a reply as often as the protocol asks for: with LMTP once for each recipient (RFC 2033, 4.2)."""
+    def _repeat_reply(self, reply: str) -> str:
+        """Return a reply to the final dot: once, with LMTP once for each recipient (RFC 2033 4.2)."""
         return "\r\n".join([reply] * (len(self._recipients) if self._sink.protocol == "lmtp" else 1))
 
 
-def _address(verb: str, keyword: str, rest: str) -> tuple[str, str | None]:
-    """Return the address of a MAIL or RCPT command, and the reply that refuses it, if any."""
+def _parse_address(verb: str, keyword: str, rest: str) -> tuple[str, str | None]:
+    """Return the address after `keyword` (`FROM:`, `TO:`) in the rest of a command, and the reply that refuses it or None."""
     if rest[: len(keyword)].upper() != keyword:
         return "", f"501 5.5.4 {verb} {keyword}<address>"
-    found = _PATH.fullmatch(rest[len(keyword) :])
-    if found is None:
+    match = _PATH.fullmatch(rest[len(keyword) :])
+    if match is None:
         return "", "553 5.1.3 the address is malformed"
-    for parameter in (found["parameters"] or "").upper().split():
+    for parameter in (match["parameters"] or "").upper().split():
         name, _, value = parameter.partition("=")
         if name not in _PARAMETERS[verb]:
             return "", f"555 5.5.4 {name} was not offered"
@@ -248,6 +254,6 @@ def _address(verb: str, keyword: str, rest: str) -> tuple[str, str | None]:
             return "", "501 5.5.4 BODY is 7BIT or 8BITMIME"
         if name == "SIZE" and not value.isdecimal():
             return "", "501 5.5.4 SIZE is a number of octets"
-        if name == "SIZE" and (len(value) > 15 or int(value) > LARGEST):
+        if name == "SIZE" and (len(value) > 15 or int(value) > MAX_MESSAGE):
             return "", "552 5.3.4 the message is too large"
-    return found["bare"] or found["path"] or "", None
+    return match["bare"] or match["path"] or "", None

@@ -1,6 +1,6 @@
-"""Sinks: the servers at the end of the road, SMTP for outside domains and LMTP for mailboxes.
+"""Sinks: the harness's servers that receive mail, by SMTP for outside domains and by LMTP for mailboxes.
 
-A sink takes everything, unless it was told to answer otherwise, and records what it took for whom.
+A sink accepts everything, except where the scenario has given it an answer, and records each delivery.
 """
 
 import asyncio
@@ -17,88 +17,91 @@ from conformance.wire.sink_session import SinkSession
 from conformance.wire.sockets import BACKLOG
 
 
-class Registry(Protocol):
-    """Who knows which session a connection belongs to (conformance.wire.links.Links)."""
+class SessionFinder(Protocol):
+    """Finds the session to which a connection belongs (implemented by `Links`)."""
 
     def session_behind(self, port: int, dialled: int) -> RecordedSession | None:
-        """Return who is behind a connection, by the port it comes from and the port it dialled."""
+        """Return the latest session with a connection from `port` to the port `dialled`, None if there was none."""
         ...
 
 
 @dataclass(slots=True)
-class _Scripted:
+class _ScriptedAnswer:
+    """An answer, and how often it is still to be given; None is without end."""
+
     answer: Answer
-    left: int | None
-
-    def take(self) -> str:
-        if self.left is not None:
-            self.left -= 1
-        return self.answer.reply
+    remaining: int | None
 
 
-class Script:
-    """The answers that a sink was told to give; the latest that fits counts, until it is used up."""
+class ScriptedAnswers:
+    """The answers that a scenario has given a sink; the latest one that matches is used, as often as it says."""
 
     def __init__(self) -> None:
-        self._answers: list[_Scripted] = []
+        self._answers: list[_ScriptedAnswer] = []
 
     def add(self, answer: Answer) -> None:
-        """Take an answer; `accept` ends the earlier ones at its place (for its recipient, where it names one)."""
+        """Add an answer; the reply `accept` removes the earlier ones at its place (only for its recipient, if it names one)."""
         if answer.reply == "accept":
             self._answers = [
-                known
-                for known in self._answers
-                if known.answer.at != answer.at or answer.recipient not in (None, known.answer.recipient)
+                scripted
+                for scripted in self._answers
+                if scripted.answer.at != answer.at or answer.recipient not in (None, scripted.answer.recipient)
             ]
         else:
-            self._answers.append(_Scripted(answer, answer.times))
+            self._answers.append(_ScriptedAnswer(answer, answer.times))
 
     def clear(self) -> None:
-        """Forget every answer."""
+        """Remove every answer."""
         self._answers.clear()
 
-    def due(self, at: str, recipient: str | None = None) -> str | None:
-        """Return the answer that is to be given now, and count it."""
-        for known in reversed(self._answers):
-            wanted = known.answer.recipient
-            fits = wanted is None or (recipient is not None and wanted.lower() == recipient.lower())
-            if known.answer.at == at and fits and known.left != 0:
-                return known.take()
+    def take_reply(self, at: str, recipient: str | None = None) -> str | None:
+        """Return the reply to give at a place now, and count it; None if no answer matches."""
+        for scripted in reversed(self._answers):
+            only_for = scripted.answer.recipient
+            matches = only_for is None or (recipient is not None and only_for.lower() == recipient.lower())
+            if scripted.answer.at == at and matches and scripted.remaining != 0:
+                if scripted.remaining is not None:
+                    scripted.remaining -= 1
+                return scripted.answer.reply
         return None
 
 
 class Sink:
-    """One sink: its name as a party, its address, and the answers it was told to give."""
+    """One sink; `name` is its name as a party of the cell.
 
-    def __init__(self, name: str, protocol: Literal["smtp", "lmtp"], recorder: Recorder, registry: Registry) -> None:
+    `on_delivery`, if set, is called with the sender, the recipients and the content of each message that is accepted.
+    """
+
+    def __init__(
+        self, name: str, protocol: Literal["smtp", "lmtp"], recorder: Recorder, sessions: SessionFinder
+    ) -> None:
         self.name = name
         self.protocol = protocol
         self._recorder = recorder
-        self._registry = registry
-        self._script = Script()
+        self._sessions = sessions
+        self._answers = ScriptedAnswers()
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Transport] = set()
         self._failures: list[Exception] = []
         self._address: Address | None = None
         self.on_delivery: Callable[[str, list[str], bytes], None] | None = None
-        """Given the sender, the recipients and the content of each message that is taken."""
 
     @property
     def address(self) -> Address:
-        """Where it listens. Raises RuntimeError when it was never open."""
+        """Where it listens. Raises RuntimeError if it was never opened."""
         if self._address is None:
             raise RuntimeError(f"the sink {self.name} is not open")
         return self._address
 
     async def open(self) -> None:
-        """Listen on a free loopback port."""
+        """Listen on a free loopback port. Raises OSError if there is none."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: SinkSession(self), "127.0.0.1", 0, backlog=BACKLOG)
         host, port = self._server.sockets[0].getsockname()[:2]
         self._address = (host, port)
 
     async def close(self) -> None:
-        """Stop listening and leave every client. Raises the first exception that a session met, if there was one."""
+        """Stop listening and abort every connection. Raises the first exception that was raised while delivering."""
         if self._server is not None:
             self._server.close()
         for transport in tuple(self._connections):
@@ -108,66 +111,69 @@ class Sink:
         if failures:
             raise failures[0]
 
-    def failed(self, error: Exception) -> None:
-        """Keep an exception of a session until the sink is closed."""
+    def note_failure(self, error: Exception) -> None:
+        """Keep an exception of `deliver`, to be raised by `close`."""
         self._failures.append(error)
 
-    def answer(self, answer: Answer) -> None:
-        """Answer as told from now on."""
-        self._script.add(answer)
+    def script_answer(self, answer: Answer) -> None:
+        """Give a scenario's answer from now on."""
+        self._answers.add(answer)
 
     def clear_answers(self) -> None:
-        """Take everything again."""
-        self._script.clear()
+        """Accept everything again."""
+        self._answers.clear()
 
-    def opened(self, transport: asyncio.Transport) -> None:
-        """Note a connection."""
+    def connection_opened(self, transport: asyncio.Transport) -> None:
+        """Note an open connection, to be aborted by `close`."""
         self._connections.add(transport)
 
-    def closed(self, transport: asyncio.Transport) -> None:
-        """Note that a connection has ended."""
+    def connection_closed(self, transport: asyncio.Transport) -> None:
+        """Forget a connection."""
         self._connections.discard(transport)
 
-    def take(self, port: int, sender: str, recipients: list[str], content: bytes) -> list[str]:
-        """Decide about a message from the client at a port; return one reply, or with LMTP one for each recipient."""
+    def deliver(self, port: int, sender: str, recipients: list[str], content: bytes) -> list[str]:
+        """Accept or refuse a message from the client at a port, and record the delivery for each accepted recipient.
+
+        Return one reply; with LMTP one for each recipient, in their order.
+        """
         summary = digest(content)
         replies = []
         accepted = []
         for recipient in recipients:
-            refusal = self._script.due("dot", recipient) if self.protocol == "lmtp" else None
+            refusal = self._answers.take_reply("dot", recipient) if self.protocol == "lmtp" else None
             replies.append(refusal or f"250 2.1.5 <{recipient}> delivered")
             if refusal is None or refusal.startswith("2"):
                 accepted.append(recipient)
         if self.protocol == "smtp":
-            whole = self._script.due("dot") or next(
-                (reply for to in recipients if (reply := self._script.due("dot", to))), None
+            reply = self._answers.take_reply("dot") or next(
+                (scripted for to in recipients if (scripted := self._answers.take_reply("dot", to))), None
             )
-            replies = [whole or "250 2.0.0 delivered"]
+            replies = [reply or "250 2.0.0 delivered"]
             accepted = recipients if replies[0].startswith("2") else []
         if accepted and self.on_delivery is not None:
             self.on_delivery(sender, accepted, content)
-        origin = self._registry.session_behind(port, self.address[1])
+        session = self._sessions.session_behind(port, self.address[1])
         for recipient in accepted:
             self._recorder.record(
                 Delivered,
                 sink=self.name,
-                giver=origin.client if origin else "",
-                session=origin.session if origin else None,
+                giver=session.client if session else "",
+                session=session.session if session else None,
                 recipient=recipient,
                 sender=sender,
                 digest=summary,
             )
         return replies
 
-    def scripted(self, at: str, recipient: str | None = None) -> str | None:
-        """Return what to answer instead of taking it, if anything."""
-        return self._script.due(at, recipient)
+    def take_scripted_reply(self, at: str, recipient: str | None = None) -> str | None:
+        """Return the reply that the scenario gives at `connect`, `MAIL`, `RCPT` or `DATA`, and count it; None for none."""
+        return self._answers.take_reply(at, recipient)
 
 
-async def open_sink(name: str, protocol: str, recorder: Recorder, registry: Registry) -> Sink:
-    """Open a sink. Raises ValueError for a protocol other than `smtp` and `lmtp`, OSError when no port is free."""
+async def open_sink(name: str, protocol: str, recorder: Recorder, sessions: SessionFinder) -> Sink:
+    """Return a sink that listens. Raises ValueError for a protocol other than `smtp` and `lmtp`, OSError if no port is free."""
     if protocol not in ("smtp", "lmtp"):
         raise ValueError(f"a sink speaks smtp or lmtp, not {protocol!r}")
-    sink = Sink(name, "lmtp" if protocol == "lmtp" else "smtp", recorder, registry)
+    sink = Sink(name, "lmtp" if protocol == "lmtp" else "smtp", recorder, sessions)
     await sink.open()
     return sink

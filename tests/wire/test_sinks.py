@@ -71,7 +71,7 @@ def test_a_message_of_ten_megabytes_is_taken() -> None:
 )
 def test_answers_before_the_content(at: str, accepted: tuple[str, ...], dot: bool) -> None:
     async def test(world: World, sink: Sink) -> None:
-        sink.answer(told(at=at, reply="451 4.3.0 later", times=1))
+        sink.script_answer(told(at=at, reply="451 4.3.0 later", times=1))
         outcome = await send(world, "b@out.test")
         assert (outcome.code, outcome.enhanced, outcome.accepted, outcome.dot_sent) == (451, "4.3.0", accepted, dot)
         assert not world.events(Delivered)
@@ -82,9 +82,9 @@ def test_answers_before_the_content(at: str, accepted: tuple[str, ...], dot: boo
 
 def test_an_answer_at_connect_turns_clients_away() -> None:
     async def test(world: World, sink: Sink) -> None:
-        sink.answer(told(at="connect", reply="421 4.3.2 full"))
+        sink.script_answer(told(at="connect", reply="421 4.3.2 full"))
         assert (await send(world, "b@out.test")).code == 421
-        sink.answer(told(at="connect", reply="accept"))
+        sink.script_answer(told(at="connect", reply="accept"))
         assert (await send(world, "b@out.test")).code == 250
 
     with_sink("smtp", test)
@@ -92,7 +92,7 @@ def test_an_answer_at_connect_turns_clients_away() -> None:
 
 def test_an_answer_for_one_recipient_leaves_the_others() -> None:
     async def test(world: World, sink: Sink) -> None:
-        sink.answer(told(at="RCPT", reply="550 5.1.1 unknown", recipient="NO@out.test"))
+        sink.script_answer(told(at="RCPT", reply="550 5.1.1 unknown", recipient="NO@out.test"))
         outcome = await send(world, "b@out.test", "no@out.test")
         assert (outcome.code, outcome.accepted, outcome.refused) == (250, ("b@out.test",), ("no@out.test",))
         assert [d.recipient for d in world.events(Delivered)] == ["b@out.test"]
@@ -102,11 +102,11 @@ def test_an_answer_for_one_recipient_leaves_the_others() -> None:
 
 def test_refused_at_the_dot_nothing_is_delivered() -> None:
     async def test(world: World, sink: Sink) -> None:
-        sink.answer(told(at="dot", reply="554 5.6.0 no", times=1))
+        sink.script_answer(told(at="dot", reply="554 5.6.0 no", times=1))
         outcome = await send(world, "b@out.test")
         assert (outcome.code, outcome.dot_sent) == (554, True)
         assert not world.events(Delivered)
-        sink.answer(told(at="dot", reply="451 4.3.0 x"))
+        sink.script_answer(told(at="dot", reply="451 4.3.0 x"))
         sink.clear_answers()
         assert (await send(world, "b@out.test")).code == 250
 
@@ -115,7 +115,7 @@ def test_refused_at_the_dot_nothing_is_delivered() -> None:
 
 def test_lmtp_answers_for_each_recipient() -> None:
     async def test(world: World, sink: Sink) -> None:
-        sink.answer(told(at="dot", reply="452 4.2.2 full", recipient="c@x"))
+        sink.script_answer(told(at="dot", reply="452 4.2.2 full", recipient="c@x"))
         client: Peer
         _, client = await asyncio.get_running_loop().create_connection(
             Peer, *world.links.address("mbx1", "out", "lmtp")

@@ -42,7 +42,7 @@ async def heal(world: World, action: Heal) -> str:
 @handles(Answer)
 async def answer(world: World, action: Answer) -> str:
     """Have a sink answer as told from now on."""
-    world.sink(action.sink).answer(action)
+    world.sink(action.sink).script_answer(action)
     return ""
 
 
