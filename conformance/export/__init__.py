@@ -1,1 +1,1 @@
-"""Stored cells in the formats of tools that people have: Wireshark (`pcapng`), Perfetto (`perfetto`), a scenario of talks."""
+"""Export of stored cells for other tools: Wireshark (`pcapng`), Perfetto (`perfetto`), and as a scenario (`scenario`)."""

@@ -1,7 +1,7 @@
-"""A cell's conversations as a capture file that Wireshark and tshark open (pcapng, draft-ietf-opsawg-pcapng).
+"""A cell's sessions as a capture file that Wireshark and tshark open (pcapng, draft-ietf-opsawg-pcapng).
 
-Times are documented time, from when the cell began. The section's comment says which cell it is and how to repeat it; what a
-fault did and what a verdict rests on are comments of packets.
+Packet times are the cell's start plus documented time. The section's comment has the cell's node id, its sentence and the
+command that repeats it. Effects of faults, and the evidence of verdicts, are comments of packets.
 """
 
 import io
@@ -13,85 +13,91 @@ from datetime import datetime
 import dpkt
 from dpkt import pcapng
 
-from conformance.export.segments import Addresses, Segment, segments
+from conformance.export.segments import Addresses, Segment, tcp_segments
 from conformance.history.events import FaultFired
 from conformance.results.reader import StoredCell
 from conformance.verdicts import Outcome
 
 _RAW_IP = 101
 """LINKTYPE_RAW: packets begin with the IP header."""
-_NAMES, _IPV4 = 4, 1
-"""The type of a block of name resolution, and of its records for IPv4."""
+_NAME_RESOLUTION_BLOCK, _IPV4_RECORD = 4, 1
+"""Type numbers of the format, which dpkt lacks."""
+_MAX_COMMENT = 60_000
+"""Octets: an option has two octets for its length."""
 
 
 def as_pcapng(cell: StoredCell) -> bytes:
-    """Return the whole file. A cell without a session makes a file without packets."""
+    """Return the capture file of a cell; a cell without sessions gives a file without packets."""
     began = datetime.fromisoformat(cell.header.started).timestamp()
     addresses = Addresses()
-    packets = list(segments(cell))
-    remarks = _remarks(cell, packets)
+    packets = list(tcp_segments(cell))
+    comments = _comments_by_packet(cell, packets)
     octets = io.BytesIO()
-    about = f"{cell.header.nodeid}\n{cell.footer.sentence if cell.footer else 'cut short'}\n{cell.header.repeat}"
-    section = pcapng.SectionHeaderBlockLE(opts=_options(about))
+    section_comment = (
+        f"{cell.header.nodeid}\n{cell.footer.sentence if cell.footer else 'cut short'}\n{cell.header.repeat}"
+    )
+    section = pcapng.SectionHeaderBlockLE(opts=_comment_options(section_comment))
     interface = pcapng.InterfaceDescriptionBlockLE(linktype=_RAW_IP, snaplen=0)
     writer = pcapng.Writer(octets, shb=section, idb=interface)
-    pairs = [(packet, _packet(packet, addresses)) for packet in packets]
-    octets.write(_names(addresses.given))
+    pairs = [(segment, _ip_packet(segment, addresses)) for segment in packets]  # assigns the addresses
+    octets.write(_name_resolution_block(addresses.by_host_name))
     for number, (segment, packet) in enumerate(pairs):
-        comments = [segment.comment, *remarks.get(number, ())]
+        own_comments = filter(None, [segment.comment, *comments.get(number, ())])
         block = pcapng.EnhancedPacketBlockLE(
-            caplen=len(packet), pkt_len=len(packet), pkt_data=packet, opts=_options(*filter(None, comments))
+            caplen=len(packet), pkt_len=len(packet), pkt_data=packet, opts=_comment_options(*own_comments)
         )
         writer.writepkt(block, ts=began + segment.t)
     return octets.getvalue()
 
 
-def _packet(segment: Segment, addresses: Addresses) -> bytes:
+def _ip_packet(segment: Segment, addresses: Addresses) -> bytes:
+    """Return a segment as an IPv4 packet."""
     tcp = dpkt.tcp.TCP(
         sport=segment.source_port, dport=segment.destination_port, seq=segment.sequence, ack=segment.acknowledged,
         flags=segment.flags, win=65535, data=segment.data,
     )  # fmt: skip
-    source, destination = addresses.of(segment.source), addresses.of(segment.destination)
+    source, destination = addresses.address_of(segment.source), addresses.address_of(segment.destination)
     return bytes(dpkt.ip.IP(src=source, dst=destination, p=dpkt.ip.IP_PROTO_TCP, ttl=64, data=tcp))
 
 
-def _options(*comments: str) -> list[pcapng.PcapngOptionLE]:
+def _comment_options(*comments: str) -> list[pcapng.PcapngOptionLE]:
+    """Return comments as the options of a block, each cut at `_MAX_COMMENT` octets; no options for no comments."""
     if not comments:
         return []
-    made = [pcapng.PcapngOptionLE(code=pcapng.PCAPNG_OPT_COMMENT, data=_text(comment)) for comment in comments]
-    return [*made, pcapng.PcapngOptionLE(code=pcapng.PCAPNG_OPT_ENDOFOPT, length=0)]
+    octets = [comment.encode("utf-8", "replace")[:_MAX_COMMENT] for comment in comments]
+    options = [pcapng.PcapngOptionLE(code=pcapng.PCAPNG_OPT_COMMENT, data=data) for data in octets]
+    return [*options, pcapng.PcapngOptionLE(code=pcapng.PCAPNG_OPT_ENDOFOPT, length=0)]
 
 
-def _text(comment: str) -> bytes:
-    return comment.encode("utf-8", "replace")[:60_000]
-
-
-def _names(given: Mapping[str, bytes]) -> bytes:
-    """Return a block that names the addresses: in Wireshark, "View, Name Resolution"."""
+def _name_resolution_block(addresses: Mapping[str, bytes]) -> bytes:
+    """Return the block that names these addresses, by host name (in Wireshark: View, Name Resolution)."""
     records = b""
-    for name, address in given.items():
+    for name, address in addresses.items():
         value = address + name.encode("utf-8", "replace") + b"\0"
-        records += struct.pack("<HH", _IPV4, len(value)) + value + b"\0" * (-len(value) % 4)
+        records += struct.pack("<HH", _IPV4_RECORD, len(value)) + value + b"\0" * (-len(value) % 4)
     body = records + struct.pack("<HH", 0, 0)
     length = len(body) + 12
-    return struct.pack("<II", _NAMES, length) + body + struct.pack("<I", length)
+    return struct.pack("<II", _NAME_RESOLUTION_BLOCK, length) + body + struct.pack("<I", length)
 
 
-def _remarks(cell: StoredCell, packets: list[Segment]) -> Mapping[int, list[str]]:
-    """Return what faults did and what verdicts rest on, by the packet: the last that is not after the event."""
-    said: list[tuple[int, str]] = [
+def _comments_by_packet(cell: StoredCell, packets: list[Segment]) -> Mapping[int, list[str]]:
+    """Return comments for fired faults and for the evidence of verdicts, by the index of the packet in `packets`.
+
+    A comment belongs to the last packet that is not later than the event; without such a packet to the first.
+    """
+    comments: list[tuple[int, str]] = [
         (event.n, f"fault {event.fault}: {event.action} {event.detail}".strip())
         for event in cell.events
         if isinstance(event, FaultFired)
     ]
     for verdict in cell.verdicts:
         if verdict.outcome in (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE):
-            said += [(n, f"{verdict.outcome.value}: {verdict.sentence}") for n in verdict.evidence]
-    remarks: dict[int, list[str]] = defaultdict(list)
-    place = -1
-    for n, text in sorted(said):
-        while place + 1 < len(packets) and packets[place + 1].n <= n:
-            place += 1
+            comments += [(n, f"{verdict.outcome.value}: {verdict.sentence}") for n in verdict.evidence]
+    by_packet: dict[int, list[str]] = defaultdict(list)
+    index = -1
+    for n, comment in sorted(comments):
+        while index + 1 < len(packets) and packets[index + 1].n <= n:
+            index += 1
         if packets:
-            remarks[max(place, 0)].append(text)
-    return remarks
+            by_packet[max(index, 0)].append(comment)
+    return by_packet

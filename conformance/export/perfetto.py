@@ -1,9 +1,12 @@
-"""A cell as a trace of ui.perfetto.dev and chrome://tracing (Trace Event Format, JSON): time is documented time.
+"""A cell as a trace for ui.perfetto.dev and chrome://tracing (Trace Event Format, JSON), in documented time.
 
-A party is a process. It has a track of its life (up, paused), one of the transactions that it received, one of its moments
-(faults, deliveries, failed checks), and as asynchronous slices the sessions that it opened and the copies that it holds.
-Sessions without a transaction that were told of no copy to let go, one after another between the same two, are one slice:
-so 49 days of heartbeats stay readable. A copy lasts until its holder has been told to let it go, or to the end of the cell.
+Each party is a process with three tracks: `life` (slices while its node is up or paused), `transactions received` (from
+MAIL to the reply to the content), and `moments` (faults, deliveries, failed checks). The sessions that a party opened and
+the shadow copies that it holds overlap, so they are asynchronous slices.
+
+A session is eventful if it has a mail transaction or a discard notification. Consecutive uneventful sessions from one
+party to one listener become one slice with their number: so 49 days of heartbeats stay readable. A copy lasts from its
+acknowledgement until its holder gets the discard notification, or to the end of the cell.
 """
 
 import json
@@ -27,151 +30,179 @@ from conformance.verdicts import Outcome
 
 _LIFE, _RECEIVED, _MOMENTS = 1, 2, 3
 _TRACKS = {_LIFE: "life", _RECEIVED: "transactions received", _MOMENTS: "moments"}
-_UP = {"ready", "resumed"}
-_DOWN = {"stopped", "killed", "exited", "failed", "paused"}
+_UP_ACTIONS = {"ready", "resumed"}
+_DOWN_ACTIONS = {"stopped", "killed", "exited", "failed", "paused"}
 
-Record = dict[str, Any]
-"""One event of the format: `ph` is its kind, `ts` its time in microseconds, `pid` and `tid` its track."""
+TraceEvent = dict[str, Any]
+"""An event of the format: `ph` is its kind, `ts` its time in microseconds, `pid` and `tid` its process and track."""
 
 
 @dataclass(slots=True)
 class _Session:
-    began: Connected
+    connected: Connected
     ended: float
-    first: float | None = None
-    """When its transaction began; None before MAIL and after the reply to the content."""
+    """The time of its last event."""
+    mail_began: float | None = None
+    """The time of MAIL of its current transaction; None outside of a transaction."""
     eventful: bool = False
     count: int = 1
+    """How many uneventful sessions are merged into this one."""
 
 
 def as_perfetto(cell: StoredCell) -> bytes:
-    """Return the whole file."""
-    trace = _Trace(cell)
+    """Return the trace file of a cell."""
+    trace = _TraceBuilder(cell)
     document = {
-        "traceEvents": list(trace.records()),
+        "traceEvents": list(trace.trace_events()),
         "displayTimeUnit": "ms",
         "otherData": {"cell": cell.header.nodeid, "repeat": cell.header.repeat},
     }
     return json.dumps(document, separators=(",", ":")).encode()
 
 
-class _Trace:
-    """Goes once through the history."""
+class _TraceBuilder:
+    """Makes the trace of one cell in one pass over its events; `trace_events` may be called once."""
 
     def __init__(self, cell: StoredCell) -> None:
         self._cell = cell
-        self._parties: dict[str, int] = {}
-        self._sessions: dict[str, _Session] = {}
-        self._quiet: dict[tuple[str, str, str], _Session] = {}
+        self._process_ids: dict[str, int] = {}
+        self._open_sessions: dict[str, _Session] = {}
+        self._uneventful: dict[tuple[str, str, str], _Session] = {}
+        """(client, server, listener) -> the uneventful sessions that are merged so far."""
         self._copies: dict[tuple[str, str], float] = {}
-        self._up: dict[str, tuple[str, float]] = {}
+        """(holder, shadow id) -> when the copy was acknowledged."""
+        self._node_states: dict[str, tuple[str, float]] = {}
+        """Node -> `up` or `paused`, and since when."""
 
-    def records(self) -> Iterator[Record]:
-        """Yield all records; names of processes and tracks come last."""
+    def trace_events(self) -> Iterator[TraceEvent]:
+        """Yield all events of the trace; names of processes and tracks come last."""
         end = self._cell.events[-1].t if self._cell.events else 0.0
         for event in self._cell.events:
             match event:
                 case Connected():
-                    self._sessions[event.session] = _Session(event, event.t)
+                    self._open_sessions[event.session] = _Session(event, event.t)
                 case ConnectFailed():
                     yield self._moment(event.client, event.t, f"no session with {event.server}: {event.reason}")
-                case Command() | Reply() | Content() if session := self._sessions.get(event.session):
+                case Command() | Reply() | Content() if session := self._open_sessions.get(event.session):
                     session.ended = event.t
-                    yield from self._transaction(event, session)
-                case Closed() if session := self._sessions.pop(event.session, None):
+                    yield from self._exchange(event, session)
+                case Closed() if session := self._open_sessions.pop(event.session, None):
                     session.ended = event.t
-                    yield from self._end(session)
+                    yield from self._closed_session(session)
                 case Delivered():
                     yield self._moment(event.sink, event.t, f"delivered to {event.recipient}")
                 case FaultFired():
                     yield self._moment(event.server, event.t, f"fault {event.fault}: {event.action}")
                 case NodeEvent():
-                    yield from self._life(event)
-        for session in (*self._sessions.values(), *self._quiet.values()):
-            yield from self._slices(session)
-        for party, (state, began) in self._up.items():
+                    yield from self._node_change(event)
+        for session in (*self._open_sessions.values(), *self._uneventful.values()):
+            yield from self._session_slice(session)
+        for party, (state, began) in self._node_states.items():
             yield self._slice(party, _LIFE, began, end, state)
         for (holder, shadow), began in self._copies.items():
-            yield from self._asynchronous(holder, "copy", f"{holder} {shadow}", began, end, f"copy {shadow}")
-        yield from self._failed()
+            yield from self._copy_slice(holder, shadow, began, end)
+        yield from self._failed_checks()
         yield from self._names()
 
-    def _transaction(self, event: Command | Reply | Content, session: _Session) -> Iterator[Record]:
+    def _exchange(self, event: Command | Reply | Content, session: _Session) -> Iterator[TraceEvent]:
+        """Note what an event means for its session and for copies; yield slices of what it ends."""
         if isinstance(event, Command) and event.verb == "MAIL":
-            session.first, session.eventful = event.t, True
+            session.mail_began, session.eventful = event.t, True
         if not isinstance(event, Reply):
             return
         operation = event.operation
         if operation is not None and operation.name == "discard-list":
             session.eventful |= bool(operation.shadow_ids)
             for shadow in operation.shadow_ids:
-                holder = session.began.client
+                holder = session.connected.client
                 if (began := self._copies.pop((holder, shadow), None)) is not None:
-                    name = f"{holder} {shadow}"
-                    yield from self._asynchronous(holder, "copy", name, began, event.t, f"copy {shadow}")
+                    yield from self._copy_slice(holder, shadow, began, event.t)
         if operation is not None and operation.name == "shadow-stored" and operation.shadow_id and event.code == 250:
-            self._copies[session.began.server, operation.shadow_id] = event.t
-        if event.to == "CONTENT" and session.first is not None:
-            told = f"{session.began.client}: {event.code} {' '.join(event.lines)[:120]}"
-            yield self._slice(session.began.server, _RECEIVED, session.first, event.t, told)
-            session.first = None
+            self._copies[session.connected.server, operation.shadow_id] = event.t
+        if event.to == "CONTENT" and session.mail_began is not None:
+            name = f"{session.connected.client}: {event.code} {' '.join(event.lines)[:120]}"
+            yield self._slice(session.connected.server, _RECEIVED, session.mail_began, event.t, name)
+            session.mail_began = None
 
-    def _end(self, session: _Session) -> Iterator[Record]:
-        between = session.began.client, session.began.server, session.began.listener
-        before = self._quiet.pop(between, None)
+    def _closed_session(self, session: _Session) -> Iterator[TraceEvent]:
+        """Merge an uneventful session with earlier ones; before an eventful session, yield the slice of the merged ones."""
+        connected = session.connected
+        route = connected.client, connected.server, connected.listener
+        merged = self._uneventful.pop(route, None)
         if not session.eventful:
-            if before is not None:
-                before.ended, before.count = session.ended, before.count + 1
-            self._quiet[between] = before or session
+            if merged is not None:
+                merged.ended, merged.count = session.ended, merged.count + 1
+            self._uneventful[route] = merged or session
             return
-        if before is not None:
-            yield from self._slices(before)
-        yield from self._slices(session)
+        if merged is not None:
+            yield from self._session_slice(merged)
+        yield from self._session_slice(session)
 
-    def _slices(self, session: _Session) -> Iterator[Record]:
-        began = session.began
-        name = f"to {began.server}, {began.listener}" + (f": {session.count} sessions" if session.count > 1 else "")
-        yield from self._asynchronous(began.client, "session", began.session, began.t, session.ended, name)
+    def _session_slice(self, session: _Session) -> Iterator[TraceEvent]:
+        connected = session.connected
+        name = f"to {connected.server}, {connected.listener}" + (
+            f": {session.count} sessions" if session.count > 1 else ""
+        )
+        yield from self._asynchronous_slice(
+            connected.client, "session", connected.session, connected.t, session.ended, name
+        )
 
-    def _life(self, event: NodeEvent) -> Iterator[Record]:
-        if event.action not in _UP | _DOWN:
+    def _copy_slice(self, holder: str, shadow_id: str, began: float, ended: float) -> Iterator[TraceEvent]:
+        return self._asynchronous_slice(holder, "copy", f"{holder} {shadow_id}", began, ended, f"copy {shadow_id}")
+
+    def _node_change(self, event: NodeEvent) -> Iterator[TraceEvent]:
+        """Yield the slice of the state that a node leaves, and a moment for any change except becoming ready or resumed."""
+        if event.action not in _UP_ACTIONS | _DOWN_ACTIONS:
             yield self._moment(event.node, event.t, f"{event.action} {event.detail}".strip())
             return
-        if known := self._up.pop(event.node, None):
-            yield self._slice(event.node, _LIFE, known[1], event.t, known[0])
-        if event.action in _UP or event.action == "paused":
-            self._up[event.node] = ("paused" if event.action == "paused" else "up", event.t)
-        if event.action in _DOWN:
+        if state := self._node_states.pop(event.node, None):
+            yield self._slice(event.node, _LIFE, state[1], event.t, state[0])
+        if event.action in _UP_ACTIONS or event.action == "paused":
+            self._node_states[event.node] = ("paused" if event.action == "paused" else "up", event.t)
+        if event.action in _DOWN_ACTIONS:
             yield self._moment(event.node, event.t, f"{event.action} {event.detail}".strip())
 
-    def _failed(self) -> Iterator[Record]:
-        when = {event.n: event.t for event in self._cell.events}
+    def _failed_checks(self) -> Iterator[TraceEvent]:
+        """Yield a moment for each failed check, at the latest event of its evidence, or at 0 without evidence."""
+        times = {event.n: event.t for event in self._cell.events}
         for verdict in self._cell.verdicts:
             if verdict.outcome in (Outcome.FAIL, Outcome.ERROR):
-                at = max((when[n] for n in verdict.evidence if n in when), default=0.0)
+                at = max((times[n] for n in verdict.evidence if n in times), default=0.0)
                 yield self._moment("harness", at, f"{verdict.outcome.value}: {verdict.sentence}"[:300])
 
-    def _pid(self, party: str) -> int:
-        return self._parties.setdefault(party, len(self._parties) + 1)
+    def _process_id(self, party: str) -> int:
+        """Return the process number of a party; the first call for a party assigns the next number."""
+        return self._process_ids.setdefault(party, len(self._process_ids) + 1)
 
-    def _slice(self, party: str, track: int, began: float, ended: float, name: str) -> Record:
-        pid, ts = self._pid(party), _micro(began)
-        return {"ph": "X", "pid": pid, "tid": track, "ts": ts, "dur": _micro(ended) - ts, "name": name}
+    def _slice(self, party: str, track: int, began: float, ended: float, name: str) -> TraceEvent:
+        pid, ts = self._process_id(party), _microseconds(began)
+        return {"ph": "X", "pid": pid, "tid": track, "ts": ts, "dur": _microseconds(ended) - ts, "name": name}
 
-    def _moment(self, party: str, t: float, name: str) -> Record:
-        return {"ph": "i", "s": "t", "pid": self._pid(party), "tid": _MOMENTS, "ts": _micro(t), "name": name}
+    def _moment(self, party: str, t: float, name: str) -> TraceEvent:
+        return {
+            "ph": "i",
+            "s": "t",
+            "pid": self._process_id(party),
+            "tid": _MOMENTS,
+            "ts": _microseconds(t),
+            "name": name,
+        }
 
-    def _asynchronous(self, party: str, kind: str, of: str, began: float, ended: float, name: str) -> Iterator[Record]:
-        shared = {"cat": kind, "id": of, "pid": self._pid(party), "tid": 0, "name": name}
-        yield {"ph": "b", "ts": _micro(began), **shared}
-        yield {"ph": "e", "ts": _micro(ended), **shared}
+    def _asynchronous_slice(
+        self, party: str, category: str, slice_id: str, began: float, ended: float, name: str
+    ) -> Iterator[TraceEvent]:
+        """Yield the begin and the end of a slice that may overlap others of its party."""
+        shared = {"cat": category, "id": slice_id, "pid": self._process_id(party), "tid": 0, "name": name}
+        yield {"ph": "b", "ts": _microseconds(began), **shared}
+        yield {"ph": "e", "ts": _microseconds(ended), **shared}
 
-    def _names(self) -> Iterator[Record]:
-        for party, pid in self._parties.items():
+    def _names(self) -> Iterator[TraceEvent]:
+        """Yield the names of all processes and of their tracks."""
+        for party, pid in self._process_ids.items():
             yield {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": party}}
             for track, name in _TRACKS.items():
                 yield {"ph": "M", "pid": pid, "tid": track, "name": "thread_name", "args": {"name": name}}
 
 
-def _micro(seconds: float) -> int:
+def _microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)

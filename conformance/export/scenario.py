@@ -1,9 +1,9 @@
-"""What the harness said in a cell as a scenario of its own: one `talk` for each of its sessions, which expects the codes that were
-seen.
+"""A cell's sessions as a new scenario: one `talk` for each session of the harness, expecting the recorded reply codes.
 
-It repeats the conversations that the harness held itself (as `outside`, as `submission`, in a server's name), in their order and with their pauses, on the same
-topology with the same parameters. It does not repeat what the harness did beside them: faults, kills, answers of sinks. Of a
-content the digest alone was recorded: a stand-in is sent. Secrets were redacted, so a line of AUTH says what it cannot say.
+The scenario repeats the sessions in which the harness was the client (as `outside`, as `submission`, in a server's name),
+in their order and with their pauses, on the same topology with the same parameters. It does not repeat faults, kills or
+the replies of sinks. A content is replaced by a stand-in, since only its digest was recorded. Secrets in recorded AUTH
+lines are redacted, so authentication fails where the scenario is run.
 """
 
 import io
@@ -21,41 +21,42 @@ from conformance.results.reader import StoredCell
 from conformance.scenarios.values import format_duration
 from conformance.topology import Topology
 
-_PAUSE = 0.5
-"""Seconds of documented time: a shorter pause is none of the client's."""
-_ID = 52
-"""Characters of the scenario's id that are left in that of the new one, which has 60 at most."""
+_MIN_PAUSE = 0.5
+"""Seconds of documented time; shorter pauses are not repeated."""
+_MAX_ID = 52
+"""Characters of the old id in the new one, which may have 60 and ends with `-as-seen`."""
 
-Entry = dict[str, Any]
-"""A line of a `talk`, or a step, as it stands in YAML."""
+YamlMapping = dict[str, Any]
+"""A step, a line of a `talk`, or another mapping of the scenario's YAML."""
 
 
 class NoSession(ValueError):
-    """The harness held no session with a server in this cell."""
+    """The harness opened no session to a server in this cell."""
 
 
 @dataclass(slots=True)
 class _Session:
-    began: Connected
+    connected: Connected
     events: list[AnyEvent] = field(default_factory=list)
 
     @property
     def ended(self) -> float:
-        return self.events[-1].t if self.events else self.began.t
+        """The time of its last event."""
+        return self.events[-1].t if self.events else self.connected.t
 
 
 def as_scenario(cell: StoredCell) -> bytes:
-    """Return the scenario file. Raises NothingSaid."""
+    """Return the scenario as a YAML file. Raises NoSession."""
     topology = Topology.model_validate(cell.header.topology)
-    sessions = list(_sessions(cell.events, {server.name for server in topology.servers}))
+    sessions = list(_harness_sessions(cell.events, {server.name for server in topology.servers}))
     if not sessions:
         raise NoSession(f"{cell.header.nodeid}: the harness itself held no session with a server")
     document = {
-        "id": f"{cell.header.scenario[:_ID].rstrip('-')}-as-seen",
-        "title": f"What was said to the servers in {cell.header.scenario} is answered as it was",
+        "id": f"{cell.header.scenario[:_MAX_ID].rstrip('-')}-as-seen",
+        "title": f"Servers answer the sessions of {cell.header.scenario} as they did",
         "description": f"Exported from {cell.header.nodeid}, event by event.",
         "requirements": list(cell.header.requirements),
-        "topology": _world(topology, cell.header.parameters),
+        "topology": _topology_mapping(topology, cell.header.parameters),
         "steps": list(_steps(sessions)),
     }
     yaml = YAML()
@@ -65,81 +66,91 @@ def as_scenario(cell: StoredCell) -> bytes:
     return text.getvalue()
 
 
-def _sessions(events: Iterable[AnyEvent], servers: set[str]) -> Iterator[_Session]:
-    """Yield the sessions that the harness itself held with servers, in the order in which they were opened: those of a client
-    that is no server, and those in the name of a server that it sent or talked in."""
-    found: dict[str, _Session] = {}
+def _harness_sessions(events: Iterable[AnyEvent], servers: set[str]) -> Iterator[_Session]:
+    """Yield the sessions to servers in which the harness was the client, in the order in which they were opened.
+
+    Those are the sessions of a client that is not a server, and those in a server's name with an `Attempt` or `Talked`.
+    """
+    sessions: dict[str, _Session] = {}
     events = tuple(events)
-    ours = {event.session for event in events if isinstance(event, Attempt | Talked)}
+    in_servers_names = {event.session for event in events if isinstance(event, Attempt | Talked)}
     for event in events:
         if isinstance(event, Connected):
-            if event.server in servers and (event.client not in servers or event.session in ours):
-                found[event.session] = _Session(event)
-        elif isinstance(event, Command | Reply | Content | Closed) and event.session in found:
-            found[event.session].events.append(event)
-    yield from found.values()
+            if event.server in servers and (event.client not in servers or event.session in in_servers_names):
+                sessions[event.session] = _Session(event)
+        elif isinstance(event, Command | Reply | Content | Closed) and event.session in sessions:
+            sessions[event.session].events.append(event)
+    yield from sessions.values()
 
 
-def _world(topology: Topology, parameters: dict[str, Any]) -> Entry:
-    """Return the topology with the parameters that the servers had at the cell's start."""
-    world = topology.model_dump(mode="json", by_alias=True, exclude_defaults=True)
-    world.pop("transport", None)
-    for server in world["servers"]:
-        had = parameters.get(server["name"], {})
-        changed = {name: value for name, value in had.items() if value != DEFAULTS.get(name)}
+def _topology_mapping(topology: Topology, parameters: dict[str, Any]) -> YamlMapping:
+    """Return the topology as YAML, where each server has those parameters that differed from the default at the start."""
+    mapping = topology.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    mapping.pop("transport", None)
+    for server in mapping["servers"]:
+        values = parameters.get(server["name"], {})
+        changed = {name: value for name, value in values.items() if value != DEFAULTS.get(name)}
         server.pop("transport", None)
         if changed:
             server["transport"] = changed
-    return world
+    return mapping
 
 
-def _steps(sessions: Sequence[_Session]) -> Iterator[Entry]:
-    """Yield a talk for each session, what passes between them, and at the end the expectation of each."""
-    at = 0.0
+def _steps(sessions: Sequence[_Session]) -> Iterator[YamlMapping]:
+    """Yield a `talk` for each session, an `advance` for each pause, and at the end an expectation for each talk.
+
+    A session during which the next one begins runs in the background.
+    """
+    now = 0.0
     for number, session in enumerate(sessions, 1):
-        if (pause := session.began.t - at) >= _PAUSE:
+        if (pause := session.connected.t - now) >= _MIN_PAUSE:
             yield {"advance": format_duration(pause)}
-        began = session.began
-        talk: Entry = {"as": f"s{number}", "to": began.server, "listener": began.listener, "party": began.client}
-        talk["lines"] = list(_lines(session))
-        overlaps = number < len(sessions) and sessions[number].began.t < session.ended
+        connected = session.connected
+        talk: YamlMapping = {"as": f"s{number}", "to": connected.server, "listener": connected.listener}
+        talk |= {"party": connected.client, "lines": list(_talk_lines(session))}
+        overlaps = number < len(sessions) and sessions[number].connected.t < session.ended
         if overlaps:
             talk["background"] = True
         yield {"talk": talk}
-        at = max(at, session.began.t if overlaps else session.ended)
+        now = max(now, session.connected.t if overlaps else session.ended)
     for number in range(1, len(sessions) + 1):
         yield {"expect": {"conversation": {"conversation": f"s{number}"}}}
 
 
-def _lines(session: _Session) -> Iterator[Entry]:
-    """Yield the lines of a session. Replies come in the order of the commands, so a pipelined line has its own reply too."""
+def _talk_lines(session: _Session) -> Iterator[YamlMapping]:
+    """Yield the lines of a session's `talk`: each command or content with the reply to it, and extra replies.
+
+    Servers reply in the order of the commands, so each line of a pipelined group gets its own reply.
+    """
     replies = deque(event for event in session.events if isinstance(event, Reply))
     if replies and replies[0].to == "GREETING":
-        yield _answered({}, replies.popleft())
-    quits, before = False, session.began.t
+        yield _with_reply({}, replies.popleft())
+    has_quit, previous_t = False, session.connected.t
     for event in session.events:
         if isinstance(event, Command | Content):
-            line = _said(event)
-            if (pause := event.t - before) >= _PAUSE:
+            line = _client_line(event)
+            if (pause := event.t - previous_t) >= _MIN_PAUSE:
                 line["wait"] = format_duration(pause)
-            yield _answered(line, replies.popleft()) if replies else line
-            quits = isinstance(event, Command) and event.verb == "QUIT"
-        before = event.t
+            yield _with_reply(line, replies.popleft()) if replies else line
+            has_quit = isinstance(event, Command) and event.verb == "QUIT"
+        previous_t = event.t
     for reply in replies:
-        yield _answered({}, reply)
-    closed = session.events[-1] if session.events else None
-    if isinstance(closed, Closed) and closed.by != "client" and not quits:
+        yield _with_reply({}, reply)
+    last = session.events[-1] if session.events else None
+    if isinstance(last, Closed) and last.by != "client" and not has_quit:
         yield {"code": "closed"}
 
 
-def _said(event: Command | Content) -> Entry:
+def _client_line(event: Command | Content) -> YamlMapping:
+    """Return a command as `say`, or the stand-in of a content as `octets` with `\\r` and `\\n` escaped."""
     if isinstance(event, Command):
         return {"say": event.line}
     text = content_stand_in(event.digest).decode("utf-8", "replace").replace("\\", "\\\\")
     return {"octets": text.replace("\r", "\\r").replace("\n", "\\n")}
 
 
-def _answered(line: Entry, reply: Reply) -> Entry:
+def _with_reply(line: YamlMapping, reply: Reply) -> YamlMapping:
+    """Add the expected code and enhanced code of a reply to a line, and return the line."""
     line["code"] = reply.code
     if reply.enhanced:
         line["enhanced"] = reply.enhanced

@@ -1,9 +1,9 @@
-"""The sessions of a cell as TCP segments: who sends which octets, in the order of the history.
+"""The sessions of a cell as TCP segments, in the order of the history.
 
-A history has lines and replies, not packets, and of contents only their digests. So each unit is a segment of its own, the
-handshake and the acknowledgements are made up, and a content is a stand-in: its Message-ID and Date, then the words of what
-was not recorded. Addresses are of 10.0.0.0/8: the second last octet is the party, the last its listener. All servers
-are at port 25, by which Wireshark knows SMTP.
+A history has command lines and replies, not packets, and only the digest of a content. So each command, reply or content
+becomes segments of its own, and handshakes and acknowledgement numbers are invented. A content is replaced by a stand-in:
+its Message-ID and Date, and a sentence that its octets were not recorded. Addresses are 10.0.PARTY.LISTENER (with more
+than 255 parties 10.HIGH.LOW.LISTENER). All servers use port 25, by which Wireshark recognises SMTP.
 """
 
 import itertools
@@ -25,32 +25,33 @@ from conformance.history.events import (
 from conformance.results.reader import StoredCell
 
 SYN, ACK, PUSH, FIN, RESET = 0x02, 0x10, 0x08, 0x01, 0x04
-"""Flags of RFC 9293 3.1."""
+"""Flags of a TCP segment (RFC 9293 section 3.1)."""
 
 _LISTENERS = ("", *get_args(Listener))
 _FIRST_PORT, _PORTS = 10_000, 50_000
-_VERB = 4
-"""Letters of a verb that Wireshark's dissector of SMTP knows."""
-_MOST = 16_384
-"""Octets in one segment: those of IPv4 have two octets for their length."""
+"""Clients' ports, used in turn."""
+_KNOWN_VERB_LENGTH = 4
+"""Letters: Wireshark shows a longer verb as a part of a message, so the line goes into the packet's comment too."""
+_MAX_SEGMENT = 16_384
+"""Octets of data in one segment; an IPv4 packet has two octets for its length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one end of a session is: a party as a client (`listener` is ''), or one of a server's listeners."""
+    """One end of a session: a party as a client (`listener` is ''), or one of a server's listeners."""
 
     party: str
     listener: str = ""
 
     @property
-    def name(self) -> str:
-        """A host's name for it."""
+    def host_name(self) -> str:
+        """The host name in captures: `mbx1.hub.test` for a listener, `outside.test` for a client."""
         return f"{self.party}.{self.listener}.test" if self.listener else f"{self.party}.test"
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One TCP segment. `n` is the event that it comes from, `t` its time in documented seconds."""
+    """One TCP segment; `n` is the number of the event that it comes from, `t` its time in documented seconds."""
 
     n: int
     t: float
@@ -66,72 +67,77 @@ class Segment:
 
 
 class Addresses:
-    """Gives every place an IPv4 address, in the order in which they are asked for."""
+    """Assigns an IPv4 address to each endpoint, in the order of the calls of `address_of`."""
 
     def __init__(self) -> None:
         self._parties: dict[str, int] = {}
-        self.given: dict[str, bytes] = {}
+        self.by_host_name: dict[str, bytes] = {}
 
-    def of(self, place: Endpoint) -> bytes:
-        """Return the four octets of a place's address."""
-        number = self._parties.setdefault(place.party, len(self._parties) + 1)
-        address = bytes((10, number >> 8, number & 0xFF, _LISTENERS.index(place.listener) + 1))
-        self.given.setdefault(place.name, address)
+    def address_of(self, endpoint: Endpoint) -> bytes:
+        """Return the four octets of an endpoint's address; the first call for an endpoint assigns the address."""
+        number = self._parties.setdefault(endpoint.party, len(self._parties) + 1)
+        address = bytes((10, number >> 8, number & 0xFF, _LISTENERS.index(endpoint.listener) + 1))
+        self.by_host_name.setdefault(endpoint.host_name, address)
         return address
 
 
 @dataclass(slots=True)
 class _Stream:
-    """One connection: the next sequence number of each side."""
+    """One TCP connection: it numbers the segments of both sides. `sent` has the next sequence number of each side."""
 
     client: Endpoint
     server: Endpoint
     port: int
     sent: dict[Endpoint, int] = field(default_factory=dict)
-    open: bool = True
+    is_open: bool = True
 
     def __post_init__(self) -> None:
         self.sent = {self.client: 0, self.server: 0}
 
-    def segment(self, event: AnyEvent, source: Endpoint, flags: int, data: bytes = b"", comment: str = "") -> Segment:
-        """Return the next segment of one side, and count what it takes of the sequence (SYN and FIN take one)."""
-        to = self.server if source == self.client else self.client
-        ports = (self.port, 25) if source == self.client else (25, self.port)
-        made = Segment(
-            event.n, event.t, source, ports[0], to, ports[1], flags, self.sent[source],
-            self.sent[to] if flags & ACK else 0, data, comment,
+    def next_segment(
+        self, event: AnyEvent, source: Endpoint, flags: int, data: bytes = b"", comment: str = ""
+    ) -> Segment:
+        """Return the next segment from `source`, and advance its sequence number (SYN and FIN count as one octet)."""
+        destination = self.server if source == self.client else self.client
+        source_port, destination_port = (self.port, 25) if source == self.client else (25, self.port)
+        segment = Segment(
+            event.n, event.t, source, source_port, destination, destination_port, flags, self.sent[source],
+            self.sent[destination] if flags & ACK else 0, data, comment,
         )  # fmt: skip
         self.sent[source] += len(data) + bool(flags & (SYN | FIN))
-        return made
+        return segment
 
-    def data(self, event: AnyEvent, source: Endpoint, octets: bytes, comment: str = "") -> Iterator[Segment]:
-        """Yield segments of data; the comment goes with the first."""
-        for start in range(0, len(octets), _MOST):
-            chunk = octets[start : start + _MOST]
-            yield self.segment(event, source, ACK | PUSH, chunk, "" if start else comment)
+    def data_segments(self, event: AnyEvent, source: Endpoint, octets: bytes, comment: str = "") -> Iterator[Segment]:
+        """Yield the segments that carry these octets; the first one has the comment."""
+        for start in range(0, len(octets), _MAX_SEGMENT):
+            chunk = octets[start : start + _MAX_SEGMENT]
+            yield self.next_segment(event, source, ACK | PUSH, chunk, "" if start else comment)
 
     def handshake(self, event: AnyEvent) -> Iterator[Segment]:
-        """Yield SYN, SYN and ACK, ACK."""
-        yield self.segment(event, self.client, SYN)
-        yield self.segment(event, self.server, SYN | ACK)
-        yield self.segment(event, self.client, ACK)
+        """Yield the three segments of a handshake: SYN, SYN and ACK, ACK."""
+        yield self.next_segment(event, self.client, SYN)
+        yield self.next_segment(event, self.server, SYN | ACK)
+        yield self.next_segment(event, self.client, ACK)
 
-    def end(self, event: Closed) -> Iterator[Segment]:
-        """Yield FIN from both sides, or RST from the one that ended the session; a link's own end is one of the server."""
-        self.open = False
+    def closing_segments(self, event: Closed) -> Iterator[Segment]:
+        """Mark the stream as closed; yield FIN from both sides, or one RST from the side that ended the session.
+
+        A session that the harness's link ended is shown as ended by the server, with a comment.
+        """
+        self.is_open = False
         first, other = (self.client, self.server) if event.by == "client" else (self.server, self.client)
         comment = "the harness ended the session" if event.by == "link" else ""
         if event.how == "reset":
-            yield self.segment(event, first, RESET | ACK, comment=comment)
+            yield self.next_segment(event, first, RESET | ACK, comment=comment)
             return
         if event.how == "secured":
             comment = "TLS begins here: what follows was not recorded"
-        yield self.segment(event, first, FIN | ACK, comment=comment)
-        yield self.segment(event, other, FIN | ACK)
-        yield self.segment(event, first, ACK)
+        yield self.next_segment(event, first, FIN | ACK, comment=comment)
+        yield self.next_segment(event, other, FIN | ACK)
+        yield self.next_segment(event, first, ACK)
 
 
-def segments(cell: StoredCell) -> Iterator[Segment]:
+def tcp_segments(cell: StoredCell) -> Iterator[Segment]:
     """Yield the segments of all sessions of a cell, in the order of its history."""
     streams: dict[str, _Stream] = {}
     ports = (_FIRST_PORT + number % _PORTS for number in itertools.count())
@@ -142,42 +148,46 @@ def segments(cell: StoredCell) -> Iterator[Segment]:
             yield from stream.handshake(event)
         elif isinstance(event, ConnectFailed):
             stream = _Stream(Endpoint(event.client), Endpoint(event.server, event.listener), next(ports))
-            yield stream.segment(event, stream.client, SYN)
-            yield stream.segment(event, stream.server, RESET | ACK, comment=event.reason)
+            yield stream.next_segment(event, stream.client, SYN)
+            yield stream.next_segment(event, stream.server, RESET | ACK, comment=event.reason)
         elif isinstance(event, Command | Reply | Content | Closed):
-            known = streams.get(event.session)
-            if known is not None and known.open:
-                yield from _of(known, event)
+            session_stream = streams.get(event.session)
+            if session_stream is not None and session_stream.is_open:
+                yield from _event_segments(session_stream, event)
 
 
-def _of(stream: _Stream, event: Command | Reply | Content | Closed) -> Iterable[Segment]:
+def _event_segments(stream: _Stream, event: Command | Reply | Content | Closed) -> Iterable[Segment]:
+    """Return the segments of one event of an open stream."""
     match event:
         case Command():
             line = f"{event.line}\r\n".encode("utf-8", "surrogateescape")
-            # Wireshark takes a verb of more than four letters for a part of a message, and does not show it.
-            return stream.data(event, stream.client, line, event.line if len(event.verb) > _VERB else "")
+            return stream.data_segments(
+                event, stream.client, line, event.line if len(event.verb) > _KNOWN_VERB_LENGTH else ""
+            )
         case Reply():
-            return stream.data(event, stream.server, reply_octets(event), event.malformed)
+            return stream.data_segments(event, stream.server, reply_octets(event), event.malformed)
         case Content():
-            return stream.data(event, stream.client, content_stand_in(event.digest), _what_passed(event.digest))
+            return stream.data_segments(
+                event, stream.client, content_stand_in(event.digest), _missing_content_text(event.digest)
+            )
         case Closed():
-            return stream.end(event)
+            return stream.closing_segments(event)
 
 
 def reply_octets(reply: Reply) -> bytes:
-    """Return a reply as RFC 5321 4.2 writes it."""
+    """Return a reply in the syntax of RFC 5321 section 4.2; one without lines has an empty text."""
     last = len(reply.lines) - 1
     lines = [f"{reply.code}{' ' if i == last else '-'}{line}\r\n" for i, line in enumerate(reply.lines)]
     return "".join(lines or [f"{reply.code} \r\n"]).encode("utf-8", "surrogateescape")
 
 
 def content_stand_in(digest: Digest) -> bytes:
-    """Return a content in place of the one that passed, with the final dot: of that one only the digest was recorded."""
+    """Return a stand-in for a content, with the final dot: Message-ID and Date from the digest, and a sentence."""
     fields = [f"Message-ID: <{digest.message_id}>"] if digest.message_id else []
     fields += [f"Date: {digest.date}"] if digest.date else []
-    body = ["", f"({_what_passed(digest)})", "."]
+    body = ["", f"({_missing_content_text(digest)})", "."]
     return "".join(f"{line}\r\n" for line in (*fields, *body)).encode("utf-8", "surrogateescape")
 
 
-def _what_passed(digest: Digest) -> str:
-    return f"a content of {digest.size} octets passed here, SHA-256 {digest.sha256}; its octets were not recorded"
+def _missing_content_text(digest: Digest) -> str:
+    return f"a content of {digest.size} octets was sent here, SHA-256 {digest.sha256}; its octets were not recorded"
