@@ -1,9 +1,12 @@
-"""The command line: `conformance COMMAND`. Each command is a thin door to a part of the package."""
+"""The command line: `conformance COMMAND`. Each command calls one function of `conformance.commands` or of the reference.
+
+What a command needs is imported when it is called: importing everything would take a second before each one.
+"""
 
 import gc
 import sys
 from collections.abc import Sequence
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -17,15 +20,18 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Prove that a mail transport loses no mail: run scenarios against it, judge what was seen, report.",
+    help="Prove that a mail transport loses no mail: run scenarios against it, judge what happened, report.",
     epilog="Exit codes: 0 all as expected, 1 violations, 2 usage or input, 3 inconclusive or harness errors only.",
 )
+
+REFERENCE_PROGRAM = "conformance.reference.main"
+"""The reference is imported by its name only: the harness shares no code with it."""
 
 RunDir = Annotated[Path, typer.Argument(help="a run directory (reports/...)", exists=True, file_okay=False)]
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"conformance {metadata.version('smtp-conformance')}")
         raise typer.Exit
 
@@ -34,17 +40,17 @@ def _print_version(wanted: bool) -> None:
 def about(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="print the version and leave"),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="print the version and exit"),
     ] = False,
 ) -> None:
-    """Take the options that stand before a command."""
+    """Accept the options that come before a command."""
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
 def run(context: typer.Context) -> None:
-    """Run scenarios: pytest with good defaults. All arguments go to pytest (`conformance run -h` shows ours).
+    """Run scenarios against a mail server. This is pytest: it accepts all arguments of pytest, and those that `-h` lists.
 
-    Without a path the corpus of the harness is run. Examples:
+    Without a path all scenarios that come with the harness (the corpus) are run. Examples:
 
     conformance run --candidate postfix scenarios/relay
 
@@ -58,13 +64,13 @@ def run(context: typer.Context) -> None:
 @app.command("list")
 def list_cells(
     paths: Annotated[list[Path] | None, typer.Argument(help="scenario files or folders; default: the corpus")] = None,
-    grid: Annotated[str, typer.Option(help="size of fault grids: smoke, pairwise, full")] = "smoke",
+    grid: Annotated[str, typer.Option(help="how many combinations of faults: smoke, pairwise, full")] = "smoke",
     only: Annotated[list[str] | None, typer.Option(help="a cell's id, or SCENARIO[AXIS=VALUE]; repeatable")] = None,
     requirement: Annotated[
-        list[str] | None, typer.Option(help="a row (SR-MNT-03) or a group (MNT) of the catalogue; repeatable")
+        list[str] | None, typer.Option(help="a requirement (SR-MNT-03) or a group of them (MNT); repeatable")
     ] = None,
 ) -> None:
-    """List cells by their ids, which `conformance run` takes."""
+    """List the cells (a scenario with one value for each axis of its matrix) by the ids that `conformance run` accepts."""
     from conformance.commands.corpus import print_list
 
     raise typer.Exit(print_list(paths or [], grid, only or (), requirement or ()))
@@ -74,7 +80,7 @@ def list_cells(
 def validate(
     paths: Annotated[list[Path] | None, typer.Argument(help="scenario files or folders; default: the corpus")] = None,
 ) -> None:
-    """Check scenario files and say all that is wrong with them, as path:line:col: message."""
+    """Check scenario files and print every error in them, as path:line:col: message."""
     from conformance.commands.corpus import print_problems
 
     raise typer.Exit(print_problems(paths or []))
@@ -87,7 +93,7 @@ def judge(
         list[Path] | None, typer.Option(help="files or folders of the scenarios that were run; default: the corpus")
     ] = None,
 ) -> None:
-    """Judge the stored histories of a run again, and say where the verdicts differ from the recorded ones."""
+    """Judge the stored histories of a run again, and print where the verdicts differ from the recorded ones."""
     from conformance.commands.judge import judge_run
 
     raise typer.Exit(judge_run(run_dir, scenarios or []))
@@ -95,13 +101,13 @@ def judge(
 
 @app.command()
 def requirements(
-    uncovered: Annotated[bool, typer.Option("--uncovered", help="only rows that no scenario covers")] = False,
+    uncovered: Annotated[bool, typer.Option("--uncovered", help="only requirements that no scenario covers")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="a JSON list: id, level, scenarios, defects")] = False,
     write: Annotated[
-        Path | None, typer.Option(help="write the catalogue as a page (Markdown), and print nothing")
+        Path | None, typer.Option(help="write the requirements as a page (Markdown) to this file, and print nothing")
     ] = None,
 ) -> None:
-    """Print the requirement catalogue, and who covers each row."""
+    """Print all requirements, each with the scenarios and the defects of the reference that cover it."""
     from conformance.commands.corpus import print_requirements, write_requirements
 
     raise typer.Exit(
@@ -111,23 +117,32 @@ def requirements(
 
 @app.command()
 def defects(
-    names: Annotated[list[str] | None, typer.Argument(help="only these defects; default: all, and no defect")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="only these defects; default: all, and the reference without a defect")
+    ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="a JSON list: name, breaks, caught_by, blamed, first_blame")
+        bool, typer.Option("--json", help="print a JSON list: name, breaks, caught_by, blamed, first_blame")
     ] = False,
     gate: Annotated[
-        bool, typer.Option("--gate", help="exit 1 when a defect, scenario or check proves nothing")
+        bool, typer.Option("--gate", help="exit 1 when a defect is not caught, or a scenario or check catches none")
     ] = False,
-    write: Annotated[Path | None, typer.Option(help="write the table as a page (Markdown)")] = None,
-    check: Annotated[Path | None, typer.Option(help="exit 1 when that page is not the table's", exists=True)] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="cells at the same time; default: a core each")] = None,
-    seed: Annotated[int, typer.Option(help="seed of everything that is chosen")] = 1,
-    run_dir: Annotated[
-        Path | None, typer.Option("--run-dir", help="keep the trials there, as a run that `aggregate` reads")
+    write: Annotated[Path | None, typer.Option(help="write the table as a page (Markdown) to this file")] = None,
+    check: Annotated[
+        Path | None, typer.Option(help="exit 1 when this page differs from the table", exists=True)
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="with --run-dir: delete the run that is there")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="how many cells run at the same time; default: one per core")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="seed of all random choices")] = 1,
+    run_dir: Annotated[
+        Path | None,
+        typer.Option("--run-dir", help="keep the trials as a run in this directory, which `aggregate` can read"),
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="with --run-dir: first delete the run that the directory holds")
+    ] = False,
 ) -> None:
-    """Make the reference wrong in one named way after another, and say which checks notice."""
+    """Run the reference with each of its deliberate defects, and print which checks catch it."""
     from conformance.commands.defects import print_defects
 
     raise typer.Exit(
@@ -151,12 +166,19 @@ def aggregate(
     out: Annotated[Path, typer.Option("--out", help="where tables and pages are written")],
     master: Annotated[str, typer.Option("--master", help="Spark master, e.g. spark://host:7077")] = "local[*]",
     conf: Annotated[list[str] | None, typer.Option("--conf", help="Spark setting key=value; repeatable")] = None,
-    fail_on: Annotated[str, typer.Option("--fail-on", help="regression,flaky,disagreement: exit 1 on any")] = "",
+    fail_on: Annotated[
+        str,
+        typer.Option("--fail-on", help="comma-separated: regression, flaky, disagreement; exit 1 when there is any"),
+    ] = "",
     make_jvm_cache: Annotated[
-        bool, typer.Option("--make-jvm-cache", help="keep what Java loads (Java 25, 200 MB): later ones start sooner")
+        bool,
+        typer.Option(
+            "--make-jvm-cache",
+            help="cache the classes that Java loads (Java 25, 200 MB): later aggregations start faster",
+        ),
     ] = False,
 ) -> None:
-    """Aggregate runs with Spark into tables (Parquet, CSV, JSON) and a page."""
+    """Aggregate runs with Spark into tables (Parquet, CSV, JSON) and a page with all of them."""
     from conformance.commands.aggregate import aggregate_runs
 
     raise typer.Exit(aggregate_runs(runs, out, master, conf or [], fail_on, make_jvm_cache=make_jvm_cache))
@@ -167,29 +189,30 @@ def report(
     run_dir: RunDir,
     out: Annotated[Path, typer.Option("--out", help="where the site is written")],
     earlier: Annotated[
-        Path | None, typer.Option("--earlier", help="folder of the runs before; default: the one RUN_DIR lies in")
+        Path | None, typer.Option("--earlier", help="folder of earlier runs; default: the folder that contains RUN_DIR")
     ] = None,
     install_allure: Annotated[
         bool,
-        typer.Option(
-            "--install-allure", help="first install the pinned Allure (npm, into the cache); exit 2 on failure"
-        ),
+        typer.Option("--install-allure", help="first install Allure (npm, into the cache); exit 2 when that fails"),
     ] = False,
     with_allure: Annotated[
-        bool, typer.Option("--with-allure", help="as --install-allure, but without npm one line says why not")
+        bool, typer.Option("--with-allure", help="like --install-allure, but a failure only prints a line")
     ] = False,
     history: Annotated[
         Path | None,
         typer.Option(
-            "--history", help="file that keeps Allure's trend where earlier runs are not kept; this run is added"
+            "--history", help="file with Allure's trend, for when earlier runs are not kept; this run is added to it"
         ),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="a page for each cell, also where all is well")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="write a page for every cell; default: only for those with a finding")
+    ] = False,
     cell: Annotated[
-        list[str] | None, typer.Option("--cell", metavar="TEXT", help="also pages of cells with this name; repeatable")
+        list[str] | None,
+        typer.Option("--cell", metavar="TEXT", help="also write pages for cells whose id contains this; repeatable"),
     ] = None,
 ) -> None:
-    """Build the pages of a run: report, sequence diagrams, statement, and the Allure site where Node is there."""
+    """Build the pages of a run: report, sequence diagrams, conformance statement, and Allure's site if Node.js is installed."""
     from conformance.commands.report import build_report
     from conformance.report.cell_pages import PageSelection
 
@@ -201,7 +224,7 @@ def report(
             install_allure=install_allure,
             with_allure=with_allure,
             history=history,
-            paged=PageSelection(every=every, texts=tuple(cell or ())),
+            selection=PageSelection(every=every, texts=tuple(cell or ())),
         )
     )
 
@@ -210,32 +233,33 @@ def report(
 def merge(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="the runs of `--shard 1/N` to N/N", exists=True, file_okay=False),
+        typer.Argument(metavar="RUN...", help="run directories of `--shard 1/N` to N/N", exists=True, file_okay=False),
     ],
-    out: Annotated[Path, typer.Option("--out", help="the run directory that is made of them")],
+    out: Annotated[Path, typer.Option("--out", help="the merged run directory to write")],
 ) -> None:
-    """Put the shards of a run together into one run directory; the exit code is that of the whole run."""
-    from conformance.commands.merge import merge_and_say
+    """Merge the shards of a run into one run directory; the exit code is that of the whole run."""
+    from conformance.commands.shards import print_merge
 
-    raise typer.Exit(merge_and_say(runs, out))
+    raise typer.Exit(print_merge(runs, out))
 
 
 @app.command()
 def export(
     run_dir: RunDir,
     cell: Annotated[
-        str, typer.Option("--cell", metavar="ID", help="name of the cell's file in cells/, or its beginning")
+        str,
+        typer.Option("--cell", metavar="ID", help="name of the cell's file in cells/, or the beginning of the name"),
     ],
     wanted: Annotated[
         Literal["pcapng", "perfetto", "scenario"],
         typer.Option(
             "--format",
-            help="pcapng: Wireshark, tshark; perfetto: ui.perfetto.dev; scenario: what was said, as talks of a scenario",
+            help="pcapng: Wireshark, tshark; perfetto: ui.perfetto.dev; scenario: a scenario that sends the same commands",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="the file that is written")],
+    out: Annotated[Path, typer.Option("--out", help="the file to write")],
 ) -> None:
-    """Write one cell in the format of a tool that you have."""
+    """Write one cell in the format of another tool."""
     from conformance.commands.export import export_cell
 
     raise typer.Exit(export_cell(run_dir, cell, wanted, out))
@@ -246,12 +270,12 @@ def diff(
     before: RunDir,
     after: RunDir,
     should: Annotated[
-        Literal["warn", "fail"], typer.Option(help="`fail`: a pass with a remark counts as a failure")
+        Literal["warn", "fail"], typer.Option(help="`fail`: a violated `should` counts as a failure")
     ] = "warn",
 ) -> None:
-    """Compare two runs: what changed, and whether candidate, suite, environment or settings may have caused it.
+    """Compare two runs: which cells changed, and whether candidate, suite, environment or settings may have caused it.
 
-    Regressions are listed first (a cell that passed, and now fails or cannot be judged); with any the exit code is 1.
+    Regressions come first: cells that passed before, and now fail or cannot be judged. If there are any, the exit code is 1.
     """
     from conformance.commands.report import print_diff
 
@@ -263,7 +287,8 @@ def schema(
     what: Annotated[str, typer.Argument(help="scenario, topology, candidate, node or inspect")] = "scenario",
     out: Annotated[Path | None, typer.Option("--out", help="a file; default: standard output")] = None,
 ) -> None:
-    """Print a JSON Schema: of files that you write, for editors; of what a node reads (node) and prints (inspect)."""
+    """Print a JSON Schema: of scenarios, topologies and candidates for editors, of the file that a node reads (node), or of what
+    its command `inspect` prints (inspect)."""
     from conformance.commands.corpus import print_schema
 
     raise typer.Exit(print_schema(what, out))
@@ -272,18 +297,20 @@ def schema(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []})
 def node(context: typer.Context) -> None:
     """Run one node of the reference transport: `conformance node --config FILE` (the node contract)."""
-    from conformance.commands.node import run_node
-
-    raise typer.Exit(run_node(context.args))
+    raise typer.Exit(import_module(REFERENCE_PROGRAM).main(context.args))
 
 
-candidate = typer.Typer(name="candidate", no_args_is_help=True, help="Write and try descriptions of servers.")
+candidate = typer.Typer(
+    name="candidate",
+    no_args_is_help=True,
+    help="Describe mail servers as candidates, install some, and check a description.",
+)
 app.add_typer(candidate)
 
 
 @candidate.command("new")
 def candidate_new() -> None:
-    """Print a commented description to begin with: `conformance candidate new > mine.yaml`."""
+    """Print a commented description to start from: `conformance candidate new > mine.yaml`."""
     from conformance.commands.candidate import print_new
 
     raise typer.Exit(print_new())
@@ -292,10 +319,10 @@ def candidate_new() -> None:
 @candidate.command("install")
 def candidate_install(
     names: Annotated[
-        list[str] | None, typer.Argument(help="names of servers, as `doctor` lists them; default: all of them")
+        list[str] | None, typer.Argument(help="names of servers, as `doctor` lists them; default: all")
     ] = None,
 ) -> None:
-    """Install mail servers for the harness, each into a directory of its own; nothing of the system is changed."""
+    """Install mail servers for the harness, each into its own directory. Nothing else on the system is changed."""
     from conformance.commands.candidate import install
 
     raise typer.Exit(install(names or []))
@@ -303,36 +330,38 @@ def candidate_install(
 
 @candidate.command("check")
 def candidate_check(
-    word: Annotated[str, typer.Argument(metavar="CANDIDATE", help="as for --candidate")],
-    allow_hosts: Annotated[list[str] | None, typer.Option(help="hosts other than this one; repeatable")] = None,
+    word: Annotated[str, typer.Argument(metavar="CANDIDATE", help="a name or a file, as for --candidate")],
+    allow_hosts: Annotated[
+        list[str] | None, typer.Option(help="another host that the harness may connect to; repeatable")
+    ] = None,
 ) -> None:
-    """Start a candidate, try every claim of it, and say what is missing."""
+    """Start a candidate, try everything that it claims, and print what does not work."""
     from conformance.commands.candidate import print_check
 
     raise typer.Exit(print_check(word, allow_hosts or []))
 
 
 @app.command()
-def queues(config: Annotated[Path, typer.Argument(help="the configuration file of a node that runs")]) -> None:
+def queues(config: Annotated[Path, typer.Argument(help="the configuration file of a running node")]) -> None:
     """Print the queues of a running node of the reference: delivery, shadow, Safety Net, discard events."""
-    from conformance.commands.node import print_queues
-
-    raise typer.Exit(print_queues(config))
+    raise typer.Exit(import_module(REFERENCE_PROGRAM).show_queues(config))
 
 
 @app.command()
 def doctor() -> None:
-    """Say what is there (Java, Docker, Allure, mail servers) and what is missing for what."""
-    from conformance.commands.doctor import print_findings
+    """Print which optional programs are installed (Java, Docker, Node.js, mail servers), and what each is needed for."""
+    from conformance.commands.doctor import print_programs
 
-    raise typer.Exit(print_findings())
+    raise typer.Exit(print_programs())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and leave with its exit code; whatever breaks in the harness is a sentence and a 3."""
-    gc.set_threshold(10_000, 10, 10)  # what is loaded now stays: to look for garbage in it takes a tenth of the start
+    """Run the command line and exit with its exit code. An unexpected error is printed as one sentence, and exits with 3."""
+    gc.set_threshold(
+        10_000, 10, 10
+    )  # the modules loaded now stay: searching them for garbage takes a tenth of the start
     try:
         app(args=list(arguments) if arguments is not None else sys.argv[1:])
-    except Exception as error:  # noqa: BLE001  # a 1 would say that a server is wrong
+    except Exception as error:  # noqa: BLE001  # 1 would mean that the server is wrong
         typer.echo(visible(describe_harness_error(error), 1000), err=True)
         sys.exit(3)

@@ -33,7 +33,7 @@ def _engine_problem(address: str) -> str:
     """Return why the engine at an address cannot be used, or ""."""
     if not _is_here(address):
         return f"the Docker engine at {address} is on another machine: its containers could not reach the harness"
-    if not _listens(address):
+    if not engine_listens(address):
         return f"no Docker engine answers at {address}"
     import docker  # takes a third of a second, and most runs need none of it
     import requests
@@ -49,7 +49,7 @@ def _engine_problem(address: str) -> str:
     return ""
 
 
-def _listens(address: str) -> bool:
+def engine_listens(address: str) -> bool:
     """Whether something listens on a Unix socket; True for an address of another scheme, which only a request can try.
 
     Docker's SDK would not close its connection to a socket without a listener.

@@ -1,4 +1,4 @@
-"""`conformance aggregate`: the door to the Spark job."""
+"""`conformance aggregate`: the Spark job, and the page with its tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -18,18 +18,21 @@ if TYPE_CHECKING:
 def aggregate_runs(
     runs: list[Path], out: Path, master: str, conf: list[str], fail_on: str, *, make_jvm_cache: bool = False
 ) -> int:
-    """Aggregate runs; 1 when there is something to fail on, 2 when they or the options cannot be used."""
+    """Aggregate runs into tables and a page in `out`, and print a summary. Blocks until Spark is done.
+
+    Returns 1 when there is anything that `fail_on` names, 2 when the runs or options cannot be used, or without Spark or Java.
+    """
     try:
         from conformance.spark.aggregation import aggregate, parse_fail_on
         from conformance.spark.find_java import JavaMissing
         from conformance.spark.gateway import JavaEnded
     except ModuleNotFoundError as error:
-        return _missing(error.name)
-    if find_spec("pyspark") is None:  # it is loaded while Java starts
-        return _missing("pyspark")
+        return _report_missing(error.name)
+    if find_spec("pyspark") is None:  # importing it takes a second, and is done while Java starts
+        return _report_missing("pyspark")
     settings = dict(pair.partition("=")[::2] for pair in conf)
-    if wrong := [pair for pair in conf if "=" not in pair]:
-        typer.echo(f"--conf {wrong[0]}: write key=value", err=True)
+    if invalid := [pair for pair in conf if "=" not in pair]:
+        typer.echo(f"--conf {invalid[0]}: write key=value", err=True)
         return 2
     try:
         summary = aggregate(
@@ -48,12 +51,13 @@ def aggregate_runs(
         f"{summary.runs} runs ({summary.added} new), {summary.cells} cells, {summary.cut_short} of them cut short, "
         f"{summary.damaged} damaged lines"
     )
-    typer.echo(", ".join(f"{what}: {count}" for what, count in summary.found.items()))
+    typer.echo(", ".join(f"{name}: {count}" for name, count in summary.found.items()))
     typer.echo(f"page       {summary.page}")
     return summary.exit_code
 
 
-def _missing(name: str | None) -> int:
+def _report_missing(name: str | None) -> int:
+    """Print how to install a missing package, and return the exit code."""
     typer.echo(f"{name} is missing: pip install 'smtp-conformance[spark]'", err=True)
     return 2
 
@@ -61,7 +65,10 @@ def _missing(name: str | None) -> int:
 def write_page(
     out: Path, tables: Sequence["Table"], rows: Mapping[str, "TableRows"], write: Callable[[Path, bytes], None]
 ) -> Path:
-    """Write the page over an aggregation's tables with `write` and return its path. Raises OSError."""
+    """Write the page that shows the tables of an aggregation, and return its path. Raises OSError.
+
+    `rows` are those of each table by its name; `write` writes one file of the page.
+    """
     from conformance.report.tables_page import TableOnPage, write_tables_page
 
     shown = [

@@ -1,4 +1,8 @@
-"""`conformance candidate new` and `check`: a description to begin with, and whether one holds what it says."""
+"""`conformance candidate new`, `install` and `check`: a description to start from, and whether a server does what it claims.
+
+Each claim is tried by running one cell, whose scenario is in fixtures/probes. A candidate that does not even relay is not tried
+any further.
+"""
 
 import asyncio
 import shutil
@@ -34,35 +38,34 @@ from conformance.scenarios.loader import read_corpus
 from conformance.suite.job_pool import JobPool
 from conformance.verdicts import Outcome, worst_in_cell
 
-PROBE = "probe-"
-"""How the ids of fixtures/probes begin; the claim that each tries follows."""
+_PROBE_PREFIX = "probe-"
+"""The id of a probe's scenario is this and the claim that it tries."""
 
+CheckState = Literal["ok", "missing", "not judged", "information"]
+"""`not judged`: the trial gave no answer; `information`: nothing was tried."""
 
-State = Literal["ok", "missing", "not judged", "told"]
-"""`not judged`: it was tried, and nothing can be said of it; `told`: it is no question, or nobody asked."""
-
-_MARKS: dict[State, str] = {"ok": "ok", "missing": "MISSING", "not judged": "NOT JUDGED", "told": "-"}
+_MARKS: dict[CheckState, str] = {"ok": "ok", "missing": "MISSING", "not judged": "NOT JUDGED", "information": "-"}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came of one question, and what there is to say."""
+class CheckLine:
+    """One line that `candidate check` prints: what was checked, how it ended, and an explanation or ""."""
 
-    what: str
-    state: State
-    words: str
+    subject: str
+    state: CheckState
+    detail: str
 
 
 def print_new() -> int:
-    """Print a commented description."""
+    """Print a commented description to start from."""
     typer.echo((Path(candidates.__file__).parent / "new.yaml").read_text("utf-8"), nl=False)
     return 0
 
 
 def install(names: Sequence[str]) -> int:
-    """Install mail servers that the harness describes, all of them or those named.
+    """Install the named mail servers of fixtures/candidates, or all of them. Downloads them, and can take minutes.
 
-    Returns 2 for a name of none, 3 when one could not be installed.
+    Returns 2 for an unknown name, 3 when a server could not be installed.
     """
     shipped = paths.fixtures() / "candidates"
     known = [candidate.name for candidate in installable_candidates(shipped)]
@@ -72,14 +75,15 @@ def install(names: Sequence[str]) -> int:
     if (bash := shutil.which("bash")) is None:
         typer.echo("candidate install: bash is missing", err=True)
         return 3
-    ran = subprocess.run([bash, str(shipped / "install"), *names], check=False)  # noqa: S603  # our own script
-    return 3 if ran.returncode else 0
+    installed = subprocess.run([bash, str(shipped / "install"), *names], check=False)  # noqa: S603  # our own script
+    return 3 if installed.returncode else 0
 
 
 def print_check(word: str, hosts: Sequence[str]) -> int:
-    """Start a candidate, try every claim of it, and say what is missing.
+    """Start the candidate that a word names, try each of its claims, and print the results as they come.
 
-    Returns 1 when anything is missing, 2 for a bad description, 3 when some claim could not be judged.
+    `hosts` are those that it may be on beside this one. Returns 1 when something is missing, 2 for a description with errors,
+    3 when a claim could not be judged.
     """
     try:
         candidate = find_candidate(word, paths.fixtures() / "candidates")
@@ -90,45 +94,45 @@ def print_check(word: str, hosts: Sequence[str]) -> int:
     if unknown := list(unknown_placeholders(candidate)):
         typer.echo("\n".join(f"{word}: {problem}" for problem in unknown), err=True)
         return 2
-    states: set[State] = set()
-    for answer in check(candidate):
-        typer.echo(f"{_MARKS[answer.state]:10} {answer.what}" + (f": {answer.words}" if answer.words else ""))
-        states.add(answer.state)
+    states: set[CheckState] = set()
+    for line in check(candidate):
+        typer.echo(f"{_MARKS[line.state]:10} {line.subject}" + (f": {line.detail}" if line.detail else ""))
+        states.add(line.state)
     if "missing" in states:
         return 1
     return 3 if "not judged" in states else 0
 
 
-def check(candidate: Candidate) -> Iterator[Answer]:
-    """Ask a candidate everything that can be asked in a minute; what cannot be started is asked nothing more."""
+def check(candidate: Candidate) -> Iterator[CheckLine]:
+    """Check a candidate's programs, its version and its claims, and yield a line for each. Ends early without relaying."""
     if missing := candidate.check_availability().missing:
-        yield Answer("is there", "missing", missing)
+        yield CheckLine("installed", "missing", missing)
         return
     try:
-        yield Answer("version", "told", asyncio.run(node_class(candidate.kind).version(candidate)))
+        yield CheckLine("version", "information", asyncio.run(node_class(candidate.kind).version(candidate)))
     except NodeError as error:
-        yield Answer("version", "missing", f"the command 'version' failed: {error.reason}")
-    probes = _probes()
-    trials = [_Trial(candidate, claim, cell) for claim, cell in probes.items() if claim in candidate.claims]
-    if trials and trials[0].claim == "relay":  # who does not even relay is asked nothing more
-        answer = run_without_loop(trials.pop(0).answer(OWN_LOOP))
-        yield answer
-        if answer.state == "missing":
+        yield CheckLine("version", "missing", f"the command 'version' failed: {error.reason}")
+    probes = read_probes()
+    trials = [_ClaimTrial(candidate, claim, cell) for claim, cell in probes.items() if claim in candidate.claims]
+    if trials and trials[0].claim == "relay":  # no other claim can be tried without it
+        line = run_without_loop(trials.pop(0).run(OWN_LOOP))
+        yield line
+        if line.state == "missing":
             return
-    yield from _answers(trials, candidate.kind_definition.parallel_claims)
+    yield from _run_all(trials, candidate.kind_definition.parallel_claims)
     for claim in probes:
         if claim not in candidate.claims:
-            yield Answer(f"claim {claim}", "told", "not claimed: what needs it is not applicable")
+            yield CheckLine(f"claim {claim}", "information", "not claimed: scenarios that need it are not applicable")
 
 
-def _probes() -> dict[str, Cell]:
-    """Return the scenario that tries each claim, `relay` first."""
+def read_probes() -> dict[str, Cell]:
+    """Return the cell that tries each claim, by the claim; `relay` comes first."""
     scenarios = read_corpus([paths.fixtures() / "probes"], paths.fixtures())
-    return {scenario.id.removeprefix(PROBE): scenario.cells("smoke")[0] for scenario in scenarios}
+    return {scenario.id.removeprefix(_PROBE_PREFIX): scenario.cells("smoke")[0] for scenario in scenarios}
 
 
-class _Trial:
-    """One claim of a candidate, and the cell that tries it."""
+class _ClaimTrial:
+    """A claim of a candidate, and the cell that tries it."""
 
     def __init__(self, candidate: Candidate, claim: str, cell: Cell) -> None:
         self.claim = claim
@@ -137,34 +141,31 @@ class _Trial:
         self._assignment = Assignment(candidate)
         self._cell = with_probed_generations(cell, candidate, claim)
 
-    async def answer(self, cell_loop: CellLoop) -> Answer:
-        """Try it, alone or beside others."""
-        if (refused := self._refused()) is not None:
-            return refused
-        with tempfile.TemporaryDirectory(prefix="conformance-check-") as directory:
-            run = CellRunner(self._cell, self._assignment, self._settings, Path(directory), IncrementalJudge())
-            ran = await run.run(cell_loop)
-            return await cell_loop.call(self._judged, ran)
-
-    def _refused(self) -> Answer | None:
-        """Return why it cannot be tried, or None when it can."""
+    async def run(self, cell_loop: CellLoop) -> CheckLine:
+        """Run the cell in a temporary directory, on its own loop or on one shared with other cells, and judge it."""
         if reason := inapplicable_reason(self._cell, self._assignment, self._settings):
-            return Answer(f"claim {self.claim}", "not judged", f"it cannot be tried: {reason}")
-        return None
+            return CheckLine(f"claim {self.claim}", "not judged", f"it cannot be tried: {reason}")
+        with tempfile.TemporaryDirectory(prefix="conformance-check-") as directory:
+            runner = CellRunner(self._cell, self._assignment, self._settings, Path(directory), IncrementalJudge())
+            recorded = await runner.run(cell_loop)
+            return await cell_loop.call(self._judge, recorded)
 
-    def _judged(self, ran: RecordedRun) -> Answer:
-        verdicts = judge(self._cell, self._assignment, self._settings, ran.events, complete=ran.complete)
-        outcome = Outcome.ERROR if ran.problem else worst_in_cell(verdict.outcome for verdict in verdicts)
-        states: dict[Outcome, State] = {Outcome.PASS: "ok", Outcome.INCONCLUSIVE: "not judged"}
-        return Answer(f"claim {self.claim}", states.get(outcome, "missing"), ran.problem or worst_sentence(verdicts))
+    def _judge(self, recorded: RecordedRun) -> CheckLine:
+        """Return the result of the claim from the verdicts on what was recorded. A run with a problem counts as missing."""
+        verdicts = judge(self._cell, self._assignment, self._settings, recorded.events, complete=recorded.complete)
+        outcome = Outcome.ERROR if recorded.problem else worst_in_cell(verdict.outcome for verdict in verdicts)
+        states: dict[Outcome, CheckState] = {Outcome.PASS: "ok", Outcome.INCONCLUSIVE: "not judged"}
+        return CheckLine(
+            f"claim {self.claim}", states.get(outcome, "missing"), recorded.problem or worst_sentence(verdicts)
+        )
 
 
-def _answers(trials: Sequence[_Trial], most: int) -> Iterator[Answer]:
-    """Try claims in their order, up to `most` at a time."""
-    if most == 1:
-        yield from (run_without_loop(trial.answer(OWN_LOOP)) for trial in trials)
+def _run_all(trials: Sequence[_ClaimTrial], limit: int) -> Iterator[CheckLine]:
+    """Try claims, up to `limit` at a time, and yield the results in the order of the claims."""
+    if limit == 1:
+        yield from (run_without_loop(trial.run(OWN_LOOP)) for trial in trials)
         return
     with closing(
-        JobPool([(trial.claim, partial(trial.answer, SHARED_LOOP)) for trial in trials], most, chunks=False)
-    ) as flight:
-        yield from (flight.result(trial.claim) for trial in trials)
+        JobPool([(trial.claim, partial(trial.run, SHARED_LOOP)) for trial in trials], limit, chunks=False)
+    ) as pool:
+        yield from (pool.result(trial.claim) for trial in trials)

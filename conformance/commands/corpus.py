@@ -1,4 +1,7 @@
-"""`conformance list`, `validate`, `requirements` and `schema`: what is asked of the corpus without running it."""
+"""`conformance list`, `validate`, `requirements` and `schema`: commands that read scenarios and requirements and run nothing.
+
+The parameter `paths_given` has scenario files, folders or ids; when it is empty, the corpus is read.
+"""
 
 import json
 import sys
@@ -22,49 +25,53 @@ from conformance.scenarios.schema import scenario_schema, topology_schema
 from conformance.suite.selection import SelectionError, check_requirements, find_scenarios, is_id, select
 
 
-def print_list(where: list[Path], grid: str, only: Sequence[str] = (), requirements: Sequence[str] = ()) -> int:
-    """Print the id of every wanted cell with its scenario's title; 2 when a scenario is wrong, or no cell is wanted."""
+def print_list(paths_given: list[Path], grid: str, only: Sequence[str] = (), requirements: Sequence[str] = ()) -> int:
+    """Print the id and the title of each selected cell.
+
+    `only` (ids) and `requirements` restrict the selection. Returns 2 when a scenario is invalid or a name is unknown.
+    """
     if grid not in GRID_SIZES:
-        return _complain(f"--grid {grid}: one of {', '.join(GRID_SIZES)}")
-    only, where = [*only, *(str(path) for path in where if is_id(str(path)))], [p for p in where if not is_id(str(p))]
+        return _report_error(f"--grid {grid}: one of {', '.join(GRID_SIZES)}")
+    only = [*only, *(str(path) for path in paths_given if is_id(str(path)))]
+    files = [path for path in paths_given if not is_id(str(path))]
     code = 0
     cells: list[Cell] = []
     try:
         check_requirements(requirements)
-        find_scenarios(only, where or [paths.corpus()], GRID_SIZES[grid])
-        scenarios = _read(where)
+        find_scenarios(only, files or [paths.corpus()], GRID_SIZES[grid])
+        scenarios = _read_scenarios(files)
     except (OSError, SelectionError) as error:
-        return _complain(str(error))
+        return _report_error(str(error))
     for scenario in scenarios:
         try:
             cells += scenario.cells(GRID_SIZES[grid])
         except InvalidFile as error:
-            code = _complain(str(error))
-    for cell, wanted in zip(cells, select(cells, only, requirements), strict=True):
-        if wanted:
+            code = _report_error(str(error))
+    for cell, selected in zip(cells, select(cells, only, requirements), strict=True):
+        if selected:
             typer.echo(f"{cell.id}  {cell.title}")
     return code
 
 
-def print_problems(where: list[Path]) -> int:
-    """Print everything that is wrong with scenario files; 2 when anything is."""
+def print_problems(paths_given: list[Path]) -> int:
+    """Print every error in scenario files as `path:line:col: message`. Returns 2 when there is one, else 0."""
     try:
-        problems = check_corpus(where or [paths.corpus()], paths.fixtures())
+        problems = check_corpus(paths_given or [paths.corpus()], paths.fixtures())
     except OSError as error:
-        return _complain(str(error))
+        return _report_error(str(error))
     for problem in problems:
         typer.echo(problem)
     return 2 if problems else 0
 
 
 def print_requirements(*, uncovered: bool, as_json: bool) -> int:
-    """Print the catalogue and who covers each row."""
-    scenarios = {s.id: s.document.requirements for s in _read([]) if s.document is not None}
+    """Print each requirement with the scenarios and the defects of the reference that cover it, and return 0."""
+    scenarios = {s.id: s.document.requirements for s in _read_scenarios([]) if s.document is not None}
     rows = coverage(catalogue(), scenarios, {name: (defect.breaks,) for name, defect in reference_defects().items()})
     if uncovered:
         rows = without_scenario(rows)
     if as_json:
-        told = [
+        entries = [
             {
                 "id": row.requirement.id,
                 "level": row.requirement.level,
@@ -73,7 +80,7 @@ def print_requirements(*, uncovered: bool, as_json: bool) -> int:
             }
             for row in rows
         ]
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(entries, indent=2))
         return 0
     for row in rows:
         typer.echo(row.requirement.clause)
@@ -82,13 +89,13 @@ def print_requirements(*, uncovered: bool, as_json: bool) -> int:
 
 
 def write_requirements(to: Path) -> int:
-    """Write the catalogue as a page of the documentation."""
+    """Write the requirements as a Markdown page to a file, and return 0. Raises OSError."""
     to.write_text(page(catalogue()), "utf-8")
     return 0
 
 
-def print_schema(what: str, out: Path | None) -> int:
-    """Print a JSON Schema, or write it to a file."""
+def print_schema(name: str, out: Path | None) -> int:
+    """Print a JSON Schema, or write it to the file `out`. Returns 2 for an unknown name, else 0."""
     schemas = {
         "scenario": scenario_schema,
         "topology": topology_schema,
@@ -96,9 +103,9 @@ def print_schema(what: str, out: Path | None) -> int:
         "node": NodeDocument.model_json_schema,
         "inspect": InspectDocument.model_json_schema,
     }
-    if what not in schemas:
-        return _complain(f"schema {what}: one of {', '.join(schemas)}")
-    text = json.dumps(schemas[what](), indent=2) + "\n"
+    if name not in schemas:
+        return _report_error(f"schema {name}: one of {', '.join(schemas)}")
+    text = json.dumps(schemas[name](), indent=2) + "\n"
     if out is None:
         sys.stdout.write(text)
     else:
@@ -106,10 +113,12 @@ def print_schema(what: str, out: Path | None) -> int:
     return 0
 
 
-def _read(where: list[Path]) -> tuple[Scenario, ...]:
-    return read_corpus(where or [paths.corpus()], paths.fixtures())
+def _read_scenarios(files: list[Path]) -> tuple[Scenario, ...]:
+    """Read scenarios from files and folders, by default from the corpus. Raises OSError."""
+    return read_corpus(files or [paths.corpus()], paths.fixtures())
 
 
-def _complain(text: str) -> int:
+def _report_error(text: str) -> int:
+    """Print an error, and return the exit code for wrong input."""
     typer.echo(text, err=True)
     return 2

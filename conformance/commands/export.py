@@ -1,4 +1,4 @@
-"""`conformance export`: one cell of a run, in the format of a tool that people have."""
+"""`conformance export`: one cell of a run in the format of another tool."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,19 +13,20 @@ from conformance.results.reader import StoredCell, read_cell, read_header
 
 Format = Literal["pcapng", "perfetto", "scenario"]
 
-_SHOWN = 5
-"""Names of cells that a message offers."""
+_MAX_LISTED = 5
+"""How many names of cells, or damaged lines, are printed."""
 
 
 def export_cell(run_dir: Path, cell: str, wanted: Format, out: Path) -> int:
-    """Write the cell to a file; 2 when there is no such cell, or when it cannot be read or written so.
+    """Write a cell to the file `out` in the format `wanted`, and print the damaged lines of its history.
 
-    `cell` is the name of its file in `cells/`, or the beginning of one name alone.
+    `cell` is the name of its file in `cells/`, or the beginning of exactly one name. Returns 2 when there is no such cell, when
+    it cannot be read or written, or when it cannot be expressed in the format.
     """
     try:
         read_header(run_dir)
-        stored = read_cell(_find(run_dir, cell))
-        octets = _writer(wanted)(stored)
+        stored = read_cell(_find_cell_file(run_dir, cell))
+        octets = _exporter(wanted)(stored)
         out.write_bytes(octets)
     except ModuleNotFoundError as error:
         typer.echo(f"{error.name} is missing: pip install 'smtp-conformance[traces]'", err=True)
@@ -33,14 +34,14 @@ def export_cell(run_dir: Path, cell: str, wanted: Format, out: Path) -> int:
     except (RunDirectoryError, LookupError, OSError, ValidationError, ValueError) as error:
         typer.echo(visible(str(error.args[0] if isinstance(error, LookupError) else error), 300), err=True)
         return 2
-    for damage in stored.damage[:_SHOWN]:
+    for damage in stored.damage[:_MAX_LISTED]:
         typer.echo(visible(str(damage)), err=True)
     typer.echo(f"{wanted:<10} {out}")
     return 0
 
 
-def _find(run_dir: Path, cell: str) -> Path:
-    """Return the file of a cell. Raises LookupError."""
+def _find_cell_file(run_dir: Path, cell: str) -> Path:
+    """Return the file of the cell with this name, or whose name begins so. Raises LookupError for none, and for several."""
     if (exact := cell_file(run_dir, cell)) is not None:
         return exact
     found = [path for path in cell_files(run_dir) if slug_of(path).startswith(cell)]
@@ -48,13 +49,13 @@ def _find(run_dir: Path, cell: str) -> Path:
         return found[0]
     if not found:
         raise LookupError(f"no cell of {run_dir} has a name that begins with {cell!r}: the names are those of cells/")
-    names = ", ".join(slug_of(path) for path in found[:_SHOWN])
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    names = ", ".join(slug_of(path) for path in found[:_MAX_LISTED])
+    more = f" and {len(found) - _MAX_LISTED} more" if len(found) > _MAX_LISTED else ""
     raise LookupError(f"{cell!r} is the beginning of {len(found)} cells: {names}{more}")
 
 
-def _writer(wanted: Format) -> Callable[[StoredCell], bytes]:
-    """Return what makes the file. Raises ModuleNotFoundError where an optional package is missing."""
+def _exporter(wanted: Format) -> Callable[[StoredCell], bytes]:
+    """Return the function that returns a cell's content in a format. Raises ModuleNotFoundError without its package."""
     match wanted:
         case "pcapng":
             from conformance.export.pcapng import as_pcapng

@@ -1,4 +1,4 @@
-"""`conformance report` and `diff`: the doors to the pages, and to the comparison of two runs."""
+"""`conformance report` and `conformance diff`: the pages of a run, and the comparison of two runs."""
 
 from pathlib import Path
 
@@ -25,21 +25,20 @@ def build_report(
     install_allure: bool = False,
     with_allure: bool = False,
     history: Path | None = None,
-    paged: PageSelection | None = None,
+    selection: PageSelection | None = None,
 ) -> int:
-    """Build the pages of a run; 2 when it cannot be read, 3 when the machine ran out of something.
+    """Build the pages of a run in `out`. Returns 2 when the run cannot be read, 3 when the machine ran out of a resource.
 
-    `earlier` is the folder of the runs before, by default the one that the run lies in. The site is complete without
-    Allure's. `with_allure` installs the pinned Allure where it is missing, and says in one line when that fails;
-    `install_allure` does too, and such a failure is an error. `history` is a file that keeps Allure's trend,
-    `paged` says which cells get a page.
+    `earlier` is the folder of earlier runs, by default the one that contains the run. `install_allure` and `with_allure` install
+    the pinned Allure where it is missing; a failure returns 2 with the first, and prints a line with the second. `history` is
+    the file with Allure's trend, `selection` says which cells get a page.
     """
     allure = AllureOptions(paths.allure(), paths.cache(), install=with_allure, history=history)
     try:
         if install_allure:
             typer.echo(f"allure     {ensure_allure_installed(allure.pinned, allure.cache)}")
-        before = find_earlier_runs(run_dir, earlier if earlier is not None else run_dir.absolute().parent)
-        built = build_site(run_dir, out, corpus=paths.corpus(), allure=allure, earlier=before, paged=paged)
+        earlier_runs = find_earlier_runs(run_dir, earlier if earlier is not None else run_dir.absolute().parent)
+        built = build_site(run_dir, out, corpus=paths.corpus(), allure=allure, earlier=earlier_runs, paged=selection)
     except (RunDirectoryError, AllureMissing, OSError) as error:
         typer.echo(describe_harness_error(error) if shortage_of(error) else error, err=True)
         return 3 if shortage_of(error) else 2
@@ -50,7 +49,10 @@ def build_report(
 
 
 def print_diff(before: Path, after: Path, should: Should = "warn") -> int:
-    """Print what changed between two runs; 1 when a cell regressed, 2 when they cannot be read."""
+    """Print what changed between two runs. Returns 1 when a cell regressed, 2 when a run cannot be read, else 0.
+
+    With `should` as "fail", a cell that passed with a violated `should` requirement counts as failed.
+    """
     try:
         difference = compare_runs(read_run_summary(before), read_run_summary(after), should)
     except RunDirectoryError as error:

@@ -1,4 +1,4 @@
-"""`conformance run`: pytest with the plugin, the corpus by default, and exit codes that tell why."""
+"""`conformance run`: pytest with the conformance plugin, the corpus by default, and exit codes that say why a run failed."""
 
 import shutil
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from conformance import paths
-from conformance.commands.cluster import is_asked, run_on_cluster
+from conformance.commands.shards import run_on_cluster, wants_cluster
 from conformance.shortage import describe_harness_error
 from conformance.suite.collect import explain_empty
 from conformance.suite.item import outcome_of
@@ -22,62 +22,62 @@ HELP = """usage: conformance run [PATH | ID ...] [OPTIONS] [any option of pytest
 Run scenarios: files, folders, or cells by the ids that `conformance list` prints; without any, the corpus of the harness.
 
 {options}
-on a cluster, at the virtual clock:
-  --spark MASTER        let a cluster run the cells
-  --conf spark.x=y      a setting of Spark's; repeatable
+on a Spark cluster, with the virtual clock:
+  --spark MASTER        run the cells on a Spark cluster
+  --conf spark.x=y      a Spark setting; repeatable
 
-of pytest's own options (all: `conformance run --help`), often used:
+often used options of pytest (all of them: `conformance run --help`):
   -n N                  run on N cores (pytest-xdist)
   -k EXPRESSION         only cells whose id contains words: -k "shadow and reject=yes"
-  -x, -v, -q            stop at the first failure; say more; say less
+  -x, -v, -q            stop at the first failure; print more; print less
   --junitxml=FILE       results as JUnit XML
 
 Exit codes: 0 all as expected, 1 violations, 2 usage or input, 3 inconclusive or harness errors only."""
 
 
 PLUGIN = ("-p", "conformance.plugin")
-"""What makes pytest load the plugin, whatever its ini file says."""
-_FOREIGN = ("-p", "no:hypothesispytest")
-"""Plugins that may be installed beside ours, for tests in Python: this one takes 0.2 s to be loaded."""
+"""Makes pytest load the plugin, whatever its ini file says."""
+_WITHOUT_SLOW_PLUGINS = ("-p", "no:hypothesispytest")
+"""Hypothesis' plugin, where it is installed, takes 0.2 s to load and has nothing to do with scenarios."""
 
 
-class _Door:
-    """Sets the defaults, and counts what decides the exit code."""
+class _ExitCodePlugin:
+    """A pytest plugin that sets the command's defaults, and counts the failures that decide its exit code."""
 
     def __init__(self) -> None:
         self.violations = 0
         self.unjudged = 0
-        self.unread = 0
-        self.empty = ""
+        self.invalid = 0
+        self.empty_reason = ""
 
     @property
-    def code(self) -> int:
-        """The exit code of a run in which anything failed: a violation before wrong input, that before the rest."""
+    def exit_code(self) -> int:
+        """The exit code of a run in which something failed: for violations, else for wrong input, else for cells not judged."""
         if self.violations:
             return VIOLATED
-        if self.unread:
+        if self.invalid:
             return USAGE
         return UNJUDGED if self.unjudged else VIOLATED
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_cmdline_main(self, config: pytest.Config) -> None:
-        """Let Allure's results go into the run's directory; run the corpus where no path is given, and of a file with a
-        wrong document the others."""
+        """Put Allure's results into the run directory, run the corpus where no path is given, and run the valid documents of a
+        file that also has invalid ones."""
         config.stash[ALLURE_BY_DEFAULT] = True
         config.option.continue_on_collection_errors = True
         if config.args_source is not config.ArgsSource.ARGS:
             config.args[:] = [str(paths.corpus())]
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Keep why there was no cell."""
-        self.empty = explain_empty(session.config)
+        """Remember why no cell was collected."""
+        self.empty_reason = explain_empty(session.config)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Count a document that is wrong, or a file that cannot be read."""
-        self.unread += report.failed
+        """Count an invalid document, or a file that cannot be read."""
+        self.invalid += report.failed
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count a report that failed."""
+        """Count a failed cell, as a violation or as not judged. A failed test without a cell counts as a violation."""
         if report.failed:
             outcome = outcome_of(report)
             violated = outcome is Outcome.FAIL or (outcome is None and report.when == "call")
@@ -86,27 +86,27 @@ class _Door:
 
 
 def run_pytest(arguments: list[str]) -> int:
-    """Run pytest and return the exit code of the command."""
+    """Run pytest, in this process or on a cluster, and return the exit code of the command. `-h` prints the help instead."""
     if "-h" in arguments:
         typer.echo(HELP.format(options=options_help(shutil.get_terminal_size().columns)))
         return 0
-    if is_asked(arguments):
+    if wants_cluster(arguments):
         return run_on_cluster(arguments)
-    door = _Door()
-    # The root holds for the node ids: in them, and in the command that repeats a cell, paths begin at the start.
-    words = [*PLUGIN, *_FOREIGN, "--rootdir", str(Path.cwd()), *arguments]
+    plugin = _ExitCodePlugin()
+    # Node ids, and the commands that repeat a cell, have paths relative to pytest's root.
+    words = [*PLUGIN, *_WITHOUT_SLOW_PLUGINS, "--rootdir", str(Path.cwd()), *arguments]
     try:
-        code = pytest.main(words, plugins=[door])
-    except Exception as error:  # noqa: BLE001  # whatever breaks, the exit code says that it was no violation
+        code = pytest.main(words, plugins=[plugin])
+    except Exception as error:  # noqa: BLE001  # an unexpected error is not a violation
         typer.echo(describe_harness_error(error), err=True)
-        return VIOLATED if door.violations else UNJUDGED
+        return VIOLATED if plugin.violations else UNJUDGED
     match code:
         case pytest.ExitCode.OK:
             return 0
         case pytest.ExitCode.TESTS_FAILED:
-            return door.code
+            return plugin.exit_code
         case pytest.ExitCode.INTERNAL_ERROR:
             return UNJUDGED
         case pytest.ExitCode.NO_TESTS_COLLECTED:
-            typer.echo(door.empty)
+            typer.echo(plugin.empty_reason)
     return USAGE

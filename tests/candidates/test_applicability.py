@@ -15,7 +15,7 @@ from conformance.candidates.cell_needs import (
     with_probed_generations,
 )
 from conformance.candidates.description import REFERENCE, Candidate, read_description
-from conformance.commands.candidate import _probes
+from conformance.commands.candidate import read_probes
 from conformance.history.dialects import PROFILE_1, Dialect
 from conformance.records import candidate_record
 from conformance.run.applicability import inapplicable_reason
@@ -259,7 +259,7 @@ def test_a_place_of_no_generation_in_particular_is_taken_by_any():
 
 
 def test_the_probe_starts_a_server_as_the_first_generation_that_it_names():
-    probes = _probes()
+    probes = read_probes()
     of_2013 = candidate(*REFERENCE.claims, generations=("ex2013", "ex2010"))
 
     def generations(claim: str, one: Candidate) -> set[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from conformance.candidates.description import REFERENCE, read_description
 from conformance.candidates.fields import Claim
-from conformance.commands.candidate import Answer, _probes, check
+from conformance.commands.candidate import CheckLine, check, read_probes
 from tests.nodes import programs
 from tests.suite.helpers import conformance_command
 
@@ -21,7 +21,7 @@ def command(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return conformance_command("candidate", *words, cwd=cwd)
 
 
-def described(tmp_path: Path, text: str) -> list[Answer]:
+def described(tmp_path: Path, text: str) -> list[CheckLine]:
     path = tmp_path / "mine.yaml"
     path.write_text(MINE + text, "utf-8")
     return list(check(read_description(path)))
@@ -36,17 +36,17 @@ def test_a_new_description_is_right_and_its_server_relays(tmp_path: Path):
 
 def test_a_server_that_takes_mail_and_passes_none_on_lacks_what_it_claims(tmp_path: Path):
     sink = '[aiosmtpd, -n, -l, "127.0.0.1:{listen.frontend}", -c, aiosmtpd.handlers.Sink]'
-    answers = described(tmp_path, f'argv: ["{{python}}", -m, {sink[1:]}\n')
-    (relay,) = [answer for answer in answers if answer.what == "claim relay"]
+    lines = described(tmp_path, f'argv: ["{{python}}", -m, {sink[1:]}\n')
+    (relay,) = [line for line in lines if line.subject == "claim relay"]
     assert relay.state == "missing"
-    assert "0 copies reached victor@outside.test" in relay.words
+    assert "0 copies reached victor@outside.test" in relay.detail
 
 
-def test_a_server_that_does_not_start_is_told_in_its_own_words(tmp_path: Path):
+def test_a_server_that_does_not_start_is_reported_in_its_own_words(tmp_path: Path):
     program = programs.LEAVES_AT_ONCE.replace("'", "''")
-    answers = described(tmp_path, f"argv: [\"{{python}}\", -c, '{program}']\n")
-    assert answers[-1].state == "missing"
-    assert "no licence file" in answers[-1].words
+    lines = described(tmp_path, f"argv: [\"{{python}}\", -c, '{program}']\n")
+    assert lines[-1].state == "missing"
+    assert "no licence file" in lines[-1].detail
 
 
 DIES_AFTER_DELIVERY = """files:
@@ -83,9 +83,9 @@ def test_what_cannot_be_judged_is_neither_there_nor_missing(tmp_path: Path):
     assert "NOT JUDGED claim relay: mta1 died unasked: it left by itself with exit code 3" in checked.stdout
 
 
-def test_a_program_that_is_not_there_is_told(tmp_path: Path):
-    (answer,) = described(tmp_path, "argv: [nothing]\nprograms: [nothing-of-that-name]\n")
-    assert answer == Answer("is there", "missing", "nothing-of-that-name is not installed")
+def test_a_missing_program_is_reported(tmp_path: Path):
+    (line,) = described(tmp_path, "argv: [nothing]\nprograms: [nothing-of-that-name]\n")
+    assert line == CheckLine("installed", "missing", "nothing-of-that-name is not installed")
 
 
 def test_a_description_that_is_wrong_is_input_that_is_wrong(tmp_path: Path):
@@ -96,17 +96,17 @@ def test_a_description_that_is_wrong_is_input_that_is_wrong(tmp_path: Path):
 
 
 def test_every_claim_has_a_probe_and_the_reference_holds_all_of_its_own():
-    assert set(_probes()) == set(get_args(Claim))
-    answers = list(check(REFERENCE))
-    assert {answer.what: answer.state for answer in answers if answer.state != "ok"} == {"version": "told"}
-    assert len(answers) == 1 + len(get_args(Claim))
+    assert set(read_probes()) == set(get_args(Claim))
+    lines = list(check(REFERENCE))
+    assert {line.subject: line.state for line in lines if line.state != "ok"} == {"version": "information"}
+    assert len(lines) == 1 + len(get_args(Claim))
 
 
-def test_a_claim_that_nobody_could_see_kept_is_not_judged():
+def test_a_claim_whose_effect_cannot_be_seen_is_not_judged():
     claims = ("relay", "safety-net")
-    answers = {answer.what: answer for answer in check(REFERENCE.model_copy(update={"claims": claims}))}
-    assert answers["claim relay"].state == "ok"
-    assert answers["claim safety-net"] == Answer(
+    lines = {line.subject: line for line in check(REFERENCE.model_copy(update={"claims": claims}))}
+    assert lines["claim relay"].state == "ok"
+    assert lines["claim safety-net"] == CheckLine(
         "claim safety-net", "not judged", "it cannot be tried: not claimed: reference: inspect"
     )
 

@@ -8,7 +8,7 @@ from conformance import paths
 from conformance.candidates.availability import INSTALLED_VARIABLE
 from conformance.candidates.lookup import installable_candidates
 from conformance.commands.candidate import install
-from conformance.commands.doctor import findings, print_findings
+from conformance.commands.doctor import optional_programs, print_programs
 
 SERVERS = {
     "postfix", "exim", "sendmail", "opensmtpd", "haraka", "nullmailer", "dma", "msmtp", "nodemailer", "slimta"
@@ -35,15 +35,19 @@ def test_the_script_knows_every_server_that_a_description_names():
     assert all(f"install_{name}()" in script for name in SERVERS)
 
 
-def test_the_doctor_says_how_to_get_what_is_missing(
+def test_the_doctor_says_how_to_install_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setenv(INSTALLED_VARIABLE, str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = {one.serves.removeprefix("--candidate "): one for one in findings()}
+    found = {one.needed_for.removeprefix("--candidate "): one for one in optional_programs()}
     missing = [found[name] for name in SERVERS if found[name].found is None]
     assert missing, "nothing of it is on this path"
-    assert all(f"conformance candidate install {name}" in found[name].mend for name in SERVERS if not found[name].found)
-    assert all(one.mend for one in found.values() if one.found is None)
-    print_findings()
+    assert all(
+        f"conformance candidate install {name}" in found[name].how_to_install
+        for name in SERVERS
+        if not found[name].found
+    )
+    assert all(one.how_to_install for one in found.values() if one.found is None)
+    print_programs()
     assert "smtp-conformance[" in capsys.readouterr().out, "no markup of the table's"

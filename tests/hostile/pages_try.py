@@ -80,7 +80,7 @@ def try_one(seed: int, work: Path, browser: Browser) -> tuple[int, list[str]]:
     run, site = make(seed, work), work / "site"
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        code = build_report(run, site, paged=PageSelection(every=True))
+        code = build_report(run, site, selection=PageSelection(every=True))
         compared = print_diff(run, run)
     wrong = [f"report: exit {code}: {said.getvalue()[-300:]}"] if code else []
     wrong += [f"diff: exit {compared}"] if compared else []

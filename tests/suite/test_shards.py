@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from conformance.commands.cluster import NO_CELL_FOUND, Shard, exit_code, merge_shards, read_words
+from conformance.commands.shards import NO_CELL_FOUND, Shard, combined_exit_code, merge_shards, parse_options
 from conformance.results.layout import RunDirectoryError
 from conformance.results.reader import read_run
 from tests.suite.helpers import ROOT, conformance_command
@@ -92,7 +92,7 @@ def test_a_cluster_finds_what_is_found_here(local: Path, tmp_path: Path) -> None
 
 
 def test_one_violation_decides_and_no_judgement_is_no_pass() -> None:
-    assert [exit_code(codes) for codes in ({0}, {0, 3}, {0, 1, 3}, {0, 2})] == [0, 3, 1, 0]
+    assert [combined_exit_code(codes) for codes in ({0}, {0, 3}, {0, 1, 3}, {0, 2})] == [0, 3, 1, 0]
 
 
 @pytest.mark.parametrize("code", [2, 4])
@@ -102,7 +102,7 @@ def test_a_shard_that_made_no_run_is_an_error_unless_it_had_no_cell(code: int, l
     assert merge_shards([ran, empty], tmp_path / "run")
     assert verdicts(tmp_path / "run") == verdicts(local)
     broken = Shard(2, code, tmp_path / "2", "error: candidate nobody is not known here")
-    with pytest.raises(RunDirectoryError, match=r"shard 3 made no run:\nerror: candidate nobody"):
+    with pytest.raises(RunDirectoryError, match=r"shard 3 wrote no run:\nerror: candidate nobody"):
         merge_shards([ran, empty, broken], tmp_path / "more")
     assert not (tmp_path / "more").exists()
 
@@ -123,8 +123,8 @@ def test_a_shard_that_is_none_is_refused(word: str, tmp_path: Path) -> None:
 
 
 def test_only_virtual_time_goes_to_a_cluster(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="use virtual"):
-        read_words(["--spark", "local", "--clock", "scaled"], tmp_path)
-    asked = read_words(["a", "--spark=local[3]", "--run-dir", "x", "-k", "b", "--conf", "spark.a=b"], tmp_path)
+    with pytest.raises(ValueError, match="use --clock virtual"):
+        parse_options(["--spark", "local", "--clock", "scaled"], tmp_path)
+    asked = parse_options(["a", "--spark=local[3]", "--run-dir", "x", "-k", "b", "--conf", "spark.a=b"], tmp_path)
     assert (asked.master, asked.conf, asked.run_dir) == ("local[3]", ("spark.a=b",), tmp_path / "x")
     assert asked.words == ("a", "-k", "b", "--clock", "virtual")
