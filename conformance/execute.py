@@ -15,9 +15,9 @@ from types import TracebackType
 from conformance.candidates.assignment import Assignment
 from conformance.candidates.cell_needs import claimed_capabilities
 from conformance.history.events import AnyEvent, StepEvent
+from conformance.judge.adjustments import excuse_lateness
 from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.judge.incremental import IncrementalJudge
-from conformance.judge.lag import excuse_lateness
 from conformance.results.kept_nodes import delete_node_data, keep_node_directories
 from conformance.results.schema import CellHeader
 from conformance.results.writer import CellWriter

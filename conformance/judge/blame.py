@@ -1,38 +1,60 @@
-"""Which of a scenario's rows a violated expectation is about.
+"""Which requirements (rows of the catalogue) a failed check is blamed on.
 
-An expectation with `requirements:` of its own says so itself. For the others the verb and the kind of violation decide:
-of the scenario's rows, those that this kind of violation speaks of come first, in the scenario's order. Where a
-scenario takes something for granted that another row asks for (a shadow that its own steps need), that row is blamed.
+A verdict lists rows; its failure is blamed on the first. An expectation with `requirements:` of its own names its rows
+itself. For any other, the kind of violation orders the rows of its scenario: those that such a violation breaks come first,
+in the scenario's order. Where none of them does, a fallback row may be put in front: the one that asks for what the
+scenario takes for granted, such as the shadow copy that its own steps need.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["", "missing", "partly", "surplus", "elsewhere", "near", "far", "early", "late", "other", "size"]
-"""What was wrong: not there at all, there for some messages only, more of it than asked for, in another place, too few or
-too many in the server's own site or in others, before or after its time, another one of the same class, called too large
-(552, RFC 1870) though it was not."""
+from conformance.requirements.catalogue import catalogue
+
+ViolationKind = Literal[
+    "", "missing", "partly", "surplus", "elsewhere", "near", "far", "early", "late", "other", "size"
+]
+"""What was wrong: `missing` altogether; there for some messages only (`partly`); more than expected (`surplus`); in another
+place (`elsewhere`); too few or too many attempts in the server's own site (`near`) or in other sites (`far`); too `early`;
+too `late`; another reply code of the same class (`other`); refused as too large though it was not (`size`, 552, RFC 1870);
+anything else ('')."""
+
+RELAY_CAPABILITIES = frozenset({"relay", "dsn", "lmtp-delivery", "inspect"})
+"""Capabilities of a relay without shadow redundancy: a candidate that claims no other is bound by the relay rows alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Blame:
-    """What a check's violations are about, by their kind.
+class BlameRules:
+    """Which rows the violations of one expectation verb are blamed on.
 
-    `about`: the rows that the kind speaks of. `explains`: kinds that say what was done instead of the right thing; a
-    violated row that theirs presupposes may follow from them, and not the other way round (a copy in the wrong place is
-    missing at the right one). `granted`: the row to blame where none of the scenario's rows is about it; True: for a
-    server of the 2010 generation.
+    Attributes:
+        rows_by_kind: the rows that a violation of this kind breaks.
+        explaining_kinds: kinds that say what was done instead of the right thing. A copy in the wrong place explains why
+            there is none in the right one, and not the other way round, so these violations are listed before others.
+        fallback_rows: the row to blame where the scenario has none for this kind; by whether all servers are of 2010.
     """
 
-    about: Mapping[Kind, frozenset[str]]
-    explains: frozenset[Kind]
-    granted: Mapping[Kind, Mapping[bool, str]]
+    rows_by_kind: Mapping[ViolationKind, frozenset[str]]
+    explaining_kinds: frozenset[ViolationKind]
+    fallback_rows: Mapping[ViolationKind, Mapping[bool, str]]
 
-    def ordered(self, kind: Kind, rows: tuple[str, ...], *, of_2010: bool) -> tuple[str, ...]:
-        """Return a scenario's rows, those first that a violation of this kind is about."""
-        spoken_of = self.about.get(kind, frozenset())
-        first = tuple(row for row in rows if row in spoken_of)
-        if not first and kind in self.granted:
-            first = (self.granted[kind][of_2010],)
+    def order_rows(self, kind: ViolationKind, rows: tuple[str, ...], *, all_2010: bool) -> tuple[str, ...]:
+        """Return a scenario's rows with those in front that a violation of this kind breaks, or else the fallback row."""
+        broken = self.rows_by_kind.get(kind, frozenset())
+        first = tuple(row for row in rows if row in broken)
+        if not first and kind in self.fallback_rows:
+            first = (self.fallback_rows[kind][all_2010],)
         return (*first, *(row for row in rows if row not in first))
+
+
+def applicable_rows(requirements: tuple[str, ...], claims: frozenset[str]) -> tuple[str, ...]:
+    """Return the rows, in their order, that bind a candidate with these claims.
+
+    A row of shadow redundancy does not bind an ordinary relay. Where no row is left, all are returned: then the scenario
+    needs too little (a test of the corpus finds that), and a verdict without a row would say nothing.
+    """
+    if not claims <= RELAY_CAPABILITIES:
+        return requirements
+    rows = (catalogue().get(requirement) for requirement in requirements)
+    return tuple(row.id for row in rows if row is not None and row.profile == "relay") or requirements

@@ -1,4 +1,17 @@
-"""Judges a cell: every expectation of its scenario and every invariant, from its history alone."""
+"""Judges a cell from its recorded history alone: every expectation of its scenario, every invariant, the harness itself.
+
+Theory of operation
+-------------------
+A *cell* is one scenario with one value of each of its axes, run against one candidate. An expectation is judged on the
+history up to the event with which its step ended: what happened later neither fulfils nor violates it. Therefore
+`judge_cell` adds the events one by one to a `Trace`, and calls the check of an expectation whenever such an event comes.
+Invariants and the checks of the harness are judged once, on the whole history.
+
+Each check returns a `Finding`; the bounds `after` and `within` of an expectation are compared with the times of its
+confirmations. The finding becomes a verdict, blamed on a *row* (a requirement of the catalogue) as `blame` says. Then
+verdicts change for causes outside of the server (`adjustments`), and failures that may follow from another one are moved to
+the end, since reports show the first. Times are documented seconds since the cell began.
+"""
 
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,16 +19,21 @@ from dataclasses import dataclass
 from conformance.clocks import CLOCKS
 from conformance.history.events import AnyEvent, StepEvent
 from conformance.invariants import INVARIANTS
-from conformance.judge import shortage
-from conformance.judge.expectations import CHECKS
-from conformance.judge.finding import Case, Finding, View, moment, named, of_2010
-from conformance.judge.harness import obstacles
-from conformance.judge.invariants import CHECKS as INVARIANT_CHECKS
-from conformance.judge.lag import excuse_late_bound, excuse_lateness
-from conformance.judge.remarks import apply_should_level
-from conformance.judge.rows import binding, unless_nothing_was_acknowledged
-from conformance.judge.telling import inconclusive, plain, verdict_of
+from conformance.judge.adjustments import (
+    apply_should_level,
+    excuse_late_bound,
+    excuse_lateness,
+    excuse_shortage,
+    excuse_unacknowledged,
+)
+from conformance.judge.blame import applicable_rows
+from conformance.judge.context import CheckContext, ExpectationContext, is_generation_2010
+from conformance.judge.expectations import EXPECTATION_CHECKS
+from conformance.judge.finding import Finding, describe_message, format_seconds
+from conformance.judge.harness import find_obstacles
+from conformance.judge.invariants import INVARIANT_CHECKS
 from conformance.judge.trace import Trace
+from conformance.judge.verdict_builder import build_verdict, inconclusive_verdict, make_verdict
 from conformance.requirements.consequences import independently_violated, root_violations
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import Expectation
@@ -26,7 +44,11 @@ from conformance.verdicts.changes import Should
 
 @dataclass(frozen=True, slots=True)
 class JudgeSettings:
-    """Under which conditions the history was made. `tolerance` is in documented seconds; `should`: what a broken `should` is."""
+    """How the history was made, and how it is to be judged.
+
+    `clock` is a name in `CLOCKS`, `tolerance` that clock's, in seconds. `claims` are the candidate's. `complete` is False
+    when the history was cut short.
+    """
 
     clock: str
     tolerance: float
@@ -35,147 +57,159 @@ class JudgeSettings:
     should: Should = "warn"
 
 
-def judge_cell(cell: Cell, events: Sequence[AnyEvent], setting: JudgeSettings) -> tuple[Verdict, ...]:
-    """Return the verdict of every check: the expectations in their order, the harness's own, the invariants.
+def judge_cell(cell: Cell, events: Sequence[AnyEvent], settings: JudgeSettings) -> tuple[Verdict, ...]:
+    """Return the verdicts of all checks: expectations in their order, then the harness's own, then the invariants.
 
-    Violations that may follow from that of a row which theirs presupposes are behind all others; in front are those
-    that explain others (`blame.Blame.explains`), and those of rows that were seen to be broken by themselves.
+    Failures that may follow from another one are moved behind all other verdicts.
     """
     steps = cell.all_steps
-    whole = Trace()
-    found = list(_expectations(cell, steps, events, setting, whole))
-    explaining = {verdict.step for verdict, explains in found if explains}
-    verdicts = [verdict for verdict, _ in found]
-    case = Case(cell, whole, setting.tolerance, setting.claims)
-    verdicts += obstacles(case, steps, complete=setting.complete)
-    verdicts += [_invariant(name, case, setting) for name in INVARIANTS if name not in cell.waive]
-    judged = excuse_lateness(verdicts, events, setting.tolerance, _rooms(steps))
-    return _causes_first(
-        tuple(apply_should_level(shortage.excuse_shortage(judged, events), setting.should)), explaining
-    )
+    trace = Trace()
+    judged = list(_judge_expectations(cell, steps, events, settings, trace))
+    explaining_steps = {verdict.step for verdict, explains in judged if explains}
+    verdicts = [verdict for verdict, _ in judged]
+    context = CheckContext(cell, trace, settings.tolerance, settings.claims)
+    verdicts += find_obstacles(context, steps, complete=settings.complete)
+    verdicts += [_judge_invariant(name, context, settings) for name in INVARIANTS if name not in cell.waive]
+    adjusted = excuse_shortage(excuse_lateness(verdicts, events, settings.tolerance, _rooms(steps)), events)
+    return _move_consequences_back(tuple(apply_should_level(adjusted, settings.should)), explaining_steps)
 
 
-def _rooms(steps: Sequence[Step]) -> dict[str, float]:
-    expected = [(step.path, step.action.expectation.room) for step in steps if isinstance(step.action, Expect)]
-    return {path: room for path, room in expected if room is not None}
-
-
-def _causes_first(verdicts: tuple[Verdict, ...], explaining: Container[str | None]) -> tuple[Verdict, ...]:
-    failed = [one for one in verdicts if one.outcome is Outcome.FAIL and one.requirements]
-    lead = next((one.requirements[0] for one in failed if one.step is not None and one.step in explaining), None)
-    by_themselves = independently_violated([verdicts]) if lead is None else {lead: frozenset[str]()}
-    violated = {one.requirements[0] for one in failed}.union(*by_themselves.values())
-    root = root_violations(violated, independent=by_themselves)
-    return tuple(
-        sorted(
-            verdicts,
-            key=lambda one: (
-                one.outcome is Outcome.FAIL
-                and bool(one.requirements)
-                and root[one.requirements[0]] not in one.requirements[:1]
-            ),
-        )
-    )
-
-
-def find(
+def find_so_far(
     cell: Cell, step: Step, trace: Trace, tolerance: float = 0.0, claims: frozenset[str] = frozenset()
-) -> tuple[Finding, View] | None:
-    """Judge an expectation on what has happened so far; None when it was not reached or has no check."""
+) -> tuple[Finding, ExpectationContext] | None:
+    """Return what the check of an expectation finds on the events so far, and the context that it was given.
+
+    None when the scenario has not reached the step yet. The bounds `after` and `within` are not compared.
+    """
     action = step.action
     assert isinstance(action, Expect)
-    reached = trace.step(step.path, "reached")
-    if reached is None or action.verb not in CHECKS:
+    reached = trace.find_step_event(step.path, "reached")
+    if reached is None:
         return None
     label = action.expectation.since
-    since = (trace.labelled(label) if label is not None else None) or reached
-    view = View(cell, trace, tolerance, claims, since=since.t, since_n=since.n if label is not None else 0)
-    if (reason := _not_offered(action.expectation, view)) is not None:
-        return Finding(f"what {action.expectation.where} promises", inapplicable=reason), view
-    return CHECKS[action.verb].judged(action.expectation, view), view
+    since = (trace.find_label_event(label) if label is not None else None) or reached
+    context = ExpectationContext(
+        cell, trace, tolerance, claims, since=since.t, since_n=since.n if label is not None else 0
+    )
+    if (reason := _unoffered_keyword(action.expectation, context)) is not None:
+        return Finding(f"what {action.expectation.where} promises", inapplicable=reason), context
+    return EXPECTATION_CHECKS[action.verb].check(action.expectation, context), context
 
 
-def _not_offered(expectation: Expectation, view: View) -> str | None:
-    """Return that a keyword was offered in no session of the messages of an expectation that wants it; None otherwise."""
+def _unoffered_keyword(expectation: Expectation, context: ExpectationContext) -> str | None:
+    """Return why an expectation with `where: KEYWORD` does not apply, None where it does.
+
+    It does not where no session of its messages offered the keyword. Without any session it applies.
+    """
     if expectation.where is None:
         return None
-    attempts = [a for made in view.messages(getattr(expectation, "of", "")) for a in view.attempts(made.message)]
-    sessions = [view.trace.sessions[a.session] for a in attempts if a.session in view.trace.sessions]
+    messages = context.messages(getattr(expectation, "of", ""))
+    attempts = [attempt for message in messages for attempt in context.attempts(message.message)]
+    sessions = [context.trace.sessions[a.session] for a in attempts if a.session in context.trace.sessions]
     if not sessions or any(expectation.where in (session.keywords or ()) for session in sessions):
         return None
     return f"{sessions[0].server} does not offer {expectation.where}"
 
 
-def _expectations(
-    cell: Cell, steps: Sequence[Step], events: Sequence[AnyEvent], setting: JudgeSettings, trace: Trace
+def _judge_expectations(
+    cell: Cell, steps: Sequence[Step], events: Sequence[AnyEvent], settings: JudgeSettings, trace: Trace
 ) -> Iterator[tuple[Verdict, bool]]:
-    """Yield the verdict of each expectation, judged on the history as it was when the scenario went on, and whether it
-    is a violation that explains others.
+    """Add all events to `trace`, then yield each expectation's verdict and whether it is a failure that explains others.
 
-    Of one that was reached several times (inside a `repeat`) the worst is told. `trace` has taken all events then.
+    An expectation that was reached several times, inside a `repeat`, has the worst of its verdicts.
     """
     expected = {step.path: step for step in steps if isinstance(step.action, Expect)}
     verdicts: dict[str, list[tuple[Verdict, bool]]] = {path: [] for path in expected}
     for event in events:
         trace.add(event)
         if isinstance(event, StepEvent) and event.phase == "ended" and event.path in expected:
-            verdicts[event.path].append(_expectation(cell, expected[event.path], trace, setting))
+            verdicts[event.path].append(_judge_expectation(cell, expected[event.path], trace, settings))
     for path, step in expected.items():
         outcome = worst_in_cell(verdict.outcome for verdict, _ in verdicts[path])
-        worst_of_all = next((one for one in verdicts[path] if one[0].outcome is outcome), None)
-        yield worst_of_all or (_never_reached(cell, step, setting), False)
+        worst = next((judged for judged in verdicts[path] if judged[0].outcome is outcome), None)
+        yield worst or (_verdict_not_reached(cell, step, settings), False)
 
 
-def _expectation(cell: Cell, step: Step, trace: Trace, setting: JudgeSettings) -> tuple[Verdict, bool]:
-    name, requirements, expectation = _parts(cell, step, setting)
-    found = find(cell, step, trace, setting.tolerance, setting.claims)
-    if found is None:
-        return plain(name, Outcome.ERROR, requirements, f"{name} is not judged yet", step), False
-    finding, view = found
-    _bounds(finding, view, expectation)
-    blame, kind = CHECKS[name.removeprefix("expect.")].blame, finding.wrong[0].kind if finding.wrong else ""
-    if finding.wrong and not expectation.requirements:
-        requirements = binding(blame.ordered(kind, cell.requirements, of_2010=_of_2010(cell)), setting.claims)
-    verdict = unless_nothing_was_acknowledged(verdict_of(name, requirements, finding, step), trace)
-    explains = bool(finding.wrong) and kind in blame.explains
-    early = any(wrong.kind == "early" for wrong in finding.wrong)
-    if expectation.within is None or early or CLOCKS[setting.clock].jumps:
+def _judge_expectation(cell: Cell, step: Step, trace: Trace, settings: JudgeSettings) -> tuple[Verdict, bool]:
+    """Return an expectation's verdict on the events so far, and whether it is a failure that explains others."""
+    check, requirements, expectation = _check_and_rows(cell, step, settings)
+    result = find_so_far(cell, step, trace, settings.tolerance, settings.claims)
+    if result is None:
+        return make_verdict(check, Outcome.ERROR, requirements, "the step ended before it was reached", step), False
+    finding, context = result
+    _compare_with_bounds(finding, context, expectation)
+    blame = EXPECTATION_CHECKS[check.removeprefix("expect.")].blame
+    kind = finding.violations[0].kind if finding.violations else ""
+    if finding.violations and not expectation.requirements:
+        rows = blame.order_rows(kind, cell.requirements, all_2010=all(map(is_generation_2010, cell.topology.servers)))
+        requirements = applicable_rows(rows, settings.claims)
+    verdict = excuse_unacknowledged(build_verdict(check, requirements, finding, step), trace)
+    explains = bool(finding.violations) and kind in blame.explaining_kinds
+    early = any(violation.kind == "early" for violation in finding.violations)
+    if expectation.within is None or early or CLOCKS[settings.clock].jumps:
         return verdict, explains
-    return excuse_late_bound(verdict, trace.events, view.since, expectation.within, setting.tolerance), explains
+    return excuse_late_bound(verdict, trace.events, context.since, expectation.within, settings.tolerance), explains
 
 
-def _of_2010(cell: Cell) -> bool:
-    return all(of_2010(server) for server in cell.topology.servers)
+def _verdict_not_reached(cell: Cell, step: Step, settings: JudgeSettings) -> Verdict:
+    check, requirements, _ = _check_and_rows(cell, step, settings)
+    return inconclusive_verdict(check, Reason.CUT_SHORT, requirements, "the scenario ended before this step", step)
 
 
-def _never_reached(cell: Cell, step: Step, setting: JudgeSettings) -> Verdict:
-    check, requirements, _ = _parts(cell, step, setting)
-    return inconclusive(check, Reason.CUT_SHORT, requirements, "the scenario ended before this step", step)
-
-
-def _parts(cell: Cell, step: Step, setting: JudgeSettings) -> tuple[str, tuple[str, ...], Expectation]:
+def _check_and_rows(cell: Cell, step: Step, settings: JudgeSettings) -> tuple[str, tuple[str, ...], Expectation]:
+    """Return the name of an expectation's check, the rows that bind the candidate, and the expectation itself."""
     action = step.action
     assert isinstance(action, Expect)
-    rows = binding(action.expectation.requirements or cell.requirements, setting.claims)
+    rows = applicable_rows(action.expectation.requirements or cell.requirements, settings.claims)
     return f"expect.{action.verb}", rows, action.expectation
 
 
-def _bounds(finding: Finding, view: View, bounds: Expectation) -> None:
-    """Hold when it came true against `after` and `within`."""
-    beginning = bounds.since or "this step"
-    for met in finding.came_true:
-        late = met.t - view.since
-        about, message = (f"{named(met.made)}: ", met.made.message) if met.made is not None else ("", None)
-        if bounds.after is not None and late < bounds.after - view.slack:
-            sentence = f"{about}it came true {moment(late)} after {beginning}, before {moment(bounds.after)}"
-            finding.violated(sentence, met.n, message=message, kind="early")
-        if bounds.within is not None and late > bounds.within + view.slack:
-            sentence = f"{about}it came true only {moment(late)} after {beginning}, not within {moment(bounds.within)}"
-            finding.violated(sentence, met.n, message=message, kind="late")
+def _compare_with_bounds(finding: Finding, context: ExpectationContext, expectation: Expectation) -> None:
+    """Add a violation to the finding for each confirmation before `after` or later than `within` of the expectation."""
+    beginning = expectation.since or "this step"
+    for confirmation in finding.confirmations:
+        delay, message = confirmation.t - context.since, confirmation.message
+        about, name = (f"{describe_message(message)}: ", message.message) if message is not None else ("", None)
+        when = f"{format_seconds(delay)} after {beginning}"
+        if expectation.after is not None and delay < expectation.after - context.slack:
+            sentence = f"{about}it came true {when}, before {format_seconds(expectation.after)}"
+            finding.add_violation(sentence, confirmation.n, message=name, kind="early")
+        if expectation.within is not None and delay > expectation.within + context.slack:
+            sentence = f"{about}it came true only {when}, not within {format_seconds(expectation.within)}"
+            finding.add_violation(sentence, confirmation.n, message=name, kind="late")
 
 
-def _invariant(name: str, case: Case, setting: JudgeSettings) -> Verdict:
-    check = f"invariant.{name}"
-    requirements, judged = INVARIANT_CHECKS[name]
-    rows = tuple(r for r in requirements if r in case.cell.requirements) or requirements
-    return verdict_of(check, binding(rows, setting.claims), judged(case), complete=setting.complete)
+def _judge_invariant(name: str, context: CheckContext, settings: JudgeSettings) -> Verdict:
+    """Return an invariant's verdict, about those of its requirements that the scenario names, or all if it names none."""
+    registered = INVARIANT_CHECKS[name]
+    named = tuple(row for row in registered.requirements if row in context.cell.requirements)
+    rows = applicable_rows(named or registered.requirements, settings.claims)
+    return build_verdict(f"invariant.{name}", rows, registered.check(context), complete=settings.complete)
+
+
+def _rooms(steps: Sequence[Step]) -> dict[str, float]:
+    """Return the `room` of each expectation that has one, in seconds, by the path of its step."""
+    rooms = [(step.path, step.action.expectation.room) for step in steps if isinstance(step.action, Expect)]
+    return {path: room for path, room in rooms if room is not None}
+
+
+def _move_consequences_back(
+    verdicts: tuple[Verdict, ...], explaining_steps: Container[str | None]
+) -> tuple[Verdict, ...]:
+    """Return the verdicts with those failures at the end whose row presupposes another violated row.
+
+    The row of the first failure that explains others counts as violated by itself, whatever it presupposes. Without such a
+    failure the verdicts decide which rows are (`independently_violated`).
+    """
+    failures = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL and verdict.requirements]
+    explaining = (v.requirements[0] for v in failures if v.step is not None and v.step in explaining_steps)
+    lead = next(explaining, None)
+    independent = independently_violated([verdicts]) if lead is None else {lead: frozenset[str]()}
+    violated = {verdict.requirements[0] for verdict in failures}.union(*independent.values())
+    roots = root_violations(violated, independent=independent)
+
+    def is_consequence(verdict: Verdict) -> bool:
+        rows = verdict.requirements[:1]
+        return verdict.outcome is Outcome.FAIL and bool(rows) and roots[rows[0]] not in rows
+
+    return tuple(sorted(verdicts, key=is_consequence))

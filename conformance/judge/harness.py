@@ -1,69 +1,80 @@
-"""What keeps a cell from proving anything: a fault that never fired, a moment that never came, a node that did not do
-what a step asked of it or died unasked."""
+"""Checks of the harness itself: what keeps a cell from proving anything about the servers under test.
+
+That is a fault that never fired, a moment for a step that never came, a message that passed its link with other octets than
+the scenario means, a node that exited, could not be started, or did not do what a step asked of it.
+"""
 
 from collections.abc import Iterator, Sequence
 
 from conformance.history.events import Attempt, CommandRun, FaultFired, NodeEvent
-from conformance.judge.finding import Case
-from conformance.judge.rows import binding
-from conformance.judge.telling import inconclusive, plain
+from conformance.judge.blame import applicable_rows
+from conformance.judge.context import CheckContext
+from conformance.judge.verdict_builder import inconclusive_verdict, make_verdict
 from conformance.scenarios.steps.blocks import Step
 from conformance.scenarios.steps.breaking import Disk, Fault
 from conformance.scenarios.steps.nodes import Moment, NodeAction
 from conformance.verdicts import Outcome, Reason, Verdict
 
 
-def obstacles(case: Case, steps: Sequence[Step], *, complete: bool) -> Iterator[Verdict]:
-    """Yield a verdict for each obstacle. Of a history that was cut short, what did not happen is no obstacle."""
+def find_obstacles(context: CheckContext, steps: Sequence[Step], *, complete: bool) -> Iterator[Verdict]:
+    """Yield an inconclusive or error verdict for each obstacle; nothing in a cell without obstacles.
+
+    In a history that is not `complete` what did not happen may have been cut off: it is no obstacle.
+    """
     if complete:
-        yield from _occasions(case, steps)
-    yield from _nodes(case)
-    yield from _sendings(case)
+        yield from _find_missed_occasions(context, steps)
+    yield from _find_node_failures(context)
+    yield from _find_altered_transmissions(context)
 
 
-def _occasions(case: Case, steps: Sequence[Step]) -> Iterator[Verdict]:
-    """Yield a verdict for each fault that never fired, and each moment of an action on nodes that never came."""
-    rows = binding(case.cell.requirements, case.claims)
-    fired = {event.fault for event in case.trace.of(FaultFired)}
+def _find_missed_occasions(context: CheckContext, steps: Sequence[Step]) -> Iterator[Verdict]:
+    """Yield a verdict for each fault that never fired, and for each moment of a step on nodes (`at`) that never came.
+
+    The history has both as `FaultFired`.
+    """
+    rows = applicable_rows(context.cell.requirements, context.claims)
+    fired = {event.fault for event in context.trace.events_of(FaultFired)}
     for step in steps:
         match step.action:
             case Fault() | Disk() as fault if not fault.may_not_fire and fault.name not in fired:
                 sentence = f"the fault {fault.name!r} never fired: there was no occasion to judge"
-                yield inconclusive("harness.fault-fired", Reason.NO_OCCASION, rows, sentence, step)
+                yield inconclusive_verdict("harness.fault-fired", Reason.NO_OCCASION, rows, sentence, step)
             case NodeAction(at=Moment(may_not_come=False)) as action if action.occasion not in fired:
                 sentence = f"the moment of {action.occasion!r} never came: there was no occasion to judge"
-                yield inconclusive("harness.fault-fired", Reason.NO_OCCASION, rows, sentence, step)
+                yield inconclusive_verdict("harness.fault-fired", Reason.NO_OCCASION, rows, sentence, step)
 
 
-def _sendings(case: Case) -> Iterator[Verdict]:
-    """Yield a verdict for each message that passed its link with other octets than the scenario means.
+def _find_altered_transmissions(context: CheckContext) -> Iterator[Verdict]:
+    """Yield an error for each message that the harness sent with other octets than the scenario means.
 
-    What a fault did to a session is meant. Without this, an attack that the harness defuses by itself proves nothing.
+    Sessions in which a fault fired are left out. Without this check an attack that the harness makes harmless by mistake
+    would look like one that the server withstood.
     """
-    rows, trace = binding(case.cell.requirements, case.claims), case.trace
-    broken = {event.session for event in trace.of(FaultFired)}
-    for attempt in trace.of(Attempt):
-        passed = [sent for sent in trace.transactions_of(attempt.message) if sent.session == attempt.session]
-        meant = trace.messages[attempt.message].digest.sha256
-        seen = [sent.digest.sha256 for sent in passed if sent.digest is not None]
-        if seen and meant not in seen and attempt.session not in broken:
+    rows, trace = applicable_rows(context.cell.requirements, context.claims), context.trace
+    faulted = {event.session for event in trace.events_of(FaultFired)}
+    for attempt in trace.events_of(Attempt):
+        sent = [t for t in trace.transactions_of(attempt.message) if t.session == attempt.session]
+        expected_hash = trace.messages[attempt.message].digest.sha256
+        hashes = [t.digest.sha256 for t in sent if t.digest is not None]
+        if hashes and expected_hash not in hashes and attempt.session not in faulted:
             sentence = (
                 f"{attempt.message} passed the link to {attempt.server} with other octets than the scenario means"
             )
-            evidence = (passed[0].dot or passed[0].n, attempt.n)
-            yield plain("harness.sent-as-meant", Outcome.ERROR, rows, sentence, evidence=evidence)
+            evidence = (sent[0].dot_n or sent[0].n, attempt.n)
+            yield make_verdict("harness.sent-as-meant", Outcome.ERROR, rows, sentence, evidence=evidence)
 
 
-def _nodes(case: Case) -> Iterator[Verdict]:
-    rows, trace = binding(case.cell.requirements, case.claims), case.trace
-    for event in trace.of(NodeEvent):
+def _find_node_failures(context: CheckContext) -> Iterator[Verdict]:
+    rows, trace = applicable_rows(context.cell.requirements, context.claims), context.trace
+    for event in trace.events_of(NodeEvent):
         if event.action == "exited":
-            sentence = f"{event.node} died unasked: {event.detail}; see its log"
-            yield inconclusive("harness.node-alive", Reason.NODE, rows, sentence, evidence=(event.n,))
+            sentence = f"{event.node} exited unexpectedly: {event.detail}; see its log"
+            yield inconclusive_verdict("harness.node-alive", Reason.NODE, rows, sentence, evidence=(event.n,))
         elif event.action in ("failed", "refused"):
             sentence = f"{event.node} could not be started: {event.detail}; see its log"
-            yield inconclusive("harness.node-alive", Reason.NODE, rows, sentence, evidence=(event.n,))
-    for command in trace.of(CommandRun):
+            yield inconclusive_verdict("harness.node-alive", Reason.NODE, rows, sentence, evidence=(event.n,))
+    for command in trace.events_of(CommandRun):
         if command.failed is not None:
-            sentence = f"{command.node} did not do {' '.join((command.command, *command.arguments))}: {command.failed}"
-            yield inconclusive("harness.node-did", Reason.NODE, rows, sentence, evidence=(command.n,))
+            words = " ".join((command.command, *command.arguments))
+            sentence = f"{command.node} did not do {words}: {command.failed}"
+            yield inconclusive_verdict("harness.node-did", Reason.NODE, rows, sentence, evidence=(command.n,))

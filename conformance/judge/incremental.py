@@ -1,31 +1,38 @@
-"""The judge as a run asks it, while the cell is still going on: does an expectation hold by now?"""
+"""Judges while a cell still runs: does an expectation hold on the events so far?
+
+This is the only way in which a run asks the judge: an expectation with `within` need not be waited for once it holds.
+"""
 
 from collections.abc import Sequence
 
 from conformance.history.events import AnyEvent, Command, Connected, Content, FaultFired, Lag
-from conformance.judge.cell import find
+from conformance.judge.cell import find_so_far
 from conformance.judge.trace import Trace
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.blocks import Step
 
-COMPLETES_NOTHING = (Command, Connected, Content, FaultFired, Lag)
-"""Kinds of events by which no expectation comes true; what they lead to is an event of its own."""
+_NEVER_CONFIRMS = (Command, Connected, Content, FaultFired, Lag)
+"""Types of events by which no expectation begins to hold; a reply, delivery or closing that follows them may be."""
 
 
 class IncrementalJudge:
-    """Judges the history of one cell as it grows; each event is taken once, however often it is asked."""
+    """Judges the growing history of one cell; each event is indexed once, however often the judge is called."""
 
     def __init__(self) -> None:
         self._trace = Trace()
 
     def __call__(self, cell: Cell, step: Step, events: Sequence[AnyEvent]) -> bool:
-        """Return whether the expectation holds on what has happened so far. `events` only ever grows."""
+        """Return whether the expectation `step` holds on `events`, which must begin with the events of earlier calls.
+
+        It holds when its check had an occasion and found neither a violation nor anything undecided; its bounds `after` and
+        `within` do not matter here. False when the last event is of a type that cannot confirm: then nothing is judged.
+        """
         for n in range(len(self._trace.events), len(events)):
             self._trace.add(events[n])
-        if isinstance(events[-1], COMPLETES_NOTHING):
+        if isinstance(events[-1], _NEVER_CONFIRMS):
             return False
-        found = find(cell, step, self._trace)
-        if found is None:
+        result = find_so_far(cell, step, self._trace)
+        if result is None:
             return False
-        finding, _ = found
-        return finding.occasions > 0 and not finding.wrong and not finding.unclear
+        finding, _ = result
+        return finding.occasions > 0 and not finding.violations and not finding.undecided

@@ -1,12 +1,17 @@
-"""The parameters that are in force on a server at a moment: the documents' defaults, what the world of the scenario
-sets, and what was configured since and not refused."""
+"""The transport parameters in force on a server at an event.
+
+Later values override earlier ones: the documented default, what the scenario's topology sets for all servers, what it sets
+for this one, and each configuration that was offered to the server since and that it did not refuse. The defaults are
+stated here a second time on purpose (see `conformance.parameters`): judging goes by the documents alone. `n` is the number
+of the event.
+"""
 
 from collections.abc import Mapping
 
 from pydantic import JsonValue
 
 from conformance.history.events import Configured
-from conformance.judge.finding import Case
+from conformance.judge.context import CheckContext
 
 DEFAULTS: Mapping[str, JsonValue] = {
     "ShadowRedundancyEnabled": True,
@@ -19,40 +24,26 @@ DEFAULTS: Mapping[str, JsonValue] = {
     "DuplicateTrackingWindow": 3600,
     "MessageRetryInterval": 60,
 }
-"""What the checks ask for, as the documents have it (EX2016, EX2013: parameters; GURU: duplicates). Seconds."""
-
-CONNECTION_TIMEOUT = {"edge": 300.0}
-"""ConnectionTimeout of a receive connector by the server's role, seconds; others have 600 (SR-TMO-07)."""
+"""Documented defaults of the parameters that checks use (EX2016, EX2013: parameters; GURU: duplicates). Times in seconds."""
 
 
-def parameter(case: Case, server: str, name: str, n: int) -> JsonValue:
-    """Return a parameter as it was in force on a server when the event `n` happened."""
-    topology = case.cell.topology
+def parameter_at(context: CheckContext, server: str, name: str, n: int) -> JsonValue:
+    """Return a parameter's value in force on a server when event `n` happened."""
+    topology = context.cell.topology
     value = {**DEFAULTS, **topology.transport, **topology.by_name[server].transport}[name]
-    for event in case.trace.of(Configured):
+    for event in context.trace.events_of(Configured):
         if event.n < n and event.node == server and event.refused is None and name in event.changes:
             value = event.changes[name]
     return value
 
 
-def seconds(case: Case, server: str, name: str, n: int) -> float:
-    """Return a parameter that is a time (in seconds) or a number."""
-    return _number(parameter(case, server, name, n), DEFAULTS[name])
+def numeric_parameter_at(context: CheckContext, server: str, name: str, n: int) -> float:
+    """Return the value in force of a parameter that is a time (documented seconds) or a number."""
+    return _number_or_default(parameter_at(context, server, name, n), DEFAULTS[name])
 
 
-def connection_timeout(case: Case, server: str, listener: str, n: int) -> float:
-    """Return the ConnectionTimeout of a listener at an event, seconds."""
-    one = case.cell.topology.by_name[server]
-    value: object = one.listeners.get(listener, {}).get("connection_timeout", CONNECTION_TIMEOUT.get(one.role, 600.0))
-    for event in case.trace.of(Configured):
-        changed = event.changes.get(f"listeners.{listener}")
-        if event.n < n and event.node == server and event.refused is None and isinstance(changed, dict):
-            value = changed.get("connection_timeout", value)
-    return _number(value, 600.0)
-
-
-def _number(value: object, default: object) -> float:
-    """Return a number; of what is none (and which a server should have refused) the default is in force."""
+def _number_or_default(value: object, default: object) -> float:
+    """Return a value as a number; the default for a value that is not one, which the server should have refused."""
     chosen = value if isinstance(value, int | float) else default
     assert isinstance(chosen, int | float)
     return float(chosen)

@@ -1,4 +1,9 @@
-"""Sessions as the judge sees them: exchanges of command and reply, and the mail transactions within."""
+"""SMTP sessions as the judge sees them: exchanges of command and reply, and the mail transactions within.
+
+`Trace` gives a `Session` the events of one recorded connection in order; the session pairs each reply with its command and
+cuts the commands into mail transactions (RFC 5321 4.1.4). `n` is an event's number in the history, `t` its time in
+documented seconds since the cell began.
+"""
 
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -6,16 +11,16 @@ from typing import Literal
 
 from conformance.history.events import Closed, Command, Connected, Content, Digest, Listener, Reply
 
-Way = Literal["plain", "shadow", "tracked"]
-"""What a transaction is: ordinary mail, a shadow copy for the server to hold (2013 and later), or mail whose client
-keeps the copy and asks for its discard status later (2010)."""
+TransactionKind = Literal["plain", "shadow", "tracked"]
+"""`plain`: ordinary mail; `shadow`: a shadow copy that the server is to hold (2013 and later); `tracked`: mail of which the
+client keeps a shadow, whose discard status it queries later (2010)."""
 
 _ENDS_TRANSACTION = frozenset({"RSET", "EHLO", "HELO", "LHLO", "QUIT"})
 
 
 @dataclass(slots=True)
 class Exchange:
-    """A command and the reply to it, once there was one."""
+    """A command and its reply; None until the reply was seen."""
 
     command: Command
     reply: Reply | None = None
@@ -23,9 +28,11 @@ class Exchange:
 
 @dataclass(slots=True)
 class Transaction:
-    """One mail transaction, from MAIL to its final replies, or to wherever it ended.
+    """One mail transaction, from MAIL to its final replies, or to where it was broken off.
 
-    `recipients` are those that were not refused. `dot` is the number of the event with the final dot.
+    `n` and `t` are those of MAIL; `dot_n` and `dot_t` those of the final dot, None before it. `recipients` are those that
+    were not refused, `refused` the others. `message` is the scenario's name of the message (`m#1`), None when the content
+    is of no message of the scenario, or was not sent. `replies` are the final replies: LMTP gives one for each recipient.
     """
 
     session: str
@@ -35,34 +42,38 @@ class Transaction:
     n: int
     t: float
     sender: str
-    way: Way = "plain"
+    kind: TransactionKind = "plain"
     shadow_id: str | None = None
     recipients: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     digest: Digest | None = None
     message: str | None = None
-    dot: int | None = None
+    dot_n: int | None = None
     dot_t: float | None = None
     replies: list[Reply] = field(default_factory=list)
 
     @property
-    def accepted(self) -> Reply | None:
-        """The positive final reply, if there was one."""
+    def acceptance(self) -> Reply | None:
+        """The first positive final reply, None without one."""
         return next((reply for reply in self.replies if reply.code // 100 == 2), None)
 
     @property
-    def taken_for(self) -> list[str]:
-        """The recipients for whom the server took the message: LMTP says so one by one (RFC 2033 4.2)."""
+    def accepted_recipients(self) -> list[str]:
+        """The recipients for whom a final reply accepted the message: LMTP replies for each of them (RFC 2033 4.2)."""
         positive = [reply for reply in self.replies if reply.code // 100 == 2]
         if any(reply.recipient is not None for reply in self.replies):
-            said = {reply.recipient for reply in positive}
-            return [recipient for recipient in self.recipients if recipient in said]
+            accepted = {reply.recipient for reply in positive}
+            return [recipient for recipient in self.recipients if recipient in accepted]
         return list(self.recipients) if positive else []
 
 
 @dataclass(slots=True)
 class Session:
-    """One recorded connection. `keywords` is what the last EHLO (LHLO) reply offered; None before there was one."""
+    """One recorded connection; `n` and `t` are those of its opening.
+
+    `keywords` are those of the last reply to EHLO or LHLO, None before the first such reply. `shadow_request` is the last
+    request for shadow redundancy that the client made in the session.
+    """
 
     name: str
     client: str
@@ -71,64 +82,68 @@ class Session:
     n: int
     t: float
     keywords: frozenset[str] | None = None
-    asked_for: Literal["request-shadow", "track-shadow"] | None = None
+    shadow_request: Literal["request-shadow", "track-shadow"] | None = None
     exchanges: list[Exchange] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     transactions: list[Transaction] = field(default_factory=list)
     closed: Closed | None = None
-    # Lists, which hold one thing at a time: a deque that is empty takes ten times their memory, and a run of weeks has
-    # a hundred thousand sessions.
+    # Lists with one element at a time: an empty deque takes ten times their memory, and a run of weeks has a hundred
+    # thousand sessions.
     _unanswered: list[Exchange] = field(default_factory=list)
-    _named: list[tuple[Transaction, str]] = field(default_factory=list)
-    _awaiting: list[Transaction] = field(default_factory=list)
+    _unanswered_recipients: list[tuple[Transaction, str]] = field(default_factory=list)
+    _unanswered_contents: list[Transaction] = field(default_factory=list)
     _open: Transaction | None = None
-    _ended: Transaction | None = None
+    _last_sent: Transaction | None = None
 
     @classmethod
-    def begun(cls, event: Connected) -> "Session":
-        """Return a session that has just begun."""
+    def from_event(cls, event: Connected) -> "Session":
+        """Return a new session without commands."""
         return cls(event.session, event.client, event.server, event.listener, event.n, event.t)
 
-    def command(self, event: Command) -> Exchange:
-        """Take a command; a transaction ends where RFC 5321 4.1.4 says so."""
+    def add_command(self, event: Command) -> Exchange:
+        """Add the next command and return its exchange; begin or end a transaction as RFC 5321 4.1.4 says."""
         exchange = Exchange(event)
         self.exchanges.append(exchange)
         self._unanswered.append(exchange)
         name = event.operation.name if event.operation else None
         if name in ("request-shadow", "track-shadow"):
-            self.asked_for = name
+            self.shadow_request = name
         elif event.verb == "MAIL":
-            self._begin(event)
+            self._begin_transaction(event)
         elif event.verb == "RCPT" and self._open is not None:
-            self._named.append((self._open, address(event.line)))
-            self._open.recipients.append(address(event.line))
+            self._unanswered_recipients.append((self._open, parse_path(event.line)))
+            self._open.recipients.append(parse_path(event.line))
         elif event.verb in _ENDS_TRANSACTION:
             self._open = None
         return exchange
 
-    def content(self, event: Content, message: str | None) -> Transaction | None:
-        """Take the final dot; return the transaction that it ended."""
-        ended, self._open = self._open, None
-        if ended is not None:
-            ended.digest, ended.message, ended.dot, ended.dot_t = event.digest, message, event.n, event.t
-            self._awaiting.append(ended)
-            self._ended = ended
-        return ended
+    def add_content(self, event: Content, message: str | None) -> Transaction | None:
+        """End the open transaction at its final dot; return it, or None without an open one. `message` is its name."""
+        sent, self._open = self._open, None
+        if sent is not None:
+            sent.digest, sent.message, sent.dot_n, sent.dot_t = event.digest, message, event.n, event.t
+            self._unanswered_contents.append(sent)
+            self._last_sent = sent
+        return sent
 
-    def reply(self, event: Reply) -> Transaction | None:
-        """Take a reply; return the transaction whose content it answers. A recipient that was refused has no part."""
+    def add_reply(self, event: Reply) -> Transaction | None:
+        """Give the next reply to the command or content that it answers.
+
+        Return the transaction of which it is a final reply, None for a reply to a command. A refused RCPT takes its
+        recipient out of the transaction; a refused MAIL ends the transaction.
+        """
         self.replies.append(event)
         if event.to == "CONTENT":
-            return self._final(event)
-        exchange = next((one for one in self._unanswered if one.command.verb == event.to), None)
+            return self._add_final_reply(event)
+        exchange = next((exchange for exchange in self._unanswered if exchange.command.verb == event.to), None)
         if exchange is not None:
             self._unanswered.remove(exchange)
             exchange.reply = event
         positive = event.code // 100 == 2
         if event.to in ("EHLO", "LHLO") and positive:
-            self.keywords = _offered(event.lines)
-        elif event.to == "RCPT" and self._named:
-            transaction, recipient = self._named.pop(0)
+            self.keywords = _parse_keywords(event.lines)
+        elif event.to == "RCPT" and self._unanswered_recipients:
+            transaction, recipient = self._unanswered_recipients.pop(0)
             if not positive:
                 transaction.recipients.remove(recipient)
                 transaction.refused.append(recipient)
@@ -136,31 +151,42 @@ class Session:
             self._open = None
         return None
 
-    def _final(self, event: Reply) -> Transaction | None:
-        """Give a final reply to its transaction. LMTP has one for each recipient; one too many goes to the last."""
-        sent = self._awaiting[0] if self._awaiting else self._ended
+    def _add_final_reply(self, event: Reply) -> Transaction | None:
+        """Add a final reply to the transaction that waits longest; a surplus one to the last transaction. Return it.
+
+        An LMTP transaction waits for one reply for each recipient.
+        """
+        sent = self._unanswered_contents[0] if self._unanswered_contents else self._last_sent
         if sent is not None:
             sent.replies.append(event)
-            if self._awaiting and (event.recipient is None or len(sent.replies) >= len(sent.recipients)):
-                self._awaiting.pop(0)
+            if self._unanswered_contents and (event.recipient is None or len(sent.replies) >= len(sent.recipients)):
+                self._unanswered_contents.pop(0)
         return sent
 
-    def _begin(self, event: Command) -> None:
+    def _begin_transaction(self, event: Command) -> None:
         shadow_id = event.operation.shadow_id if event.operation else None
-        tracked = self.asked_for == "track-shadow"
-        way: Way = "plain" if shadow_id is None else "tracked" if tracked else "shadow"
+        tracked = self.shadow_request == "track-shadow"
+        kind: TransactionKind = "plain" if shadow_id is None else "tracked" if tracked else "shadow"
         self._open = Transaction(
-            self.name, self.client, self.server, self.listener, event.n, event.t, address(event.line), way, shadow_id
+            self.name,
+            self.client,
+            self.server,
+            self.listener,
+            event.n,
+            event.t,
+            parse_path(event.line),
+            kind,
+            shadow_id,
         )
         self.transactions.append(self._open)
 
 
-@lru_cache(maxsize=256)  # servers say the same in each session
-def _offered(lines: tuple[str, ...]) -> frozenset[str]:
-    """Return the keywords of a reply to EHLO or LHLO."""
+@lru_cache(maxsize=256)  # servers send the same lines in each session
+def _parse_keywords(lines: tuple[str, ...]) -> frozenset[str]:
+    """Return the keywords of a reply to EHLO or LHLO, in capitals, without their parameters."""
     return frozenset(line.split(" ")[0].upper() for line in lines[1:])
 
 
-def address(line: str) -> str:
-    """Return the path of a MAIL or RCPT line, without its brackets."""
+def parse_path(line: str) -> str:
+    """Return the address between the angle brackets of a MAIL or RCPT line, '' for the null path."""
     return line.partition("<")[2].partition(">")[0]

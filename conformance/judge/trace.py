@@ -1,7 +1,22 @@
-"""A history as the judge sees it: sessions and their mail transactions, shadow copies, discard notifications, deliveries.
+"""A history, indexed for the checks: sessions, mail transactions, shadow copies, discard notifications, deliveries.
 
-Events are taken one by one, each at a cost that does not grow with how many came before: what waits for an
-expectation asks again after every event.
+Theory of operation
+-------------------
+`Trace.add` takes the events of one cell in their order. Each costs about the same, however long the history is: a run that
+waits for an expectation judges again after every event (`conformance.judge.incremental`).
+
+An event of a session goes to its `Session`, which pairs commands with replies and says which transaction a final reply
+answers. What a transaction or reply means for shadow redundancy is derived at once:
+
+- The content that was sent is identified with a message of the scenario by the hash of its body, else by its Message-ID.
+- A positive final reply to a shadow or tracked transaction is a stored `ShadowCopy`. Its *primary* is the server that
+  delivers the message, its *holder* the server that keeps the copy.
+- Each id in a discard list is a `Discard`: the primary notified the holder that the copy is no longer needed.
+- Each XQDISCARD is a `Query`, each try of a primary to have a copy stored a `ShadowAttempt`.
+
+Sessions that a fault altered or held, and those that the harness opened itself, are noted by their names: a server is not
+responsible for what was said there. A message is known by the scenario's name of it: `m#1` is the first of the messages
+that the scenario calls `m`. `n` is an event's number, `t` its time in documented seconds since the cell began.
 """
 
 import hashlib
@@ -32,35 +47,35 @@ from conformance.judge.sessions import Exchange, Session, Transaction
 
 E = TypeVar("E", bound=Event)
 
-_EMPTY = hashlib.sha256(b"").hexdigest()
-"""The hash of a body that is empty: it tells no message from another."""
+_EMPTY_BODY = hashlib.sha256(b"").hexdigest()
+"""Several messages may have an empty body, so its hash identifies none of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
-    """A shadow copy that is known to be stored, since `stored` said so; `holder` keeps it for `primary`.
+class ShadowCopy:
+    """A shadow copy that `holder` keeps for `primary`, known to be stored since `stored_reply` was given.
 
-    In 2013 and later the holder is the server of the transaction; in 2010 it is the client, who keeps what it sent.
+    In 2013 and later the holder is the server of the transaction; in 2010 it is the client, which keeps what it sent.
     """
 
     primary: str
     holder: str
     transaction: Transaction
-    stored: Reply
+    stored_reply: Reply
 
     @property
     def shadow_id(self) -> str:
-        """Under which name the primary tells that it may go."""
+        """The id by which discard notifications name the copy."""
         assert self.transaction.shadow_id is not None
         return self.transaction.shadow_id
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowAttempt:
-    """A primary's attempt at a shadow server; `message` and `sent` are None where it did not come to a message.
+    """A primary's attempt to have a shadow copy stored by `server`; `message` is None where it ended before MAIL.
 
-    Its number and time are those of MAIL; where it did not come so far, those of the request that was in vain, or of the
-    connection. A session may be opened long before it is used (ruling 14).
+    `n` and `t` are those of MAIL; without MAIL those of the last request for a shadow, or of the connection. A session may
+    be opened long before it is used (ruling 14).
     """
 
     client: str
@@ -68,12 +83,11 @@ class ShadowAttempt:
     n: int
     t: float
     message: str | None
-    sent: Transaction | None
 
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """One discard notification: the primary told a shadow server that a shadow may go."""
+    """One discard notification: `primary` notified `holder` that it may discard a shadow copy."""
 
     primary: str
     holder: str
@@ -85,214 +99,223 @@ class Discard:
 
 @dataclass(slots=True)
 class Query:
-    """One XQDISCARD, and the discard list that was the answer to it, if there was one."""
+    """One XQDISCARD of `client` (the holder) to `server` (the primary), with its reply in `exchange`."""
 
-    by: str
-    at: str
+    client: str
+    server: str
     session: str
     n: int
     t: float
     exchange: Exchange
 
     @property
-    def answered(self) -> bool:
-        """Whether a discard list was the answer."""
+    def is_answered(self) -> bool:
+        """Whether the reply is a discard list, which may be empty."""
         reply = self.exchange.reply
         return reply is not None and reply.operation is not None and reply.operation.name == "discard-list"
 
 
 class Trace:
-    """Everything that checks ask of a sequence of events."""
+    """The events of a cell so far, and indexes over them."""
 
     def __init__(self, events: Iterable[AnyEvent] = ()) -> None:
         self.events: list[AnyEvent] = []
         self.sessions: dict[str, Session] = {}
         self.messages: dict[str, MessageMade] = {}
         self.transactions: list[Transaction] = []
-        self.copies: list[Copy] = []
+        self.copies: list[ShadowCopy] = []
         self.discards: list[Discard] = []
         self.queries: list[Query] = []
-        self.tampered: set[str] = set()
-        self.held: set[str] = set()
-        self.spoken: set[str] = set()
-        self._kinds: dict[type, list[Any]] = defaultdict(list)
-        self._named: dict[str, list[MessageMade]] = defaultdict(list)
-        self._by_body: dict[str, str] = {}
-        self._by_id: dict[str, list[str]] = defaultdict(list)
-        self._sent: dict[str, list[Transaction]] = defaultdict(list)
-        self._copies: dict[str, list[Copy]] = defaultdict(list)
-        self._delivered: dict[str, list[Delivered]] = defaultdict(list)
+        self.altered_sessions: set[str] = set()
+        """Names of sessions in which a fault changed, added or removed octets."""
+        self.held_sessions: set[str] = set()
+        """Names of sessions in which a fault held octets back."""
+        self.harness_sessions: set[str] = set()
+        """Names of sessions that the harness opened itself, perhaps under a server's name."""
+        self._by_type: dict[type, list[Any]] = defaultdict(list)
+        self._messages_by_base: dict[str, list[MessageMade]] = defaultdict(list)
+        self._name_by_body: dict[str, str] = {}
+        self._names_by_id: dict[str, list[str]] = defaultdict(list)
+        self._transactions: dict[str, list[Transaction]] = defaultdict(list)
+        self._copies: dict[str, list[ShadowCopy]] = defaultdict(list)
+        self._deliveries: dict[str, list[Delivered]] = defaultdict(list)
         self._attempts: dict[str, list[Attempt]] = defaultdict(list)
-        self._told: dict[tuple[str, str], list[Discard]] = defaultdict(list)
+        self._discards_by_copy: dict[tuple[str, str], list[Discard]] = defaultdict(list)
         self._steps: dict[tuple[str, str], StepEvent] = {}
         self._labels: dict[str, StepEvent] = {}
         for event in events:
             self.add(event)
 
     def add(self, event: AnyEvent) -> None:
-        """Take the next event."""
+        """Add the next event to the history and to every index."""
         self.events.append(event)
-        self._kinds[type(event)].append(event)
+        self._by_type[type(event)].append(event)
         match event:
             case Connected():
-                self.sessions[event.session] = Session.begun(event)
+                self.sessions[event.session] = Session.from_event(event)
             case Command():
-                self._command(event, self.sessions[event.session])
+                self._add_command(event, self.sessions[event.session])
             case Reply():
-                self._reply(event, self.sessions[event.session])
+                self._add_reply(event, self.sessions[event.session])
             case Content():
-                self._content(event, self.sessions[event.session])
+                self._add_content(event, self.sessions[event.session])
             case Closed():
                 self.sessions[event.session].closed = event
             case MessageMade():
-                self._made(event)
+                self._add_message(event)
             case Delivered():
-                if (message := self.message_of(event.digest)) is not None:
-                    self._delivered[message].append(event)
+                if (name := self.identify_message(event.digest)) is not None:
+                    self._deliveries[name].append(event)
             case Attempt():
                 self._attempts[event.message].append(event)
                 if event.session is not None:
-                    self.spoken.add(event.session)
+                    self.harness_sessions.add(event.session)
             case Talked(session=str(session)):
-                self.spoken.add(session)
+                self.harness_sessions.add(session)
             case FaultFired(session=str(session)):
                 if event.action in ALTERING_FAULTS:
-                    self.tampered.add(session)
+                    self.altered_sessions.add(session)
                 if event.action in HOLDING_FAULTS:
-                    self.held.add(session)
+                    self.held_sessions.add(session)
             case StepEvent():
                 self._steps[event.path, event.phase] = event
-                # A node that starts is there when it is ready: how long a program takes to start is not its protocol.
+                # A started node counts from when it is ready: a program's start-up time is not part of its protocol.
                 if event.phase == ("ended" if event.verb == "start" else "began") and event.label is not None:
                     self._labels[event.label] = event
             case _:
                 pass
 
-    def of(self, kind: type[E]) -> list[E]:
-        """Return the events of a kind, in order."""
-        return self._kinds[kind]
+    def events_of(self, event_type: type[E]) -> list[E]:
+        """Return the events of one type, in order."""
+        return self._by_type[event_type]
 
-    def step(self, path: str, phase: str) -> StepEvent | None:
-        """Return the last event of a step and phase."""
+    def find_step_event(self, path: str, phase: str) -> StepEvent | None:
+        """Return the last event of a step and phase, None when there is none yet."""
         return self._steps.get((path, phase))
 
-    def labelled(self, label: str) -> StepEvent | None:
-        """Return where the step of that label began last."""
+    def find_label_event(self, label: str) -> StepEvent | None:
+        """Return the event from which `since: LABEL` counts: where the step with that label began, `start` ended."""
         return self._labels.get(label)
 
-    def named(self, name: str) -> list[MessageMade]:
-        """Return the messages that `m` or `m#3` stands for."""
-        one = self.messages.get(name)
-        return [one] if one is not None else self._named.get(name, [])
+    def find_messages(self, name: str) -> list[MessageMade]:
+        """Return the message `m#3`, or every message of `m`, in the order in which they were made."""
+        message = self.messages.get(name)
+        return [message] if message is not None else self._messages_by_base.get(name, [])
 
-    def message_of(self, digest: Digest | None) -> str | None:
-        """Return the name of the message whose content this is: by its body, which no two share, else by Message-ID."""
+    def identify_message(self, digest: Digest | None) -> str | None:
+        """Return the name of the message with this content, by its body, else by its Message-ID; None for no message.
+
+        A report about a message is not the message.
+        """
         if digest is None or digest.report is not None:
             return None
-        if (found := self._by_body.get(digest.body_sha256)) is not None:
-            return found
-        same = self._by_id.get(digest.message_id or "", [])
-        return same[0] if same else None
+        if (name := self._name_by_body.get(digest.body_sha256)) is not None:
+            return name
+        names = self._names_by_id.get(digest.message_id or "", [])
+        return names[0] if names else None
 
-    def twins(self, made: MessageMade) -> list[str]:
-        """Return the names of all messages, itself first, that no mailbox can tell from one: same Message-ID and Date."""
-        if made.message_id is None or made.digest.date is None:
-            return [made.message]
-        same = (self.messages[name] for name in self._by_id[made.message_id])
-        others = [one.message for one in same if one.digest.date == made.digest.date and one is not made]
-        return [made.message, *others]
+    def indistinguishable_messages(self, original: MessageMade) -> list[str]:
+        """Return the names of the messages with the same Message-ID and Date, `original` first.
 
-    def transactions_of(self, message: str) -> list[Transaction]:
+        Duplicate detection of a mailbox goes by these two header fields.
+        """
+        if original.message_id is None or original.digest.date is None:
+            return [original.message]
+        same_id = (self.messages[name] for name in self._names_by_id[original.message_id])
+        others = [m.message for m in same_id if m.digest.date == original.digest.date and m is not original]
+        return [original.message, *others]
+
+    def transactions_of(self, name: str) -> list[Transaction]:
         """Return the transactions in which the whole content of a message was sent, in the order of their dots."""
-        return self._sent.get(message, [])
+        return self._transactions.get(name, [])
 
-    def attempts_of(self, message: str) -> list[Attempt]:
-        """Return the harness's transmissions of a message."""
-        return self._attempts.get(message, [])
+    def attempts_of(self, name: str) -> list[Attempt]:
+        """Return the harness's own transmissions of a message that have ended."""
+        return self._attempts.get(name, [])
 
-    def copies_of(self, message: str) -> list[Copy]:
-        """Return the stored shadow copies of a message."""
-        return self._copies.get(message, [])
+    def copies_of(self, name: str) -> list[ShadowCopy]:
+        """Return the stored shadow copies of a message, in the order in which they were stored."""
+        return self._copies.get(name, [])
 
-    def deliveries_of(self, message: str) -> list[Delivered]:
-        """Return what sinks took of a message."""
-        return self._delivered.get(message, [])
+    def deliveries_of(self, name: str) -> list[Delivered]:
+        """Return the deliveries of a message to sinks, one for each recipient."""
+        return self._deliveries.get(name, [])
 
-    def discards_of(self, message: str) -> list[Discard]:
-        """Return the discard notifications for a message's shadows, in the order of their telling."""
-        keys = dict.fromkeys((copy.primary, copy.shadow_id) for copy in self.copies_of(message))
-        return sorted((d for key in keys for d in self._told.get(key, [])), key=lambda discard: discard.n)
+    def discards_of(self, name: str) -> list[Discard]:
+        """Return the discard notifications for a message's shadow copies, in their order."""
+        keys = dict.fromkeys((copy.primary, copy.shadow_id) for copy in self.copies_of(name))
+        return sorted((d for key in keys for d in self._discards_by_copy.get(key, [])), key=lambda discard: discard.n)
 
     @property
     def shadow_attempts(self) -> list[ShadowAttempt]:
-        """Every attempt at a shadow server, in order: each shadow message that was begun, each session that was to make
-        one and never came so far, and each connection in vain.
+        """Every attempt to have a shadow copy stored, in order.
 
-        A session between servers in which the server never answered EHLO is one too: nobody can see what it was for.
+        That is each shadow transaction, each session for one that ended before MAIL, and each failed connection between
+        servers. A session between servers in which EHLO was never answered counts too: its purpose cannot be seen.
         """
-        found = []
-        for one in self.sessions.values():
-            sent = [t for t in one.transactions if t.way == "shadow"]
-            found += [ShadowAttempt(one.client, one.server, t.n, t.t, t.message, t) for t in sent]
-            if not sent and (vain := _came_to_nothing(one)) is not None:
-                found.append(ShadowAttempt(one.client, one.server, *vain, None, None))
-        found += [
-            ShadowAttempt(event.client, event.server, event.n, event.t, None, None)
-            for event in self.of(ConnectFailed)
+        attempts = []
+        for session in self.sessions.values():
+            sent = [t for t in session.transactions if t.kind == "shadow"]
+            attempts += [ShadowAttempt(session.client, session.server, t.n, t.t, t.message) for t in sent]
+            if not sent and (failed := _failed_before_mail(session)) is not None:
+                attempts.append(ShadowAttempt(session.client, session.server, *failed, None))
+        attempts += [
+            ShadowAttempt(event.client, event.server, event.n, event.t, None)
+            for event in self.events_of(ConnectFailed)
             if event.listener == "transport"
         ]
-        return sorted(found, key=lambda attempt: attempt.n)
+        return sorted(attempts, key=lambda attempt: attempt.n)
 
-    def _made(self, event: MessageMade) -> None:
+    def _add_message(self, event: MessageMade) -> None:
         self.messages[event.message] = event
-        self._named[event.message.partition("#")[0]].append(event)
-        if event.digest.body_sha256 != _EMPTY:
-            self._by_body[event.digest.body_sha256] = event.message
+        self._messages_by_base[event.message.partition("#")[0]].append(event)
+        if event.digest.body_sha256 != _EMPTY_BODY:
+            self._name_by_body[event.digest.body_sha256] = event.message
         if event.message_id:
-            self._by_id[event.message_id].append(event.message)
+            self._names_by_id[event.message_id].append(event.message)
 
-    def _command(self, event: Command, session: Session) -> None:
-        exchange = session.command(event)
+    def _add_command(self, event: Command, session: Session) -> None:
+        exchange = session.add_command(event)
         if event.operation is not None and event.operation.name == "query-discard":
             self.queries.append(Query(session.client, session.server, session.name, event.n, event.t, exchange))
         elif event.verb == "MAIL":
             self.transactions.append(session.transactions[-1])
 
-    def _content(self, event: Content, session: Session) -> None:
-        message = self.message_of(event.digest)
-        sent = session.content(event, message)
-        if sent is not None and message is not None:
-            self._sent[message].append(sent)
+    def _add_content(self, event: Content, session: Session) -> None:
+        name = self.identify_message(event.digest)
+        sent = session.add_content(event, name)
+        if sent is not None and name is not None:
+            self._transactions[name].append(sent)
 
-    def _reply(self, event: Reply, session: Session) -> None:
-        sent = session.reply(event)
+    def _add_reply(self, event: Reply, session: Session) -> None:
+        sent = session.add_reply(event)
         operation = event.operation
         if operation is not None and operation.name == "discard-list":
             for shadow_id in operation.shadow_ids:
-                told = Discard(session.server, session.client, shadow_id, session.name, event.n, event.t)
-                self.discards.append(told)
-                self._told[session.server, shadow_id].append(told)
-        elif sent is not None and sent.way != "plain" and sent.accepted is event:
-            primary, holder = (sent.client, sent.server) if sent.way == "shadow" else (sent.server, sent.client)
-            copy = Copy(primary, holder, sent, event)
+                discard = Discard(session.server, session.client, shadow_id, session.name, event.n, event.t)
+                self.discards.append(discard)
+                self._discards_by_copy[session.server, shadow_id].append(discard)
+        elif sent is not None and sent.kind != "plain" and sent.acceptance is event:
+            primary, holder = (sent.client, sent.server) if sent.kind == "shadow" else (sent.server, sent.client)
+            copy = ShadowCopy(primary, holder, sent, event)
             self.copies.append(copy)
             if sent.message is not None:
                 self._copies[sent.message].append(copy)
 
 
-def _came_to_nothing(session: Session) -> tuple[int, float] | None:
-    """Return the number and time of an attempt that came to no message, or None where a session was none.
+def _failed_before_mail(session: Session) -> tuple[int, float] | None:
+    """Return number and time of the attempt at a shadow that ended in this session before MAIL, None for no attempt.
 
-    One that is open and has been granted the request waits for a message (ruling 14). One in which EHLO was never
-    answered may have been for a shadow.
+    An open session whose request was granted waits for a message (ruling 14), so it has not failed. One in which EHLO was
+    never answered may have been for a shadow.
     """
-    if session.asked_for != "request-shadow":
+    if session.shadow_request != "request-shadow":
         silent = session.listener == "transport" and session.keywords is None
         return (session.n, session.t) if silent else None
-    asked = [
+    requests = [
         x for x in session.exchanges if x.command.operation is not None and x.command.operation.name == "request-shadow"
     ]
-    granted = any(x.reply is not None and x.reply.code // 100 == 2 for x in asked)
+    granted = any(x.reply is not None and x.reply.code // 100 == 2 for x in requests)
     if granted and session.closed is None:
         return None
-    return asked[-1].command.n, asked[-1].command.t
+    return requests[-1].command.n, requests[-1].command.t

@@ -6,9 +6,9 @@ import pytest
 
 from conformance.invariants import INVARIANTS
 from conformance.judge import cell
-from conformance.judge.expectations import CHECKS
+from conformance.judge.expectations import EXPECTATION_CHECKS
 from conformance.judge.finding import Finding
-from conformance.judge.invariants import CHECKS as INVARIANT_CHECKS
+from conformance.judge.invariants import INVARIANT_CHECKS
 from conformance.scenarios.expectations import EXPECTATIONS
 
 ALL = [*(f"expect.{verb}" for verb in EXPECTATIONS), *(f"invariant.{name}" for name in INVARIANTS)]
@@ -17,9 +17,10 @@ ALL = [*(f"expect.{verb}" for verb in EXPECTATIONS), *(f"invariant.{name}" for n
 def blind(check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a check find nothing, whatever it is shown."""
     kind, _, name = check.partition(".")
+    nothing = lambda *_: Finding("nothing", 1)  # noqa: E731
     if kind == "expect":
-        seeing = replace(CHECKS[name], judged=lambda expectation, view: Finding("nothing", 1))
-        monkeypatch.setattr(cell, "CHECKS", {**CHECKS, name: seeing})
+        checks = {**EXPECTATION_CHECKS, name: replace(EXPECTATION_CHECKS[name], check=nothing)}
+        monkeypatch.setattr(cell, "EXPECTATION_CHECKS", checks)
     else:
-        seen = (INVARIANT_CHECKS[name][0], lambda case: Finding("nothing", 1))
-        monkeypatch.setattr(cell, "INVARIANT_CHECKS", {**INVARIANT_CHECKS, name: seen})
+        invariants = {**INVARIANT_CHECKS, name: replace(INVARIANT_CHECKS[name], check=nothing)}
+        monkeypatch.setattr(cell, "INVARIANT_CHECKS", invariants)

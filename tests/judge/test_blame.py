@@ -3,9 +3,9 @@
 import pytest
 
 from conformance import paths
-from conformance.judge.blame import Kind
+from conformance.judge.blame import ViolationKind
 from conformance.judge.cell import JudgeSettings, judge_cell
-from conformance.judge.expectations import CHECKS
+from conformance.judge.expectations import EXPECTATION_CHECKS
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import EXPECTATIONS
@@ -36,28 +36,31 @@ from tests.judge.lines import tell
     ],
 )
 def test_the_kind_of_violation_says_which_of_the_rows_it_is_about(
-    verb: str, kind: Kind, rows: tuple[str, ...], first: str
+    verb: str, kind: ViolationKind, rows: tuple[str, ...], first: str
 ):
-    found = CHECKS[verb].blame.ordered(kind, rows, of_2010=False)
+    found = EXPECTATION_CHECKS[verb].blame.order_rows(kind, rows, all_2010=False)
     assert found[0] == first
     assert sorted(found) == sorted(rows)
 
 
 def test_without_a_row_that_it_is_about_the_scenario_s_order_stays():
-    assert CHECKS["left"].blame.ordered("", ("SR-CFG-03", "SR-CFG-01"), of_2010=False) == ("SR-CFG-03", "SR-CFG-01")
+    assert EXPECTATION_CHECKS["left"].blame.order_rows("", ("SR-CFG-03", "SR-CFG-01"), all_2010=False) == (
+        "SR-CFG-03",
+        "SR-CFG-01",
+    )
 
 
-@pytest.mark.parametrize(("of_2010", "row"), [(False, "SR-CRE-01"), (True, "SR-E10-03")])
-def test_a_shadow_that_a_scenario_takes_for_granted_has_a_row_of_its_own(of_2010: bool, row: str):
-    found = CHECKS["shadow"].blame.ordered("missing", ("SR-OUT-03",), of_2010=of_2010)
+@pytest.mark.parametrize(("all_2010", "row"), [(False, "SR-CRE-01"), (True, "SR-E10-03")])
+def test_a_shadow_that_a_scenario_takes_for_granted_has_a_row_of_its_own(all_2010: bool, row: str):
+    found = EXPECTATION_CHECKS["shadow"].blame.order_rows("missing", ("SR-OUT-03",), all_2010=all_2010)
     assert found == (row, "SR-OUT-03")
 
 
-@pytest.mark.parametrize("verb", CHECKS)
+@pytest.mark.parametrize("verb", EXPECTATION_CHECKS)
 def test_checks_name_rows_that_there_are(verb: str):
-    blame = CHECKS[verb].blame
-    named = {row for rows in blame.about.values() for row in rows}
-    assert named | {row for both in blame.granted.values() for row in both.values()} <= catalogue().ids
+    blame = EXPECTATION_CHECKS[verb].blame
+    named = {row for rows in blame.rows_by_kind.values() for row in rows}
+    assert named | {row for both in blame.fallback_rows.values() for row in both.values()} <= catalogue().ids
 
 
 CROSS_SITE = load_topology(paths.fixtures() / "topologies" / "cross-site-dag.yaml")

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 
 from conformance.history import events as ev
-from conformance.judge.finding import Case
-from conformance.judge.invariants import CHECKS
+from conformance.judge.context import CheckContext
+from conformance.judge.invariants import INVARIANT_CHECKS
 from conformance.judge.trace import Trace
 from conformance.scenarios.document import Cell
 from conformance.topology import Topology
@@ -155,8 +155,8 @@ def opinions(made: Made, name: str) -> tuple[bool, bool]:
         scenario="story", title="a story", path="", line=1, axes={}, requirements=("RL-ACK-01",), needs=(),
         topology=topology, drain=1, steps=(), sha256=sha("story"),
     )  # fmt: skip
-    finding = CHECKS[name][1](Case(cell, Trace(history.events), 0.0, CLAIMS))
-    return bool(finding.wrong), ORACLE[name](World(history.events, topology, parameters))
+    finding = INVARIANT_CHECKS[name].check(CheckContext(cell, Trace(history.events), 0.0, CLAIMS))
+    return bool(finding.violations), ORACLE[name](World(history.events, topology, parameters))
 
 
 @pytest.mark.parametrize("name", sorted(ORACLE))

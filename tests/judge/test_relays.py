@@ -6,8 +6,8 @@ import pytest
 
 from conformance import paths
 from conformance.generations import SHADOW_CAPABILITIES
+from conformance.judge.blame import RELAY_CAPABILITIES
 from conformance.judge.cell import JudgeSettings, judge_cell
-from conformance.judge.rows import OF_ANY_RELAY
 from conformance.requirements.catalogue import catalogue
 from conformance.scenarios.document import LACKS, Cell
 from conformance.scenarios.expectations import EXPECTATIONS
@@ -24,7 +24,7 @@ CORPUS = read_corpus([paths.corpus()], paths.fixtures())
 
 def of_relays(scenario: Scenario) -> bool:
     """Whether an ordinary relay may run it."""
-    return all(set(cell.needs) <= OF_ANY_RELAY | set(LACKS) for cell in scenario.cells("smoke", None))
+    return all(set(cell.needs) <= RELAY_CAPABILITIES | set(LACKS) for cell in scenario.cells("smoke", None))
 
 
 @pytest.mark.parametrize("scenario", [one for one in CORPUS if of_relays(one)], ids=lambda one: one.id)

@@ -56,7 +56,7 @@ def verdicts(one: Cell, made: History, *, complete: bool = True) -> dict[str, Ve
 
 def test_a_refused_recipient_has_no_part_in_the_transaction() -> None:
     (sent,) = Trace(history("mbx1 > outside  m for a@x, b@x refusing c@x: 250").events).transactions_of("m#1")
-    assert (sent.recipients, sent.refused, sent.taken_for) == (["a@x", "b@x"], ["c@x"], ["a@x", "b@x"])
+    assert (sent.recipients, sent.refused, sent.accepted_recipients) == (["a@x", "b@x"], ["c@x"], ["a@x", "b@x"])
 
 
 def test_rset_ends_a_transaction() -> None:
@@ -69,7 +69,7 @@ def test_rset_ends_a_transaction() -> None:
 def test_a_refused_mail_begins_nothing() -> None:
     made = history("mbx1 > outside  says MAIL FROM:<a@x>: 550 5.7.1 no\nmbx1 > outside  says RCPT TO:<b@x>: 503 no")
     trace = Trace(made.events)
-    assert all(transaction.dot is None for transaction in trace.transactions)
+    assert all(transaction.dot_n is None for transaction in trace.transactions)
     assert trace.transactions[0].recipients == []
 
 
@@ -89,7 +89,7 @@ def test_lmtp_takes_the_message_for_some() -> None:
     made.reply_to(one, "CONTENT", 250, "2.1.5 ok", recipient="a@x")
     made.reply_to(one, "CONTENT", 451, "4.3.0 later", recipient="b@x")
     (sent,) = Trace(made.events).transactions_of("m#1")
-    assert sent.taken_for == ["a@x"]
+    assert sent.accepted_recipients == ["a@x"]
 
 
 def test_a_message_is_known_by_its_body_before_its_message_id() -> None:
@@ -97,7 +97,7 @@ def test_a_message_is_known_by_its_body_before_its_message_id() -> None:
     trace = Trace(history("mbx1 > outside  n: 250", first, second).events)
     assert [len(trace.deliveries_of(name)) for name in ("m#1", "n#1")] == [0, 1]
     strange = replace(second.digest(), body_sha256="another")
-    assert trace.message_of(strange) == "m#1"
+    assert trace.identify_message(strange) == "m#1"
 
 
 def test_a_shadow_is_kept_by_the_server_and_in_2010_by_the_client() -> None:
@@ -134,7 +134,7 @@ def test_an_invariant_without_a_check_is_an_error_at_import(monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("line", "check", "words"),
     [
-        ("mbx1 exited signal 11", "harness.node-alive", "mbx1 died unasked: signal 11; see its log"),
+        ("mbx1 exited signal 11", "harness.node-alive", "mbx1 exited unexpectedly: signal 11; see its log"),
         ("mbx1 failed no port", "harness.node-alive", "mbx1 could not be started: no port; see its log"),
         ("mbx1 fails at resubmit DB1: no", "harness.node-did", "mbx1 did not do resubmit DB1: no"),
     ],
@@ -188,4 +188,4 @@ def test_nothing_is_found_where_nothing_happened() -> None:
     events: list[AnyEvent] = []
     found = judge_cell(cell(), events, JudgeSettings("virtual", 0.0, frozenset(), complete=True))
     assert {verdict.outcome for verdict in found} == {Outcome.NOT_APPLICABLE}
-    assert not Trace(events).of(Reply)
+    assert not Trace(events).events_of(Reply)

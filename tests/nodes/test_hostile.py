@@ -170,7 +170,7 @@ def test_programs_that_misbehave_side_by_side_leave_each_other_and_the_machine_a
     assert ran.returncode == (1 if Outcome.FAIL in outcomes.values() else 3), ran.stdout
     said = {name: " ".join(verdict.sentence for verdict in cell.verdicts) for name, cell in cells.items()}
     assert "did not leave within 1 s of SIGTERM" in said["ignores-sigterm"]
-    assert "died unasked: it left by itself with exit code 7" in said["forks-and-dies"]
+    assert "exited unexpectedly: it left by itself with exit code 7" in said["forks-and-dies"]
     assert "killed: its directory outgrew 8388608 octets" in said["fills-its-disk"]
     assert "\x1b[2J" not in ran.stdout
 

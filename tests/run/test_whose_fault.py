@@ -157,10 +157,11 @@ def test_a_harness_without_file_descriptors_accuses_nobody(tmp_path: Path, limit
 
 
 BROKEN_JUDGE = """
-from conformance.judge.invariants import CHECKS
-def broken(case):
+from conformance.judge.checks import RegisteredInvariant
+from conformance.judge.invariants import INVARIANT_CHECKS
+def broken(context):
     raise KeyError("no such thing")
-CHECKS["content-unchanged"] = (("RL-CNT-01",), broken)
+INVARIANT_CHECKS["content-unchanged"] = RegisteredInvariant(broken, ("RL-CNT-01",))
 """
 
 

@@ -1,10 +1,15 @@
-"""What servers say and do of themselves: what they offer, the verbs they use, their queues, their configuration."""
+"""Checks what servers do apart from mail: keywords that they offer, verbs that they use, exit codes, configuration, queues.
+
+`expected` is what the scenario's author wrote under the verb. A *node* is a running server under test. Of several
+configurations or inspections the last one counts. `n` is an event's number.
+"""
 
 import re
 
 from conformance.history.events import Configured, Inspected, NodeEvent, Reply
-from conformance.judge.expectations.check import asked, check, times, within
-from conformance.judge.finding import Finding, View
+from conformance.judge.checks import expectation_check
+from conformance.judge.context import ExpectationContext
+from conformance.judge.finding import Finding, format_count, format_times, is_expected_count
 from conformance.scenarios.expectations import (
     AdvertisedExpected,
     IssuedExpected,
@@ -14,102 +19,114 @@ from conformance.scenarios.expectations import (
 )
 
 
-@check(AdvertisedExpected)
-def advertised(e: AdvertisedExpected, view: View) -> Finding:
-    """Whether a keyword was offered."""
-    finding = Finding(f"{e.by} offers {'' if e.offered else 'no '}{e.keyword} to {e.to}")
-    for event in view.trace.of(Reply):
-        where = view.trace.sessions[event.session]
-        if event.to != "EHLO" or event.code // 100 != 2 or event.n < view.since_n:
+@expectation_check(AdvertisedExpected)
+def advertised(expected: AdvertisedExpected, context: ExpectationContext) -> Finding:
+    """Check that each positive reply to EHLO offered a keyword, or did not, to the client `to` on the listener."""
+    offers = "offers" if expected.offered else "offers no"
+    finding = Finding(f"{expected.by} {offers} {expected.keyword} to {expected.to}")
+    for event in context.trace.events_of(Reply):
+        session = context.trace.sessions[event.session]
+        if event.to != "EHLO" or event.code // 100 != 2 or event.n < context.since_n:
             continue
-        if (where.client, where.server, where.listener) == (e.to, e.by, e.listener):
+        if (session.client, session.server, session.listener) == (expected.to, expected.by, expected.listener):
             finding.occasions += 1
-            finding.met(event.n, event.t)
-            offered = e.keyword.upper() in {line.split(" ")[0].upper() for line in event.lines[1:]}
-            if offered is not e.offered:
-                finding.violated(f"{'offered' if offered else 'not offered'} in session {event.session}", event.n)
+            finding.add_confirmation(event.n, event.t)
+            offered = expected.keyword.upper() in {line.split(" ")[0].upper() for line in event.lines[1:]}
+            if offered is not expected.offered:
+                finding.add_violation(f"{'offered' if offered else 'not offered'} in session {event.session}", event.n)
     return finding
 
 
-@check(IssuedExpected)
-def issued(e: IssuedExpected, view: View) -> Finding:
-    """How often a verb was used. That it never was is worth something once there was a session, or mail to be sent."""
-    finding = Finding(f"{e.by} uses {e.verb} towards {e.to}: {asked(e.times)}")
-    sessions = [s for s in view.trace.sessions.values() if (s.client, s.server) == (e.by, e.to)]
-    mail = any(t.server == e.by and t.accepted is not None for t in view.trace.transactions)
-    finding.occasions = 1 if sessions or mail or e.times.min > 0 else 0
-    found = [
+@expectation_check(IssuedExpected)
+def issued(expected: IssuedExpected, context: ExpectationContext) -> Finding:
+    """Check how often client `by` used a verb towards server `to`.
+
+    That the verb was never used shows something only where there was a session between them, or `by` had accepted mail.
+    """
+    finding = Finding(f"{expected.by} uses {expected.verb} towards {expected.to}: {format_count(expected.times)}")
+    sessions = [s for s in context.trace.sessions.values() if (s.client, s.server) == (expected.by, expected.to)]
+    has_mail = any(t.server == expected.by and t.acceptance is not None for t in context.trace.transactions)
+    finding.occasions = 1 if sessions or has_mail or expected.times.min > 0 else 0
+    commands = [
         exchange.command
         for session in sessions
         for exchange in session.exchanges
-        if exchange.command.verb == e.verb.upper() and exchange.command.n >= view.since_n
+        if exchange.command.verb == expected.verb.upper() and exchange.command.n >= context.since_n
     ]
-    for command in found[:1]:
-        finding.met(command.n, command.t)
-    finding.evidence += [command.n for command in found[1:]]
-    if not within(e.times, len(found)):
-        finding.violated(f"used {times(len(found))}", *[command.n for command in found])
+    for command in commands[:1]:
+        finding.add_confirmation(command.n, command.t)
+    finding.evidence += [command.n for command in commands[1:]]
+    if not is_expected_count(expected.times, len(commands)):
+        finding.add_violation(f"used {format_times(len(commands))}", *[command.n for command in commands])
     return finding
 
 
-@check(LeftExpected)
-def left(e: LeftExpected, view: View) -> Finding:
-    """A node left with an exit code."""
-    finding = Finding(f"{e.node} leaves with exit code {e.code}")
-    for event in view.trace.of(NodeEvent):
-        if event.node == e.node and event.action in ("stopped", "exited"):
+@expectation_check(LeftExpected)
+def left(expected: LeftExpected, context: ExpectationContext) -> Finding:
+    """Check the exit code of each end of a node, by itself or when it was stopped."""
+    finding = Finding(f"{expected.node} leaves with exit code {expected.code}")
+    for event in context.trace.events_of(NodeEvent):
+        if event.node == expected.node and event.action in ("stopped", "exited"):
             finding.occasions += 1
-            finding.met(event.n, event.t)
-            if not re.search(rf"exit code {e.code}\b", event.detail):
-                finding.violated(f"{event.action}: {event.detail}", event.n)
+            finding.add_confirmation(event.n, event.t)
+            if not re.search(rf"exit code {expected.code}\b", event.detail):
+                finding.add_violation(f"{event.action}: {event.detail}", event.n)
     return finding
 
 
-@check(RefusedExpected)
-def refused(e: RefusedExpected, view: View) -> Finding:
-    """The last configuration offered to a node was refused, or taken."""
+@expectation_check(RefusedExpected)
+def refused(expected: RefusedExpected, context: ExpectationContext) -> Finding:
+    """Check that a node refused the last configuration offered to it, naming all of `names`, or took it."""
     finding = Finding(
-        f"{e.node} {'refuses' if e.refused else 'takes'} the configuration"
-        + (f", naming {', '.join(e.names)}" if e.names else "")
+        f"{expected.node} {'refuses' if expected.refused else 'takes'} the configuration"
+        + (f", naming {', '.join(expected.names)}" if expected.names else "")
     )
-    offered = [event for event in view.trace.of(Configured) if event.node == e.node]
+    offered = [event for event in context.trace.events_of(Configured) if event.node == expected.node]
     for event in offered[-1:]:
         finding.occasions += 1
-        finding.met(event.n, event.t)
-        if (event.refused is not None) is not e.refused:
-            finding.violated(f"it was {'refused: ' + event.refused if event.refused else 'taken'}", event.n)
-        elif missing := [name for name in e.names if name not in (event.refused or "")]:
-            finding.violated(f"the refusal names no {', '.join(missing)}: {event.refused}", event.n)
+        finding.add_confirmation(event.n, event.t)
+        if (event.refused is not None) is not expected.refused:
+            finding.add_violation(f"it was {'refused: ' + event.refused if event.refused else 'taken'}", event.n)
+        elif missing := [name for name in expected.names if name not in (event.refused or "")]:
+            finding.add_violation(f"the refusal does not name {', '.join(missing)}: {event.refused}", event.n)
     return finding
 
 
-@check(QueueExpected)
-def queue(e: QueueExpected, view: View) -> Finding:
-    """What the last inspection of a node showed."""
-    finding = Finding(f"{asked(e.items)} items in the {e.kind} queues of {e.on}")
-    shown = [event for event in view.trace.of(Inspected) if event.node == e.on]
-    for event in shown[-1:]:
+@expectation_check(QueueExpected)
+def queue(expected: QueueExpected, context: ExpectationContext) -> Finding:
+    """Check the number of items, and of queues, that the last `inspect` of a node showed."""
+    finding = Finding(f"{format_count(expected.items)} items in the {expected.kind} queues of {expected.on}")
+    inspections = [event for event in context.trace.events_of(Inspected) if event.node == expected.on]
+    for event in inspections[-1:]:
         finding.occasions += 1
-        finding.met(event.n, event.t)
-        number, queues = _delivered_to(event) if e.kind == "delivered-to" else _held(e, view, event)
-        if not within(e.items, number):
-            finding.violated(f"{number} items", event.n)
-        if e.queues is not None and queues != e.queues:
-            finding.violated(f"{queues} separate queues, not {e.queues}", event.n)
+        finding.add_confirmation(event.n, event.t)
+        if expected.kind == "delivered-to":
+            items, queues = _count_delivered_to(event), 1
+        else:
+            items, queues = _count_queued(expected, context, event)
+        if not is_expected_count(expected.items, items):
+            finding.add_violation(f"{items} items", event.n)
+        if expected.queues is not None and queues != expected.queues:
+            finding.add_violation(f"{queues} separate queues, not {expected.queues}", event.n)
     return finding
 
 
-def _delivered_to(event: Inspected) -> tuple[int, int]:
-    rows = event.state.get("delivered_to", 0)
-    return (rows if isinstance(rows, int) else len(rows)), 1
+def _count_delivered_to(event: Inspected) -> int:
+    """Return the number of entries for duplicate detection; a node may print the entries, or their number."""
+    entries = event.state.get("delivered_to", 0)
+    return entries if isinstance(entries, int) else len(entries)
 
 
-def _held(e: QueueExpected, view: View, event: Inspected) -> tuple[int, int]:
-    """Return how many items the queues meant hold, and in how many queues they are."""
-    wanted = {made.message_id for made in view.messages(e.of)} if e.of else None
-    held = [
-        [item for item in queue["items"] if wanted is None or str(item.get("message_id")).strip("<>") in wanted]
+def _count_queued(expected: QueueExpected, context: ExpectationContext, event: Inspected) -> tuple[int, int]:
+    """Return the number of expected items in the queues of the kind, and the number of queues that have one."""
+    message_ids = {message.message_id for message in context.messages(expected.of)} if expected.of else None
+    queues = [
+        [
+            item
+            for item in queue["items"]
+            if message_ids is None or str(item.get("message_id")).strip("<>") in message_ids
+        ]
         for queue in event.state["queues"]
-        if queue["kind"] == e.kind and (e.next_hop is None or queue.get("next_hop") == e.next_hop)
+        if queue["kind"] == expected.kind and (expected.next_hop is None or queue.get("next_hop") == expected.next_hop)
     ]
-    return sum(map(len, held)), sum(1 for items in held if items)
+    return sum(map(len, queues)), sum(1 for items in queues if items)

@@ -1,12 +1,26 @@
-"""Where shadow copies went, when they were stored, how often they were tried, and what was in them."""
+"""Checks shadow copies: where and when they were stored, how often that was tried, and what is in them.
+
+`expected` is what the scenario's author wrote under the verb; `of` names the messages, `by` the *primary* that asks for
+copies, `on` the *holders* that store them. A message is *acknowledged* when the harness, its sender, gets the positive final
+reply; the primary sends the copy to the holder while that sender waits. `n` is an event's number.
+"""
 
 from collections.abc import Sequence
 
 from conformance.history.events import Attempt, MessageMade, Reply
-from conformance.judge.blame import Kind
-from conformance.judge.expectations.check import asked, check, times, within
-from conformance.judge.finding import Finding, View, at, moment, named
-from conformance.judge.trace import Copy, ShadowAttempt
+from conformance.judge.blame import ViolationKind
+from conformance.judge.checks import expectation_check
+from conformance.judge.context import ExpectationContext
+from conformance.judge.finding import (
+    Finding,
+    describe_message,
+    format_count,
+    format_seconds,
+    format_time,
+    format_times,
+    is_expected_count,
+)
+from conformance.judge.trace import ShadowAttempt, ShadowCopy
 from conformance.scenarios.expectations import (
     NoShadowExpected,
     SameContentExpected,
@@ -14,214 +28,258 @@ from conformance.scenarios.expectations import (
     ShadowExpected,
 )
 
-_MADE = frozenset(
+_ROWS_STORED = frozenset(
     {
         "SR-CRE-01", "SR-CRE-03", "SR-CRE-07", "SR-CRE-10", "SR-ENA-01", "SR-BND-03", "SR-BND-05", "SR-TMO-03",
         "SR-E10-02", "SR-E10-03", "SR-IOP-02",
     }
 )  # fmt: skip
-_PLACED = frozenset(
+_ROWS_PLACED = frozenset(
     {
         "SR-BND-01", "SR-BND-02", "SR-BND-05", "SR-PRF-01", "SR-PRF-02", "SR-PRF-03", "SR-PRF-04", "SR-PRF-05",
         "SR-PRF-06", "SR-E10-10",
     }
 )  # fmt: skip
-_SHADOW_IN = {False: "SR-CRE-01", True: "SR-E10-03"}
-"""The row of a shadow that a scenario takes for granted."""
+_FALLBACK_ROW = {False: "SR-CRE-01", True: "SR-E10-03"}
+"""The row that asks for a copy which a scenario takes for granted; True: where all servers are of 2010."""
 
 
-@check(
+@expectation_check(
     ShadowExpected,
-    about={
-        "missing": _MADE,
-        "late": _MADE,
-        "elsewhere": _PLACED,
+    rows_by_kind={
+        "missing": _ROWS_STORED,
+        "late": _ROWS_STORED,
+        "elsewhere": _ROWS_PLACED,
         "surplus": frozenset({"SR-CRE-09", "SR-E10-03"}),
         "early": frozenset({"SR-CRE-02"}),
     },
-    explains=("elsewhere", "early"),
-    granted={"missing": _SHADOW_IN, "late": _SHADOW_IN},
+    explaining_kinds=("elsewhere", "early"),
+    fallback_rows={"missing": _FALLBACK_ROW, "late": _FALLBACK_ROW},
 )
-def shadow(e: ShadowExpected, view: View) -> Finding:
-    """A shadow copy of each message was stored where and when it had to be."""
-    where = f" on {' or '.join(e.on)}" if e.on else ""
-    finding = Finding(f"a shadow copy of each message of {e.of}{where}, {e.stored.replace('-', ' ')}")
+def shadow(expected: ShadowExpected, context: ExpectationContext) -> Finding:
+    """Check where each message's copies were stored, when, how many they are, and over how many holders they spread."""
+    where = f" on {' or '.join(expected.on)}" if expected.on else ""
+    finding = Finding(f"a shadow copy of each message of {expected.of}{where}, {expected.stored.replace('-', ' ')}")
     holders: set[str] = set()
-    for made in view.messages(e.of):
+    for message in context.messages(expected.of):
         finding.occasions += 1
-        copies = [c for c in view.trace.copies_of(made.message) if e.by is None or c.primary == e.by]
+        copies = [
+            c for c in context.trace.copies_of(message.message) if expected.by is None or c.primary == expected.by
+        ]
         holders.update(copy.holder for copy in copies)
-        _stored(finding, e, view, made, copies)
-        if e.count is not None and len(copies) != e.count:
-            evidence = [c.stored.n for c in copies]
-            finding.violated(
-                f"{named(made)}: {len(copies)} shadow copies were stored, not {e.count}",
-                *evidence,
-                message=made.message,
-                kind="missing" if len(copies) < e.count else "surplus",
+        _check_first_copy(finding, expected, context, message, copies)
+        if expected.count is not None and len(copies) != expected.count:
+            finding.add_violation(
+                f"{describe_message(message)}: {len(copies)} shadow copies were stored, not {expected.count}",
+                *[c.stored_reply.n for c in copies],
+                message=message.message,
+                kind="missing" if len(copies) < expected.count else "surplus",
             )
         for copy in copies:
-            if e.sites is not None and view.site(copy.holder) not in e.sites:
-                finding.violated(
-                    f"{named(made)}: shadow stored by {copy.holder} in {view.site(copy.holder)}, not in "
-                    f"{' or '.join(e.sites)}",
-                    copy.stored.n,
-                    message=made.message,
+            if expected.sites is not None and context.site_of(copy.holder) not in expected.sites:
+                finding.add_violation(
+                    f"{describe_message(message)}: shadow stored by {copy.holder} in {context.site_of(copy.holder)}, not in "
+                    f"{' or '.join(expected.sites)}",
+                    copy.stored_reply.n,
+                    message=message.message,
                     kind="elsewhere",
                 )
-    if e.spread is not None and len(holders) < e.spread:
-        finding.violated(f"all shadows are on {', '.join(sorted(holders)) or 'no server'}, not spread over {e.spread}")
+    if expected.spread is not None and len(holders) < expected.spread:
+        names = ", ".join(sorted(holders)) or "no server"
+        finding.add_violation(f"all shadows are on {names}, not spread over {expected.spread}")
     return finding
 
 
-def _stored(finding: Finding, e: ShadowExpected, view: View, made: MessageMade, copies: Sequence[Copy]) -> None:
-    acknowledged = next((a for a in view.attempts(made.message) if a.code is not None and a.code // 100 == 2), None)
-    told = _final_reply(view, acknowledged) if acknowledged else None
-    wanted = [copy for copy in copies if e.on is None or copy.holder in e.on]
+def _check_first_copy(
+    finding: Finding,
+    expected: ShadowExpected,
+    context: ExpectationContext,
+    message: MessageMade,
+    copies: Sequence[ShadowCopy],
+) -> None:
+    """Confirm by the first copy on one of the expected holders, or add a violation where there is none (`count: 0` aside).
+
+    Where the message was acknowledged, compare when the copy was stored (`stored`) and sent (`mail`) with that.
+    """
+    attempt = next((a for a in context.attempts(message.message) if a.code is not None and a.code // 100 == 2), None)
+    acknowledgement = _final_reply(context, attempt) if attempt else None
+    wanted = [copy for copy in copies if expected.on is None or copy.holder in expected.on]
     if not wanted:
-        until = moment(view.trace.events[-1].t)
-        said = f"stored by {', '.join(c.holder for c in copies)}" if copies else f"no server had stored one by {until}"
-        evidence = (told.n,) if told is not None else tuple(c.stored.n for c in copies)
-        if e.count != 0:
-            kind: Kind = "elsewhere" if copies else "missing"
-            finding.violated(f"{named(made)}: {said}", *evidence, message=made.message, kind=kind)
+        until = format_seconds(context.trace.events[-1].t)
+        holders = ", ".join(copy.holder for copy in copies)
+        seen = f"stored by {holders}" if copies else f"no server had stored one by {until}"
+        evidence = (
+            (acknowledgement.n,) if acknowledgement is not None else tuple(copy.stored_reply.n for copy in copies)
+        )
+        if expected.count != 0:
+            kind: ViolationKind = "elsewhere" if copies else "missing"
+            finding.add_violation(f"{describe_message(message)}: {seen}", *evidence, message=message.message, kind=kind)
         return
-    first = wanted[0].stored
-    finding.met(first.n, first.t, made)
-    if e.mail == "in-transaction" and acknowledged is not None and told is not None:
-        _mail_in_transaction(finding, view, made, wanted[0], acknowledged, told)
-    if e.stored == "before-acknowledgement" and acknowledged is not None and told is not None and told.n < first.n:
-        finding.violated(
-            f"{named(made)}: {acknowledged.server} acknowledged it with {told.code} {at(told)} before {wanted[0].holder} "
-            f"had stored the shadow {at(first)}",
-            told.n,
-            first.n,
-            message=made.message,
+    copy, stored = wanted[0], wanted[0].stored_reply
+    finding.add_confirmation(stored.n, stored.t, message)
+    if attempt is None or acknowledgement is None:
+        return
+    if expected.mail == "in-transaction":
+        _check_mail_in_transaction(finding, context, message, copy, attempt, acknowledgement)
+    if expected.stored == "before-acknowledgement" and acknowledgement.n < stored.n:
+        finding.add_violation(
+            f"{describe_message(message)}: {attempt.server} acknowledged it with {acknowledgement.code} "
+            f"{format_time(acknowledgement)} before {copy.holder} had stored the shadow {format_time(stored)}",
+            acknowledgement.n,
+            stored.n,
+            message=message.message,
             kind="late",
         )
 
 
-def _mail_in_transaction(
-    finding: Finding, view: View, made: MessageMade, copy: Copy, acknowledged: Attempt, told: Reply
+def _check_mail_in_transaction(
+    finding: Finding,
+    context: ExpectationContext,
+    message: MessageMade,
+    copy: ShadowCopy,
+    attempt: Attempt,
+    acknowledgement: Reply,
 ) -> None:
-    """Hold the copy's MAIL against the sender's transaction (SR-CRE-02, ruling 14: a kept session may be used).
+    """Add a violation where the copy's MAIL lies outside of the sender's transaction (SR-CRE-02).
 
-    Where nothing was begun while the sender waited, the copy came too late as a whole: that is SR-CRE-01.
+    The session may have been opened before (ruling 14). A copy in whose session nothing happened while the sender waited
+    is late as a whole, which is the subject of SR-CRE-01: no violation here.
     """
-    given = [t for t in view.trace.transactions_of(made.message) if t.session == acknowledged.session and t.n < told.n]
-    session = view.trace.sessions[copy.transaction.session]
+    given = [
+        t
+        for t in context.trace.transactions_of(message.message)
+        if t.session == attempt.session and t.n < acknowledgement.n
+    ]
     if not given:
         return
-    begun = [session.n, *(exchange.command.n for exchange in session.exchanges)]
+    session = context.trace.sessions[copy.transaction.session]
+    activity = [session.n, *(exchange.command.n for exchange in session.exchanges)]
     if copy.transaction.n < given[-1].n:
         when = "before the sender's own"
-    elif copy.transaction.n > told.n and any(given[-1].n < n < told.n for n in begun):
-        when = f"only after the sender's reply {at(told)}"
+    elif copy.transaction.n > acknowledgement.n and any(given[-1].n < n < acknowledgement.n for n in activity):
+        when = f"only after the sender's reply {format_time(acknowledgement)}"
     else:
         return
-    finding.violated(
-        f"{named(made)}: {copy.primary} sent the copy's MAIL to {copy.transaction.server} {when}",
+    finding.add_violation(
+        f"{describe_message(message)}: {copy.primary} sent the copy's MAIL to {copy.transaction.server} {when}",
         copy.transaction.n,
-        told.n,
-        message=made.message,
+        acknowledgement.n,
+        message=message.message,
         kind="early",
     )
 
 
-def _final_reply(view: View, attempt: Attempt) -> Reply | None:
-    """Return the final reply to an attempt, as it passed over the wire."""
-    sent = [t for t in view.trace.transactions_of(attempt.message) if t.session == attempt.session and t.n < attempt.n]
+def _final_reply(context: ExpectationContext, attempt: Attempt) -> Reply | None:
+    """Return the last final reply to an attempt as it passed the link, None where none was recorded."""
+    transactions = context.trace.transactions_of(attempt.message)
+    sent = [t for t in transactions if t.session == attempt.session and t.n < attempt.n]
     return sent[-1].replies[-1] if sent and sent[-1].replies else None
 
 
-@check(NoShadowExpected, explains=("surplus",))
-def no_shadow(e: NoShadowExpected, view: View) -> Finding:
-    """No shadow copy was stored. There was occasion for one where a server had the whole message."""
-    finding = Finding(f"no shadow copy of {e.of}" + (f" on {' or '.join(e.on)}" if e.on else ""))
-    for made in view.messages(e.of):
-        finding.occasions += len(view.trace.transactions_of(made.message))
-        for copy in view.trace.copies_of(made.message):
-            if e.on is None or copy.holder in e.on:
-                finding.violated(
-                    f"{named(made)}: {copy.holder} stored one for {copy.primary} {at(copy.stored)}",
-                    copy.stored.n,
-                    message=made.message,
+@expectation_check(NoShadowExpected, explaining_kinds=("surplus",))
+def no_shadow(expected: NoShadowExpected, context: ExpectationContext) -> Finding:
+    """Check that no copy was stored by `on` (any); each transaction with the whole message is an occasion."""
+    finding = Finding(f"no shadow copy of {expected.of}" + (f" on {' or '.join(expected.on)}" if expected.on else ""))
+    for message in context.messages(expected.of):
+        finding.occasions += len(context.trace.transactions_of(message.message))
+        for copy in context.trace.copies_of(message.message):
+            if expected.on is None or copy.holder in expected.on:
+                finding.add_violation(
+                    f"{describe_message(message)}: {copy.holder} stored one for {copy.primary} {format_time(copy.stored_reply)}",
+                    copy.stored_reply.n,
+                    message=message.message,
                     kind="surplus",
                 )
     return finding
 
 
-@check(
+@expectation_check(
     ShadowAttemptsExpected,
-    about={"elsewhere": _PLACED, "near": frozenset({"SR-PRF-05"}), "far": frozenset({"SR-PRF-04"})},
-    explains=("elsewhere", "near", "far"),
+    rows_by_kind={"elsewhere": _ROWS_PLACED, "near": frozenset({"SR-PRF-05"}), "far": frozenset({"SR-PRF-04"})},
+    explaining_kinds=("elsewhere", "near", "far"),
 )
-def shadow_attempts(e: ShadowAttemptsExpected, view: View) -> Finding:
-    """The attempts to make a shadow, in order."""
-    expected = ", ".join(e.sites) if e.sites else asked(e.count) if e.count else "as said"
-    finding = Finding(f"attempts of {e.by} to make a shadow: {expected}")
-    found = _attempts(e, view, finding)
-    finding.evidence += [attempt.n for attempt in found]
-    if e.sites is not None and not _in_sites(view, e.by, found, e.sites):
-        sites = ", ".join(f"{a.server} ({_distance(view, e.by, a)})" for a in found) or "none"
-        kind = _amiss(view, e.by, found, e.sites)
-        finding.violated(f"{len(found)} attempts: {sites}", *[a.n for a in found], kind=kind)
-    if e.count is not None and not within(e.count, len(found)):
-        finding.violated(f"tried {times(len(found))}", *[a.n for a in found], kind="" if found else "missing")
-    for attempt in found:
-        if e.on is not None and attempt.server not in e.on:
-            finding.violated(f"an attempt at {attempt.server}", attempt.n, kind="elsewhere")
-    if e.distinct:
-        _distinct(finding, view, e.by, found)
+def shadow_attempts(expected: ShadowAttemptsExpected, context: ExpectationContext) -> Finding:
+    """Check the attempts of a primary to have a copy stored: their number, their sites in order, and their servers."""
+    words = (
+        ", ".join(expected.sites) if expected.sites else format_count(expected.count) if expected.count else "as said"
+    )
+    finding = Finding(f"attempts of {expected.by} to make a shadow: {words}")
+    attempts = _find_attempts(expected, context, finding)
+    numbers = [attempt.n for attempt in attempts]
+    finding.evidence += numbers
+    if expected.sites is not None and not _are_in_sites(context, expected.by, attempts, expected.sites):
+        sites = ", ".join(f"{a.server} ({_distance(context, expected.by, a)})" for a in attempts) or "none"
+        kind = _site_violation_kind(context, expected.by, attempts, expected.sites)
+        finding.add_violation(f"{len(attempts)} attempts: {sites}", *numbers, kind=kind)
+    if expected.count is not None and not is_expected_count(expected.count, len(attempts)):
+        finding.add_violation(f"tried {format_times(len(attempts))}", *numbers, kind="" if attempts else "missing")
+    for attempt in attempts:
+        if expected.on is not None and attempt.server not in expected.on:
+            finding.add_violation(f"an attempt at {attempt.server}", attempt.n, kind="elsewhere")
+    if expected.distinct:
+        _check_distinct(finding, context, expected.by, attempts)
     return finding
 
 
-def _attempts(e: ShadowAttemptsExpected, view: View, finding: Finding) -> list[ShadowAttempt]:
-    """Return the attempts for the messages: from the sender's MAIL until the first transmission has ended.
+def _find_attempts(
+    expected: ShadowAttemptsExpected, context: ExpectationContext, finding: Finding
+) -> list[ShadowAttempt]:
+    """Return the primary's attempts for the messages, and count an occasion; nothing before a transmission has ended.
 
-    A connection in vain before MAIL was for a session that is kept ready for any message (ruling 14).
+    An attempt without MAIL counts from the sender's first MAIL until the first transmission has ended: an earlier failed
+    connection was for a session that is kept ready for any message (ruling 14). Without `of`, return all its attempts.
     """
-    mine = [attempt for attempt in view.trace.shadow_attempts if attempt.client == e.by]
-    if e.of is None:
+    attempts = [attempt for attempt in context.trace.shadow_attempts if attempt.client == expected.by]
+    if expected.of is None:
         finding.occasions = 1
-        return mine
-    messages = view.messages(e.of)
-    names = {made.message for made in messages}
-    ended = min((a.n for name in names for a in view.attempts(name)), default=None)
-    if ended is None:
+        return attempts
+    messages = context.messages(expected.of)
+    names = {message.message for message in messages}
+    end = min((a.n for name in names for a in context.attempts(name)), default=None)
+    if end is None:
         return []
     finding.occasions = 1
-    begun = min(_begun(view, made.message, made.n) for made in messages)
+    begin = min(_first_mail(context, message) for message in messages)
     return [
         attempt
-        for attempt in mine
-        if attempt.n >= begun and (attempt.message in names if attempt.message is not None else attempt.n <= ended)
+        for attempt in attempts
+        if attempt.n >= begin and (attempt.message in names if attempt.message is not None else attempt.n <= end)
     ]
 
 
-def _begun(view: View, message: str, made: int) -> int:
-    """Return the number of the sender's first MAIL for a message, or `made` where it never came so far."""
-    sessions = [view.trace.sessions[a.session] for a in view.attempts(message) if a.session in view.trace.sessions]
-    return min((t.n for session in sessions for t in session.transactions if t.n > made), default=made)
+def _first_mail(context: ExpectationContext, message: MessageMade) -> int:
+    """Return the number of the sender's first MAIL for a message, or that of the message's event where there is none."""
+    sessions = [
+        context.trace.sessions[a.session]
+        for a in context.attempts(message.message)
+        if a.session in context.trace.sessions
+    ]
+    return min((t.n for session in sessions for t in session.transactions if t.n > message.n), default=message.n)
 
 
-def _distance(view: View, home: str, attempt: ShadowAttempt) -> str:
-    return "local" if view.site(attempt.server) == view.site(home) else "remote"
+def _distance(context: ExpectationContext, primary: str, attempt: ShadowAttempt) -> str:
+    """Return `local` for an attempt at a server in the primary's own site, else `remote`."""
+    return "local" if context.site_of(attempt.server) == context.site_of(primary) else "remote"
 
 
-def _in_sites(view: View, by: str, found: Sequence[ShadowAttempt], sites: Sequence[str]) -> bool:
-    return len(found) == len(sites) and all(
-        wanted in (_distance(view, by, attempt), view.site(attempt.server))
-        for wanted, attempt in zip(sites, found, strict=True)
+def _are_in_sites(
+    context: ExpectationContext, primary: str, attempts: Sequence[ShadowAttempt], sites: Sequence[str]
+) -> bool:
+    """Return whether there is one attempt for each of the sites (names, `local` or `remote`), in this order."""
+    return len(attempts) == len(sites) and all(
+        site in (_distance(context, primary, attempt), context.site_of(attempt.server))
+        for site, attempt in zip(sites, attempts, strict=True)
     )
 
 
-def _amiss(view: View, by: str, found: Sequence[ShadowAttempt], sites: Sequence[str]) -> Kind:
-    """Return what is wrong with attempts that are not the wanted ones: none at all, their number here or there, or where."""
-    if not found:
+def _site_violation_kind(
+    context: ExpectationContext, primary: str, attempts: Sequence[ShadowAttempt], sites: Sequence[str]
+) -> ViolationKind:
+    """Return what is wrong with attempts that are not at the expected sites: none at all, their number, or their place."""
+    if not attempts:
         return "missing"
     if set(sites) <= {"local", "remote"}:
-        seen = [_distance(view, by, attempt) for attempt in found]
+        seen = [_distance(context, primary, attempt) for attempt in attempts]
         if seen.count("remote") != sites.count("remote"):
             return "far" if "remote" in sites and "remote" in seen else "elsewhere"
         if seen.count("local") != sites.count("local"):
@@ -229,35 +287,42 @@ def _amiss(view: View, by: str, found: Sequence[ShadowAttempt], sites: Sequence[
     return "elsewhere"
 
 
-def _distinct(finding: Finding, view: View, by: str, found: Sequence[ShadowAttempt]) -> None:
-    seen: set[str] = set()
-    for attempt in found:
-        near = {s for s in view.cell.topology.boundary(by) if view.site(s) == view.site(attempt.server)}
-        untried = near - {by} - seen
-        if attempt.server in seen and untried:
-            finding.violated(f"{attempt.server} was tried again before {min(untried)}", attempt.n)
-        seen.add(attempt.server)
+def _check_distinct(
+    finding: Finding, context: ExpectationContext, primary: str, attempts: Sequence[ShadowAttempt]
+) -> None:
+    """Add a violation for each second attempt at a server while another in the same site and boundary was not tried."""
+    tried: set[str] = set()
+    for attempt in attempts:
+        boundary = context.cell.topology.boundary(primary)
+        same_site = {s for s in boundary if context.site_of(s) == context.site_of(attempt.server)}
+        untried = same_site - {primary} - tried
+        if attempt.server in tried and untried:
+            finding.add_violation(f"{attempt.server} was tried again before {min(untried)}", attempt.n)
+        tried.add(attempt.server)
 
 
-@check(SameContentExpected, about={"": frozenset({"SR-CRE-06", "RL-CNT-01"})})
-def same_content(e: SameContentExpected, view: View) -> Finding:
-    """Envelope and content of each shadow equal the message's."""
-    finding = Finding(f"shadows of {e.of} with the same envelope and content")
-    for made in view.messages(e.of):
-        for copy in view.trace.copies_of(made.message):
+@expectation_check(SameContentExpected, rows_by_kind={"": frozenset({"SR-CRE-06", "RL-CNT-01"})})
+def same_content(expected: SameContentExpected, context: ExpectationContext) -> Finding:
+    """Check that reverse-path, recipients and content of each copy are those of the message, trace fields aside."""
+    finding = Finding(f"shadows of {expected.of} with the same envelope and content")
+    for message in context.messages(expected.of):
+        for copy in context.trace.copies_of(message.message):
             finding.occasions += 1
             sent = copy.transaction
             finding.evidence.append(sent.n)
             assert sent.digest is not None
-            what = f"{named(made)}: the shadow on {copy.holder}"
-            if sent.digest.stable_sha256 != made.digest.stable_sha256:
-                finding.violated(f"{what} has other content", sent.n, message=made.message)
-            if view.same(sent.sender) != view.same(made.sender):
-                finding.violated(f"{what} is from <{sent.sender}>, not <{made.sender}>", sent.n, message=made.message)
-            if sorted(map(view.same, sent.recipients)) != sorted(map(view.same, made.recipients)):
-                finding.violated(
-                    f"{what} is for {', '.join(sent.recipients)}, not {', '.join(made.recipients)}",
-                    sent.n,
-                    message=made.message,
-                )
+            subject = f"{describe_message(message)}: the shadow on {copy.holder}"
+            differences = []
+            if sent.digest.stable_sha256 != message.digest.stable_sha256:
+                differences.append("has other content")
+            if context.normalize_address(sent.sender) != context.normalize_address(message.sender):
+                differences.append(f"is from <{sent.sender}>, not <{message.sender}>")
+            if _sorted_addresses(context, sent.recipients) != _sorted_addresses(context, message.recipients):
+                differences.append(f"is for {', '.join(sent.recipients)}, not {', '.join(message.recipients)}")
+            for difference in differences:
+                finding.add_violation(f"{subject} {difference}", sent.n, message=message.message)
     return finding
+
+
+def _sorted_addresses(context: ExpectationContext, addresses: Sequence[str]) -> list[str]:
+    return sorted(map(context.normalize_address, addresses))

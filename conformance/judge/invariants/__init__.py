@@ -1,14 +1,14 @@
-"""The checks of every cell: a function for each invariant, in a module for each subject; `CHECKS` has them all."""
+"""The checks of invariants, in a module for each subject; importing the package registers them all."""
 
 import sys
 
 from conformance import registry
 from conformance.invariants import INVARIANTS
-from conformance.judge.invariants.check import CHECKS
+from conformance.judge.checks import INVARIANT_CHECKS
 
-__all__ = ["CHECKS"]
+__all__ = ["INVARIANT_CHECKS"]
 
 registry.import_submodules(sys.modules[__name__])
 registry.check_counterparts(
-    "invariant", INVARIANTS, "conformance/invariants.py", CHECKS, "conformance/judge/invariants/"
+    "invariant", INVARIANTS, "conformance/invariants.py", INVARIANT_CHECKS, "conformance/judge/invariants/"
 )

@@ -1,87 +1,98 @@
-"""Shadows stay within the boundary (SR-BND-01, SR-BND-02, SR-BND-05), and shadow verbs where they belong (SR-WIR)."""
+"""Judges where shadow redundancy is used: within the boundary (SR-BND-01, SR-BND-02, SR-BND-05), and with shadow verbs only
+where they were offered (SR-WIR-01, SR-WIR-02).
+
+The *boundary* of a server is the set of servers that may hold its shadow copies: its DAG, or its Active Directory site.
+*Shadow verbs* are the commands of shadow redundancy, offered by keywords in the reply to EHLO. `n` is an event's number.
+"""
 
 from typing import get_args
 
 from conformance.history.dialects import Keyword
 from conformance.history.events import OperationName
-from conformance.judge.finding import Case, Finding
-from conformance.judge.invariants.check import invariant
+from conformance.judge.checks import invariant_check
+from conformance.judge.context import CheckContext
+from conformance.judge.finding import Finding
 from conformance.judge.sessions import Session
 
-SHADOW_OPERATIONS: frozenset[OperationName] = frozenset(
+_SHADOW_OPERATIONS: frozenset[OperationName] = frozenset(
     {"request-shadow", "track-shadow", "shadow-message", "query-discard"}
 )
-KEYWORDS = frozenset(get_args(Keyword))
+_KEYWORDS = frozenset(get_args(Keyword))
 """Keywords of an EHLO reply by which shadow verbs are offered."""
 
-CLOSED_DOORS = frozenset({"frontend", "delivery"})
-"""Listeners at which no shadow verb is ever offered or taken (wire-profile.md)."""
+_LISTENERS_WITHOUT_VERBS = frozenset({"frontend", "delivery"})
+"""Listeners that never offer or accept a shadow verb (wire-profile.md)."""
 
 
-@invariant("shadow-inside-boundary", "SR-BND-01", "SR-BND-02", "SR-BND-05")
-def shadow_inside_boundary(case: Case) -> Finding:
-    """Shadows are asked for, sent and queried only within the boundary, and never on the primary itself.
+@invariant_check("shadow-inside-boundary", "SR-BND-01", "SR-BND-02", "SR-BND-05")
+def shadow_inside_boundary(context: CheckContext) -> Finding:
+    """Check that servers request, send and query shadow copies only within their boundary, never at themselves.
 
-    What passes between a server of 2010 and any other has no boundary: there the sender keeps the shadow.
+    Sessions with a server of 2010 have no boundary: there the sender keeps the shadow.
     """
     finding = Finding("shadows only on other servers of the boundary")
-    for session in case.trace.sessions.values():
-        if not (case.acts(session.client, session.name) and case.tested(session.server)):
+    for session in context.trace.sessions.values():
+        if not context.is_opened_by_tested_server(session.client, session.name):
             continue
-        if case.of_2010(session.client) or case.of_2010(session.server):
+        if not context.is_tested_server(session.server):
             continue
-        inside = session.server != session.client and session.server in case.cell.topology.boundary(session.client)
-        for what, n in _shadow_traffic(session):
+        if context.is_2010(session.client) or context.is_2010(session.server):
+            continue
+        boundary = context.cell.topology.boundary(session.client)
+        inside = session.server != session.client and session.server in boundary
+        for words, n in _shadow_traffic(session):
             finding.occasions += 1
             if not inside:
-                finding.violated(f"{session.client} {what} {session.server} (session {session.name})", n)
+                finding.add_violation(f"{session.client} {words} {session.server} (session {session.name})", n)
     return finding
 
 
 def _shadow_traffic(session: Session) -> list[tuple[str, int]]:
-    found = [("sent a shadow message to", t.n) for t in session.transactions if t.way == "shadow"]
+    """Return what the client did in a session for shadow redundancy: words that the server's name completes, and `n`."""
+    traffic = [("sent a shadow message to", t.n) for t in session.transactions if t.kind == "shadow"]
     words = {"request-shadow": "asked for a shadow at", "query-discard": "asked for its discard status at"}
     for exchange in session.exchanges:
         operation = exchange.command.operation
         if operation is not None and operation.name in words:
-            found.append((words[operation.name], exchange.command.n))
-    return found
+            traffic.append((words[operation.name], exchange.command.n))
+    return traffic
 
 
-@invariant("shadow-verbs-only-where-offered", "SR-WIR-02", "SR-WIR-01")
-def shadow_verbs_only_where_offered(case: Case) -> Finding:
-    """No frontend and no delivery listener offers a shadow verb, and nobody to whom none was offered can use one.
+@invariant_check("shadow-verbs-only-where-offered", "SR-WIR-02", "SR-WIR-01")
+def shadow_verbs_only_where_offered(context: CheckContext) -> Finding:
+    """Check that no frontend or delivery listener offers a shadow verb, and that one that was not offered is refused.
 
-    A use that was not offered is refused: with 5yz, nothing stored and nothing disclosed.
+    Sessions that a fault altered are left out.
     """
     finding = Finding(
-        "shadow verbs are offered on the transport listener only, and refused to whom they were not offered"
+        "shadow verbs are offered on the transport listener only, and refused to clients to which they were not offered"
     )
-    for session in case.trace.sessions.values():
-        if not case.tested(session.server) or session.name in case.trace.tampered:
+    for session in context.trace.sessions.values():
+        if not context.is_tested_server(session.server) or session.name in context.trace.altered_sessions:
             continue
-        offered = (session.keywords or frozenset()) & KEYWORDS
-        if session.listener in CLOSED_DOORS and session.keywords is not None:
+        offered = (session.keywords or frozenset()) & _KEYWORDS
+        if session.listener in _LISTENERS_WITHOUT_VERBS and session.keywords is not None:
             finding.occasions += 1
             if offered:
-                finding.violated(
+                finding.add_violation(
                     f"{session.server} offers {min(offered)} to {session.client} at its {session.listener} listener "
                     f"(session {session.name})",
                     session.n,
                 )
         if not offered:
-            _refused(finding, session)
+            _check_refusals(finding, session)
     return finding
 
 
-def _refused(finding: Finding, session: Session) -> None:
+def _check_refusals(finding: Finding, session: Session) -> None:
+    """Add a violation for each reply to a shadow verb in the session that is neither 5yz nor 421."""
     for exchange in session.exchanges:
         operation, reply = exchange.command.operation, exchange.reply
-        if operation is None or operation.name not in SHADOW_OPERATIONS or reply is None:
+        if operation is None or operation.name not in _SHADOW_OPERATIONS or reply is None:
             continue
         finding.occasions += 1
         if reply.code // 100 != 5 and reply.code != 421:
-            finding.violated(
+            finding.add_violation(
                 f"{session.server} was asked {exchange.command.verb} by {session.client}, to whom it had not offered it, "
                 f"and answered {reply.code} (session {session.name})",
                 reply.n,

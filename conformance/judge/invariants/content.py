@@ -1,80 +1,104 @@
-"""Content and envelope pass unchanged (SR-CRE-06, RL-CNT-01)."""
+"""Judges that servers pass content and envelope on unchanged (SR-CRE-06, RL-CNT-01).
+
+Content is compared by a hash that leaves trace fields out (`Digest.stable_sha256`). What a server was given is the message as
+the harness made it, or what a fault on a link had made of it. `n` is an event's number.
+"""
 
 from conformance.history.events import Delivered, MessageMade
-from conformance.judge.finding import Case, Finding, named
-from conformance.judge.invariants.check import invariant
+from conformance.judge.checks import invariant_check
+from conformance.judge.context import CheckContext
+from conformance.judge.finding import Finding, describe_message
 from conformance.judge.sessions import Transaction
 
-SHADOWED, PASSED_ON = "SR-CRE-06", "RL-CNT-01"
-"""The rows: of a shadow copy, and of whatever else is passed on."""
+_SHADOW_ROW, _RELAY_ROW = "SR-CRE-06", "RL-CNT-01"
+"""The rows about shadow copies, and about everything else that is passed on."""
 
 
-@invariant("content-unchanged", SHADOWED, PASSED_ON)
-def content_unchanged(case: Case) -> Finding:
-    """Whatever a server passes on, to another server, a shadow server or a sink, is what it was given.
+@invariant_check("content-unchanged", _SHADOW_ROW, _RELAY_ROW)
+def content_unchanged(context: CheckContext) -> Finding:
+    """Check each transmission by a server, and each delivery to a sink: content, reverse-path and recipients.
 
-    That is the message as it was made, or what a link had made of it before. Trace fields may differ. A shadow is for
-    all recipients of the message, anything else for some of them; the reverse-path stays. What a link altered in a
-    session is not the fault of its client.
+    A shadow copy must be for all recipients of the message, any other transmission for some of them. Sessions that a fault
+    altered are left out.
     """
     finding = Finding("content and envelope pass unchanged, trace fields aside")
-    for made in case.trace.messages.values():
-        sent = case.trace.transactions_of(made.message)
-        for t in sent:
-            if case.acts(t.client, t.session) and t.session not in case.trace.tampered:
+    for original in context.trace.messages.values():
+        transmissions = context.trace.transactions_of(original.message)
+        for sent in transmissions:
+            if (
+                context.is_opened_by_tested_server(sent.client, sent.session)
+                and sent.session not in context.trace.altered_sessions
+            ):
                 finding.occasions += 1
-                _compare(case, finding, made, t, sent)
-        for event in case.trace.deliveries_of(made.message):
-            if event.session not in case.trace.tampered:
+                _compare_transmission(context, finding, original, sent, transmissions)
+        for delivery in context.trace.deliveries_of(original.message):
+            if delivery.session not in context.trace.altered_sessions:
                 finding.occasions += 1
-                _compare_delivery(case, finding, made, event, sent)
+                _compare_delivery(context, finding, original, delivery, transmissions)
     return finding
 
 
-def _given(made: MessageMade, server: str, before: int, sent: list[Transaction]) -> set[str]:
-    """Return what the content of a message may be when a server passes it on."""
-    inbound = {t.digest.stable_sha256 for t in sent if t.server == server and t.n < before and t.digest is not None}
-    return inbound or {made.digest.stable_sha256}
+def _given_hashes(original: MessageMade, server: str, before: int, transmissions: list[Transaction]) -> set[str]:
+    """Return the hashes of what a server was given of a message before event `before`; the original's if it was nothing."""
+    given = {
+        t.digest.stable_sha256 for t in transmissions if t.server == server and t.n < before and t.digest is not None
+    }
+    return given or {original.digest.stable_sha256}
 
 
-def _compare(case: Case, finding: Finding, made: MessageMade, t: Transaction, sent: list[Transaction]) -> None:
-    assert t.digest is not None
-    assert t.dot is not None
-    what = f"{named(made)}: {t.client} sent {'the shadow' if t.way == 'shadow' else 'it'} to {t.server}"
-    row = SHADOWED if t.way == "shadow" else PASSED_ON
-    if t.digest.stable_sha256 not in _given(made, t.client, t.dot, sent):
-        finding.violated(f"{what} with other content", t.dot, message=made.message, row=row)
-    if case.same(t.sender) != case.same(made.sender):
-        finding.violated(f"{what} from <{t.sender}>, not from <{made.sender}>", t.n, message=made.message, row=row)
-    recipients = {case.same(recipient) for recipient in t.recipients}
-    wanted = {case.same(recipient) for recipient in made.recipients}
-    if strangers := recipients - wanted:
-        finding.violated(f"{what} for {min(strangers)}, who is no recipient of it", t.n, message=made.message, row=row)
-    elif t.way == "shadow" and (missing := _accepted(case, t, sent) - recipients):
-        finding.violated(f"{what} without {min(missing)}, who is a recipient of it", t.n, message=made.message, row=row)
+def _compare_transmission(
+    context: CheckContext,
+    finding: Finding,
+    original: MessageMade,
+    sent: Transaction,
+    transmissions: list[Transaction],
+) -> None:
+    """Add a violation for each difference between a transmission and what its client was given."""
+    assert sent.digest is not None
+    assert sent.dot_n is not None
+    what = "the shadow" if sent.kind == "shadow" else "it"
+    subject = f"{describe_message(original)}: {sent.client} sent {what} to {sent.server}"
+    row, name = (_SHADOW_ROW if sent.kind == "shadow" else _RELAY_ROW), original.message
+    if sent.digest.stable_sha256 not in _given_hashes(original, sent.client, sent.dot_n, transmissions):
+        finding.add_violation(f"{subject} with other content", sent.dot_n, message=name, row=row)
+    if context.normalize_address(sent.sender) != context.normalize_address(original.sender):
+        sentence = f"{subject} from <{sent.sender}>, not from <{original.sender}>"
+        finding.add_violation(sentence, sent.n, message=name, row=row)
+    recipients = {context.normalize_address(recipient) for recipient in sent.recipients}
+    wanted = {context.normalize_address(recipient) for recipient in original.recipients}
+    if unexpected := recipients - wanted:
+        sentence = f"{subject} for {min(unexpected)}, which is not one of its recipients"
+        finding.add_violation(sentence, sent.n, message=name, row=row)
+    elif sent.kind == "shadow" and (missing := _accepted_recipients(context, sent, transmissions) - recipients):
+        sentence = f"{subject} without {min(missing)}, which is one of its recipients"
+        finding.add_violation(sentence, sent.n, message=name, row=row)
 
 
-def _accepted(case: Case, shadow: Transaction, sent: list[Transaction]) -> set[str]:
-    """Return the recipients of the transaction in which the primary is being given the message, if it still is.
+def _accepted_recipients(context: CheckContext, shadow: Transaction, transmissions: list[Transaction]) -> set[str]:
+    """Return the recipients of the transaction in which the primary is being given the message while it sends the copy.
 
-    A shadow that is made later, of what Safety Net sends again, may be for fewer.
+    Empty without such a transaction: a copy of what Safety Net sends again may be for fewer recipients.
     """
-    given = [t for t in sent if t.server == shadow.client and t.n < shadow.n]
+    given = [t for t in transmissions if t.server == shadow.client and t.n < shadow.n]
     waiting = [t for t in given if not t.replies or t.replies[0].n > shadow.n]
-    return {case.same(recipient) for t in waiting[-1:] for recipient in t.recipients}
+    return {context.normalize_address(recipient) for t in waiting[-1:] for recipient in t.recipients}
 
 
 def _compare_delivery(
-    case: Case, finding: Finding, made: MessageMade, event: Delivered, sent: list[Transaction]
+    context: CheckContext,
+    finding: Finding,
+    original: MessageMade,
+    delivery: Delivered,
+    transmissions: list[Transaction],
 ) -> None:
-    what = f"{named(made)}: {event.sink} got it from {event.giver}"
-    if event.digest.stable_sha256 not in _given(made, event.giver, event.n, sent):
-        finding.violated(f"{what} with other content", event.n, message=made.message, row=PASSED_ON)
-    if case.same(event.recipient) not in {case.same(recipient) for recipient in made.recipients}:
-        finding.violated(
-            f"{what} for {event.recipient}, who is no recipient of it", event.n, message=made.message, row=PASSED_ON
-        )
-    if case.same(event.sender) != case.same(made.sender):
-        finding.violated(
-            f"{what} from <{event.sender}>, not from <{made.sender}>", event.n, message=made.message, row=PASSED_ON
-        )
+    """Add a violation for each difference between a delivery and what its server was given."""
+    subject = f"{describe_message(original)}: {delivery.sink} got it from {delivery.giver}"
+    differences = []
+    if delivery.digest.stable_sha256 not in _given_hashes(original, delivery.giver, delivery.n, transmissions):
+        differences.append("with other content")
+    if context.normalize_address(delivery.recipient) not in map(context.normalize_address, original.recipients):
+        differences.append(f"for {delivery.recipient}, which is not one of its recipients")
+    if context.normalize_address(delivery.sender) != context.normalize_address(original.sender):
+        differences.append(f"from <{delivery.sender}>, not from <{original.sender}>")
+    for difference in differences:
+        finding.add_violation(f"{subject} {difference}", delivery.n, message=original.message, row=_RELAY_ROW)

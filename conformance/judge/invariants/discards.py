@@ -1,81 +1,93 @@
-"""No discard notification before every next hop has accepted the message (SR-MNT-01, SR-MNT-07, SR-MNT-08)."""
+"""Judges that no discard notification comes before every next hop has accepted the message (SR-MNT-01, SR-MNT-07, SR-MNT-08).
 
-from conformance.judge.finding import Case, Finding, moment, named
-from conformance.judge.invariants.check import invariant
-from conformance.judge.trace import Copy, Discard
+With a *discard notification* the primary tells the holder of a shadow copy that it may discard the copy. `n` is an event's
+number.
+"""
+
+from conformance.judge.checks import invariant_check
+from conformance.judge.context import CheckContext
+from conformance.judge.finding import Finding, describe_message, format_seconds
+from conformance.judge.trace import Discard, ShadowCopy
 
 
-@invariant("no-discard-before-delivery", "SR-MNT-01", "SR-MNT-07")
-def no_discard_before_delivery(case: Case) -> Finding:
-    """A primary tells that a shadow may go when it has passed the message on for every recipient.
+@invariant_check("no-discard-before-delivery", "SR-MNT-01", "SR-MNT-07")
+def no_discard_before_delivery(context: CheckContext) -> Finding:
+    """Check that a primary notifies a holder only when it is done with the message for every recipient of the copy.
 
-    Passed on is what a next hop has acknowledged, what was dropped as a duplicate of a mailbox, and what was refused
-    for good or expired, once the report of that is on its way. A message that the primary refused in the end has no
-    shadow to keep.
+    It is done when a next hop has acknowledged the message or a mailbox has it already, or when a report about a failure
+    was passed on. A message that the primary refused in the end needs no copy, so its notifications are no occasions.
     """
     finding = Finding("no discard notification before all next hops have accepted the message")
-    for message, made in case.trace.messages.items():
-        for copy in case.trace.copies_of(message):
-            for discard in case.trace.discards_of(message):
+    for name, message in context.trace.messages.items():
+        for copy in context.trace.copies_of(name):
+            for discard in context.trace.discards_of(name):
                 if (discard.primary, discard.shadow_id) != (copy.primary, copy.shadow_id):
                     continue
-                if _rejected(case, message, copy, discard):
+                if _is_message_refused(context, name, copy, discard):
                     continue
                 finding.occasions += 1
-                done = _passed_on(case, message, discard)
-                missing = [r for r in copy.transaction.recipients if case.same(r) not in done]
-                if missing and not _reported(case, made.message_id, discard.n):
-                    finding.violated(
-                        f"{named(made)}: {discard.primary} told {discard.holder} to discard it at {moment(discard.t)} "
-                        f"(event {discard.n}), before it had passed it on to {missing[0]}",
+                done = _done_recipients(context, name, discard)
+                missing = [r for r in copy.transaction.recipients if context.normalize_address(r) not in done]
+                if missing and not _is_failure_reported(context, message.message_id, discard.n):
+                    finding.add_violation(
+                        f"{describe_message(message)}: {discard.primary} notified {discard.holder} to discard it at "
+                        f"{format_seconds(discard.t)} (event {discard.n}), before it had passed it on to {missing[0]}",
                         discard.n,
-                        message=message,
+                        message=name,
                         row="SR-MNT-07" if len(missing) < len(copy.transaction.recipients) else None,
                     )
     return finding
 
 
-def _passed_on(case: Case, message: str, discard: Discard) -> set[str]:
-    """Return the recipients for whom the primary had passed a message on."""
+def _done_recipients(context: CheckContext, name: str, discard: Discard) -> set[str]:
+    """Return the recipients, normalized, for whom the primary had nothing left to do before the notification.
+
+    A next hop had accepted the message for them, their mailbox had it or an indistinguishable one, or a message with a null
+    reverse-path was refused for them.
+    """
     done: set[str] = set()
-    for t in case.trace.transactions_of(message):
-        if t.way != "shadow" and t.client == discard.primary and t.accepted is not None and t.accepted.n < discard.n:
-            done.update(map(case.same, t.taken_for))
-    made = case.trace.messages[message]
-    if not made.sender:
-        done |= _refused_for_good(case, message, discard)
-    for name in case.trace.twins(made):
-        for event in case.trace.deliveries_of(name):
-            if event.n < discard.n and case.same(event.recipient) in case.mailboxes:
-                done.add(case.same(event.recipient))
+    for t in context.trace.transactions_of(name):
+        if t.kind != "shadow" and t.client == discard.primary and t.acceptance and t.acceptance.n < discard.n:
+            done.update(map(context.normalize_address, t.accepted_recipients))
+    message = context.trace.messages[name]
+    if not message.sender:
+        done |= _permanently_refused(context, discard)
+    for other in context.trace.indistinguishable_messages(message):
+        for event in context.trace.deliveries_of(other):
+            address = context.normalize_address(event.recipient)
+            if event.n < discard.n and address in context.mailboxes:
+                done.add(address)
     return done
 
 
-def _refused_for_good(case: Case, message: str, discard: Discard) -> set[str]:
-    """Return whom a next hop refused with 5yz: of a null reverse-path no report may be made (RL-DSN-02)."""
-    found: set[str] = set()
-    for t in case.trace.transactions:
+def _permanently_refused(context: CheckContext, discard: Discard) -> set[str]:
+    """Return the recipients of the primary's transactions with a null reverse-path in which a 5yz came.
+
+    No report may be made about these (RL-DSN-02).
+    """
+    refused: set[str] = set()
+    for t in context.trace.transactions:
         if t.client != discard.primary or t.sender or t.n > discard.n:
             continue
-        replies = case.trace.sessions[t.session].replies
+        replies = context.trace.sessions[t.session].replies
         if any(reply.code // 100 == 5 and t.n < reply.n < discard.n for reply in replies):
-            found.update(map(case.same, (*t.refused, *t.recipients)))
-    return found
+            refused.update(map(context.normalize_address, (*t.refused, *t.recipients)))
+    return refused
 
 
-def _reported(case: Case, message_id: str | None, before: int) -> bool:
-    """Whether a report about a message had been passed on."""
+def _is_failure_reported(context: CheckContext, message_id: str | None, before: int) -> bool:
+    """Return whether a delivery status notification about a message was accepted by a next hop before event `before`."""
     return message_id is not None and any(
         t.digest is not None and t.digest.report == "delivery-status" and t.digest.about == message_id
-        and t.accepted is not None and t.accepted.n < before
-        for t in case.trace.transactions
+        and t.acceptance is not None and t.acceptance.n < before
+        for t in context.trace.transactions
     )  # fmt: skip
 
 
-def _rejected(case: Case, message: str, copy: Copy, discard: Discard) -> bool:
-    """Whether the primary has refused every transmission of a message up to a notification."""
+def _is_message_refused(context: CheckContext, name: str, copy: ShadowCopy, discard: Discard) -> bool:
+    """Return whether the primary refused every transmission of a message to it before the notification."""
     given = [
-        t for t in case.trace.transactions_of(message)
-        if t.server == copy.primary and t.way != "shadow" and t.dot is not None and t.dot < discard.n
+        t for t in context.trace.transactions_of(name)
+        if t.server == copy.primary and t.kind != "shadow" and t.dot_n is not None and t.dot_n < discard.n
     ]  # fmt: skip
-    return bool(given) and all(t.replies and t.accepted is None for t in given)
+    return bool(given) and all(t.replies and t.acceptance is None for t in given)

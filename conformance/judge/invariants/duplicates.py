@@ -1,4 +1,7 @@
-"""No duplicates: none in a mailbox that tells them (SR-DUP-01), and none at all without a cause (RL-ACK-04)."""
+"""Judges duplicates: none in a mailbox with duplicate detection (SR-DUP-01), none anywhere without a cause (RL-ACK-04).
+
+Duplicate detection goes by Message-ID and Date. `n` is an event's number, `t` its time; times are documented seconds.
+"""
 
 from collections import defaultdict
 
@@ -12,67 +15,68 @@ from conformance.history.events import (
     NodeEvent,
     StepEvent,
 )
-from conformance.judge.finding import Case, Finding, moment, named
-from conformance.judge.invariants.check import invariant
-from conformance.judge.parameters import seconds
-from conformance.judge.takeover import takeovers
+from conformance.judge.checks import invariant_check
+from conformance.judge.context import CheckContext
+from conformance.judge.finding import Finding, describe_message, format_seconds
+from conformance.judge.parameters import numeric_parameter_at
+from conformance.judge.promotions import find_promotions
 
-LONGEST = 49 * 86400.0
-HONOURED_INSTEAD = 86400.0
-"""A tracking window above the longest is not honoured, and this is used (SR-DUP-04). Seconds."""
+_MAX_WINDOW = 49 * 86400.0
+_WINDOW_ABOVE_MAX = 86400.0
+"""A DuplicateTrackingWindow above the maximum is ignored and this one used instead (SR-DUP-04). Seconds."""
 
 
-@invariant("no-duplicate-in-mailbox", "SR-DUP-01")
-def no_duplicate_in_mailbox(case: Case) -> Finding:
-    """A mailbox gets a message once within the tracking window, if it can be told from others by Message-ID and Date.
+@invariant_check("no-duplicate-in-mailbox", "SR-DUP-01")
+def no_duplicate_in_mailbox(context: CheckContext) -> Finding:
+    """Check that no mailbox gets two messages with the same Message-ID and Date within the tracking window.
 
-    Not judged: a store whose reply the server never heard, or whose server lost its queue, and so what it had tracked.
+    Only for candidates that claim `duplicate-detection`. Left out are deliveries of which the server cannot know.
     """
     finding = Finding("no mailbox gets a message twice within the tracking window")
-    if "duplicate-detection" not in case.claims:
+    if "duplicate-detection" not in context.claims:
         return finding
-    for (sink, recipient, message_id, _), copies in _by_mailbox(case).items():
-        server = sink.removesuffix("-store")
-        finding.occasions += len(copies)
-        for number, second in enumerate(copies):
-            window = seconds(case, server, "DuplicateTrackingWindow", second.n)
-            window = HONOURED_INSTEAD if window > LONGEST else window
-            for first in copies[:number]:
-                if second.t - first.t < window - case.slack and not _forgotten(case, server, first, second):
-                    finding.violated(
-                        f"<{message_id}>: {recipient} got it from {first.giver} at {moment(first.t)} and again from "
-                        f"{second.giver} at {moment(second.t)}, within {moment(window)}",
+    for (store, recipient, message_id, _), deliveries in _group_duplicates(context).items():
+        server = store.removesuffix("-store")
+        finding.occasions += len(deliveries)
+        for number, second in enumerate(deliveries):
+            window = numeric_parameter_at(context, server, "DuplicateTrackingWindow", second.n)
+            window = _WINDOW_ABOVE_MAX if window > _MAX_WINDOW else window
+            for first in deliveries[:number]:
+                if second.t - first.t < window - context.slack and not _is_forgotten(context, server, first, second):
+                    finding.add_violation(
+                        f"<{message_id}>: {recipient} got it from {first.giver} at {format_seconds(first.t)} and again "
+                        f"from {second.giver} at {format_seconds(second.t)}, within {format_seconds(window)}",
                         second.n,
                         first.n,
-                        message=case.trace.message_of(second.digest),
+                        message=context.trace.identify_message(second.digest),
                     )
                     break
     return finding
 
 
-def _by_mailbox(case: Case) -> dict[tuple[str, str, str, str], list[Delivered]]:
-    """Return the deliveries to mailboxes, by store, recipient, and what makes a duplicate."""
-    found: dict[tuple[str, str, str, str], list[Delivered]] = defaultdict(list)
-    stores = {case.cell.topology.store_name(server) for server in case.cell.topology.by_name}
-    for event in case.trace.of(Delivered):
-        digest, recipient = event.digest, case.same(event.recipient)
-        if event.sink in stores and recipient in case.mailboxes and digest.message_id and digest.date:
-            found[event.sink, recipient, digest.message_id, digest.date].append(event)
-    return found
+def _group_duplicates(context: CheckContext) -> dict[tuple[str, str, str, str], list[Delivered]]:
+    """Return the deliveries to mailboxes by mailbox store, recipient, Message-ID and Date; those without both left out."""
+    groups: dict[tuple[str, str, str, str], list[Delivered]] = defaultdict(list)
+    stores = {context.cell.topology.store_name(server) for server in context.cell.topology.by_name}
+    for event in context.trace.events_of(Delivered):
+        digest, recipient = event.digest, context.normalize_address(event.recipient)
+        if event.sink in stores and recipient in context.mailboxes and digest.message_id and digest.date:
+            groups[event.sink, recipient, digest.message_id, digest.date].append(event)
+    return groups
 
 
-def _forgotten(case: Case, server: str, first: Delivered, second: Delivered) -> bool:
-    """Whether the server cannot know of the first delivery."""
+def _is_forgotten(context: CheckContext, server: str, first: Delivered, second: Delivered) -> bool:
+    """Return whether the server cannot know of the first delivery: its queue was wiped, or it saw no reply to it."""
     wiped = any(
         event.node == server and event.action == "wiped" and first.n < event.n < second.n
-        for event in case.trace.of(NodeEvent)
+        for event in context.trace.events_of(NodeEvent)
     )
-    return wiped or not _heard(case, first)
+    return wiped or not _is_reply_seen(context, first)
 
 
-def _heard(case: Case, delivery: Delivered) -> bool:
-    """Whether the reply by which the store took a message is seen to have passed; true where nobody looked."""
-    session = case.trace.sessions.get(delivery.session or "")
+def _is_reply_seen(context: CheckContext, delivery: Delivered) -> bool:
+    """Return whether the store's positive reply to a delivery passed the link; True where the session was not recorded."""
+    session = context.trace.sessions.get(delivery.session or "")
     if session is None:
         return True
     return any(
@@ -82,38 +86,38 @@ def _heard(case: Case, delivery: Delivered) -> bool:
     )  # fmt: skip
 
 
-@invariant("no-duplicate-without-cause", "RL-ACK-04")
-def no_duplicate_without_cause(case: Case) -> Finding:
-    """Where nothing was broken, no recipient gets more copies than the sender was acknowledged (RL-ACK-04)."""
+@invariant_check("no-duplicate-without-cause", "RL-ACK-04")
+def no_duplicate_without_cause(context: CheckContext) -> Finding:
+    """Check that no recipient gets more copies of a message than were acknowledged; no occasion where there is a cause."""
     finding = Finding("no recipient gets a message twice where nothing was broken")
-    if _cause(case):
+    if _has_cause(context):
         return finding
-    for name, made in case.trace.messages.items():
-        attempts = case.trace.attempts_of(name)
-        answered = [a for a in attempts if a.code is not None and a.code // 100 == 2]
-        for recipient in dict.fromkeys(case.same(r) for attempt in attempts for r in attempt.accepted):
-            sent = sum(case.same(accepted) == recipient for attempt in answered for accepted in attempt.accepted)
-            copies = case.deliveries_of(name, recipient)
-            finding.occasions += bool(copies)
-            if sent and len(copies) > sent:
-                finding.violated(
-                    f"{named(made)}: {sent} acknowledged for {recipient}, and {len(copies)} copies arrived, the last at "
-                    f"{moment(copies[-1].t)}",
-                    *[copy.n for copy in reversed(copies)],
+    for name, message in context.trace.messages.items():
+        attempts = context.trace.attempts_of(name)
+        acknowledged = [a for a in attempts if a.code is not None and a.code // 100 == 2]
+        for recipient in dict.fromkeys(context.normalize_address(r) for a in attempts for r in a.accepted):
+            count = sum(context.normalize_address(r) == recipient for a in acknowledged for r in a.accepted)
+            deliveries = context.deliveries_of(name, recipient)
+            finding.occasions += bool(deliveries)
+            if count and len(deliveries) > count:
+                finding.add_violation(
+                    f"{describe_message(message)}: {count} acknowledged for {recipient}, and {len(deliveries)} copies "
+                    f"arrived, the last at {format_seconds(deliveries[-1].t)}",
+                    *[event.n for event in reversed(deliveries)],
                     message=name,
                 )
     return finding
 
 
-def _cause(case: Case) -> bool:
-    """Whether anything happened by which a message may arrive twice."""
-    trace = case.trace
-    broken = any(event.action not in ("started", "ready", "reloaded") for event in trace.of(NodeEvent))
-    lost = any(event.how == "reset" or event.by == "link" for event in trace.of(Closed))
-    unheard = any(event.outcome != "answered" for event in trace.of(Attempt))
-    asked = any(event.verb in ("resubmit", "redirect", "activate") for event in trace.of(StepEvent))
+def _has_cause(context: CheckContext) -> bool:
+    """Return whether anything happened in the cell because of which a message may rightly arrive twice."""
+    trace = context.trace
+    disturbed = any(event.action not in ("started", "ready", "reloaded") for event in trace.events_of(NodeEvent))
+    lost = any(event.how == "reset" or event.by == "link" for event in trace.events_of(Closed))
+    unanswered = any(event.outcome != "answered" for event in trace.events_of(Attempt))
+    sent_again = any(event.verb in ("resubmit", "redirect", "activate") for event in trace.events_of(StepEvent))
     return (
-        broken or lost or unheard or asked
-        or bool(trace.of(FaultFired) or trace.of(FaultArmed) or trace.of(CommandRun))
-        or any(takeovers(case, name) for name in trace.messages)
+        disturbed or lost or unanswered or sent_again
+        or bool(trace.events_of(FaultFired) or trace.events_of(FaultArmed) or trace.events_of(CommandRun))
+        or any(find_promotions(context, name) for name in trace.messages)
     )  # fmt: skip

@@ -1,4 +1,20 @@
-"""Nothing that was acknowledged is lost (RL-ACK-01, SR-BND-03)."""
+"""Judges that nothing that was acknowledged is lost (RL-ACK-01, SR-BND-03).
+
+Theory of operation
+-------------------
+A message is acknowledged when the harness, its sender, got a positive final reply. It must then reach each recipient that
+was accepted, with these exceptions:
+
+- A report of the failure was delivered to the sender, or none may be made (a null reverse-path, RL-DSN-02).
+- It was dropped as a duplicate of an indistinguishable message in the mailbox (SR-DUP-01).
+- Every server that ever had it lost its queue afterwards (SR-BND-09).
+
+At its end a scenario waits until the transport is quiet (`Drained`), up to a bound. Where that wait did not happen, or ended
+at its bound while the transport may still have been working for the recipient, a missing message is undecided.
+
+A server that does not start again with a queue into which it had acknowledged mail has lost that mail as well. `n` is an
+event's number; times are documented seconds.
+"""
 
 from conformance.history.events import (
     Attempt,
@@ -11,150 +27,155 @@ from conformance.history.events import (
     MessageMade,
     NodeEvent,
 )
-from conformance.judge.finding import Case, Finding, at, moment, named
-from conformance.judge.invariants.check import invariant
-from conformance.judge.parameters import seconds
-from conformance.judge.sessions import Session, address
+from conformance.judge.checks import invariant_check
+from conformance.judge.context import CheckContext
+from conformance.judge.finding import Finding, describe_message, format_seconds, format_time
+from conformance.judge.parameters import numeric_parameter_at
+from conformance.judge.sessions import Session, parse_path
 
 
-@invariant("nothing-acknowledged-is-lost", "RL-ACK-01", "SR-BND-03")
-def nothing_acknowledged_is_lost(case: Case) -> Finding:
-    """What was acknowledged has arrived at each accepted recipient, or was reported to its sender as failed for him.
-
-    Not judged is what SR-BND-09 lets be lost: a message all of whose servers lost their queues. A transport that was
-    still at it when the harness ceased to wait may yet bring it.
-    """
+@invariant_check("nothing-acknowledged-is-lost", "RL-ACK-01", "SR-BND-03")
+def nothing_acknowledged_is_lost(context: CheckContext) -> Finding:
+    """Check that each acknowledged message arrived at each accepted recipient, the exceptions above aside."""
     finding = Finding("every acknowledged message arrives, or is reported")
-    _out_of_reach(case, finding)
-    drained = case.trace.of(Drained)
-    for attempt in case.trace.of(Attempt):
+    _check_restarts(context, finding)
+    drained = context.trace.events_of(Drained)
+    for attempt in context.trace.events_of(Attempt):
         if attempt.code is None or attempt.code // 100 != 2 or not attempt.dot_sent:
             continue
-        made = case.trace.messages[attempt.message]
+        message = context.trace.messages[attempt.message]
         for recipient in attempt.accepted:
-            if _arrived(case, made, recipient) or not _destroyed(case, attempt):
+            if context.deliveries_of(message.message, recipient):
                 finding.occasions += 1
-            if _arrived(case, made, recipient) or _excused(case, made, recipient) or _destroyed(case, attempt):
+                continue
+            if _are_all_queues_lost(context, attempt):
+                continue
+            finding.occasions += 1
+            if _need_not_arrive(context, message, recipient):
                 continue
             sentence = (
-                f"{named(made)}: {attempt.server} acknowledged it by {moment(attempt.t)} (event {attempt.n}), and it never "
-                f"reached {recipient}"
+                f"{describe_message(message)}: {attempt.server} acknowledged it by {format_seconds(attempt.t)} (event "
+                f"{attempt.n}), and it never reached {recipient}"
             )
+            name = message.message
             if not drained:
-                finding.untold(f"{sentence}; the history ends before the drain", attempt.n, message=made.message)
-            elif not drained[-1].quiet and (busy := _under_way(case, made, recipient, drained[-1])):
-                finding.untold(f"{sentence}; but {busy}", attempt.n, message=made.message)
+                finding.add_undecided(f"{sentence}; the history ends before the drain", attempt.n, message=name)
+            elif not drained[-1].quiet and (activity := _unfinished_activity(context, recipient, drained[-1])):
+                finding.add_undecided(f"{sentence}; but {activity}", attempt.n, message=name)
             else:
-                finding.violated(sentence, attempt.n, message=made.message)
+                finding.add_violation(sentence, attempt.n, message=name)
     return finding
 
 
-def _out_of_reach(case: Case, finding: Finding) -> None:
-    """Note every server that did not start again on a queue that it had acknowledged mail into.
+def _check_restarts(context: CheckContext, finding: Finding) -> None:
+    """Add a violation for each failed start of a node that had acknowledged mail since its queue was last wiped.
 
-    Not while its disk was broken, and not on an empty queue: then there is nothing that it must have.
+    Starts with a broken disk, from when a disk fault was armed until it was healed, are left out.
     """
-    took: dict[str, tuple[int, str]] = {}
-    broken: set[str] = set()
-    for event in case.trace.events:
+    first_mail: dict[str, tuple[int, str]] = {}
+    broken_disks: set[str] = set()
+    for event in context.trace.events:
         match event:
             case Attempt(code=int(code), dot_sent=True) if code // 100 == 2:
-                took.setdefault(event.server, (event.n, event.message))
+                first_mail.setdefault(event.server, (event.n, event.message))
             case FaultArmed(action=action, links=(link,)) if action.startswith("disk-"):
-                (broken.discard if event.healed else broken.add)(link.removesuffix(" disk"))
+                (broken_disks.discard if event.healed else broken_disks.add)(link.removesuffix(" disk"))
             case NodeEvent(action="wiped", node=node):
-                took.pop(node, None)
-            case NodeEvent(action="failed", node=node) if node in took and node not in broken:
-                n, message = took[node]
+                first_mail.pop(node, None)
+            case NodeEvent(action="failed", node=node) if node in first_mail and node not in broken_disks:
+                n, name = first_mail[node]
                 finding.occasions += 1
-                finding.violated(
-                    f"{node} acknowledged {named(case.trace.messages[message])} (event {n}), and did not start again on "
-                    f"its own queue {at(event)}: {event.detail}",
+                finding.add_violation(
+                    f"{node} acknowledged {describe_message(context.trace.messages[name])} (event {n}), and did not start "
+                    f"again on its own queue {format_time(event)}: {event.detail}",
                     event.n,
                     n,
-                    message=message,
+                    message=name,
                 )
             case _:
                 pass
 
 
-def _arrived(case: Case, made: MessageMade, recipient: str) -> bool:
-    return bool(case.deliveries_of(made.message, recipient))
-
-
-def _excused(case: Case, made: MessageMade, recipient: str) -> bool:
-    """Whether the sender was told of the failure, or nobody had to be told, or it was dropped as a duplicate."""
-    who = case.same(recipient)
-    for report in case.trace.of(Delivered):
-        digest = report.digest
-        if digest.report != "delivery-status" or digest.about is None or digest.about != made.message_id:
+def _need_not_arrive(context: CheckContext, message: MessageMade, recipient: str) -> bool:
+    """Return whether the message was reported as failed to its sender, may not be reported, or was a duplicate."""
+    address = context.normalize_address(recipient)
+    for event in context.trace.events_of(Delivered):
+        report = event.digest
+        if report.report != "delivery-status" or report.about is None or report.about != message.message_id:
             continue
-        failed = {case.same(address) for address in digest.failed}
-        about_him = who in failed if failed else digest.action == "failed"
-        if about_him and case.same(report.recipient) == case.same(made.sender):
+        failed = {context.normalize_address(failed) for failed in report.failed}
+        is_about = address in failed if failed else report.action == "failed"
+        if is_about and context.normalize_address(event.recipient) == context.normalize_address(message.sender):
             return True
-    return _unreportable(case, made, who) or _duplicate(case, made, who)
+    if address in context.mailboxes and any(
+        context.deliveries_of(name, address) for name in context.trace.indistinguishable_messages(message)
+    ):
+        return True
+    return not message.sender and _is_permanently_refused(context, address)
 
 
-def _unreportable(case: Case, made: MessageMade, who: str) -> bool:
-    """Whether it has a null reverse-path and was refused for good: no report may be made of that (RL-DSN-02)."""
-    if made.sender:
-        return False
+def _is_permanently_refused(context: CheckContext, address: str) -> bool:
+    """Return whether a server got 5yz in a session in which it sent mail with a null reverse-path to the address."""
     return any(
-        case.tested(t.client) and who in map(case.same, (*t.recipients, *t.refused))
-        and any(reply.code // 100 == 5 for reply in case.trace.sessions[t.session].replies if reply.n > t.n)
-        for t in case.trace.transactions
+        context.is_tested_server(t.client)
+        and address in map(context.normalize_address, (*t.recipients, *t.refused))
+        and any(reply.code // 100 == 5 for reply in context.trace.sessions[t.session].replies if reply.n > t.n)
+        for t in context.trace.transactions
         if not t.sender
-    )  # fmt: skip
+    )
 
 
-def _duplicate(case: Case, made: MessageMade, who: str) -> bool:
-    """Whether the mailbox holds another message with the same Message-ID and Date: this one is dropped (SR-DUP-01)."""
-    return who in case.mailboxes and any(case.deliveries_of(name, who) for name in case.trace.twins(made))
-
-
-def _destroyed(case: Case, attempt: Attempt) -> bool:
-    """Whether every server that ever took the message, or kept its shadow, lost its queue after that (SR-BND-09)."""
-    trace = case.trace
-    took: dict[str, int] = {attempt.server: attempt.n}
+def _are_all_queues_lost(context: CheckContext, attempt: Attempt) -> bool:
+    """Return whether every server that accepted the message or a shadow copy of it was wiped after that (SR-BND-09)."""
+    trace = context.trace
+    last_accepted: dict[str, int] = {attempt.server: attempt.n}
     for copy in trace.copies_of(attempt.message):
-        took[copy.holder] = max(took.get(copy.holder, 0), copy.stored.n)
+        last_accepted[copy.holder] = max(last_accepted.get(copy.holder, 0), copy.stored_reply.n)
     for t in trace.transactions_of(attempt.message):
-        if t.way != "shadow" and t.accepted is not None and case.tested(t.server):
-            took[t.server] = max(took.get(t.server, 0), t.accepted.n)
-    wiped = {event.node: event.n for event in trace.of(NodeEvent) if event.action == "wiped"}
-    return all(wiped.get(server, -1) > n for server, n in took.items())
+        if t.kind != "shadow" and t.acceptance is not None and context.is_tested_server(t.server):
+            last_accepted[t.server] = max(last_accepted.get(t.server, 0), t.acceptance.n)
+    wiped = {event.node: event.n for event in trace.events_of(NodeEvent) if event.action == "wiped"}
+    return all(wiped.get(server, -1) > n for server, n in last_accepted.items())
 
 
-def _under_way(case: Case, made: MessageMade, recipient: str, drained: Drained) -> str:
-    """Say what the transport was still doing for a message when the drain reached its bound; nothing, if nothing."""
-    trace = case.trace
-    retry = max(seconds(case, name, "MessageRetryInterval", drained.n) for name in case.cell.topology.by_name)
+def _unfinished_activity(context: CheckContext, recipient: str, drained: Drained) -> str:
+    """Return in words why the message may yet arrive after the drain reached its bound, '' where nothing says so.
+
+    Looked at is the second half of the drain. A drain that is shorter than two retry intervals proves nothing.
+    """
+    trace, servers = context.trace, context.cell.topology.by_name
+    retry = max(numeric_parameter_at(context, name, "MessageRetryInterval", drained.n) for name in servers)
     if drained.waited < 2 * retry:
-        return f"the drain lasted {moment(drained.waited)}, less than two retry intervals"
+        return f"the drain lasted {format_seconds(drained.waited)}, less than two retry intervals"
+    address = context.normalize_address(recipient)
     since = drained.t - drained.waited / 2
     for event in reversed(trace.events):
         if event.t < since:
             break
         if isinstance(event, Command) and event.verb == "RCPT":
             session = trace.sessions[event.session]
-            if case.acts(session.client, session.name) and case.same(address(event.line)) == case.same(recipient):
-                return f"{session.client} still tried to send mail to {recipient} at {moment(event.t)}"
-        elif isinstance(event, ConnectFailed) and case.tested(event.client) and not case.tested(event.server):
-            return f"{event.client} still tried to reach {event.server} at {moment(event.t)}"
+            is_for_address = context.normalize_address(parse_path(event.line)) == address
+            if is_for_address and context.is_opened_by_tested_server(session.client, session.name):
+                return f"{session.client} still tried to send mail to {recipient} at {format_seconds(event.t)}"
+        elif (
+            isinstance(event, ConnectFailed)
+            and context.is_tested_server(event.client)
+            and not context.is_tested_server(event.server)
+        ):
+            return f"{event.client} still tried to reach {event.server} at {format_seconds(event.t)}"
         elif (
             isinstance(event, Connected)
-            and case.acts(event.client, event.session)
-            and (deferring := _may_defer(trace.sessions[event.session]))
+            and context.is_opened_by_tested_server(event.client, event.session)
+            and (reason := _deferral_reason(trace.sessions[event.session]))
         ):
-            return f"{event.client} was in a session with {event.server} at {moment(event.t)}, and {deferring}"
+            return f"{event.client} was in a session with {event.server} at {format_seconds(event.t)}, and {reason}"
     return ""
 
 
-def _may_defer(session: Session) -> str:
-    """Say why a client may have put mail off in a session in which none was seen; nothing, if nothing.
+def _deferral_reason(session: Session) -> str:
+    """Return in words why the client may have deferred mail that the session does not show, '' where nothing says so.
 
-    After 535 a server may defer its mail (ruling 27). What is said behind STARTTLS passes the link unseen.
+    After 535 a client may defer its mail (ruling 27). After STARTTLS the link records nothing.
     """
     if any(reply.code == 535 for reply in session.replies):
         return "put its mail off after 535"

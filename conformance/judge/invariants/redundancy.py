@@ -1,182 +1,217 @@
-"""Two copies at the moment of each acknowledgement (SR-CRE-01, SR-BND-03)."""
+"""Judges that a second copy exists when a message is acknowledged (SR-CRE-01, SR-BND-03).
+
+Theory of operation
+-------------------
+A server of 2013 or later, the *primary*, that acknowledges a message from outside its boundary (its DAG or site) must have
+had a shadow copy stored by another server of the boundary, a possible *holder*, between the sender's MAIL and its own positive
+final reply, the *acknowledgement*. A session to the holder may have been opened before (ruling 14).
+
+It may acknowledge without a copy only where RejectMessageOnShadowFailure is false, and
+
+- no other server of the boundary can hold a copy (SR-BND-08), or
+- as many attempts failed as the parameters permit (SR-PRF-01 to SR-PRF-06), or
+- a holder was silent: on silence the primary may end its effort at any moment (SR-TMO-01, ruling 16).
+
+Silence is the difficult case, since a fault may hold back what the primary sends before the link records it. `_is_silent`
+therefore asks whether a session that was in use owed the primary an answer; `_is_stored_later` and `_continued` take back
+that judgement where the answer came after all, or the primary's next command shows that it had an answer.
+
+`n` is an event's number, `t` its time in documented seconds.
+"""
 
 from conformance.faults import ENDING_FAULTS
 from conformance.history.events import Command, FaultFired, Reply
-from conformance.judge.finding import Case, Finding, at, named
-from conformance.judge.invariants.check import invariant
-from conformance.judge.parameters import parameter, seconds
+from conformance.judge.checks import invariant_check
+from conformance.judge.context import CheckContext
+from conformance.judge.finding import Finding, describe_message, format_time
+from conformance.judge.parameters import numeric_parameter_at, parameter_at
 from conformance.judge.sessions import Session, Transaction
 
+_PROMPT_S = 1.0
+"""Documented seconds within which a server that is not silent replies."""
 
-@invariant("two-copies-at-acknowledgement", "SR-CRE-01", "SR-BND-03")
-def two_copies_at_acknowledgement(case: Case) -> Finding:
-    """When a server of 2013 or later acknowledges a message from outside its boundary, another one there has a shadow.
+_OTHER_PURPOSES = frozenset({"QUIT", "XQDISCARD", "XQUERYDISCARD"})
+"""Verbs after which a session is no attempt under way: it queries discard status, or has ended in good order."""
 
-    The copy is one of this transaction: its MAIL comes after the sender's (ruling 14). Without one the server may only
-    accept where RejectMessageOnShadowFailure is false and every permitted attempt has failed, or a shadow server was
-    silent (SR-TMO-01, ruling 16), or nobody is there to ask (SR-BND-08).
+
+@invariant_check("two-copies-at-acknowledgement", "SR-CRE-01", "SR-BND-03")
+def two_copies_at_acknowledgement(context: CheckContext) -> Finding:
+    """Check each acknowledgement of a message from outside the boundary; only for candidates that claim `shadow-2013`.
+
+    Sessions that a fault altered are left out.
     """
     finding = Finding("a stored shadow copy at the moment of each acknowledgement")
-    if "shadow-2013" not in case.claims:
+    if "shadow-2013" not in context.claims:
         return finding
-    for message in case.trace.messages:
-        for t in case.trace.transactions_of(message):
-            if t.accepted is not None and t.session not in case.trace.tampered and _from_outside(case, t):
-                _judge(case, finding, t, t.accepted)
+    for name in context.trace.messages:
+        for transaction in context.trace.transactions_of(name):
+            if (
+                transaction.acceptance is not None
+                and transaction.session not in context.trace.altered_sessions
+                and _is_from_outside(context, transaction)
+            ):
+                _check_acknowledgement(context, finding, transaction, transaction.acceptance)
     return finding
 
 
-def _from_outside(case: Case, t: Transaction) -> bool:
+def _is_from_outside(context: CheckContext, transaction: Transaction) -> bool:
+    """Return whether a transaction hands a message from outside the boundary to a server of 2013 or later."""
     return (
-        case.tested(t.server)
-        and t.way != "shadow"
-        and t.listener in ("frontend", "transport")
-        and not case.of_2010(t.server)
-        and t.client not in case.cell.topology.boundary(t.server)
+        context.is_tested_server(transaction.server)
+        and transaction.kind != "shadow"
+        and transaction.listener in ("frontend", "transport")
+        and not context.is_2010(transaction.server)
+        and transaction.client not in context.cell.topology.boundary(transaction.server)
     )
 
 
-def _judge(case: Case, finding: Finding, t: Transaction, told: Reply) -> None:
-    others = _others(case, t.server)
-    if not others or not parameter(case, t.server, "ShadowRedundancyEnabled", told.n):
+def _check_acknowledgement(
+    context: CheckContext, finding: Finding, transaction: Transaction, acknowledgement: Reply
+) -> None:
+    """Count an occasion where a copy had to be stored, and add a violation where none was."""
+    primary = transaction.server
+    holders = _possible_holders(context, primary)
+    if not holders or not parameter_at(context, primary, "ShadowRedundancyEnabled", acknowledgement.n):
         return
-    assert t.message is not None
-    made = case.trace.messages[t.message]
-    copies = [c for c in case.trace.copies_of(t.message) if c.primary == t.server and c.holder in others]
-    if any(t.n < copy.transaction.n and copy.stored.n < told.n for copy in copies):
+    assert transaction.message is not None
+    message = context.trace.messages[transaction.message]
+    copies = [
+        copy
+        for copy in context.trace.copies_of(transaction.message)
+        if copy.primary == primary and copy.holder in holders
+    ]
+    if any(transaction.n < copy.transaction.n and copy.stored_reply.n < acknowledgement.n for copy in copies):
         finding.occasions += 1
         return
-    mandatory = parameter(case, t.server, "RejectMessageOnShadowFailure", told.n)
-    if not mandatory and _impossible(case, t, told, others):
+    mandatory = parameter_at(context, primary, "RejectMessageOnShadowFailure", acknowledgement.n)
+    if not mandatory and _has_tried_in_vain(context, transaction, acknowledgement, holders):
         return
     finding.occasions += 1
-    late = [copy for copy in copies if copy.stored.n > told.n]
-    then = f"; {late[0].holder} stored a shadow only {at(late[0].stored)}" if late else ""
-    finding.violated(
-        f"{named(made)}: {t.server} acknowledged it to {t.client} with {told.code} {at(told)}, session {t.session}, before "
-        f"any other server of the boundary had stored a shadow{then}",
-        told.n,
-        *[copy.stored.n for copy in late],
-        message=t.message,
-        row="SR-CRE-07" if t.client == "submission" else None,
+    late = [copy for copy in copies if copy.stored_reply.n > acknowledgement.n]
+    then = f"; {late[0].holder} stored a shadow only {format_time(late[0].stored_reply)}" if late else ""
+    finding.add_violation(
+        f"{describe_message(message)}: {primary} acknowledged it to {transaction.client} with {acknowledgement.code} "
+        f"{format_time(acknowledgement)}, session {transaction.session}, before any other server of the boundary had "
+        f"stored a shadow{then}",
+        acknowledgement.n,
+        *[copy.stored_reply.n for copy in late],
+        message=transaction.message,
+        row="SR-CRE-07" if transaction.client == "submission" else None,
     )
 
 
-def _others(case: Case, server: str) -> frozenset[str]:
-    """Return the servers that may keep a shadow for one."""
-    topology = case.cell.topology
+def _possible_holders(context: CheckContext, primary: str) -> frozenset[str]:
+    """Return the other servers of the primary's boundary that can hold a copy: mailbox and hub servers, none of 2010."""
+    topology = context.cell.topology
     return frozenset(
         other
-        for other in topology.boundary(server) - {server}
-        if not case.of_2010(other) and topology.by_name[other].role in ("mailbox", "hub")
+        for other in topology.boundary(primary) - {primary}
+        if not context.is_2010(other) and topology.by_name[other].role in ("mailbox", "hub")
     )
 
 
-def _impossible(case: Case, t: Transaction, told: Reply, others: frozenset[str]) -> bool:
-    """Whether the server was seen to do what it must, in vain, between MAIL and its acknowledgement.
+def _has_tried_in_vain(
+    context: CheckContext, transaction: Transaction, acknowledgement: Reply, holders: frozenset[str]
+) -> bool:
+    """Return whether every permitted attempt failed between MAIL and the acknowledgement, or a holder was silent.
 
-    Each permitted attempt failed, or one met with silence: on that a server may end its effort at any moment (ruling 16).
-    A shadow server whose answer is still waited for, and comes, was not silent.
+    A session in which the holder did not offer shadow redundancy counts as a failed attempt too.
     """
+    primary = transaction.server
     failed = sum(
-        attempt.client == t.server and attempt.server in others and t.n < attempt.n < told.n
-        and attempt.message in (None, t.message)
-        for attempt in case.trace.shadow_attempts
+        attempt.client == primary and attempt.server in holders and transaction.n < attempt.n < acknowledgement.n
+        and attempt.message in (None, transaction.message)
+        for attempt in context.trace.shadow_attempts
     )  # fmt: skip
-    used = [
+    sessions = [
         session
-        for session in case.trace.sessions.values()
-        if session.client == t.server and session.server in others and session.listener == "transport"
-        and session.n < told.n and (session.closed is None or session.closed.n > t.n)
+        for session in context.trace.sessions.values()
+        if session.client == primary and session.server in holders and session.listener == "transport"
+        and session.n < acknowledgement.n and (session.closed is None or session.closed.n > transaction.n)
     ]  # fmt: skip
-    failed += sum(_turned_away(session) for session in used if session.n > t.n)
-    if failed >= permitted(case, t.server, others, told.n):
+    failed += sum(_is_turned_away(session) for session in sessions if session.n > transaction.n)
+    if failed >= _permitted_attempts(context, primary, holders, acknowledgement.n):
         return True
     return any(
-        _silent(case, session, t, told)
-        and not _stored_later(case, session, t, told)
-        and not _went_on(case, session, told)
-        for session in used
+        _is_silent(context, session, transaction, acknowledgement)
+        and not _is_stored_later(context, session, transaction, acknowledgement)
+        and not _continued(context, session, acknowledgement)
+        for session in sessions
     )
 
 
-def _silent(case: Case, session: Session, t: Transaction, told: Reply) -> bool:
-    """Whether a shadow server owed an answer when the server gave up: at its acknowledgement, or when it left before.
+def _is_silent(context: CheckContext, session: Session, transaction: Transaction, acknowledgement: Reply) -> bool:
+    """Return whether the holder owed the primary an answer when the primary gave up: when it acknowledged or left before.
 
-    What is held on the way to the shadow server is not in the history yet. So a session that was used since the sender's
-    MAIL, opened for the message or kept from before, is one that met with silence if nothing was refused in it and it
-    served no other purpose. A copy that was taken is an answer, also one that is so altered that nobody can tell of what.
+    The session was used for the message: it was opened, something was said, or a fault fired in it since MAIL. It served no
+    other purpose, nothing was refused in it, and no copy was stored. A copy of unknown content counts as stored: a fault
+    may have altered it beyond recognition.
     """
     closed = session.closed
-    if closed is not None and closed.n < told.n and closed.by != "client":
+    if closed is not None and closed.n < acknowledgement.n and closed.by != "client":
         return False
-    until = told.n if closed is None or closed.n > told.n else closed.n
-    said = [x.command for x in session.exchanges if t.n < x.command.n < until]
-    struck = any(t.n < fault.n < until and fault.session == session.name for fault in case.trace.of(FaultFired))
-    if not (session.n > t.n or said or struck):
+    begin = transaction.n
+    end = acknowledgement.n if closed is None or closed.n > acknowledgement.n else closed.n
+    commands = [x.command for x in session.exchanges if begin < x.command.n < end]
+    faulted = any(begin < f.n < end and f.session == session.name for f in context.trace.events_of(FaultFired))
+    if not (session.n > begin or commands or faulted):
         return False
-    plain = any(sent.way == "plain" and t.n < sent.n < until for sent in session.transactions)
-    stored = any(
-        sent.way == "shadow" and sent.message in (None, t.message) and sent.n > t.n
-        and sent.accepted is not None and sent.accepted.n < until
+    has_mail = any(sent.kind == "plain" and begin < sent.n < end for sent in session.transactions)
+    is_stored = any(
+        sent.kind == "shadow" and sent.message in (None, transaction.message) and sent.n > begin
+        and sent.acceptance is not None and sent.acceptance.n < end
         for sent in session.transactions
     )  # fmt: skip
-    other = plain or stored or not {command.verb for command in said}.isdisjoint(_OTHER_PURPOSES)
-    return not other and all(reply.code // 100 in (2, 3) for reply in session.replies if t.n < reply.n < until)
+    if has_mail or is_stored or not _OTHER_PURPOSES.isdisjoint(command.verb for command in commands):
+        return False
+    return all(reply.code // 100 in (2, 3) for reply in session.replies if begin < reply.n < end)
 
 
-_OTHER_PURPOSES = frozenset({"QUIT", "XQDISCARD", "XQUERYDISCARD"})
-"""Verbs of a session that is no attempt at a shadow under way: it asks for discard status, or has ended in good order."""
+def _continued(context: CheckContext, session: Session, acknowledgement: Reply) -> bool:
+    """Return whether the primary's next command in the session shows that it was not waiting when it acknowledged.
 
-
-def _went_on(case: Case, session: Session, told: Reply) -> bool:
-    """Whether the server was still at it when it acknowledged.
-
-    The next thing that it said in the session, or would have said when a fault ended it, ended neither the session nor the
-    transaction, and it had been owed no answer there, or said it within a second of what it had said last. A fault that
-    holds what is said tells nothing of when it was said.
+    That command is what it said next, or what it would have said when a fault ended the session. It must end neither the
+    session nor the transaction. Either no answer was owed to it at the acknowledgement, or it came so promptly after the
+    last command that the answer was prompt too. A fault that holds what is said hides when it was said.
     """
-    faults = [fault for fault in case.trace.of(FaultFired) if fault.session == session.name]
-    before = [x for x in session.exchanges if x.command.n < told.n]
-    then: list[Command | FaultFired] = [x.command for x in session.exchanges if x.command.n > told.n]
-    later = min([*then, *(fault for fault in faults if fault.n > told.n)], key=lambda event: event.n, default=None)
-    if later is None or any(fault.action not in ENDING_FAULTS for fault in faults):
+    faults = [fault for fault in context.trace.events_of(FaultFired) if fault.session == session.name]
+    before = [x for x in session.exchanges if x.command.n < acknowledgement.n]
+    later: list[Command | FaultFired] = [x.command for x in session.exchanges if x.command.n > acknowledgement.n]
+    later += [fault for fault in faults if fault.n > acknowledgement.n]
+    following = min(later, key=lambda event: event.n, default=None)
+    if following is None or any(fault.action not in ENDING_FAULTS for fault in faults):
         return False
-    if isinstance(later, Command) and later.verb in ("QUIT", "RSET"):
+    if isinstance(following, Command) and following.verb in ("QUIT", "RSET"):
         return False
-    greeted = any(reply.n < told.n for reply in session.replies)
-    owed = not greeted or any(x.reply is None or x.reply.n > told.n for x in before)
-    return not owed or later.t - (before[-1].command.t if before else session.t) < AT_ONCE
+    greeted = any(reply.n < acknowledgement.n for reply in session.replies)
+    owed = not greeted or any(x.reply is None or x.reply.n > acknowledgement.n for x in before)
+    return not owed or following.t - (before[-1].command.t if before else session.t) < _PROMPT_S
 
 
-AT_ONCE = 1.0
-"""Documented seconds within which an answer comes from a server that is not silent."""
-
-
-def _stored_later(case: Case, session: Session, t: Transaction, told: Reply) -> bool:
-    """Whether the copy was stored all the same, in a session that the server had not left and that no fault held."""
-    return session.name not in case.trace.held and any(
-        copy.transaction.session == session.name and copy.stored.n > told.n
-        and (session.closed is None or session.closed.n > copy.stored.n)
-        for copy in case.trace.copies_of(t.message or "")
+def _is_stored_later(context: CheckContext, session: Session, transaction: Transaction, acknowledgement: Reply) -> bool:
+    """Return whether a copy was stored after the acknowledgement in the session, still open and not held by a fault."""
+    return session.name not in context.trace.held_sessions and any(
+        copy.transaction.session == session.name and copy.stored_reply.n > acknowledgement.n
+        and (session.closed is None or session.closed.n > copy.stored_reply.n)
+        for copy in context.trace.copies_of(transaction.message or "")
     )  # fmt: skip
 
 
-def _turned_away(session: Session) -> bool:
-    """Whether a server found in the EHLO reply that it may not ask for a shadow there, and did nothing else."""
-    used = {exchange.command.verb for exchange in session.exchanges}
+def _is_turned_away(session: Session) -> bool:
+    """Return whether the reply to EHLO did not offer XSHADOWREQUEST, and the primary sent nothing but set-up and QUIT."""
+    verbs = {exchange.command.verb for exchange in session.exchanges}
     offered = session.keywords is None or "XSHADOWREQUEST" in session.keywords
-    return session.listener == "transport" and not offered and used <= {"EHLO", "STARTTLS", "AUTH", "QUIT"}
+    return session.listener == "transport" and not offered and verbs <= {"EHLO", "STARTTLS", "AUTH", "QUIT"}
 
 
-def permitted(case: Case, server: str, others: frozenset[str], n: int) -> int:
-    """Return how many attempts the parameters in force permit (SR-PRF-01 to SR-PRF-06)."""
-    home = case.site(server)
-    local = any(case.site(other) == home for other in others)
-    remote = any(case.site(other) != home for other in others)
-    near = int(seconds(case, server, "MaxRetriesForLocalSiteShadow", n)) if local else 0
-    far = int(seconds(case, server, "MaxRetriesForRemoteSiteShadow", n)) if remote else 0
-    preference = parameter(case, server, "ShadowMessagePreferenceSetting", n)
-    if not remote or preference == "LocalOnly":
-        return near
-    return far if preference == "RemoteOnly" else far + near
+def _permitted_attempts(context: CheckContext, primary: str, holders: frozenset[str], n: int) -> int:
+    """Return how many attempts the parameters permit that are in force at event `n` (SR-PRF-01 to SR-PRF-06)."""
+    home = context.site_of(primary)
+    has_local = any(context.site_of(holder) == home for holder in holders)
+    has_remote = any(context.site_of(holder) != home for holder in holders)
+    local = int(numeric_parameter_at(context, primary, "MaxRetriesForLocalSiteShadow", n)) if has_local else 0
+    remote = int(numeric_parameter_at(context, primary, "MaxRetriesForRemoteSiteShadow", n)) if has_remote else 0
+    preference = parameter_at(context, primary, "ShadowMessagePreferenceSetting", n)
+    if not has_remote or preference == "LocalOnly":
+        return local
+    return remote if preference == "RemoteOnly" else remote + local

@@ -1,58 +1,63 @@
-"""Replies: exactly one to each command and body (RL-RPL-01), and well-formed ones (RL-RPL-02, SR-WIR-03)."""
+"""Judges replies: exactly one to each command and each content (RL-RPL-01), and well-formed ones (RL-RPL-02, SR-WIR-03).
+
+The content of a message is answered by its *final reply*; LMTP gives one for each accepted recipient. `Reply.to` is the verb
+that a reply answers, `CONTENT` for a final reply, '' where no reply was due. `n` is an event's number.
+"""
 
 from conformance.history.dialects import OPERATIONS
 from conformance.history.events import Reply
-from conformance.judge.finding import Case, Finding
-from conformance.judge.invariants.check import invariant
-from conformance.judge.rows import OF_ANY_RELAY
+from conformance.judge.blame import RELAY_CAPABILITIES
+from conformance.judge.checks import invariant_check
+from conformance.judge.context import CheckContext
+from conformance.judge.finding import Finding
 from conformance.judge.sessions import Session, Transaction
 
-WITHOUT_ENHANCED = frozenset({"GREETING", "EHLO", "HELO", "LHLO", "QUIT", "STARTTLS"})
-"""Replies that need no enhanced status code (RFC 2034 3), and those that RFC 5321 and RFC 3207 show without one."""
+_WITHOUT_ENHANCED = frozenset({"GREETING", "EHLO", "HELO", "LHLO", "QUIT", "STARTTLS"})
+"""What is answered without an enhanced status code (RFC 2034 3), or so in the examples of RFC 5321 and RFC 3207."""
 
-CODES = {501: "5.5.4", 503: "5.5.1"}
-"""Refusals of shadow verbs, and the enhanced status code that each has (wire-profile.md)."""
+_ENHANCED_BY_CODE = {501: "5.5.4", 503: "5.5.1"}
+"""Codes that refuse shadow verbs, and the enhanced status code of each (wire-profile.md)."""
 
-SHADOW_VERBS = frozenset(OPERATIONS)
+_SHADOW_VERBS = frozenset(OPERATIONS)
 
 
-@invariant("one-final-reply", "RL-RPL-01")
-def one_final_reply(case: Case) -> Finding:
-    """Each command and each body gets one reply (LMTP: a body one for each accepted recipient), in their order.
+@invariant_check("one-final-reply", "RL-RPL-01")
+def one_final_reply(context: CheckContext) -> Finding:
+    """Check that each command and each content gets one reply, in their order.
 
-    Seen as wrong are a reply that answers nothing (421 may come at any time, RFC 5321 3.8), and a 221 that comes after
-    QUIT where the reply to an earlier command is due: then a reply is missing.
+    Wrong are a reply where none is due (421 may come at any time, RFC 5321 3.8), and a 221 to QUIT where the reply to an
+    earlier command is due: that reply is missing. Sessions that a fault altered are left out.
     """
     finding = Finding("one reply to each command and each message")
-    for session in case.trace.sessions.values():
-        if not case.tested(session.server) or session.name in case.trace.tampered:
+    for session in context.trace.sessions.values():
+        if not context.is_tested_server(session.server) or session.name in context.trace.altered_sessions:
             continue
         finding.occasions += bool(session.replies)
-        if not _too_many_final(finding, session):
-            _out_of_step(finding, session)
+        if not _check_final_replies(finding, session):
+            _check_order(finding, session)
     return finding
 
 
-def _too_many_final(finding: Finding, session: Session) -> bool:
-    """Note the messages of a session that got more final replies than they may; return whether there were any."""
-    before = len(finding.wrong)
+def _check_final_replies(finding: Finding, session: Session) -> bool:
+    """Add a violation for each message with too many final replies; return whether there was one."""
+    before = len(finding.violations)
     for t in session.transactions:
-        if t.dot is None or not t.replies:
+        if t.dot_n is None or not t.replies:
             continue
         allowed = len(t.recipients) if session.listener in ("delivery", "lmtp") else 1
-        surplus = [*t.replies[allowed:], *_unsolicited(session, t)]
+        surplus = [*t.replies[allowed:], *_unsolicited_after(session, t)]
         if surplus:
-            finding.violated(
+            finding.add_violation(
                 f"session {session.name}: {session.server} gave {allowed + len(surplus)} final replies to {session.client}",
                 *[reply.n for reply in (*surplus, *t.replies[:allowed])],
                 message=t.message,
             )
-    return len(finding.wrong) > before
+    return len(finding.violations) > before
 
 
-def _unsolicited(session: Session, t: Transaction) -> list[Reply]:
-    """Return the replies that answer nothing between a message's final reply and the next command, QUIT aside."""
-    final = t.replies[-1].n
+def _unsolicited_after(session: Session, transaction: Transaction) -> list[Reply]:
+    """Return the replies without a command between a message's last final reply and the next command, QUIT aside."""
+    final = transaction.replies[-1].n
     later = (x.command for x in session.exchanges if x.command.n > final and x.command.verb != "QUIT")
     until = min((command.n for command in later), default=None)
     return [
@@ -62,68 +67,76 @@ def _unsolicited(session: Session, t: Transaction) -> list[Reply]:
     ]
 
 
-def _out_of_step(finding: Finding, session: Session) -> None:
-    """Note the first reply of a session that answers nothing, or that is the goodbye to QUIT in another one's place."""
+def _check_order(finding: Finding, session: Session) -> None:
+    """Add a violation for the first reply where none was due, or for a 221 to QUIT in place of another reply."""
     quits = [x.command.n for x in session.exchanges if x.command.verb == "QUIT" and x.reply is None]
     for reply in session.replies:
         if reply.to == "" and reply.code != 421:
-            finding.violated(
-                f"session {session.name}: {session.server} said {_shown(reply)} to {session.client}, where no reply was due",
+            finding.add_violation(
+                f"session {session.name}: {session.server} said {_format_reply(reply)} to {session.client}, where no reply "
+                "was due",
                 reply.n,
             )
             return
         if reply.code == 221 and reply.to not in ("", "QUIT") and any(n < reply.n for n in quits):
-            said = "a message" if reply.to == "CONTENT" else reply.to
-            finding.violated(
-                f"session {session.name}: {session.server} gave {session.client} no reply to {said}: its goodbye "
-                f"({_shown(reply)}) came in its place",
+            unanswered = "a message" if reply.to == "CONTENT" else reply.to
+            finding.add_violation(
+                f"session {session.name}: {session.server} gave {session.client} no reply to {unanswered}: its goodbye "
+                f"({_format_reply(reply)}) came in its place",
                 reply.n,
             )
             return
 
 
-@invariant("replies-well-formed", "RL-RPL-02", "SR-WIR-03")
-def replies_well_formed(case: Case) -> Finding:
-    """Replies have the form of RFC 5321 4.2 with a code from 200 to 599 (RL-RPL-02), and the status codes of wire-profile.md
-    (SR-WIR-03).
+@invariant_check("replies-well-formed", "RL-RPL-02", "SR-WIR-03")
+def replies_well_formed(context: CheckContext) -> Finding:
+    """Check that each reply has the form of RFC 5321 4.2 and a code from 200 to 599 (RL-RPL-02).
 
-    Of a server that shadows, a reply has the enhanced status code that ENHANCEDSTATUSCODES promised, and one that is
-    there all the same is of the reply's own class.
+    For a candidate that claims more than a relay's capabilities, enhanced status codes are checked too (SR-WIR-03).
+    Sessions that a fault altered are left out.
     """
     finding = Finding("well-formed replies with codes from 200 to 599 and, where promised, enhanced status codes")
-    shadows = not case.claims <= OF_ANY_RELAY
-    for session in case.trace.sessions.values():
-        if not case.tested(session.server) or session.name in case.trace.tampered:
+    check_enhanced = not context.claims <= RELAY_CAPABILITIES
+    for session in context.trace.sessions.values():
+        if not context.is_tested_server(session.server) or session.name in context.trace.altered_sessions:
             continue
         promised = "ENHANCEDSTATUSCODES" in (session.keywords or ())
         for reply in session.replies:
             finding.occasions += 1
-            problem, row = _form_error(reply), "RL-RPL-02"
-            if not problem and shadows:
-                problem, row = _status_error(reply, promised=promised), "SR-WIR-03"
+            problem, row = _form_problem(reply), "RL-RPL-02"
+            if not problem and check_enhanced:
+                problem, row = _enhanced_problem(reply, promised=promised), "SR-WIR-03"
             if problem:
-                finding.violated(
-                    f"session {session.name}: {session.server} answered {reply.to or 'nothing'} with {_shown(reply)}: {problem}",
+                finding.add_violation(
+                    f"session {session.name}: {session.server} answered {reply.to or 'nothing'} with "
+                    f"{_format_reply(reply)}: {problem}",
                     reply.n,
                     row=row,
                 )
     return finding
 
 
-def _form_error(reply: Reply) -> str:
-    return reply.malformed or ("" if 200 <= reply.code <= 599 else f"{reply.code} is no reply code")
+def _form_problem(reply: Reply) -> str:
+    """Return in words what is wrong with the form or code of a reply, '' for a well-formed one."""
+    return reply.malformed or ("" if 200 <= reply.code <= 599 else f"{reply.code} is not a valid reply code")
 
 
-def _status_error(reply: Reply, *, promised: bool) -> str:
+def _enhanced_problem(reply: Reply, *, promised: bool) -> str:
+    """Return in words what is wrong with a reply's enhanced status code, '' for nothing.
+
+    It must be there where ENHANCEDSTATUSCODES `promised` it, have the class of the reply's code, and be the one of
+    wire-profile.md where a shadow verb is refused.
+    """
     if reply.enhanced is None:
-        missing = promised and reply.code // 100 in (2, 4, 5) and reply.to not in WITHOUT_ENHANCED
+        missing = promised and reply.code // 100 in (2, 4, 5) and reply.to not in _WITHOUT_ENHANCED
         return "without the promised enhanced status code" if missing else ""
     if reply.enhanced[0] != str(reply.code)[0]:
         return f"{reply.enhanced} is of another class"
-    if reply.to in SHADOW_VERBS and CODES.get(reply.code, reply.enhanced) != reply.enhanced:
-        return f"a {reply.code} to a shadow verb is {CODES[reply.code]}"
+    if reply.to in _SHADOW_VERBS and _ENHANCED_BY_CODE.get(reply.code, reply.enhanced) != reply.enhanced:
+        return f"a {reply.code} to a shadow verb has the enhanced status code {_ENHANCED_BY_CODE[reply.code]}"
     return ""
 
 
-def _shown(reply: Reply) -> str:
+def _format_reply(reply: Reply) -> str:
+    """Return a reply's code and the text of its last line."""
     return f"{reply.code} {reply.lines[-1] if reply.lines else ''}".strip()

@@ -1,11 +1,19 @@
-"""What the harness's own lateness excuses, and what it never does."""
+"""Verdicts change for lateness, for a shortage of the machine, and for `should` rows; all others stay as they are."""
 
 import pytest
 
 from conformance.history.events import AnyEvent, Attempt, Lag, NodeEvent, StepEvent, Talked, TalkExchange
 from conformance.invariants import INVARIANTS
-from conformance.judge.lag import LIMIT, SAID, UNTIMED, excuse_late_bound, excuse_lateness
-from conformance.verdicts import Outcome, Reason, Verdict
+from conformance.judge.adjustments import (
+    MAX_LAG,
+    REPLY_CHECKS,
+    UNTIMED,
+    apply_should_level,
+    excuse_late_bound,
+    excuse_lateness,
+    excuse_shortage,
+)
+from conformance.verdicts import Outcome, Reason, Verdict, worst_in_cell
 
 
 def history(before: float, after: float) -> list[AnyEvent]:
@@ -23,8 +31,8 @@ def outcome(check: str, events: list[AnyEvent], tolerance: float, was: Outcome =
     [
         (9, 10, Outcome.FAIL),
         (11, 10, Outcome.INCONCLUSIVE),
-        (LIMIT - 1, 150, Outcome.FAIL),
-        (LIMIT + 1, 150, Outcome.INCONCLUSIVE),
+        (MAX_LAG - 1, 150, Outcome.FAIL),
+        (MAX_LAG + 1, 150, Outcome.INCONCLUSIVE),
     ],
 )
 def test_a_timed_failure_beside_a_late_harness_is_inconclusive(
@@ -42,7 +50,7 @@ def test_no_lateness_excuses_what_knows_no_time(check: str) -> None:
     assert outcome(check, history(0, 1000), 10) is Outcome.FAIL
 
 
-@pytest.mark.parametrize("check", sorted(SAID))
+@pytest.mark.parametrize("check", sorted(REPLY_CHECKS))
 @pytest.mark.parametrize(("code", "expected"), [(550, Outcome.FAIL), (451, Outcome.INCONCLUSIVE)])
 def test_a_permanent_reply_is_about_what_was_asked_and_a_transient_one_may_be_about_time(
     check: str, code: int, expected: Outcome
@@ -72,7 +80,7 @@ def test_what_passed_is_left_alone() -> None:
 def test_the_sentence_keeps_what_was_seen() -> None:
     verdict = Verdict(check="expect.reply", outcome=Outcome.FAIL, sentence="it came late")
     (told,) = excuse_lateness([verdict], history(0, 20), 10)
-    assert told.sentence == "the harness or its machine ran 20 s late, and may 10 s: it came late"
+    assert told.sentence == "the harness or its machine ran 20 s late, 10 s are allowed: it came late"
     assert told.reason is Reason.LATE
 
 
@@ -155,3 +163,35 @@ def test_what_could_not_be_judged_beside_a_late_harness_is_told_as_late() -> Non
     (punctual,) = excuse_lateness([verdict], history(0, 9), 10)
     assert (late.outcome, late.reason) == (Outcome.INCONCLUSIVE, Reason.LATE)
     assert punctual == verdict
+
+
+STARVED = NodeEvent(n=1, t=1, kind="node", node="mbx1", action="starved", detail="a process was killed")
+
+
+def test_a_failure_beside_a_shortage_is_inconclusive_and_a_pass_stays_one() -> None:
+    verdicts = [Verdict(check=f"expect.{one}", outcome=one, sentence="as seen") for one in Outcome]
+    found = {one.check.removeprefix("expect."): one.outcome for one in excuse_shortage(verdicts, [STARVED])}
+    assert found.pop("fail") is Outcome.INCONCLUSIVE
+    assert [one.reason for one in excuse_shortage(verdicts, [STARVED])].count(Reason.SHORTAGE) == 1
+    assert all(was == now for was, now in found.items())
+
+
+def failed(*requirements: str) -> Verdict:
+    return Verdict(check="expect.discarded", outcome=Outcome.FAIL, requirements=requirements, sentence="seen: nothing")
+
+
+@pytest.mark.parametrize("requirements", [("SR-WIR-05",), ("SR-WIR-05", "SR-MNT-04")])
+def test_a_broken_should_is_a_pass_with_a_remark(requirements: tuple[str, ...]) -> None:
+    (verdict,) = apply_should_level([failed(*requirements)], "warn")
+    assert (verdict.outcome, verdict.remark, verdict.sentence) == (Outcome.PASS, True, "seen: nothing")
+    assert list(apply_should_level([failed(*requirements)], "fail")) == [failed(*requirements)]
+
+
+@pytest.mark.parametrize("requirements", [("SR-MNT-04",), ("SR-MNT-04", "SR-WIR-05"), ("SR-XXX-01",), ()])
+def test_what_blames_another_row_first_stays_a_failure(requirements: tuple[str, ...]) -> None:
+    assert list(apply_should_level([failed(*requirements)], "warn")) == [failed(*requirements)]
+
+
+def test_a_remark_hides_no_failure_of_its_cell() -> None:
+    verdicts = apply_should_level([failed("SR-WIR-05"), failed("SR-MNT-04")], "warn")
+    assert worst_in_cell(verdict.outcome for verdict in verdicts) is Outcome.FAIL

@@ -1,32 +1,38 @@
-"""From what a check found to a verdict, with a sentence for a stranger."""
+"""Makes verdicts of findings. Their sentences are read by someone who knows neither the scenario nor the harness.
+
+`requirements` are the rows of the catalogue that a verdict is about; the first is the one that a failure is blamed on.
+`step` is the expectation's step, None for an invariant and for what the harness checks of itself.
+"""
 
 from conformance.judge.finding import Finding
 from conformance.scenarios.steps.blocks import Step
 from conformance.verdicts import Outcome, Reason, Verdict
 
-CUT_SHORT = "nothing wrong as far as the history goes, but it was cut short"
+_CUT_SHORT = "nothing wrong as far as the history goes, but it was cut short"
+_MAX_EVIDENCE = 20
+"""Events that confirm are shown in a passed verdict up to this number."""
 
 
-def verdict_of(
+def build_verdict(
     check: str, requirements: tuple[str, ...], finding: Finding, step: Step | None = None, *, complete: bool = True
 ) -> Verdict:
-    """Return the verdict of a finding.
+    """Return the verdict of a finding; its sentence is that of the first violation, or of the first undecided thing.
 
-    A violation that was seen stays one, however the history ends. Without occasion an expectation is inconclusive, an
-    invariant (without `step`) has nothing to say. What passed in a history that was cut short might yet have failed.
+    A violation fails, however the history ends. Without an occasion an expectation is inconclusive, and an invariant not
+    applicable. An invariant that found nothing wrong is inconclusive where the history is not `complete`.
     """
     if finding.inapplicable:
-        return plain(check, Outcome.NOT_APPLICABLE, requirements, finding.inapplicable, step)
-    told = finding.wrong or finding.unclear
-    if told:
-        first = told[0]
+        return make_verdict(check, Outcome.NOT_APPLICABLE, requirements, finding.inapplicable, step)
+    observations = finding.violations or finding.undecided
+    if observations:
+        first = observations[0]
         if first.row is not None:
             requirements = (first.row, *(row for row in requirements if row != first.row))
-        more = f" (and {len(told) - 1} more)" if len(told) > 1 else ""
+        more = f" (and {len(observations) - 1} more)" if len(observations) > 1 else ""
         return Verdict(
             check=check,
-            outcome=Outcome.FAIL if finding.wrong else Outcome.INCONCLUSIVE,
-            reason=None if finding.wrong else Reason.UNDECIDED,
+            outcome=Outcome.FAIL if finding.violations else Outcome.INCONCLUSIVE,
+            reason=None if finding.violations else Reason.UNDECIDED,
             requirements=requirements,
             sentence=f"{requirements[0]}: expected {finding.expected}; seen: {first.sentence}{more}",
             expected=finding.expected,
@@ -38,14 +44,14 @@ def verdict_of(
             message=first.message,
         )
     if finding.occasions == 0 and step is not None:
-        return inconclusive(
+        return inconclusive_verdict(
             check, Reason.NO_OCCASION, requirements, f"vacuous: no occasion for {finding.expected}", step
         )
     outcome, sentence, reason = Outcome.PASS, "", None
     if finding.occasions == 0:
         outcome, sentence = Outcome.NOT_APPLICABLE, "no occasion in this cell"
     elif not complete and step is None:
-        outcome, sentence, reason = Outcome.INCONCLUSIVE, CUT_SHORT, Reason.CUT_SHORT
+        outcome, sentence, reason = Outcome.INCONCLUSIVE, _CUT_SHORT, Reason.CUT_SHORT
     return Verdict(
         check=check,
         outcome=outcome,
@@ -53,14 +59,14 @@ def verdict_of(
         requirements=requirements,
         sentence=sentence,
         expected=finding.expected,
-        evidence=tuple(finding.evidence[:20]),
+        evidence=tuple(finding.evidence[:_MAX_EVIDENCE]),
         occasions=finding.occasions,
         step=step.path if step else None,
         line=step.line if step else None,
     )
 
 
-def plain(
+def make_verdict(
     check: str,
     outcome: Outcome,
     requirements: tuple[str, ...],
@@ -68,7 +74,7 @@ def plain(
     step: Step | None = None,
     evidence: tuple[int, ...] = (),
 ) -> Verdict:
-    """Return a verdict that needs no finding."""
+    """Return a verdict without a finding. `evidence` are numbers of events."""
     return Verdict(
         check=check,
         outcome=outcome,
@@ -80,7 +86,7 @@ def plain(
     )
 
 
-def inconclusive(
+def inconclusive_verdict(
     check: str,
     reason: Reason,
     requirements: tuple[str, ...],
@@ -88,6 +94,6 @@ def inconclusive(
     step: Step | None = None,
     evidence: tuple[int, ...] = (),
 ) -> Verdict:
-    """Return a verdict that nothing could be judged, and why."""
-    verdict = plain(check, Outcome.INCONCLUSIVE, requirements, sentence, step, evidence)
+    """Return an inconclusive verdict without a finding."""
+    verdict = make_verdict(check, Outcome.INCONCLUSIVE, requirements, sentence, step, evidence)
     return verdict.model_copy(update={"reason": reason})

@@ -1,0 +1,180 @@
+"""Changes verdicts for causes that lie outside of the server under test.
+
+Theory of operation
+-------------------
+A failure must not be blamed on a server for what the harness or its machine did. Four causes are looked for:
+
+- Lateness. `Lag` events record by how much the harness, or a program on its machine, ran late. A check that depends on time
+  is inconclusive when the lag is above the limit: the clock's tolerance, at most `MAX_LAG`. Checks in `UNTIMED` compare no
+  times. An expectation may be so far from the time that it is about (its `room`) that a smaller lag cannot matter. An upper
+  bound (`within`) is missed by many small delays as well, so lags are added up for it.
+- Shortage. When the machine ran out of something that a node needed, no failure can be blamed on a server.
+- Nothing acknowledged. A message that no server acknowledged cannot break the row about acknowledged messages.
+- `should` rows. Their violation is a pass with a remark, unless the run asked for failures.
+
+An excused verdict is inconclusive, and its sentence begins with the cause. Times are documented seconds.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from conformance.history.events import AnyEvent, Attempt, FaultFired, Lag, NodeEvent, StepEvent, Talked, TalkExchange
+from conformance.judge.trace import Trace
+from conformance.requirements.catalogue import catalogue
+from conformance.verdicts import Outcome, Reason, Verdict
+from conformance.verdicts.changes import Should
+
+MAX_LAG = 15.0
+"""Seconds: half of MaxAcknowledgementDelay, the shortest documented time that a scenario waits for. A larger lag may have
+caused what was seen, whatever the clock tolerates."""
+
+UNTIMED = frozenset(
+    {
+        "invariant.shadow-inside-boundary",
+        "invariant.no-discard-before-delivery",
+        "invariant.one-final-reply",
+        "invariant.content-unchanged",
+        "invariant.shadow-verbs-only-where-offered",
+        "invariant.replies-well-formed",
+    }
+)
+"""Checks whose failures no lag excuses. The others compare what has happened by some time."""
+
+MAX_BOUND_SHARE = 0.02
+"""Share of an upper bound that lags may add up to, where that is more than one lag may be."""
+
+REPLY_CHECKS = frozenset({"expect.reply", "expect.conversation"})
+"""Checks of replies: no lag excuses a permanent refusal (5yz), which does not depend on time."""
+
+ACKNOWLEDGED_ROW = "RL-ACK-01"
+"""The row about acknowledged messages."""
+
+_ROWS_BY_LOST_REPLY = {
+    "silent for too long": "RL-RPL-01",
+    "no reply: ": "RL-RPL-02",
+    "a line of a reply has no end": "RL-RPL-02",
+    "a reply of more than ": "RL-RPL-02",
+    "the server ended the session amid a line": "RL-RPL-02",
+}
+"""How the text of a lost `Attempt` begins where the server's replies were the reason, and the row that this breaks."""
+
+
+def excuse_lateness(
+    verdicts: Iterable[Verdict], events: Sequence[AnyEvent], tolerance: float, rooms: Mapping[str, float] | None = None
+) -> Iterator[Verdict]:
+    """Yield the verdicts; where the worst lag is above the limit, time-dependent failures become inconclusive.
+
+    Verdicts that were inconclusive anyway then name the lag as their reason. `tolerance` is the clock's. `rooms` maps the
+    path of an expectation's step to its room: it is not excused by a lag of at most that. A node that could not be started
+    is not excused either.
+    """
+    lag, limit = worst_lag(events), _lag_limit(tolerance)
+    if lag <= limit:
+        yield from verdicts
+        return
+    refusals = {event.n for event in events if _is_permanent_refusal(event)}
+    failed_starts = {event.n for event in events if isinstance(event, NodeEvent) and event.action == "failed"}
+    for verdict in verdicts:
+        untimed = verdict.check in UNTIMED or failed_starts.intersection(verdict.evidence[:1])
+        timed = not untimed and not (verdict.check in REPLY_CHECKS and refusals.intersection(verdict.evidence))
+        has_room = rooms is not None and lag <= rooms.get(verdict.step or "", 0.0)
+        if verdict.outcome is Outcome.INCONCLUSIVE or (verdict.outcome is Outcome.FAIL and timed and not has_room):
+            yield _late_verdict(verdict, lag, limit, _lags(events))
+        else:
+            yield verdict
+
+
+def excuse_late_bound(
+    verdict: Verdict, events: Sequence[AnyEvent], since: float, within: float, tolerance: float
+) -> Verdict:
+    """Return the verdict of an expectation with an upper bound; a failure is inconclusive when the lags add up to too much.
+
+    Lags count from `since`, from which the bound of `within` seconds counts. They may add up to `MAX_BOUND_SHARE` of the
+    bound, or to what one lag may be. `tolerance` is the clock's.
+    """
+    lags = [lag for lag in _lags(events) if lag.t > since]
+    total, limit = sum(lag.seconds for lag in lags), max(_lag_limit(tolerance), MAX_BOUND_SHARE * within)
+    if verdict.outcome is not Outcome.FAIL or total <= limit:
+        return verdict
+    return _late_verdict(verdict, total, limit, lags)
+
+
+def worst_lag(events: Sequence[AnyEvent]) -> float:
+    """Return the largest lag since the first step began, 0 without any: before that no time was measured."""
+    first = next((event.n for event in events if isinstance(event, StepEvent)), len(events))
+    return max((lag.seconds for lag in _lags(events) if lag.n > first), default=0.0)
+
+
+def excuse_shortage(verdicts: Iterable[Verdict], events: Sequence[AnyEvent]) -> Iterator[Verdict]:
+    """Yield the verdicts; failures become inconclusive where the machine ran out of something that a node needed."""
+    starved = next((event for event in events if isinstance(event, NodeEvent) and event.action == "starved"), None)
+    for verdict in verdicts:
+        if starved is None or verdict.outcome is not Outcome.FAIL:
+            yield verdict
+        else:
+            cause = f"the machine ran out of something under {starved.node} ({starved.detail})"
+            yield _excused_verdict(verdict, Reason.SHORTAGE, cause)
+
+
+def excuse_unacknowledged(verdict: Verdict, trace: Trace) -> Verdict:
+    """Return the verdict, changed where it blames `ACKNOWLEDGED_ROW` for a message that no server acknowledged.
+
+    Where the harness lost its session because the server gave no reply, or a malformed one, the row about replies is put in
+    front. Otherwise the verdict becomes inconclusive.
+    """
+    if (
+        verdict.outcome is not Outcome.FAIL
+        or verdict.requirements[:1] != (ACKNOWLEDGED_ROW,)
+        or verdict.message is None
+    ):
+        return verdict
+    attempts = trace.attempts_of(verdict.message)
+    if any(a.code is not None and a.code // 100 == 2 for a in attempts):
+        return verdict
+    faulted = {event.session for event in trace.events_of(FaultFired)}
+    lost = [a.text for a in attempts if a.outcome == "lost" and a.session is not None and a.session not in faulted]
+    broken = [row for text in lost for beginning, row in _ROWS_BY_LOST_REPLY.items() if text.startswith(beginning)]
+    if broken:
+        return verdict.model_copy(update={"requirements": (broken[0], *verdict.requirements)})
+    cause = f"{verdict.message} was never acknowledged, so {ACKNOWLEDGED_ROW} cannot be judged by it"
+    return _excused_verdict(verdict, Reason.UNDECIDED, cause)
+
+
+def apply_should_level(verdicts: Iterable[Verdict], should: Should) -> Iterator[Verdict]:
+    """Yield the verdicts; with `warn`, a failure that is blamed on a `should` row becomes a pass with a remark."""
+    for verdict in verdicts:
+        row = catalogue().get(verdict.requirements[0]) if verdict.requirements else None
+        if should == "warn" and verdict.outcome is Outcome.FAIL and row is not None and row.level == "should":
+            yield verdict.model_copy(update={"outcome": Outcome.PASS, "remark": True})
+        else:
+            yield verdict
+
+
+def _late_verdict(verdict: Verdict, lag: float, limit: float, lags: Iterable[Lag]) -> Verdict:
+    """Return the verdict as inconclusive by lateness, with the detail of the first lag that has one."""
+    if verdict.reason is Reason.LATE:
+        return verdict
+    detail = next((f" ({lag.detail})" for lag in lags if lag.detail), "")
+    return _excused_verdict(
+        verdict, Reason.LATE, f"the harness or its machine ran {lag:.3g} s late{detail}, {limit:.3g} s are allowed"
+    )
+
+
+def _excused_verdict(verdict: Verdict, reason: Reason, cause: str) -> Verdict:
+    sentence = f"{cause}: {verdict.sentence}"
+    return verdict.model_copy(update={"outcome": Outcome.INCONCLUSIVE, "reason": reason, "sentence": sentence})
+
+
+def _lags(events: Iterable[AnyEvent]) -> list[Lag]:
+    return [event for event in events if isinstance(event, Lag)]
+
+
+def _lag_limit(tolerance: float) -> float:
+    return min(tolerance, MAX_LAG)
+
+
+def _is_permanent_refusal(event: AnyEvent) -> bool:
+    """Return whether a transmission of the harness, or a conversation, ended with 5yz."""
+    match event:
+        case Attempt(code=int(code)) | Talked(exchanges=(*_, TalkExchange(code=int(code)))):
+            return code >= 500
+    return False

@@ -1,0 +1,90 @@
+"""What a check may ask: the cell, its history as a `Trace`, and facts about the servers of its topology.
+
+A *server under test* is one of the topology's servers; the other parties (senders, sinks) are the harness's own. `claims`
+are the capabilities that the candidate claims. Times are documented seconds since the cell began.
+"""
+
+from dataclasses import dataclass
+
+from conformance.generations import GENERATIONS
+from conformance.history.events import Attempt, Delivered, MessageMade
+from conformance.judge.trace import Trace
+from conformance.scenarios.document import Cell
+from conformance.topology import Server
+
+
+def is_generation_2010(server: Server) -> bool:
+    """Return whether a server's generation is one without the shadow copies of 2013: its sender keeps the shadow."""
+    return "shadow-2013" not in GENERATIONS[server.generation]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContext:
+    """What an invariant is judged on. `tolerance` is that of the clock."""
+
+    cell: Cell
+    trace: Trace
+    tolerance: float = 0.0
+    claims: frozenset[str] = frozenset()
+
+    @property
+    def slack(self) -> float:
+        """By how many seconds a time may miss a bound: the tolerance, and a microsecond for floating point."""
+        return self.tolerance + 1e-6
+
+    @property
+    def mailboxes(self) -> frozenset[str]:
+        """The addresses of all mailboxes of the topology, case-folded."""
+        return frozenset(mailbox.address.casefold() for mailbox in self.cell.topology.mailboxes)
+
+    def normalize_address(self, address: str) -> str:
+        """Return the form of an address under which it is compared (ruling 23, RFC 5321 2.4).
+
+        A mailbox of the topology is case-folded as a whole, any other address in its domain only.
+        """
+        folded = address.casefold()
+        if folded in self.mailboxes:
+            return folded
+        local, at_sign, domain = address.rpartition("@")
+        return f"{local}{at_sign}{domain.casefold()}"
+
+    def deliveries_of(self, name: str, recipient: str) -> list[Delivered]:
+        """Return the deliveries of a message to sinks for one recipient."""
+        address = self.normalize_address(recipient)
+        return [event for event in self.trace.deliveries_of(name) if self.normalize_address(event.recipient) == address]
+
+    def is_tested_server(self, party: str) -> bool:
+        """Return whether a party is a server under test, and not one of the harness's own."""
+        return party in self.cell.topology.by_name
+
+    def is_opened_by_tested_server(self, client: str, session: str) -> bool:
+        """Return whether a server under test opened the session, and not the harness under the server's name."""
+        return self.is_tested_server(client) and session not in self.trace.harness_sessions
+
+    def is_2010(self, server: str) -> bool:
+        """Return whether a server is of the 2010 generation, to which the rules of shadow copies do not apply."""
+        return is_generation_2010(self.cell.topology.by_name[server])
+
+    def site_of(self, server: str) -> str:
+        """Return the name of a server's site."""
+        return self.cell.topology.by_name[server].site
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectationContext(CheckContext):
+    """What an expectation is judged on: the history up to the end of its step.
+
+    `since` is the time from which `after` and `within` count, `since_n` the number of the event from which its check counts
+    what happened: the step with the label in `since:`; without a label the expectation's own begin, and event 0.
+    """
+
+    since: float = 0.0
+    since_n: int = 0
+
+    def messages(self, name: str) -> list[MessageMade]:
+        """Return the message `m#3`, or every message of `m`."""
+        return self.trace.find_messages(name)
+
+    def attempts(self, name: str) -> list[Attempt]:
+        """Return the harness's own transmissions of a message that have ended."""
+        return self.trace.attempts_of(name)

@@ -1,0 +1,227 @@
+"""Checks where messages arrived, how often and by which route, and which reports about them were delivered.
+
+`expected` is what the scenario's author wrote under the verb; `of` names the messages. A `Delivered` event is a message that a
+sink took for one recipient: a server's mailbox store or a server outside, both of the harness. `n` is an event's number.
+"""
+
+from conformance.history.events import Delivered, MessageMade, NodeEvent
+from conformance.judge.checks import expectation_check
+from conformance.judge.context import ExpectationContext
+from conformance.judge.finding import Finding, describe_message, format_count, is_expected_count
+from conformance.judge.sessions import Transaction
+from conformance.scenarios.expectations import (
+    Copies,
+    DeliveredExpected,
+    JournaledExpected,
+    MailboxExpected,
+    ReportExpected,
+    RouteExpected,
+    TransmittedExpected,
+)
+
+_MAX_EVIDENCE = 20
+
+
+def _compare_count(
+    finding: Finding,
+    message: MessageMade,
+    deliveries: list[Delivered],
+    wanted: Copies,
+    recipient: str,
+    noun: str = "copies",
+) -> None:
+    """Count an occasion; confirm by as many deliveries as are wanted; add a violation where there are more or fewer."""
+    finding.occasions += 1
+    for event in deliveries[: max(wanted.min, 1)]:
+        finding.add_confirmation(event.n, event.t, message)
+    if not is_expected_count(wanted, len(deliveries)):
+        finding.add_violation(
+            f"{describe_message(message)}: {len(deliveries)} {noun} reached {recipient}, not {format_count(wanted)}",
+            *[event.n for event in deliveries],
+            message=message.message,
+            kind="missing" if len(deliveries) < wanted.min else "surplus",
+        )
+
+
+@expectation_check(
+    MailboxExpected,
+    rows_by_kind={"surplus": frozenset({"SR-ENA-04", "SR-DUP-01", "SR-DUP-03", "SR-DUP-04", "SR-OUT-03", "SR-OUT-06"})},
+)
+def mailbox(expected: MailboxExpected, context: ExpectationContext) -> Finding:
+    """Check how many copies of each message reached each mailbox in `who`."""
+    finding = Finding(f"{format_count(expected.copies)} of each message of {expected.of} for {', '.join(expected.who)}")
+    for message in context.messages(expected.of):
+        for address in expected.who:
+            deliveries = context.deliveries_of(message.message, address)
+            _compare_count(finding, message, deliveries, expected.copies, address)
+    return finding
+
+
+@expectation_check(DeliveredExpected)
+def delivered(expected: DeliveredExpected, context: ExpectationContext) -> Finding:
+    """Check how many copies of each message reached each recipient outside.
+
+    Recipients are those in `to`, else those of the message without a mailbox in the topology, else all of them. With
+    `repeats: in-flight` all copies beyond the first, of all messages together, are compared with `_count_in_flight`.
+    """
+    bound = (
+        "" if expected.repeats is None else ", and no more of them again than were in flight when a server was killed"
+    )
+    place = expected.at or "its sink"
+    finding = Finding(f"{format_count(expected.copies)} of each message of {expected.of} at {place}{bound}")
+    repeats: list[int] = []
+    for message in context.messages(expected.of):
+        outside = tuple(r for r in message.recipients if r.casefold() not in context.mailboxes)
+        for recipient in dict.fromkeys(expected.to or outside or message.recipients):
+            deliveries = [
+                event
+                for event in context.deliveries_of(message.message, recipient)
+                if (expected.at is None or event.sink == expected.at)
+                and (expected.by is None or event.giver == expected.by)
+            ]
+            _compare_count(finding, message, deliveries, expected.copies, recipient)
+            repeats += [event.n for event in deliveries[1:]]
+    if expected.repeats is not None and len(repeats) > (in_flight := _count_in_flight(context)):
+        finding.add_violation(
+            f"{len(repeats)} copies beyond the first of each message, {in_flight} in flight", *repeats[:_MAX_EVIDENCE]
+        )
+    return finding
+
+
+def _count_in_flight(context: ExpectationContext) -> int:
+    """Return how many messages may be transmitted a second time because a kill of a server interrupted a session.
+
+    That is at most one for each session that was open at a kill and in which a message was in flight.
+    """
+    return sum(
+        1
+        for kill in context.trace.events_of(NodeEvent)
+        for session in context.trace.sessions.values()
+        if kill.action == "killed" and session.n < kill.n and (session.closed is None or session.closed.n > kill.n)
+        and any(_was_in_flight(t, kill) for t in session.transactions)
+    )  # fmt: skip
+
+
+def _was_in_flight(transaction: Transaction, kill: NodeEvent) -> bool:
+    """Return whether a killed server may have forgotten a transaction whose content was sent.
+
+    A killed client may not have stored the reply. A killed server may not have sent one: none was seen before the kill.
+    """
+    if transaction.dot_n is None:
+        return False
+    if transaction.client == kill.node:
+        return True  # the client had sent the dot before its death, even if the link passed it on after that
+    return (
+        transaction.server == kill.node
+        and transaction.dot_n < kill.n
+        and not any(reply.n < kill.n for reply in transaction.replies)
+    )
+
+
+@expectation_check(TransmittedExpected)
+def transmitted(expected: TransmittedExpected, context: ExpectationContext) -> Finding:
+    """Check how often the content of each message was sent from one party to another, shadow copies left out."""
+    finding = Finding(
+        f"{format_count(expected.copies)} transmissions of {expected.of} from {expected.sender} to {expected.to}"
+    )
+    for message in context.messages(expected.of):
+        finding.occasions += 1
+        sent = [
+            t for t in context.trace.transactions_of(message.message)
+            if (t.client, t.server) == (expected.sender, expected.to) and t.kind != "shadow"
+            and (expected.listener is None or t.listener == expected.listener)
+            and (expected.recipients is None or len(t.recipients) == expected.recipients)
+        ]  # fmt: skip
+        for t in sent[:1]:
+            finding.add_confirmation(t.n, t.t, message)
+        if not is_expected_count(expected.copies, len(sent)):
+            finding.add_violation(
+                f"{describe_message(message)}: {len(sent)} transmissions", *[t.n for t in sent], message=message.message
+            )
+    return finding
+
+
+@expectation_check(RouteExpected)
+def route(expected: RouteExpected, context: ExpectationContext) -> Finding:
+    """Check the servers that each message passed, from the one that the sender gave it to up to the sink."""
+    finding = Finding(f"{expected.of} for {expected.to} through {', '.join(expected.through)}")
+    for message in context.messages(expected.of):
+        finding.occasions += 1
+        deliveries = context.deliveries_of(message.message, expected.to)
+        if not deliveries:
+            finding.add_violation(
+                f"{describe_message(message)}: it never reached {expected.to}", message=message.message
+            )
+        for event in deliveries:
+            finding.add_confirmation(event.n, event.t, message)
+            servers = _trace_route(context, message.message, event)
+            if servers != expected.through:
+                finding.add_violation(
+                    f"{describe_message(message)}: it went through {', '.join(servers)}",
+                    event.n,
+                    message=message.message,
+                )
+    return finding
+
+
+def _trace_route(context: ExpectationContext, name: str, delivery: Delivered) -> tuple[str, ...]:
+    """Return the servers through which a message came to a delivery, first hop first.
+
+    The route is followed backwards: to each server by the last transmission for this recipient that was not refused, and
+    whose dot came before the server passed the message on. It ends at a client that is not a server under test.
+    """
+    servers, before = [delivery.giver], delivery.n
+    while True:
+        incoming = [
+            t for t in context.trace.transactions_of(name)
+            if t.server == servers[0] and t.kind != "shadow" and t.dot_n is not None and t.dot_n < before
+            and context.normalize_address(delivery.recipient) in map(context.normalize_address, t.recipients)
+            and (t.acceptance is not None or not t.replies)
+        ]  # fmt: skip
+        if not incoming or not context.is_tested_server(incoming[-1].client):
+            return tuple(servers)
+        servers.insert(0, incoming[-1].client)
+        before = incoming[-1].n
+
+
+@expectation_check(
+    ReportExpected,
+    rows_by_kind={"missing": frozenset({"RL-DSN-01"}), "surplus": frozenset({"RL-DSN-01", "RL-DSN-02"})},
+)
+def report(expected: ReportExpected, context: ExpectationContext) -> Finding:
+    """Check how many delivery status notifications about each message reached `to`, each with a null reverse-path."""
+    finding = Finding(
+        f"{format_count(expected.copies)} reports ({expected.action}) about each message of {expected.of} for {expected.to}"
+    )
+    for message in context.messages(expected.of):
+        reports = _reports_about(context, message, "delivery-status", expected.to)
+        reports = [event for event in reports if (event.digest.action or "").casefold() == expected.action]
+        _compare_count(finding, message, reports, expected.copies, expected.to, "reports")
+        for event in reports:
+            if event.sender:
+                finding.add_violation(
+                    f"{describe_message(message)}: a report from <{event.sender}>", event.n, message=message.message
+                )
+    return finding
+
+
+@expectation_check(JournaledExpected)
+def journaled(expected: JournaledExpected, context: ExpectationContext) -> Finding:
+    """Check how many journal reports about each message reached `to`."""
+    finding = Finding(
+        f"{format_count(expected.copies)} journal reports about each message of {expected.of} for {expected.to}"
+    )
+    for message in context.messages(expected.of):
+        reports = _reports_about(context, message, "journal", expected.to)
+        _compare_count(finding, message, reports, expected.copies, expected.to, "journal reports")
+    return finding
+
+
+def _reports_about(context: ExpectationContext, message: MessageMade, kind: str, recipient: str) -> list[Delivered]:
+    """Return the deliveries of reports of a kind about a message to a recipient; the Message-ID connects the two."""
+    address = context.normalize_address(recipient)
+    return [
+        event for event in context.trace.events_of(Delivered)
+        if event.digest.report == kind and message.message_id and event.digest.about == message.message_id
+        and context.normalize_address(event.recipient) == address
+    ]  # fmt: skip

@@ -1,0 +1,231 @@
+"""Checks the replies of servers: to messages, in conversations, how long they were withheld, and how sessions ended.
+
+`expected` is what the scenario's author wrote under the verb; `of` names the messages. An `Attempt` is one transmission of a
+message by the harness, with the final reply to it. A conversation is a step `talk`, one SMTP session line by line; its
+`Talked` event has the replies. `n` is an event's number, `t` its time in documented seconds.
+"""
+
+from collections.abc import Sequence
+
+from conformance.history.events import Attempt, MessageMade, Talked
+from conformance.judge.blame import ViolationKind
+from conformance.judge.checks import expectation_check
+from conformance.judge.context import ExpectationContext
+from conformance.judge.finding import Finding, describe_message, format_seconds
+from conformance.judge.sessions import Session
+from conformance.scenarios.expectations import ClosedExpected, ConversationExpected, ReplyExpected, WithheldExpected
+from conformance.scenarios.steps.talking import Talk
+
+_ROWS_REFUSED = frozenset({"SR-ENA-04", "SR-TMO-02", "SR-PRF-07", "SR-BND-08", "RL-CNT-02"})
+_ROWS_ACCEPTED = frozenset(
+    {
+        "SR-ENA-03", "SR-ENA-05", "SR-ENA-06", "SR-TMO-01", "SR-TMO-04", "SR-CRE-05", "SR-BND-08", "SR-PRF-07",
+        "SR-E10-15", "SR-E10-16", "RL-ACK-04",
+    }
+)  # fmt: skip
+
+
+@expectation_check(
+    ReplyExpected,
+    rows_by_kind={
+        "other": frozenset({"SR-ENA-04", "SR-BND-08"}),
+        "missing": _ROWS_REFUSED,
+        "surplus": _ROWS_ACCEPTED,
+        "size": frozenset({"RL-CNT-02"}),
+    },
+    explaining_kinds=("missing",),
+)
+def reply(expected: ReplyExpected, context: ExpectationContext) -> Finding:
+    """Check the final reply to each message, in the attempt that is asked for: the last, each, or one by its number."""
+    classes = " or ".join(f"{digit}yz" for digit in expected.classes or ())
+    wanted = " ".join(str(part) for part in (expected.code, classes, expected.enhanced, expected.text) if part)
+    finding = Finding(f"the reply to each message of {expected.of}: {wanted}")
+    for message in context.messages(expected.of):
+        attempts = _select_attempts(expected, context.attempts(message.message))
+        finding.occasions += max(len(attempts), 1)
+        if not attempts and expected.code != "none":
+            finding.add_violation(f"{describe_message(message)}: no transmission has ended", message=message.message)
+        for attempt in attempts:
+            finding.add_confirmation(attempt.n, attempt.t, message)
+            if not _is_expected_reply(expected, attempt, compare_enhanced=_promises_enhanced(context, attempt)):
+                _add_reply_violation(finding, expected, message, attempt, context.cell.requirements)
+    return finding
+
+
+def _select_attempts(expected: ReplyExpected, attempts: list[Attempt]) -> list[Attempt]:
+    if expected.attempt == "each":
+        return attempts
+    return attempts[-1:] if expected.attempt == "last" else attempts[expected.attempt - 1 : expected.attempt]
+
+
+def _promises_enhanced(context: ExpectationContext, attempt: Attempt) -> bool:
+    """Return whether enhanced status codes can be asked of the server: it offered them, or has not answered EHLO.
+
+    RFC 2034 2: a server that does not offer ENHANCEDSTATUSCODES need not send them.
+    """
+    session = context.trace.sessions.get(attempt.session or "")
+    return session is None or session.keywords is None or "ENHANCEDSTATUSCODES" in session.keywords
+
+
+def _is_expected_reply(expected: ReplyExpected, attempt: Attempt, *, compare_enhanced: bool) -> bool:
+    lost = attempt.outcome == "lost"
+    is_code = lost if expected.code == "lost" else not lost and attempt.code == expected.code
+    return (
+        (expected.code is None or is_code)
+        and (expected.classes is None or (not lost and (attempt.code or 0) // 100 in expected.classes))
+        and (expected.enhanced is None or not compare_enhanced or attempt.enhanced == expected.enhanced)
+        and (expected.text is None or expected.text in attempt.text)
+    )
+
+
+def _add_reply_violation(
+    finding: Finding, expected: ReplyExpected, message: MessageMade, attempt: Attempt, requirements: Sequence[str]
+) -> None:
+    """Add the violation of an unexpected reply, with its kind.
+
+    `missing`: the message was accepted and had to be refused, so the refusal is missing; `surplus`: it was refused and had
+    to be accepted; `size`: that with 552; `other`: it was refused with another code of the expected class.
+    """
+    accepted = attempt.code is not None and attempt.code // 100 == 2
+    expects_acceptance = isinstance(expected.code, int) and expected.code // 100 == 2
+    kind: ViolationKind = "" if accepted is expects_acceptance else "missing" if accepted else "surplus"
+    if (
+        not accepted
+        and isinstance(expected.code, int)
+        and attempt.code is not None
+        and attempt.code // 100 == expected.code // 100
+    ):
+        kind = "other"
+    if kind == "surplus" and attempt.code == 552 and "RL-CNT-02" in requirements:
+        kind = "size"
+    seen = f"{attempt.code} {attempt.enhanced or ''} {attempt.text}" if attempt.code else f"none: {attempt.text}"
+    finding.add_violation(
+        f"{describe_message(message)}: {attempt.server} said {seen} by {format_seconds(attempt.t)}",
+        attempt.n,
+        message=message.message,
+        kind=kind,
+    )
+
+
+@expectation_check(WithheldExpected)
+def withheld(expected: WithheldExpected, context: ExpectationContext) -> Finding:
+    """Check for how long the last final reply to each message was withheld after its dot: `least` to `most` seconds."""
+    finding = Finding(
+        f"the reply to {expected.of} withheld"
+        + (f" for at least {format_seconds(expected.least)}" if expected.least is not None else "")
+        + (f" and at most {format_seconds(expected.most)}" if expected.most is not None else "")
+    )
+    for message in context.messages(expected.of):
+        sessions = {attempt.session for attempt in context.attempts(message.message)}
+        for t in context.trace.transactions_of(message.message):
+            if t.session not in sessions or t.dot_t is None or not t.replies:
+                continue
+            finding.occasions += 1
+            last = t.replies[-1]
+            finding.add_confirmation(last.n, last.t, message)
+            delay = last.t - t.dot_t
+            early = expected.least is not None and delay < expected.least - context.slack
+            if early or (expected.most is not None and delay > expected.most + context.slack):
+                finding.add_violation(
+                    f"{describe_message(message)}: withheld for {format_seconds(delay)}",
+                    last.n,
+                    message=message.message,
+                )
+    return finding
+
+
+@expectation_check(ConversationExpected)
+def conversation(expected: ConversationExpected, context: ExpectationContext) -> Finding:
+    """Check that a conversation went as its `talk` says: each reply as written beside its line, and in time."""
+    finding = Finding(f"the conversation {expected.conversation} goes as written")
+    for event in context.trace.events_of(Talked):
+        if event.conversation == expected.conversation:
+            finding.occasions += len(event.exchanges)
+            finding.add_confirmation(event.n, event.t)
+            if event.problem:
+                last = event.exchanges[-1].said if event.exchanges else ""
+                finding.add_violation(f"after {last!r}: {event.problem}", event.n)
+            _check_reply_times(finding, context, event)
+    return finding
+
+
+def _check_reply_times(finding: Finding, context: ExpectationContext, event: Talked) -> None:
+    """Add a violation for each reply that came later than its line's `within`. Histories of 0.1.0 lack the times.
+
+    A line with `where` was not sent when its keyword was not offered: then it has no exchange.
+    """
+    talks = [step.action for step in context.cell.all_steps if isinstance(step.action, Talk)]
+    lines = list(next((talk.lines for talk in talks if talk.name == event.conversation), ()))
+    for exchange in event.exchanges:
+        while lines and lines[0].where is not None and lines[0].say != exchange.said:
+            del lines[0]
+        if not lines:
+            return
+        line = lines.pop(0)
+        if line.within is None or exchange.waited is None or exchange.waited <= line.within + context.slack:
+            continue
+        finding.add_violation(
+            f"{exchange.code or 'the end of the session'} came {format_seconds(exchange.waited)} after "
+            f"{exchange.said or 'the wait before it'}, not within {format_seconds(line.within)}",
+            event.n,
+        )
+
+
+@expectation_check(ClosedExpected)
+def closed(expected: ClosedExpected, context: ExpectationContext) -> Finding:
+    """Check who ended the sessions, and the last reply before; the sessions are those of `_select_sessions`."""
+    subject = (
+        expected.conversation
+        or expected.of
+        or f"the session from {expected.sender or 'anyone'} to {expected.to or 'anyone'}"
+    )
+    wanted = " ".join(str(part) for part in (expected.code, expected.enhanced) if part)
+    finding = Finding(f"{subject} closed by the {expected.by}" + (f" after {wanted}" if wanted else ""))
+    sessions = _select_sessions(expected, context)
+    finding.occasions = len(sessions)
+    ended = [session for session in sessions if session.closed is not None]
+    if not ended and any(session.name in context.trace.held_sessions for session in sessions):
+        finding.add_undecided("a link holds the session back, so an end of it cannot be seen")
+    elif sessions and not ended:
+        finding.add_violation(
+            f"{len(sessions)} sessions, none of which has ended", *[session.n for session in sessions]
+        )
+    for session in ended:
+        assert session.closed is not None
+        end = session.closed
+        finding.add_confirmation(end.n, end.t)
+        last = next((r for r in reversed(session.replies) if r.n < end.n), None)
+        seen = f"{last.code} {last.enhanced or ''}".strip() if last is not None else "nothing"
+        if end.by != expected.by:
+            finding.add_violation(
+                f"session {session.name} was closed by the {end.by} at {format_seconds(end.t)}, after {seen}", end.n
+            )
+        elif (expected.code is not None and (last is None or last.code != expected.code)) or (
+            expected.enhanced is not None and (last is None or last.enhanced != expected.enhanced)
+        ):
+            finding.add_violation(f"session {session.name} was closed after {seen}", end.n)
+    return finding
+
+
+def _select_sessions(expected: ClosedExpected, context: ExpectationContext) -> list[Session]:
+    """Return the sessions of a conversation, or those in which the harness sent the messages `of`.
+
+    Given neither, return the session between the parties that ended first since `since`, or all of them when none ended.
+    """
+    names: set[str | None] | None = None
+    if expected.conversation is not None:
+        names = {e.session for e in context.trace.events_of(Talked) if e.conversation == expected.conversation}
+    elif expected.of is not None:
+        messages = context.messages(expected.of)
+        names = {attempt.session for message in messages for attempt in context.attempts(message.message)}
+    sessions = [
+        session
+        for session in context.trace.sessions.values()
+        if (session.n >= context.since_n if names is None else session.name in names)
+        and (expected.sender is None or session.client == expected.sender)
+        and (expected.to is None or session.server == expected.to)
+    ]
+    if names is None:
+        ended = [session for session in sessions if session.closed is not None]
+        return sorted(ended, key=lambda session: session.closed.n if session.closed else 0)[:1] or sessions
+    return sessions

@@ -1,0 +1,203 @@
+"""Judges whether a promotion was too early: a shadow copy is not delivered while its primary lives (SR-CRE-11, SR-MNT-10,
+SR-MNT-13).
+
+Theory of operation
+-------------------
+A *holder* keeps shadow copies for a *primary* and opens sessions to it (heartbeats). It may promote a copy, that is transmit
+the message as its own, for one of three reasons:
+
+1. It could open no session to the primary for ShadowResubmitTimeSpan. `_last_contact` says from when the holder may count.
+   Only sessions that it opened itself are looked at: it may count those of the primary too, and then waits longer, which is
+   never too early (ruling 17).
+2. It has seen that the primary's queue database is another one: what the old database held may be lost.
+3. The copy had been discarded, so that Safety Net holds it, and a resubmission was asked for.
+
+Once a promotion was right, the message is the holder's own: what it transmits of it later is right too, a new shadow copy
+included, whether or not the primary is back. A copy that the holder may have stored without the reply being seen counts as
+well as the stored ones. Servers of 2010 have a rule of their own, by the number of failed heartbeats, judged elsewhere.
+
+`n` is an event's number, `t` its time; times are documented seconds.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from conformance.history.events import CommandRun, ConnectFailed, NodeEvent, StepEvent
+from conformance.judge.checks import invariant_check
+from conformance.judge.context import CheckContext
+from conformance.judge.finding import Finding, describe_message, format_seconds
+from conformance.judge.parameters import numeric_parameter_at
+from conformance.judge.promotions import find_promotions
+from conformance.judge.sessions import Transaction
+from conformance.judge.trace import ShadowCopy
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCopy:
+    """A shadow copy that `holder` keeps, or may keep, for `primary` since event `n` at `t`; `shadow_id` where known."""
+
+    primary: str
+    holder: str
+    n: int
+    t: float
+    shadow_id: str | None = None
+
+    @classmethod
+    def from_stored(cls, copy: ShadowCopy) -> "HeldCopy":
+        """Return a copy that is known to be stored."""
+        return cls(copy.primary, copy.holder, copy.stored_reply.n, copy.stored_reply.t, copy.transaction.shadow_id)
+
+
+@invariant_check("shadow-not-delivered-while-primary-lives", "SR-CRE-11", "SR-MNT-10")
+def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
+    """Check that no promotion was too early; each stored shadow copy (not those of 2010) is an occasion."""
+    finding = Finding("no shadow is transmitted while its primary was reachable and its database the same")
+    for name, message in context.trace.messages.items():
+        finding.occasions += sum(copy.transaction.kind == "shadow" for copy in context.trace.copies_of(name))
+        last_right: dict[str, Transaction] = {}  # each holder's last transmission that was a right promotion
+        for promotion in find_promotions(context, name):
+            sent = promotion.transmission
+            copies = [copy for copy in promotion.held_copies if copy.transaction.kind == "shadow"]
+            own = last_right.get(promotion.holder)
+            held = [HeldCopy.from_stored(copy) for copy in copies if copy.stored_reply.n > (own.n if own else -1)]
+            if not held or (own and _is_first_since(context, name, sent, own.n)):
+                continue
+            if any(_may_promote(context, sent, copy) for copy in (*held, *_possibly_held(context, name, sent))):
+                last_right[promotion.holder] = sent
+            else:
+                copy = min(held, key=lambda copy: _last_contact(context, sent, copy)[0])
+                contact, what = _last_contact(context, sent, copy)
+                finding.add_violation(
+                    f"{describe_message(message)}: {sent.client} transmitted its shadow to {sent.server} at "
+                    f"{format_seconds(sent.t)} (event {sent.n}), {format_seconds(sent.t - contact)} after {copy.primary} "
+                    f"{what}, its database unchanged",
+                    sent.n,
+                    copy.n,
+                    message=name,
+                )
+    return finding
+
+
+def _is_first_since(context: CheckContext, name: str, sent: Transaction, since: int) -> bool:
+    """Return whether a transmission is the first complete or open one of its kind since event `since`.
+
+    Of the same kind is one of the same client for one of the same recipients, or for a shadow copy if this one is. A holder
+    passes its own message on once; copies that it was sent meanwhile are no reason to do so twice.
+    """
+    recipients = set(map(context.normalize_address, sent.recipients))
+    for other in context.trace.transactions_of(name):
+        if (
+            other.client != sent.client
+            or not since <= other.n < sent.n
+            or (other.kind == "shadow") != (sent.kind == "shadow")
+        ):
+            continue
+        same = sent.kind == "shadow" or not recipients.isdisjoint(map(context.normalize_address, other.recipients))
+        closed = context.trace.sessions[other.session].closed
+        ended = (closed is not None and closed.n < sent.n) or any(reply.n < sent.n for reply in other.replies)
+        if same and (other.acceptance is not None or not ended):
+            return False
+    return True
+
+
+def _possibly_held(context: CheckContext, name: str, sent: Transaction) -> list[HeldCopy]:
+    """Return the copies whose content the client of `sent` was given before, and to which no reply was seen."""
+    return [
+        HeldCopy(given.client, given.server, given.dot_n, given.dot_t)
+        for given in context.trace.transactions_of(name)
+        if given.kind == "shadow" and given.server == sent.client and not given.replies
+        if given.dot_n is not None and given.dot_t is not None and given.dot_n < sent.n
+    ]
+
+
+def _may_promote(context: CheckContext, sent: Transaction, copy: HeldCopy) -> bool:
+    """Return whether the holder had one of the three reasons to transmit the copy as its own when it began `sent`."""
+    span = numeric_parameter_at(context, copy.holder, "ShadowResubmitTimeSpan", sent.n)
+    absence = sent.t - _last_contact(context, sent, copy)[0]
+    return (
+        absence >= span - context.slack
+        or _has_seen_other_database(context, sent, copy)
+        or _is_resubmission(context, sent, copy)
+    )
+
+
+def _last_contact(context: CheckContext, sent: Transaction, copy: HeldCopy) -> tuple[float, str]:
+    """Return the earliest time from which the holder may count the primary's absence, and in words what happened then.
+
+    That is the primary's last answer in a session that the holder opened. Where that was before the holder got the copy, it
+    still counts if a session between the two failed, or if it was at most one heartbeat earlier. Else time counts from one heartbeat
+    before the holder got the copy, since a holder that keeps its heartbeat has had contact since then; or from when it got
+    the copy, where the primary never answered.
+    """
+    answered = max((t for t in _answer_times(context, copy) if t < sent.t), default=None)
+    if answered is not None and answered >= copy.t:
+        return answered, "had answered it"
+    if answered is not None and any(answered < t <= copy.t for t in _failure_times(context, copy)):
+        return answered, "had answered it"
+    earliest = copy.t - numeric_parameter_at(context, copy.holder, "ShadowHeartbeatFrequency", copy.n)
+    if answered is not None and answered >= earliest:
+        return answered, "had answered it"
+    return (copy.t if answered is None else earliest), "had handed it over"
+
+
+def _answer_times(context: CheckContext, copy: HeldCopy) -> Iterator[float]:
+    """Yield the time of each positive reply of the primary, in sessions of the holder in which it answered EHLO."""
+    for session in context.trace.sessions.values():
+        if (session.client, session.server) == (copy.holder, copy.primary) and session.keywords is not None:
+            yield from (reply.t for reply in session.replies if reply.code // 100 == 2)
+
+
+def _failure_times(context: CheckContext, copy: HeldCopy) -> Iterator[float]:
+    """Yield the time of each failed connection of the holder to the primary, and of each session without EHLO's answer."""
+    pair = (copy.holder, copy.primary)
+    yield from (event.t for event in context.trace.events_of(ConnectFailed) if (event.client, event.server) == pair)
+    for session in context.trace.sessions.values():
+        if (session.client, session.server) == pair and session.keywords is None:
+            yield session.t
+
+
+def _has_seen_other_database(context: CheckContext, sent: Transaction, copy: HeldCopy) -> bool:
+    """Return whether the holder saw, after it got the copy, that the primary's database is not the one it came from.
+
+    Where no name of that database was seen, a wipe of the primary's queue and a later session between the two will do.
+    """
+    seen = [(n, database) for n, database in _database_names(context, copy) if n < sent.n]
+    first = next((database for n, database in reversed(seen) if n < copy.n), None)
+    if first is not None:
+        return any(database != first for n, database in seen if n > copy.n)
+    wiped = [
+        e.n for e in context.trace.events_of(NodeEvent)
+        if e.node == copy.primary and e.action == "wiped" and copy.n < e.n < sent.n
+    ]  # fmt: skip
+    return bool(wiped) and any(
+        {session.client, session.server} == {copy.holder, copy.primary} and wiped[-1] < session.n < sent.n
+        for session in context.trace.sessions.values()
+    )
+
+
+def _database_names(context: CheckContext, copy: HeldCopy) -> list[tuple[int, str]]:
+    """Return the names of its database that the primary gave the holder, each with its event's number, in order."""
+    names = []
+    for session in context.trace.sessions.values():
+        if (session.client, session.server) == (copy.primary, copy.holder):
+            commands = [exchange.command for exchange in session.exchanges]
+            names += [(c.n, c.operation.database) for c in commands if c.operation and c.operation.database]
+        elif (session.client, session.server) == (copy.holder, copy.primary):
+            names += [(r.n, r.operation.database) for r in session.replies if r.operation and r.operation.database]
+    return sorted(names)
+
+
+def _is_resubmission(context: CheckContext, sent: Transaction, copy: HeldCopy) -> bool:
+    """Return whether the copy had been discarded, and Safety Net was asked to resubmit messages.
+
+    It is asked by the command `resubmit`, or by a mailbox database that becomes active on another server (`activate`).
+    """
+    discards = [
+        d.n for d in context.trace.discards
+        if (d.primary, d.shadow_id, d.holder) == (copy.primary, copy.shadow_id, copy.holder)
+    ]  # fmt: skip
+    if not discards or discards[0] > sent.n:
+        return False
+    requests = [e.n for e in context.trace.events_of(CommandRun) if e.command == "resubmit" and e.failed is None]
+    requests += [e.n for e in context.trace.events_of(StepEvent) if e.verb == "activate"]
+    return any(n < sent.n for n in requests)

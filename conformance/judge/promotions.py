@@ -1,0 +1,108 @@
+"""Finds promotions: a holder transmits a message of which it held a shadow copy, as if it were its own.
+
+Theory of operation
+-------------------
+A promotion happens inside a server; from outside only the transmission that follows is seen. Each transmission of a message
+by a party that holds a stored copy of it is a candidate, whether it goes to a mailbox store, to a next hop or to a shadow
+server. It is left out where it has another explanation:
+
+- The party was also handed the message in an ordinary transaction, and passes that on. Each time that it was handed the
+  message explains one complete transmission to a recipient, however many attempts that takes.
+- A server of 2010 keeps a copy of what it transmitted: only a second transmission to one of the same recipients counts.
+
+A party that died may have forgotten what it had passed on, and Safety Net may send messages again, so transmissions before
+such an event are not counted as passed on.
+"""
+
+from dataclasses import dataclass
+
+from conformance.history.events import CommandRun, NodeEvent
+from conformance.judge.context import CheckContext
+from conformance.judge.sessions import Transaction
+from conformance.judge.trace import ShadowCopy
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """A transmission of a message by a holder of the shadow copies `held_copies`, without another explanation."""
+
+    transmission: Transaction
+    held_copies: tuple[ShadowCopy, ...]
+
+    @property
+    def holder(self) -> str:
+        """The server that promoted the copies and transmits the message."""
+        return self.transmission.client
+
+
+def find_promotions(context: CheckContext, name: str) -> list[Promotion]:
+    """Return the promotions of a message's shadow copies, in the order of the transmissions."""
+    promotions = []
+    trace = context.trace
+    for transmission in trace.transactions_of(name):
+        held_copies = tuple(
+            copy
+            for copy in trace.copies_of(name)
+            if copy.holder == transmission.client
+            and copy.stored_reply.n < transmission.n
+            and _may_promote(context, copy, transmission)
+        )
+        if not held_copies:
+            continue
+        times_handed = sum(
+            _was_handed(context, given, transmission)
+            for given in trace.transactions_of(name)
+            if given is not transmission
+        )
+        tracked = sum(copy.transaction.kind == "tracked" for copy in held_copies)
+        if (tracked or _times_passed_on(context, name, transmission)) >= times_handed:
+            promotions.append(Promotion(transmission, held_copies))
+    return promotions
+
+
+def _times_passed_on(context: CheckContext, name: str, transmission: Transaction) -> int:
+    """Return how many earlier transmissions of the same client to one of the recipients were complete.
+
+    Those before its last `NodeEvent`, or before the last command to any node, do not count. 0 for a shadow transaction: a
+    server may make several copies of one message.
+    """
+    if transmission.kind == "shadow":
+        return 0
+    trace, client = context.trace, transmission.client
+    interruptions = [event.n for event in trace.events_of(NodeEvent) if event.node == client]
+    interruptions += [event.n for event in trace.events_of(CommandRun)]
+    since = max((n for n in interruptions if n < transmission.n), default=-1)
+    recipients = set(map(context.normalize_address, transmission.recipients))
+    return sum(
+        any(reply.n < transmission.n for reply in earlier.replies)
+        and not recipients.isdisjoint(map(context.normalize_address, earlier.accepted_recipients))
+        for earlier in trace.transactions_of(name)
+        if earlier.client == client and earlier.kind != "shadow" and since < earlier.n < transmission.n
+    )
+
+
+def _may_promote(context: CheckContext, copy: ShadowCopy, transmission: Transaction) -> bool:
+    """Return whether a transmission may be of this copy: for a tracked one it is a second one to one of its recipients."""
+    if copy.transaction.kind == "shadow":
+        return True
+    recipients = set(map(context.normalize_address, copy.transaction.recipients))
+    return copy.transaction is not transmission and not recipients.isdisjoint(
+        map(context.normalize_address, transmission.recipients)
+    )
+
+
+def _was_handed(context: CheckContext, given: Transaction, transmission: Transaction) -> bool:
+    """Return whether the client of a transmission was handed the message in `given` before.
+
+    A refused message was not handed over. One without a reply was, while the session is open: a mailbox server passes on
+    what it is given on its `delivery` listener before it replies.
+    """
+    if given.server != transmission.client or given.kind == "shadow":
+        return False
+    if given.dot_n is None or transmission.dot_n is None or given.dot_n > transmission.dot_n:
+        return False
+    replies = [reply for reply in given.replies if reply.n < transmission.dot_n]
+    if replies:
+        return any(reply.code // 100 == 2 for reply in replies)
+    closed = context.trace.sessions[given.session].closed
+    return closed is None or closed.n > transmission.n or given.listener != "delivery"
