@@ -1,4 +1,11 @@
-"""The reference transport: a real mail server that loses no mail, with shadow redundancy as in Exchange 2013-2019.
-aiosmtpd receives, aiosmtplib sends, SQLite remembers; all in one asyncio loop, without threads.
-It knows nothing of the harness that drives it: a JSON file in (config.py), SMTP and LMTP out.
+"""The reference transport: a mail server that loses no acknowledged mail, with shadow redundancy as in Exchange 2010-2019.
+
+aiosmtpd receives, aiosmtplib sends, SQLite stores; everything runs in one asyncio loop, without threads. The server imports
+nothing of the harness: it reads a JSON file (config.py) and speaks SMTP and LMTP.
+
+A node (node.py) is composed of components (components.py): one object for each documented function, such as `delivery`,
+`creation` of shadows or `safety_net`. They find each other and the shared services through `Host` (host.py). The terms:
+a *primary* message is one that this server has acknowledged or made itself and must deliver; its *shadow* is a copy on another
+server, which delivers the copy only if the primary is lost (*promotion*); a *discard notification* lets the shadow server
+drop the copy; *Safety Net* keeps delivered messages for a while.
 """

@@ -1,4 +1,4 @@
-"""The transport high-availability boundary: who is in it, and who may shadow whom (SR-BND-01, SR-BND-02)."""
+"""The transport high-availability boundary: which servers are in it, and which may keep shadows (SR-BND-01, SR-BND-02)."""
 
 from conformance.reference.config import NodeConfiguration, Peer
 
@@ -6,7 +6,7 @@ from conformance.reference.config import NodeConfiguration, Peer
 def in_boundary(config: NodeConfiguration, peer: Peer) -> bool:
     """Return whether a peer is in this server's boundary.
 
-    That is the whole DAG for a member of one, also across sites; the Active Directory site for a server in none.
+    The boundary of a DAG member is its whole DAG, across sites; that of any other server is its Active Directory site.
     """
     if config.dag is not None:
         return peer.dag == config.dag
@@ -14,12 +14,15 @@ def in_boundary(config: NodeConfiguration, peer: Peer) -> bool:
 
 
 def shadows_by_receiver(generation: str) -> bool:
-    """Return whether servers of this generation make the shadow when they receive (2013 and later)."""
+    """Return whether servers of this generation have a shadow made when they receive a message (2013 and later)."""
     return generation != "ex2010"
 
 
 def can_shadow(config: NodeConfiguration, peer: Peer) -> bool:
-    """Return whether we may ask this peer to keep a shadow: in the boundary, 2013 or later, reachable, allowed."""
+    """Return whether this server may ask a peer to keep a shadow.
+
+    The peer must be a mailbox server of 2013 or later in the boundary, grant the right, and have a transport listener.
+    """
     return (
         in_boundary(config, peer)
         and peer.role == "mailbox"
@@ -30,18 +33,18 @@ def can_shadow(config: NodeConfiguration, peer: Peer) -> bool:
 
 
 def accepts_xshadow(config: NodeConfiguration, peer: Peer | None) -> bool:
-    """Return whether XSHADOW is advertised to a peer: it holds ms-Exch-SMTP-Accept-XSHADOW here (SR-E10-18).
+    """Return whether a 2010 server advertises XSHADOW to a peer: the peer holds ms-Exch-SMTP-Accept-XSHADOW here (SR-E10-18).
 
-    `peer` is who the session is known to be with (authenticated, or externally secured), or None.
+    `peer` is the identified client of a session (authenticated, or externally secured), or None for any other client.
     """
-    return peer is not None and peer.accept_xshadow and _tracks(config, peer)
+    return peer is not None and peer.accept_xshadow and _takes_part(config, peer)
 
 
 def sends_xshadow(config: NodeConfiguration, peer: Peer | None) -> bool:
-    """Return whether XSHADOW is issued towards a peer: we hold ms-Exch-SMTP-Send-XSHADOW there (SR-E10-19)."""
-    return peer is not None and peer.send_xshadow and _tracks(config, peer)
+    """Return whether a 2010 server sends XSHADOW to a peer: it holds ms-Exch-SMTP-Send-XSHADOW there (SR-E10-19)."""
+    return peer is not None and peer.send_xshadow and _takes_part(config, peer)
 
 
-def _tracks(config: NodeConfiguration, peer: Peer) -> bool:
-    """ShadowRedundancyEnabled overrides the rights (SR-ENA-02); only transport servers take part."""
+def _takes_part(config: NodeConfiguration, peer: Peer) -> bool:
+    """Return whether rights count for a peer: ShadowRedundancyEnabled is set (SR-ENA-02), and it is a transport server."""
     return config.transport.ShadowRedundancyEnabled and peer.role != "submission"

@@ -1,7 +1,8 @@
-"""The parts that a node is made of: the composition root.
+"""The composition root: which class a node uses for each of its components, and how the components are made.
 
-`ComponentClasses` names the class of each part, the right ones of Exchange 2013 and later by default. Another generation is
-another set of parts (`ComponentSets`); a defect puts a wrong one in the place of one. No part asks which generation or defect it is in.
+`ComponentClasses` has one field (slot) for each component; its defaults are the classes of Exchange 2013 and later.
+`ComponentSets` has one such set for 2013 and later and one for 2010. A defect or a reading replaces the class in a slot
+(`SLOTS`), so that no component ever asks which generation or defect it runs in.
 """
 
 from collections.abc import Mapping
@@ -43,7 +44,7 @@ from conformance.reference.storage.shadows import Shadows
 
 @dataclass(frozen=True, slots=True)
 class ComponentClasses:
-    """The classes that a node puts together, from the configuration to the way out: those of Exchange 2013 and later."""
+    """The class of each component of a node; the defaults are those of Exchange 2013 and later."""
 
     configuration: type[NodeConfiguration] = NodeConfiguration
     database: type[Database] = Database
@@ -91,78 +92,83 @@ EXCHANGE_2010 = replace(
     completion=HubCompletion,
     safety_net=NoSafetyNet,
 )
-"""The parts of a server of Exchange 2010."""
+"""The component classes of an Exchange 2010 server."""
 
-_OF_2010 = "ex2010."
-_ITS_OWN = frozenset(
+_PREFIX_2010 = "ex2010."
+_SLOTS_OF_2010 = frozenset(
     name
     for name in ComponentClasses.__dataclass_fields__
     if getattr(EXCHANGE_2010, name) is not getattr(EXCHANGE_2013, name)
 )
-SLOTS = frozenset(ComponentClasses.__dataclass_fields__) | {_OF_2010 + name for name in _ITS_OWN}
-"""Where a part can be put: `ex2010.verbs` in a server of Exchange 2010, `verbs` in those of 2013 and later, and what both have
-in common in both."""
+SLOTS = frozenset(ComponentClasses.__dataclass_fields__) | {_PREFIX_2010 + name for name in _SLOTS_OF_2010}
+"""The names under which a class can be replaced.
+
+`ex2010.verbs` is the slot of an Exchange 2010 server, `verbs` that of later ones. A slot in which both use the same class has one
+name, which stands for both.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentSets:
-    """A set of parts for each generation of servers."""
+    """The component classes for each generation of servers."""
 
     since_2013: ComponentClasses = EXCHANGE_2013
     ex2010: ComponentClasses = EXCHANGE_2010
 
     def for_generation(self, generation: Generation) -> ComponentClasses:
-        """Return the parts of a generation."""
+        """Return the component classes of a generation."""
         return self.ex2010 if generation == "ex2010" else self.since_2013
 
     @property
     def configuration(self) -> type[NodeConfiguration]:
-        """What reads the configuration, before the generation is known: the same in all."""
+        """The class that parses the configuration: the same for all generations, since the file names the generation."""
         return self.since_2013.configuration
 
-    def class_in(self, place: str) -> type:
-        """Return the part at a place of `PLACES`."""
-        part: type = getattr(
-            self.ex2010 if place.startswith(_OF_2010) else self.since_2013, place.removeprefix(_OF_2010)
+    def class_in(self, slot: str) -> type:
+        """Return the class in a slot of `SLOTS`."""
+        component: type = getattr(
+            self.ex2010 if slot.startswith(_PREFIX_2010) else self.since_2013, slot.removeprefix(_PREFIX_2010)
         )
-        return part
+        return component
 
-    def with_replaced(self, parts: Mapping[str, type]) -> "ComponentSets":
-        """Return these with other parts, by their places."""
-        of_2010 = {name.removeprefix(_OF_2010): part for name, part in parts.items() if name.startswith(_OF_2010)}
-        others: dict[str, Any] = {name: part for name, part in parts.items() if not name.startswith(_OF_2010)}
-        shared: dict[str, Any] = {name: part for name, part in others.items() if name not in _ITS_OWN}
+    def with_replaced(self, classes: Mapping[str, type]) -> "ComponentSets":
+        """Return a copy in which these slots (names of `SLOTS`) have these classes."""
+        of_2010 = {
+            name.removeprefix(_PREFIX_2010): kind for name, kind in classes.items() if name.startswith(_PREFIX_2010)
+        }
+        others: dict[str, Any] = {name: kind for name, kind in classes.items() if not name.startswith(_PREFIX_2010)}
+        shared: dict[str, Any] = {name: kind for name, kind in others.items() if name not in _SLOTS_OF_2010}
         return ComponentSets(replace(self.since_2013, **others), replace(self.ex2010, **shared, **of_2010))
 
 
-def wire_components(host: Host, parts: ComponentClasses, identity: Identity) -> None:
-    """Put one of each part into a node; they are started later, in this order."""
+def wire_components(host: Host, classes: ComponentClasses, identity: Identity) -> None:
+    """Make each component and set it on `host`; the node starts them later, in the order of `host.components`."""
     host.identity = identity
-    host.messages = parts.messages(host.db)
-    host.shadows = parts.shadows(host.db)
-    host.discards = parts.discards(host.db)
-    host.delivered = parts.delivered(host.db)
-    host.verbs = parts.verbs
-    host.rights = parts.rights(host)
-    host.acceptance = parts.acceptance(host)
-    host.choice = parts.choice(host)
-    host.creation = parts.creation(host)
-    host.redundancy = parts.redundancy(host)
-    host.keeping = parts.keeping(host)
-    host.shadow_queues = parts.shadow_queues(host)
-    host.discard_status = parts.discard_status(host)
-    host.manager = parts.manager(host)
-    host.promotion = parts.promotion(host)
-    host.routing = parts.routing(host)
-    host.outbound = parts.outbound(host)
-    host.duplicates = parts.duplicates(host)
-    host.store = parts.store(host)
-    host.delivery = parts.delivery(host)
-    host.completion = parts.completion(host)
-    host.reports = parts.reports(host)
-    host.journaling = parts.journaling(host)
-    host.safety_net = parts.safety_net(host)
-    host.redirection = parts.redirection(host)
+    host.messages = classes.messages(host.db)
+    host.shadows = classes.shadows(host.db)
+    host.discards = classes.discards(host.db)
+    host.delivered = classes.delivered(host.db)
+    host.verbs = classes.verbs
+    host.rights = classes.rights(host)
+    host.acceptance = classes.acceptance(host)
+    host.choice = classes.choice(host)
+    host.creation = classes.creation(host)
+    host.redundancy = classes.redundancy(host)
+    host.keeping = classes.keeping(host)
+    host.shadow_queues = classes.shadow_queues(host)
+    host.discard_status = classes.discard_status(host)
+    host.manager = classes.manager(host)
+    host.promotion = classes.promotion(host)
+    host.routing = classes.routing(host)
+    host.outbound = classes.outbound(host)
+    host.duplicates = classes.duplicates(host)
+    host.store = classes.store(host)
+    host.delivery = classes.delivery(host)
+    host.completion = classes.completion(host)
+    host.reports = classes.reports(host)
+    host.journaling = classes.journaling(host)
+    host.safety_net = classes.safety_net(host)
+    host.redirection = classes.redirection(host)
     host.components = (
         host.rights, host.acceptance, host.choice, host.creation, host.redundancy, host.keeping, host.shadow_queues,
         host.discard_status, host.manager, host.promotion, host.routing, host.outbound, host.duplicates, host.store,

@@ -209,8 +209,8 @@ class NodeConfiguration(_Closed):
         limits = {name: default / scale for name, default in LIMITS[document.get("role") == "edge"].items()}
         if isinstance(listeners, dict):
             listeners = {
-                door: {**limits, **listener} if isinstance(listener, dict) else listener
-                for door, listener in listeners.items()
+                name: {**limits, **listener} if isinstance(listener, dict) else listener
+                for name, listener in listeners.items()
             }
         if isinstance(transport, dict):
             transport = {**{name: default / scale for name, default in TIMES.items()}, **transport}

@@ -1,7 +1,7 @@
-"""The control channel of a node that runs as a program: an administrator's commands, over a socket in its data directory.
+"""The control channel of a node that runs as a program: administrators' commands over a Unix socket in its data directory.
 
-One line of JSON in, {"command": name, "arguments": [...]}, and one out, {"answer": ...} or {"error": text}. Only who may
-enter the data directory can speak here.
+A request is one line of JSON, {"command": name, "arguments": [...]}; the response is one line, {"answer": ...} or
+{"error": text}. Permission to enter the data directory is the only access control.
 """
 
 import asyncio
@@ -14,32 +14,32 @@ from typing import Any
 
 SOCKET = "control.sock"
 _LIMIT = 1 << 30
-"""Octets of an answer: `inspect` tells of every message in one line."""
+"""The longest response, octets: `inspect` lists every message in one line."""
 
 Command = Callable[[str, Sequence[str]], Awaitable[Any]]
 
 
 class CommandFailed(Exception):
-    """The node did not do what was asked, or does not run. The text says why."""
+    """The node refused a command or does not run; the text says why."""
 
 
 @asynccontextmanager
-async def serving(directory: Path, command: Command) -> AsyncIterator[None]:
-    """Answer commands as long as the context lasts."""
+async def serve_commands(directory: Path, command: Command) -> AsyncIterator[None]:
+    """Serve the control socket in `directory` within the context: `command` is awaited for each request."""
 
-    async def session(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            asked = json.loads(await reader.readline())
-            answer = await _answer(command, str(asked["command"]), [str(word) for word in asked["arguments"]])
+            request = json.loads(await reader.readline())
+            answer = await _answer(command, str(request["command"]), [str(word) for word in request["arguments"]])
         except (ValueError, KeyError, TypeError) as error:
-            answer = {"error": f"this is no command: {error}"}
+            answer = {"error": f"not a valid command: {error}"}
         writer.write(json.dumps(answer).encode() + b"\n")
         await writer.drain()
         writer.close()
 
-    with _short(directory) as path:
-        path.unlink(missing_ok=True)  # of a node that was killed
-        server = await asyncio.start_unix_server(session, path)
+    with _short_socket_path(directory) as path:
+        path.unlink(missing_ok=True)  # a node that was killed leaves its socket behind
+        server = await asyncio.start_unix_server(handle, path)
         try:
             yield
         finally:
@@ -48,6 +48,7 @@ async def serving(directory: Path, command: Command) -> AsyncIterator[None]:
 
 
 async def _answer(command: Command, name: str, arguments: Sequence[str]) -> dict[str, Any]:
+    """Run a command; return its answer, or the error of one that is unknown or refused."""
     try:
         return {"answer": await command(name, arguments)}
     except NotImplementedError:
@@ -56,18 +57,18 @@ async def _answer(command: Command, name: str, arguments: Sequence[str]) -> dict
         return {"error": str(error)}
 
 
-async def ask(directory: Path, name: str, arguments: Sequence[str]) -> Any:
-    """Have the node with that data directory do a command; return its answer. Raises CommandFailed."""
+async def send_command(directory: Path, name: str, arguments: Sequence[str]) -> Any:
+    """Send a command to the running node with this data directory; return its answer. Raises CommandFailed."""
     try:
-        with _short(directory) as path:
+        with _short_socket_path(directory) as path:
             reader, writer = await asyncio.open_unix_connection(path, limit=_LIMIT)
     except OSError as error:
-        raise CommandFailed(f"no node runs in {directory}: {error}") from error
+        raise CommandFailed(f"no node is running in {directory}: {error}") from error
     writer.write(json.dumps({"command": name, "arguments": list(arguments)}).encode() + b"\n")
     line = await reader.readline()
     writer.close()
     if not line:
-        raise CommandFailed(f"the node ended before it had answered {name}")
+        raise CommandFailed(f"the node ended before it answered {name}")
     answer = json.loads(line)
     if "error" in answer:
         raise CommandFailed(str(answer["error"]))
@@ -75,10 +76,13 @@ async def ask(directory: Path, name: str, arguments: Sequence[str]) -> Any:
 
 
 @contextmanager
-def _short(directory: Path) -> Iterator[Path]:
-    """Give the socket a path that is short enough for its address (108 octets), however deep the directory is."""
-    number = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def _short_socket_path(directory: Path) -> Iterator[Path]:
+    """Yield a path to the socket that fits into a socket address (108 octets), however deep the directory is.
+
+    The path leads through an open descriptor of the directory and is valid within the context only.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        yield Path(f"/proc/self/fd/{number}/{SOCKET}")
+        yield Path(f"/proc/self/fd/{descriptor}/{SOCKET}")
     finally:
-        os.close(number)
+        os.close(descriptor)

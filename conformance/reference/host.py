@@ -1,4 +1,4 @@
-"""What the parts of one node share: configuration, clock, storage, seeded randomness, log, tasks, and each other."""
+"""What the components of one node share: configuration, clock, storage, random numbers, log, tasks, and each other."""
 
 import logging
 import random
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
 
 class Host:
-    """One node's shared ground; `conformance.reference.components.furnish` puts the parts in.
+    """The shared services of one node, and its components; `conformance.reference.components.wire_components` sets the latter.
 
-    `config` is replaced as a whole on reload; never keep a piece of it.
+    A reload replaces `config` as a whole: read it anew each time, and keep no part of it.
     """
 
     # storage
@@ -44,7 +44,7 @@ class Host:
     shadows: "Shadows"
     discards: "Discards"
     delivered: "Delivered"
-    # the way in
+    # receiving
     rights: "Rights"
     verbs: "type[ShadowVerbs]"
     acceptance: "Acceptance"
@@ -57,7 +57,7 @@ class Host:
     discard_status: "DiscardStatus"
     manager: "ShadowRedundancyManager"
     promotion: "Promotion"
-    # the way out
+    # sending
     routing: "Routing"
     outbound: "Outbound"
     duplicates: "DuplicateDetection"
@@ -66,7 +66,7 @@ class Host:
     completion: "Completion"
     reports: "Reports"
     journaling: "Journaling"
-    # afterwards
+    # after delivery
     safety_net: "SafetyNet"
     redirection: "Redirection"
 
@@ -81,7 +81,7 @@ class Host:
         self.tasks = tasks
         self.alarms = alarms
         self.log = log
-        self.random = random.Random(f"{config.seed}:{config.name}")  # noqa: S311  # spreads load, keeps no secret
+        self.random = random.Random(f"{config.seed}:{config.name}")  # noqa: S311  # it spreads load and protects no secret
 
     @property
     def transport(self) -> Transport:
@@ -98,18 +98,18 @@ class Host:
         return self.clock.now()
 
     def is_due(self, due: float) -> bool:
-        """Return whether a due time has come; a timer may ring a rounding error before its time."""
+        """Return whether a point in time (POSIX seconds) has come, with 1 ms of tolerance for timers that fire early."""
         return due <= self.clock.now() + 0.001
 
 
 class Component:
-    """A part of one node; through `host` it finds what all share, and the other parts."""
+    """A component of one node; `host` gives it the shared services and the other components."""
 
     def __init__(self, host: "Host") -> None:
         self.host = host
 
     def start(self) -> None:
-        """Go on with what is in the database; all parts are there, and the listeners are open."""
+        """Resume the work that is in the database; the node calls this once all components exist and the listeners are open."""
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Adapt to `host.config`, which has just taken the place of `before`."""
+        """Adapt to `host.config`, which has just replaced `before`."""

@@ -16,88 +16,90 @@ from conformance.reference.node import Node, create
 from conformance.reference.storage.database import DatabaseError
 from conformance.reference.timers import SystemClock
 
-_REFUSED = 2
-_FAILED = 1
+_EXIT_REFUSED = 2
+_EXIT_FAILED = 1
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a node until SIGTERM; SIGHUP has it read its file again. Return the exit code: 2 for a refused
-    configuration, 1 when the node failed.
+    """Run a node until SIGTERM or SIGINT; SIGHUP reloads its configuration. Return the exit code.
 
-    With a command (`inspect`, `resubmit DATABASE`, `redirect-messages TARGET`) have the running node do it, and print
-    its answer as JSON.
+    The exit code is 0 after an orderly stop, 2 for a refused configuration, and 1 when the node failed. With a command
+    (`inspect`, `resubmit DATABASE`, `redirect-messages TARGET`) send that to the running node and print its answer as JSON.
     """
     parser = argparse.ArgumentParser(prog="conformance node", description="Run one node of the reference transport.")
     parser.add_argument("--config", type=Path, required=True, help="the node's JSON file (node contract)")
-    parser.add_argument("--defect", help="be wrong in this named way")
+    parser.add_argument("--defect", help="run with this named defect")
     parser.add_argument("command", nargs="*", help="inspect | resubmit DATABASE | redirect-messages TARGET")
     arguments = parser.parse_args(argv)
     try:
         if arguments.command:
-            return _ask(arguments.config, arguments.command)
+            return _send_command(arguments.config, arguments.command)
         logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
         logging.getLogger("mail.log").setLevel(logging.ERROR)
         node = create(arguments.config, SystemClock(), arguments.defect)
         return asyncio.run(_serve(node))
     except (ConfigurationError, ValueError) as error:
         sys.stderr.write(f"configuration refused: {error}\n")
-        return _REFUSED
+        return _EXIT_REFUSED
     except (DatabaseError, OSError) as error:
         sys.stderr.write(f"{error}\n")
-        return _FAILED
+        return _EXIT_FAILED
 
 
 def show_queues(config: Path) -> int:
-    """Print the queues of the running node that a configuration file is of, as a table; return the exit code."""
+    """Print the queues of the running node with this configuration file as a table; return the exit code, as `main`."""
     try:
-        state = asyncio.run(control.ask(read_data_dir(config), "inspect", []))
+        state = asyncio.run(control.send_command(read_data_dir(config), "inspect", []))
     except ConfigurationError as error:
         sys.stderr.write(f"{error}\n")
-        return _REFUSED
+        return _EXIT_REFUSED
     except control.CommandFailed as error:
         sys.stderr.write(f"{error}\n")
-        return _FAILED
+        return _EXIT_FAILED
     sys.stdout.write(table(state) + "\n")
     return 0
 
 
-def _ask(config: Path, words: Sequence[str]) -> int:
+def _send_command(config: Path, words: Sequence[str]) -> int:
+    """Send a command to the running node, and print its answer; return the exit code."""
     try:
-        answer = asyncio.run(control.ask(read_data_dir(config), words[0], words[1:]))
+        answer = asyncio.run(control.send_command(read_data_dir(config), words[0], words[1:]))
     except control.CommandFailed as error:
         sys.stderr.write(f"{error}\n")
-        return _FAILED
+        return _EXIT_FAILED
     sys.stdout.write(json.dumps(answer) + "\n")
     return 0
 
 
 async def _serve(node: Node) -> int:
+    """Run a node until it is signalled to stop or fails; return the exit code."""
     loop = asyncio.get_running_loop()
-    leave = asyncio.Event()
-    node.when_failed = leave.set
+    stop = asyncio.Event()
+    node.when_failed = stop.set
     reloads: set[asyncio.Task[None]] = set()
 
-    def again() -> None:
+    def start_reload() -> None:
         task = loop.create_task(_reload(node))
         reloads.add(task)
         task.add_done_callback(reloads.discard)
 
-    loop.add_signal_handler(signal.SIGTERM, leave.set)
-    loop.add_signal_handler(signal.SIGINT, leave.set)
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(signal.SIGINT, stop.set)
     await node.start()
-    loop.add_signal_handler(signal.SIGHUP, again)
-    async with control.serving(node.data_dir, node.command):
-        await leave.wait()
+    loop.add_signal_handler(signal.SIGHUP, start_reload)
+    async with control.serve_commands(node.data_dir, node.command):
+        await stop.wait()
     if node.failure:
         await node.kill()
-        return _FAILED
+        return _EXIT_FAILED
     await node.stop()
-    return _FAILED if node.failure else 0
+    return _EXIT_FAILED if node.failure else 0
 
 
 async def _reload(node: Node) -> None:
+    """Reload the configuration; log why, if it was refused."""
     log = logging.getLogger("conformance.node")
     try:
         await node.reload()
     except ConfigurationError as error:
-        log.error("configuration refused: %s", error)  # noqa: TRY400  # the text is for whoever wrote the file
+        log.error("configuration refused: %s", error)  # noqa: TRY400  # the text is enough for the author of the file

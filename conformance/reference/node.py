@@ -1,4 +1,7 @@
-"""The node: puts the parts together, opens the listeners, and ends."""
+"""The node: the lifecycle of one server (start, reload, stop, kill), its listeners and its status file.
+
+A node that runs as a program (main.py) and a node in the harness's process are both this `Node`, made by `create`.
+"""
 
 import asyncio
 import logging
@@ -17,83 +20,89 @@ from conformance.reference.storage.database import Database, DatabaseError
 from conformance.reference.timers import Alarms, Clock, Tasks
 
 _BACKLOG = 1024
-_DOORS: tuple[ListenerName, ...] = ("frontend", "transport", "delivery")
-_FIXED = ("name", "generation", "role", "site", "dag", "data_dir", "seed")
-"""What cannot be changed while the node runs."""
+_LISTENERS: tuple[ListenerName, ...] = ("frontend", "transport", "delivery")
+_IMMUTABLE = ("name", "generation", "role", "site", "dag", "data_dir", "seed")
+"""The fields of the configuration that a reload cannot change."""
 GRACE = 5.0
-"""Seconds that an orderly stop leaves to messages in the midst of a session."""
+"""Seconds for which an orderly stop waits for messages in transmission."""
 
 
 class Node:
-    """One transport server. `failure` says why it broke down on its own, or is None."""
+    """One transport server.
 
-    def __init__(self, path: Path, clock: Clock, parts: ComponentSets) -> None:
+    `failure` is the unexpected exception that ended the node, as text, or None; then `when_failed` has been called.
+    """
+
+    def __init__(self, path: Path, clock: Clock, classes: ComponentSets) -> None:
         self.failure: str | None = None
         self.when_failed: Callable[[], None] = lambda: None
         self._path = path
         self._clock = clock
-        self._parts = parts
+        self._classes = classes
         self._servers: list[asyncio.Server] = []
         self._sessions: set[Receiver] = set()
-        self._tasks = Tasks(self._failed)
+        self._tasks = Tasks(self._record_failure)
         self._alarms = Alarms(clock)
         self._db: Database | None = None
         self._host: Host | None = None
         self._ended = False
 
     async def start(self) -> None:
-        """Read the configuration, open the database and the listeners, go on with what is there.
+        """Read the configuration, open the database and the listeners, and resume the messages in the database.
 
-        Raises ConfigurationError, DatabaseError, OSError (a port is taken).
+        Raises ConfigurationError, DatabaseError, or OSError (such as a port that is in use).
         """
-        config = load(self._path, self._parts.configuration)
+        config = load(self._path, self._classes.configuration)
         logger = logging.getLogger(f"conformance.node.{config.name}")
-        parts = self._parts.for_generation(config.generation)
+        classes = self._classes.for_generation(config.generation)
         data = Path(config.data_dir)
         data.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240  # once, before anything listens
-        self._db = db = parts.database(data / "queue.db")
+        self._db = db = classes.database(data / "queue.db")
         db.open()
-        identity = parts.identity(db, directory=data, seed=config.seed, name=config.name, now=self._clock.now())
+        identity = classes.identity(db, directory=data, seed=config.seed, name=config.name, now=self._clock.now())
         await db.commit()
         self._host = host = Host(config, self._clock, db, self._tasks, self._alarms, logger)
-        wire_components(host, parts, identity)
-        for door in _DOORS:
-            if (limits := getattr(config.listeners, door)) is not None:
-                self._servers.append(await self._listen(parts, host, door, limits))
-        for part in host.components:
-            part.start()
+        wire_components(host, classes, identity)
+        for name in _LISTENERS:
+            if (limits := getattr(config.listeners, name)) is not None:
+                self._servers.append(await self._listen(classes, host, name, limits))
+        for component in host.components:
+            component.start()
         logger.info("started: database %s", identity.database)
-        self._answer(config, config.revision)
+        self._write_status(config, config.revision)
 
-    async def _listen(self, parts: ComponentClasses, host: Host, door: ListenerName, first: Listener) -> asyncio.Server:
-        kind = parts.local_receiver if door == "delivery" else parts.receiver
+    async def _listen(
+        self, classes: ComponentClasses, host: Host, name: ListenerName, initial: Listener
+    ) -> asyncio.Server:
+        """Open a listener; each session has the limits that are configured when it begins."""
+        receiver = classes.local_receiver if name == "delivery" else classes.receiver
 
-        def session() -> Receiver:
-            return kind(host, door, getattr(host.config.listeners, door) or first, self._sessions)
+        def new_session() -> Receiver:
+            return receiver(host, name, getattr(host.config.listeners, name) or initial, self._sessions)
 
         loop = asyncio.get_running_loop()
-        return await loop.create_server(session, first.host, first.port, backlog=_BACKLOG)
+        return await loop.create_server(new_session, initial.host, initial.port, backlog=_BACKLOG)
 
     async def stop(self) -> None:
-        """End in an orderly way: nothing new comes in, messages in hand are finished, and all is on disk."""
+        """Stop in an orderly way: close the listeners, wait up to GRACE for messages in transmission, and write all to disk."""
         for server in self._servers:
             server.close()
         if self._host is not None and not self._ended:
             for session in tuple(self._sessions):
                 session.shut_down()
             await self._host.delivery.stop(GRACE)
-            await self._answered()
+            await self._wait_for_replies()
             await self._host.db.commit()
         await self.kill()
 
-    async def _answered(self) -> None:
-        """Return when no message waits for its reply any more, after GRACE at the latest."""
+    async def _wait_for_replies(self) -> None:
+        """Wait until every received message has its reply, at most GRACE."""
         if working := [session.acceptance_task for session in self._sessions if session.acceptance_task is not None]:
             await asyncio.wait(working, timeout=GRACE)
-        await asyncio.sleep(0)  # the sessions write their replies
+        await asyncio.sleep(0)  # lets the sessions write their replies
 
     async def kill(self) -> None:
-        """End as a killed process would: sockets at once, what is not committed is lost."""
+        """End as a killed process would: close all sockets at once, and lose what is not committed."""
         self._ended = True
         for server in self._servers:
             server.close()
@@ -106,33 +115,33 @@ class Node:
         await asyncio.sleep(0)
 
     async def reload(self) -> None:
-        """Read the file again; a bad one is refused and everything stays. Raises ConfigurationError."""
+        """Read the configuration file again and apply it. Raises ConfigurationError for one that is refused: nothing changes then."""
         host = self._running
         before = host.config
         try:
-            after = load(self._path, self._parts.configuration)
-            _compare(before, after)
+            after = load(self._path, self._classes.configuration)
+            _refuse_immutable_changes(before, after)
         except ConfigurationError as error:
-            self._answer(before, read_revision(self._path), str(error))
+            self._write_status(before, read_revision(self._path), str(error))
             raise
         host.config = after
         for session in tuple(self._sessions):
             session.apply_limits(getattr(after.listeners, session.session_state.listener))
-        for part in host.components:
-            part.reconfigured(before)
+        for component in host.components:
+            component.reconfigured(before)
         await host.db.commit()
         host.log.info("configuration read again")
-        self._answer(after, after.revision)
+        self._write_status(after, after.revision)
 
-    def _answer(self, config: NodeConfiguration, revision: int | None, error: str = "") -> None:
-        """Say in the status file, where the contract has one, whether a revision of the file was applied."""
+    def _write_status(self, config: NodeConfiguration, revision: int | None, error: str = "") -> None:
+        """Write to the status file, if one is configured, whether a revision was applied; `error` says why it was not."""
         if config.status_file is not None and revision is not None:
             write_status(Path(config.status_file), revision, error)
 
     async def command(self, name: str, arguments: Sequence[str]) -> Any:
         """Run `inspect`, `resubmit DATABASE` or `redirect-messages TARGET`.
 
-        Raises CommandRefused for what cannot be done, and NotImplementedError for what there is not.
+        Raises CommandRefused for a command that cannot be done, and NotImplementedError for an unknown one.
         """
         host = self._running
         match name, list(arguments):
@@ -154,12 +163,13 @@ class Node:
 
     @property
     def _running(self) -> Host:
+        """The components of the running node. Raises DatabaseError if it is not running."""
         if self._host is None or self._ended:
             raise DatabaseError("the node is not running")
         return self._host
 
-    def _failed(self, error: BaseException) -> None:
-        """Fail loudly: what nobody expected ends the node. What a kill cut short is no failure."""
+    def _record_failure(self, error: BaseException) -> None:
+        """Record the first unexpected exception of a task, and call `when_failed`; ignore those after `kill`."""
         if self.failure is None and not self._ended:
             self.failure = f"{type(error).__name__}: {error}"
             if self._host is not None:
@@ -167,22 +177,24 @@ class Node:
             self.when_failed()
 
 
-def _compare(before: NodeConfiguration, after: NodeConfiguration) -> None:
-    """Raise ConfigurationError when something differs that cannot be changed while the node runs."""
-    changed = [name for name in _FIXED if getattr(before, name) != getattr(after, name)]
-    for door in _DOORS:
-        old, new = getattr(before.listeners, door), getattr(after.listeners, door)
+def _refuse_immutable_changes(before: NodeConfiguration, after: NodeConfiguration) -> None:
+    """Raise ConfigurationError if the configurations differ in a field that a reload cannot change."""
+    changed = [name for name in _IMMUTABLE if getattr(before, name) != getattr(after, name)]
+    for name in _LISTENERS:
+        old, new = getattr(before.listeners, name), getattr(after.listeners, name)
         if (old and (old.host, old.port)) != (new and (new.host, new.port)):
-            changed.append(f"listeners.{door}")
+            changed.append(f"listeners.{name}")
     if changed:
         raise ConfigurationError(f"{', '.join(changed)}: cannot be changed while the node runs")
 
 
 def create(path: Path, clock: Clock, defect: str | None = None) -> Node:
-    """Return a node that is configured by the file at `path`. Raises ValueError for an unknown defect."""
-    parts = ComponentSets()
+    """Return a node, not started, that is configured by the file at `path`. Raises ValueError for an unknown defect."""
+    classes = ComponentSets()
     if defect is not None:
-        from conformance.reference.defects.catalogue import spoiled  # a dozen modules that a whole node has no use for
+        from conformance.reference.defects.catalogue import (
+            spoiled,
+        )  # a dozen modules that a node without a defect does not need
 
-        parts = spoiled(parts, defect)
-    return Node(path, clock, parts)
+        classes = spoiled(classes, defect)
+    return Node(path, clock, classes)

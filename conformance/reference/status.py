@@ -1,4 +1,4 @@
-"""The status file: a node's answer to its start and to each reload (docs/node-contract.md)."""
+"""The status file, in which a node answers its start and each reload (docs/node-contract.md)."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def write_status(path: Path, revision: int, error: str = "") -> None:
-    """Replace the status file in one step; an `error` says why that revision of the configuration was refused."""
+    """Replace the status file atomically; `error` says why the configuration was refused, and is empty for an applied one."""
     status: dict[str, Any] = {"revision": revision, "applied": not error}
     if error:
         status["error"] = error[:2000]
@@ -16,7 +16,7 @@ def write_status(path: Path, revision: int, error: str = "") -> None:
 
 
 def read_revision(path: Path) -> int | None:
-    """Return the revision of a configuration file, whatever else is wrong in it; None where it names none."""
+    """Return the revision in a configuration file, which may be invalid otherwise; None if there is none."""
     try:
         revision = json.loads(path.read_text(encoding="utf-8"))["revision"]
     except (OSError, ValueError, KeyError, TypeError):

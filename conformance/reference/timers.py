@@ -1,4 +1,7 @@
-"""The wall clock of a node. Durations run on the event loop's timers; only stamps are taken from here."""
+"""The wall clock of a node, its supervised tasks, and its alarms: timers for points in wall-clock time.
+
+Durations run on the event loop's timers; only time stamps come from the wall clock.
+"""
 
 import asyncio
 import time
@@ -7,7 +10,7 @@ from typing import Any, Protocol
 
 
 class Clock(Protocol):
-    """Where stamps come from."""
+    """A source of time stamps."""
 
     def now(self) -> float:
         """Return the current time, POSIX seconds."""
@@ -23,50 +26,50 @@ class SystemClock:
 
 
 class Tasks:
-    """The tasks of a node: each is owned, and an exception that nobody expected makes the node fail loudly."""
+    """The tasks of a node; `on_failure` is called with each exception that a task does not handle."""
 
-    def __init__(self, failed: Callable[[BaseException], None]) -> None:
-        self._failed = failed
+    def __init__(self, on_failure: Callable[[BaseException], None]) -> None:
+        self._on_failure = on_failure
         self._running: set[asyncio.Task[Any]] = set()
 
-    def start(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Run work as a task of the node."""
-        task = asyncio.get_running_loop().create_task(work, name=name)
+    def start(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Start a coroutine as a task of the node, and return the task."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
         self._running.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_done)
         return task
 
     async def cancel(self) -> None:
-        """Cancel all tasks and return when they have ended."""
+        """Cancel all tasks but the current one, and wait until they have ended."""
         while running := [task for task in self._running if task is not asyncio.current_task()]:
             for task in running:
                 task.cancel()
             await asyncio.wait(running)
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _on_done(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._failed(error)
+            self._on_failure(error)
 
 
 class Alarms:
-    """All alarms of a node."""
+    """All alarms of a node, so that they can be cancelled together."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self._set: set[Alarm] = set()
 
-    def new(self, ring: Callable[[], None]) -> "Alarm":
-        """Return an alarm that is not set."""
-        return Alarm(self, ring)
+    def new(self, callback: Callable[[], None]) -> "Alarm":
+        """Return an alarm, not set, that calls `callback` when it is due."""
+        return Alarm(self, callback)
 
     def cancel(self) -> None:
-        """Have none of them ring."""
+        """Cancel every alarm."""
         for alarm in tuple(self._set):
             alarm.cancel()
 
     def track(self, alarm: "Alarm", *, is_set: bool) -> None:
-        """Know which alarms are set."""
+        """Record whether an alarm is set."""
         if is_set:
             self._set.add(alarm)
         else:
@@ -74,16 +77,16 @@ class Alarms:
 
 
 class Alarm:
-    """One timer for the earliest of many due times; it holds no timer while nothing is due."""
+    """One timer that is set to the earliest of several due times; while it is not set there is no timer in the loop."""
 
-    def __init__(self, alarms: Alarms, ring: Callable[[], None]) -> None:
+    def __init__(self, alarms: Alarms, callback: Callable[[], None]) -> None:
         self._alarms = alarms
-        self._ring = ring
+        self._callback = callback
         self._due: float | None = None
         self._handle: asyncio.TimerHandle | None = None
 
     def set(self, due: float | None) -> None:
-        """Ring at `due` (POSIX seconds; at once when past) and not when set before; None: not at all."""
+        """Call back at `due` (POSIX seconds; in the next turn of the loop if past) instead of when set before; None: never."""
         if due == self._due and self._handle is not None:
             return
         self.cancel()
@@ -95,16 +98,16 @@ class Alarm:
 
     @property
     def is_set(self) -> bool:
-        """Whether it will ring."""
+        """Whether the alarm is set."""
         return self._handle is not None
 
     @property
     def due(self) -> float | None:
-        """When it will ring, POSIX seconds."""
+        """When the alarm is due, POSIX seconds, or None when it is not set."""
         return self._due
 
     def cancel(self) -> None:
-        """Do not ring."""
+        """Unset the alarm."""
         self._due = None
         if self._handle is not None:
             self._handle.cancel()
@@ -114,4 +117,4 @@ class Alarm:
     def _on_timer(self) -> None:
         self._due = self._handle = None
         self._alarms.track(self, is_set=False)
-        self._ring()
+        self._callback()

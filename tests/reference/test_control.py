@@ -12,7 +12,7 @@ from conformance.candidates.description import REFERENCE
 from conformance.nodes.contract import ConfigurationRefused, NodeError
 from conformance.nodes.exec_node import ExecNode
 from conformance.nodes.places import PortLeases
-from conformance.reference.control import CommandFailed, ask, serving
+from conformance.reference.control import CommandFailed, send_command, serve_commands
 from conformance.reference.inspection import table
 from conformance.reference.queue.delivery import CommandRefused
 
@@ -42,27 +42,27 @@ def test_commands_and_answers_pass_over_a_socket_however_long_its_path_is(tmp_pa
     directory.mkdir(parents=True)
 
     async def life() -> None:
-        async with serving(directory, echo):
-            assert await ask(directory, "inspect", ["a", "b"]) == {"name": "inspect", "arguments": ["a", "b"]}
+        async with serve_commands(directory, echo):
+            assert await send_command(directory, "inspect", ["a", "b"]) == {"name": "inspect", "arguments": ["a", "b"]}
             with pytest.raises(CommandFailed, match="no, because"):
-                await ask(directory, "refuse", [])
+                await send_command(directory, "refuse", [])
             with pytest.raises(CommandFailed, match="there is no command 'unknown'"):
-                await ask(directory, "unknown", [])
+                await send_command(directory, "unknown", [])
         assert list(directory.iterdir()) == []
-        with pytest.raises(CommandFailed, match="no node runs"):
-            await ask(directory, "inspect", [])
+        with pytest.raises(CommandFailed, match="no node is running"):
+            await send_command(directory, "inspect", [])
 
     asyncio.run(life())
 
 
 def test_what_is_no_command_is_answered_and_the_next_one_is_served(tmp_path: Path):
     async def life() -> None:
-        async with serving(tmp_path, echo):
+        async with serve_commands(tmp_path, echo):
             reader, writer = await asyncio.open_unix_connection(tmp_path / "control.sock")
             writer.write(b"[1, 2]\n")
-            assert "no command" in json.loads(await reader.readline())["error"]
+            assert "not a valid command" in json.loads(await reader.readline())["error"]
             writer.close()
-            assert await ask(tmp_path, "inspect", [])
+            assert await send_command(tmp_path, "inspect", [])
 
     asyncio.run(life())
 
@@ -178,4 +178,4 @@ def test_a_command_to_a_node_that_does_not_run_fails(tmp_path: Path, configurati
     path.write_text(json.dumps(configuration))
     ended = run("--config", str(path), "inspect")
     assert ended.returncode == 1
-    assert "no node runs" in ended.stderr
+    assert "no node is running" in ended.stderr

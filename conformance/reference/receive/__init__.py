@@ -1,4 +1,6 @@
-"""What a node does as an SMTP and LMTP server: sessions of its listeners, rights, the shadow verbs, and acceptance.
-`session` is one session (aiosmtpd), `verbs` the shadow verbs in it, `rights` who may do what, `acceptance` what happens
-between a message's final dot and its reply.
+"""The SMTP and LMTP server of a node.
+
+`session` is one session of a listener (aiosmtpd, made faster in `fast_smtp`), `hooks` what aiosmtpd calls in it, `verbs` the
+shadow verbs, `authentication` identifies clients and decides what they may do, `acceptance` decides about a message between its
+final dot and the reply.
 """

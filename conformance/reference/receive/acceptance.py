@@ -1,4 +1,4 @@
-"""What happens between a message's final dot and its reply (SR-CRE-01, SR-CRE-05)."""
+"""Accepting a message: what happens between its final dot and the reply (SR-CRE-01, SR-CRE-05)."""
 
 from dataclasses import dataclass, replace
 
@@ -8,14 +8,16 @@ from conformance.reference.message import Envelope, Message, Recipient, new_mess
 from conformance.reference.replies import NO_ROOM, Reply
 from conformance.reference.storage.database import NoRoom
 
-LOOP = Reply(554, "5.4.6", "the message has been through too many servers")
-BARE = Reply(550, "5.6.11", "a bare CR or LF is not allowed")
+_LOOP = Reply(554, "5.4.6", "the message has been through too many servers")
+_BARE_LINE_END = Reply(550, "5.6.11", "a bare CR or LF is not allowed")
 
 
 @dataclass(frozen=True, slots=True)
 class MessageOrigin:
-    """Where a message comes from: what the client called itself, its address, and whether a server of the organisation
-    has had it in hand before. `deadline` is the loop's time at which it must have its reply."""
+    """Where a message comes from: the client's EHLO name and IP address, and when the client must have the reply.
+
+    `from_organisation`: another server of the organisation has accepted the message before. `deadline` is in the event loop's time.
+    """
 
     hello: str
     address: str
@@ -24,10 +26,10 @@ class MessageOrigin:
 
 
 class Acceptance(Component):
-    """Takes messages in: as primary, or for mailboxes hosted here."""
+    """Accepts messages as their primary server, or into mailboxes hosted here."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message as its primary: redundant first, then on disk, then acknowledged."""
+        """Accept a message as its primary: have a shadow made, write it to disk, then return the reply, 250 or a refusal."""
         if (refusal := content_refusal(content)) is not None:
             return refusal
         key, traced = self.add_trace_field(content, origin, "ESMTP")
@@ -41,7 +43,7 @@ class Acceptance(Component):
         return await self.acknowledge(message)
 
     def store(self, envelope: Envelope, content: bytes, key: str, origin: MessageOrigin) -> Message:
-        """Put a message into the queue database, not yet acknowledged."""
+        """Add a message to the queue database, marked as still to be made redundant; return it with its row id."""
         draft = new_message(
             content,
             envelope,
@@ -53,7 +55,7 @@ class Acceptance(Component):
         return self.host.messages.add(draft, content)
 
     async def acknowledge(self, message: Message) -> Reply:
-        """Make sure that the message is on disk, begin its delivery, and say so; refuse it where there is no room."""
+        """Wait until a stored message is on disk, start its delivery, and return 250; drop it and return 452 if the disk is full."""
         self.host.messages.clear_redundancy_pending(message.id)
         try:
             await self.host.db.commit_if_room()
@@ -66,22 +68,22 @@ class Acceptance(Component):
         return self.acknowledgement_reply(message)
 
     def no_room_reply(self) -> Reply:
-        """Return the refusal of a message for which the disk has no room now."""
+        """Return the reply that refuses a message because the disk is full."""
         return NO_ROOM
 
     def acknowledgement_reply(self, message: Message) -> Reply:
-        """Return the reply that acknowledges a message."""
+        """Return the positive reply to a message."""
         return Reply(250, "2.6.0", f"<{message.internet_id or message.message_id}> Queued mail for delivery")
 
     async def deliver_to_mailboxes(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> list[Reply]:
-        """Deliver to mailboxes hosted here for another server of the boundary; one reply for each recipient."""
+        """Deliver a message from another server of the boundary into mailboxes hosted here; return one reply for each recipient."""
         _, traced = self.add_trace_field(content, origin, "LMTP")
         return [
             await self.host.store.deliver_for_peer(envelope, recipient, traced) for recipient in envelope.recipients
         ]
 
     def add_trace_field(self, content: bytes, origin: MessageOrigin, protocol: str) -> tuple[str, bytes]:
-        """Return a name for a message, and its content with our trace field before it (RFC 5321 4.4)."""
+        """Return a new id for a message, and its content with our Received field prepended (RFC 5321 4.4)."""
         key = self.host.identity.new_id()
         name = self.host.name
         trace = trace_field(
@@ -91,15 +93,15 @@ class Acceptance(Component):
 
 
 def content_refusal(content: bytes) -> Reply | None:
-    """Return why content cannot be taken: it goes round, or has bare CR or LF (RFC 5321 2.3.8)."""
+    """Return the reply that refuses content in a mail loop or with bare CR or LF (RFC 5321 2.3.8), or None if it is acceptable."""
     if is_looping(content):
-        return LOOP
-    bare = content.replace(b"\r\n", b"")
-    return BARE if b"\r" in bare or b"\n" in bare else None
+        return _LOOP
+    rest = content.replace(b"\r\n", b"")
+    return _BARE_LINE_END if b"\r" in rest or b"\n" in rest else None
 
 
 def envelope_of(reverse_path: str, recipients: list[Recipient], parameters: dict[str, str]) -> Envelope:
-    """Return the envelope of a transaction; the null reverse-path is empty."""
+    """Return the envelope of a transaction; `parameters` are those of MAIL. The null reverse-path `<>` becomes ""."""
     return Envelope(
         "" if reverse_path == "<>" else reverse_path,
         tuple(recipients),

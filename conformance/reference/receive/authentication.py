@@ -1,4 +1,9 @@
-"""Who a client is, and what it may do (SR-WIR-01, SR-WIR-02)."""
+"""Identifying clients, and what they may do (SR-WIR-01, SR-WIR-02).
+
+A server of the organisation proves its identity with AUTH and the secret of the pair, after STARTTLS (SR-E10-18). The
+certificate for STARTTLS is self-signed and made once by the process: it protects the secret against eavesdroppers and proves
+no identity, since nodes have no common certificate authority.
+"""
 
 import hmac
 import ssl
@@ -24,20 +29,20 @@ class Rights(Component):
     """The permissions of receive connectors."""
 
     def identify(self, listener: Listener, hello: str, authenticated: str | None) -> Peer | None:
-        """Return the server of the organisation that a client of the transport listener is, or None.
+        """Return the peer that a client of the transport listener is, or None.
 
-        It is the one it says to be where the connector is externally secured, and the one it authenticated as.
+        That is the peer it authenticated as, or, on an externally secured connector, the one that it names in EHLO (`hello`).
         """
         name = authenticated or (hello if listener.externally_secured else "")
         return self.host.config.peers_by_name.get(name.casefold())
 
     def secret_of(self, name: str) -> str | None:
-        """Return the secret of a peer, or None where it has none."""
+        """Return the secret shared with a peer, or None for an unknown peer or one without a secret."""
         peer = self.host.config.peers_by_name.get(name.casefold())
         return peer.secret if peer is not None else None
 
     def may_shadow(self, peer: Peer | None) -> bool:
-        """Whether a peer is offered XSHADOWREQUEST: a 2013 or later mailbox server of our boundary, with the right."""
+        """Return whether a peer is offered XSHADOWREQUEST: a mailbox server of 2013 or later in our boundary, with the right."""
         return (
             peer is not None
             and self.host.transport.ShadowRedundancyEnabled
@@ -48,16 +53,16 @@ class Rights(Component):
         )
 
     def lacks_xshadow_right(self, peer: Peer | None) -> bool:
-        """Whether it is only for want of the right that a peer may not shadow here."""
+        """Return whether a client is a known peer without the right to use the shadow verbs here."""
         return peer is not None and not peer.accept_xshadow
 
     def is_submission(self, peer: Peer | None) -> bool:
-        """Whether a client brings mail that no server of the organisation has taken in hand before."""
+        """Return whether a client submits new mail: it is no server of the organisation, or its Mailbox Transport Submission."""
         return peer is None or peer.role == "submission"
 
 
 class PeerAuthentication(FastSMTP):
-    """The part of a session that finds out who the client is; on the transport listener, where a peer has a secret."""
+    """The part of a session that authenticates the client: on the transport listener, if any peer has a secret."""
 
     host: Host
     session_state: SessionState
@@ -65,19 +70,19 @@ class PeerAuthentication(FastSMTP):
 
     @property
     def may_authenticate(self) -> bool:
-        """Whether peers can prove here who they are."""
+        """Whether this session offers authentication."""
         return self.session_state.listener == "transport" and self.host.config.has_secrets
 
     def starttls_context(self) -> ssl.SSLContext | None:
-        """Return what STARTTLS is offered with, or None where it is not."""
+        """Return the TLS context for STARTTLS, or None if this session does not offer it."""
         return server_context() if self.may_authenticate else None
 
     def auth_keywords(self) -> list[str]:
-        """Return the line of EHLO about AUTH: nothing is asked for a secret that others could read (RFC 4954 4)."""
+        """Return the AUTH keyword for the EHLO reply; none before TLS, where the secret could be read (RFC 4954 4)."""
         return ["AUTH PLAIN"] if self.may_authenticate and self.session.ssl is not None else []
 
     def identify_peer(self) -> Peer | None:
-        """Return the server of the organisation that the client is known to be, or None."""
+        """Return the peer that the client is known to be, or None."""
         if self.session_state.listener != "transport":
             return None
         authenticated = self.session.auth_data.login if self.session.authenticated else None
@@ -85,7 +90,7 @@ class PeerAuthentication(FastSMTP):
         return self.host.rights.identify(self.limits, self.session.host_name or "", name)
 
     async def smtp_AUTH(self, arg: str) -> None:
-        """AUTH PLAIN, for servers of the organisation (RFC 4954)."""
+        """Handle AUTH PLAIN of a server of the organisation (RFC 4954)."""
         if not self.may_authenticate:
             await self.push(NOT_OFFERED)
             return
@@ -95,35 +100,33 @@ class PeerAuthentication(FastSMTP):
     def check_secret(
         self, server: SMTP, session: Session, envelope: Transaction, mechanism: str, login: LoginPassword
     ) -> AuthResult:
-        """Compare what a client says with the secret of the peer that it says to be."""
+        """Return whether a login has the secret of the peer that it names; aiosmtpd calls this for AUTH."""
         secret = self.host.rights.secret_of(login.login.decode("ascii", "replace"))
-        right = secret is not None and hmac.compare_digest(login.password, secret.encode())
-        return AuthResult(success=right, handled=False, auth_data=login)
+        success = secret is not None and hmac.compare_digest(login.password, secret.encode())
+        return AuthResult(success=success, handled=False, auth_data=login)
 
 
-_NAME = "transport"
-_FROM, _UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+_CERTIFICATE_NAME = "transport"
+_VALID_FROM, _VALID_UNTIL = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 
 
 @cache
 def server_context() -> ssl.SSLContext:
-    """Return the server's side of TLS, with a certificate that nobody has signed but itself."""
+    """Return the server-side TLS context of this process, with a self-signed certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _CERTIFICATE_NAME)])
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(_FROM)
-        .not_valid_after(_UNTIL)
+        .not_valid_before(_VALID_FROM)
+        .not_valid_after(_VALID_UNTIL)
         .sign(key, hashes.SHA256())
     )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    with (
-        tempfile.NamedTemporaryFile() as file
-    ):  # the library reads files only; this one is ours alone, and gone at once
+    with tempfile.NamedTemporaryFile() as file:  # load_cert_chain reads files only
         file.write(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()

@@ -1,88 +1,40 @@
-"""aiosmtpd's server side, without what it does anew for each session, address and line; it behaves exactly as before.
+"""aiosmtpd's server side without the work that it repeats for each session, address and line; its replies are the same.
 
-A cell has hundreds of short sessions. Measured on a session of three commands: taking one address apart takes aiosmtpd
-0.15 ms, each line of a reply costs a packet and a turn of the loop, and each command two timers, a future, and a turn for
-the task that waits for it. In the sinks alone plain aiosmtpd made the cells of `creation`, `maintenance` and `relay` take
-29 % more CPU; the reference has more sessions than they have.
+A cell has hundreds of short sessions. Measured on a session of three commands, aiosmtpd needs 0.15 ms to parse one address,
+one packet and one turn of the loop for each line of a reply, and for each command two timers, a future, and a turn for the task
+that waits for it. Plain aiosmtpd made the cells of `creation`, `maintenance` and `relay` take 29 % more CPU time in the sinks
+alone; the reference has more sessions than the sinks.
+
+How it works. aiosmtpd reads lines from a stream in one task per session. Here `data_received` gets the octets from the
+transport. If they are exactly one line and no command is running, the line is handled at once, without a task and without a
+buffer (`_start`, `run_eagerly`). If the command has to wait (for the content after DATA, for a disk, for another server), the
+rest of it becomes a task, `_handler_coroutine`, and octets that arrive meanwhile go into the stream reader: either the command
+reads them, or `_handle_buffered_lines` does when the task is done. Reply lines are collected until the last one and sent in one
+write. The idle timer is not moved for each command; when it fires early it is set again to the current deadline.
 """
 
 import asyncio
 import functools
 import ssl
 import weakref
-from collections.abc import Coroutine, Generator, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Coroutine, Iterable, Mapping
+from typing import Any
 
 from aiosmtpd.smtp import BOGUS_LIMIT, MISSING, SMTP, TLSSetupException, _AuthMechAttr, login_always_fail, syntax
 
-_SOUGHT = ("smtp_", "auth_", "handle_", "ehlo_hook", "rset_hook")
-"""Beginnings of the names that aiosmtpd looks for in a server and in its handler."""
-
-
-_FOUND: dict[tuple[Any, Any], tuple[str, ...]] = {}
-
-
-def prefixed_names(kind: Any, beginning: str | tuple[str, ...] = _SOUGHT) -> tuple[str, ...]:
-    """Return the names in a class that begin so, in order; once for each class."""
-    if (found := _FOUND.get((kind, beginning))) is None:
-        found = _FOUND[kind, beginning] = tuple(name for name in dir(kind) if name.startswith(beginning))
-    return found
-
-
-class PrefixedDir:
-    """A server or a handler that is quickly looked through: `dir` names its commands and hooks only."""
-
-    def __dir__(self) -> tuple[str, ...]:
-        return prefixed_names(type(self))
-
-
-_RESTS: dict[tuple[Any, str], dict[str, str]] = {}
-
-
-def by_suffix(kind: Any, beginning: str) -> dict[str, str]:
-    """Return those names in a class by what follows their beginning; once for each class."""
-    if (found := _RESTS.get((kind, beginning))) is None:
-        names = {name.removeprefix(beginning): name for name in prefixed_names(kind, beginning)}
-        found = _RESTS[kind, beginning] = names
-    return found
-
-
-class PrefixedMethods(Mapping[str, Any]):
-    """The methods of an object whose names begin so, by the rest of their names; each is bound when it is asked for."""
-
-    __slots__ = ("_names", "_of")
-
-    def __init__(self, of: Any, beginning: str) -> None:
-        self._of = of
-        self._names = by_suffix(type(of), beginning)
-
-    def __getitem__(self, rest: str) -> Any:
-        return getattr(self._of, self._names[rest])
-
-    def get(self, rest: str, default: Any = None) -> Any:
-        """See Mapping.get."""
-        name = self._names.get(rest)
-        return default if name is None else getattr(self._of, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
+from conformance.reference.receive.eager_start import run_eagerly
+from conformance.reference.receive.prefixed_methods import PrefixedDir, PrefixedMethods, by_suffix, prefixed_names
 
 
 class FastSMTP(PrefixedDir, SMTP):
-    """aiosmtpd's SMTP; its handler should be Lean too. `timeout` is in seconds.
+    """aiosmtpd's SMTP, faster; its handler should derive from PrefixedDir too. `timeout` is in seconds.
 
-    A command is obeyed as soon as its line is there. Only where that has to wait for something it goes on in a task
-    (`_handler_coroutine`, which aiosmtpd has all the time), and what comes meanwhile is kept in `_reader`.
-
-    What a session holds does not hold the session: it is gone with its connection, and not when the garbage collector
-    finds it, which then has next to nothing to do (it took a twentieth of the time).
+    The objects that a session refers to do not refer back to it, so that it is freed with its connection: collecting the cycles
+    took a twentieth of the time.
     """
 
     _line_buffer: bytearray | None = None
-    """What `_reader` keeps, once there is one."""
+    """The buffer of `_reader`, once that exists."""
     _reply_buffer = b""
     _idle_deadline = 0.0
     _unknown_commands = 0
@@ -101,7 +53,7 @@ class FastSMTP(PrefixedDir, SMTP):
         auth_exclude_mechanism: Iterable[str] = (),
         authenticator: Any = None,
     ) -> None:
-        # Not that of SMTP, which looks through the members of both classes: a test compares what comes of it.
+        # SMTP.__init__ inspects all members of both classes; a test compares the attributes that it sets with these.
         asyncio.StreamReaderProtocol.__init__(self, None, loop=loop)  # type: ignore[arg-type]  # see _reader
         self.__ident__ = ident
         self.loop = loop
@@ -130,7 +82,7 @@ class FastSMTP(PrefixedDir, SMTP):
         self._ehlo_hook_ver = "new" if "EHLO" in self._handle_hooks else None
 
     @functools.cached_property
-    def _auth_methods(self) -> dict[str, _AuthMechAttr]:  # type: ignore[override]  # it is written to nowhere
+    def _auth_methods(self) -> dict[str, _AuthMechAttr]:  # type: ignore[override]  # nothing assigns it
         """The mechanisms of AUTH by name, which is offered in few sessions."""
         found = {}
         for name in prefixed_names(type(self), "auth_"):
@@ -140,14 +92,14 @@ class FastSMTP(PrefixedDir, SMTP):
 
     @functools.cached_property
     def _smtp_methods(self) -> Mapping[str, Any]:  # type: ignore[override]
-        """The commands by name, for HELP."""
+        """The command methods by verb, for HELP."""
         return PrefixedMethods(self, "smtp_")
 
     @functools.cached_property
-    def _reader(self) -> asyncio.StreamReader:  # type: ignore[override]  # none of these three is written to
-        """Where a command that waits for more of the client finds it: few have to."""
+    def _reader(self) -> asyncio.StreamReader:  # type: ignore[override]  # nothing assigns these three
+        """The stream that a command reads from if it needs more than its line, such as DATA; made on first use."""
         reader = asyncio.StreamReader(loop=self.loop, limit=self.line_length_limit)
-        self._stream_reader_wr = weakref.ref(reader)  # where asyncio's StreamReaderProtocol looks for it
+        self._stream_reader_wr = weakref.ref(reader)  # asyncio's StreamReaderProtocol finds it here
         self._line_buffer = reader._buffer
         assert self.transport is not None
         reader.set_transport(self.transport)
@@ -155,14 +107,14 @@ class FastSMTP(PrefixedDir, SMTP):
 
     @functools.cached_property
     def _writer(self) -> asyncio.StreamWriter:  # type: ignore[override]
-        """What waits until a reply has gone out, where that does not go by itself."""
+        """The stream writer, needed only to wait until a reply has been sent; made on first use."""
         assert isinstance(self.transport, asyncio.WriteTransport)
         return asyncio.StreamWriter(self.transport, self, self._reader, self.loop)
 
     # the connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Greet the client; or know nothing of it any more, when this is the TLS that it has asked for."""
+        """Start the session and send the banner; after STARTTLS reset the session instead."""
         if self._original_transport is not None:
             super().connection_made(transport)
             return
@@ -175,29 +127,29 @@ class FastSMTP(PrefixedDir, SMTP):
         self._start(self.push(f"220 {self.hostname} {self.__ident__}"))
 
     def data_received(self, data: bytes) -> None:
-        """Obey what has come, unless a command is at work: then it has to wait, or is what that waits for."""
+        """Handle the lines that have arrived; while a command is running, buffer them for it or for later."""
         if self._handler_coroutine is not None:
             self._reader.feed_data(data)
         elif (
             data.find(b"\n") == len(data) - 1 < self.line_length_limit and not self._overlong and not self._line_buffer
         ):
-            self._start(self._handle_line(data))  # one line, as nearly always
+            self._start(self._handle_line(data))  # exactly one line: nearly always
         else:
             self._reader.feed_data(data)
             self._handle_buffered_lines()
 
     def eof_received(self) -> bool | None:
-        """Leave a client that says no more; what is at work for it is cancelled, and leaves it then."""
+        """Close the connection when the client has ended its side; cancel the running command, if any, which then closes it."""
         if self._handler_coroutine is None:
             return False
         self._handler_coroutine.cancel()
         return None if self.session.ssl is not None else asyncio.StreamReaderProtocol.eof_received(self)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End, and what is at work too."""
+        """End the session, and cancel the running command."""
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
-        if self._original_transport is not None:  # it would tell of its end when there is nobody any more to be told
+        if self._original_transport is not None:  # else it would report its end to a session that is gone
             self._original_transport.close()
         asyncio.StreamReaderProtocol.connection_lost(self, error)
         if self._handler_coroutine is not None:
@@ -209,57 +161,59 @@ class FastSMTP(PrefixedDir, SMTP):
 
     # commands
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something at once, and in a task where it has to wait."""
+    def _start(self, command: Coroutine[Any, Any, None]) -> None:
+        """Run the coroutine of a command until it first waits, and the rest of it in a task."""
         try:
-            task = run_eagerly(work)
-        except asyncio.CancelledError:  # what it waited for had been cancelled, and that has ended the session
+            task = run_eagerly(command)
+        except asyncio.CancelledError:  # it awaited something already cancelled, and closed the connection
             return
         if task is not None:
-            assert self._writer is not None  # made now: aiosmtpd closes it when the client has gone amid a message
+            assert self._writer is not None  # made now: aiosmtpd closes it if the client leaves during DATA
             self._handler_coroutine = task
             task.add_done_callback(self._task_done)
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
+        """Go on with the lines that arrived while the task ran."""
         self._handler_coroutine = None
         self._handle_buffered_lines()
 
     def _handle_buffered_lines(self) -> None:
-        """Obey the lines that have come, until one has to wait."""
+        """Handle buffered lines until a command has to wait, no whole line is left, or the connection closes."""
         while self._handler_coroutine is None and self.transport is not None and not self.transport.is_closing():
             if (line := self._next_line()) is None:
                 return
             self._start(self._handle_line(line))
 
     def _next_line(self) -> bytes | None:
-        """Take a line from what was kept; None when there is no whole one. One that is too long comes without its text."""
-        kept, most = self._reader._buffer, self.line_length_limit
-        end = kept.find(b"\n") + 1
-        if end == 0 and len(kept) <= most:
+        """Remove and return the first buffered line, or b"" for one that is too long; None if there is no whole line."""
+        buffer, limit = self._reader._buffer, self.line_length_limit
+        end = buffer.find(b"\n") + 1
+        if end == 0 and len(buffer) <= limit:
             return None
-        line = b"" if self._overlong or end > most else bytes(kept[:end])
+        line = b"" if self._overlong or end > limit else bytes(buffer[:end])
         self._overlong = end == 0
-        del kept[: end or len(kept)]
+        del buffer[: end or len(buffer)]
         self._reader._maybe_resume_transport()
         return None if self._overlong else line
 
     async def _handle_line(self, line: bytes) -> None:
-        """Obey a line; b"" was one that is too long. Whatever goes wrong is told to the client, or ends its session."""
+        """Handle a command line; b"" stands for one that was too long. An error is reported to the client or closes the session."""
         try:
             await (self._dispatch(line) if line else self.push("500 Command line too long"))
         except asyncio.CancelledError:
             self._close()
             raise
-        except ConnectionResetError:  # while it was answered
+        except ConnectionResetError:  # the client left before its reply
             self._close()
         except TLSSetupException as error:
             await self.handle_exception(error)
             self.transport.close()
             self.connection_lost(error)
-        except Exception as error:  # noqa: BLE001  # the handler says what the client is told of it
+        except Exception as error:  # noqa: BLE001  # the handler chooses the reply to any error
             await self.push(await self.handle_exception(error))
 
     async def _dispatch(self, line: bytes) -> None:
+        """Parse a command line and await the method of its verb, or send the error reply."""
         line = line.rstrip(b"\r\n")
         first, _, rest = line.partition(b" ")
         if not line or not first.isascii():
@@ -283,11 +237,12 @@ class FastSMTP(PrefixedDir, SMTP):
         await getattr(self, name)(rest.strip().decode("ascii") if rest else None)
 
     def _close(self) -> None:
+        """Close the connection if it is open."""
         if self.transport is not None:
             self.transport.close()
 
     async def _unknown_command(self, verb: str) -> None:
-        """Answer a command that there is not, and leave who says nothing else."""
+        """Refuse an unknown command; after BOGUS_LIMIT of them close the session."""
         self._unknown_commands += 1
         if self._unknown_commands < BOGUS_LIMIT:
             await self.push(f'500 Error: command "{verb}" not recognized')
@@ -297,7 +252,7 @@ class FastSMTP(PrefixedDir, SMTP):
 
     @syntax("QUIT")
     async def smtp_QUIT(self, arg: str | None) -> None:  # aiosmtpd finds its commands by name
-        """Say goodbye; what comes behind it is not read."""
+        """Reply to QUIT and close the connection; anything sent after QUIT is ignored."""
         if arg:
             await self.push("501 Syntax: QUIT")
             return
@@ -306,7 +261,7 @@ class FastSMTP(PrefixedDir, SMTP):
         self.transport.close()
 
     async def push(self, status: str | bytes) -> None:
-        """Send a line of a reply; lines that are not its last go out together with it."""
+        """Add a line to the reply; send the reply once the line is its last. Raises ConnectionResetError if the client is gone."""
         line = status.encode("utf-8" if self.enable_SMTPUTF8 else "ascii") if isinstance(status, str) else status
         self._reply_buffer += line + b"\r\n"
         if line.rpartition(b"\n")[2][3:4] != b"-":
@@ -315,11 +270,11 @@ class FastSMTP(PrefixedDir, SMTP):
             if transport is None:
                 raise ConnectionResetError("the client is gone")
             transport.write(whole)
-            if transport.get_write_buffer_size() or transport.is_closing():  # else there is nothing to wait for
+            if transport.get_write_buffer_size() or transport.is_closing():  # else the reply has been sent
                 await self._writer.drain()
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Count the idle time from now on. A timer that is set moves itself when it rings, which hardly one does."""
+        """Restart the idle timeout: `duration` seconds, or the configured ones. An earlier timer stays and sets itself again."""
         now = self.loop.time()
         self._idle_deadline = now + (duration or self._timeout_duration)
         handle = self._timeout_handle
@@ -327,24 +282,25 @@ class FastSMTP(PrefixedDir, SMTP):
             self._set_idle_timer()
 
     def _set_idle_timer(self) -> None:
+        """Set the timer to the idle deadline."""
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
         self._timeout_handle = self.loop.call_at(self._idle_deadline, self._on_idle_timer)
 
     def _on_idle_timer(self) -> None:
+        """Time the session out, or set the timer again if the deadline has moved."""
         if self.loop.time() < self._idle_deadline:
             self._set_idle_timer()
         else:
             self._timeout_cb()  # type: ignore[no-untyped-call]
 
     def _getaddr(self, arg: str) -> tuple[str | None, str | None]:
-        """Take an address and what follows it apart, once for equal ones: the answer depends on nothing else."""
-        limit = self.local_part_limit
-        return _parse_address(limit, arg)
+        """Return an address and the text after it, as aiosmtpd parses them; cached for equal arguments."""
+        return _parse_address(self.local_part_limit, arg)
 
 
 class _AddressParser(SMTP):
-    """As much of aiosmtpd's server as it takes to ask for an address."""
+    """As much of aiosmtpd's server as its address parser needs."""
 
     def __init__(self, local_part_limit: int) -> None:
         self.local_part_limit = local_part_limit
@@ -353,44 +309,3 @@ class _AddressParser(SMTP):
 @functools.lru_cache(maxsize=1024)
 def _parse_address(local_part_limit: int, arg: str) -> tuple[str | None, str | None]:
     return SMTP._getaddr(_AddressParser(local_part_limit), arg)
-
-
-# work that begins at once
-
-T = TypeVar("T")
-
-
-def run_eagerly(work: Coroutine[Any, Any, None], *, name: str | None = None) -> asyncio.Task[None] | None:
-    """Do what can be done now; return the task that does the rest, None when all is done.
-
-    What is done now is in no task: it must not ask for the one that it is in, as `asyncio.timeout` does, before it has
-    waited. Raises what the work raises before it waits.
-    """
-    try:
-        awaited = work.send(None)
-    except StopIteration:
-        return None
-    rest: Any = _StartedCoroutine(work, awaited)
-    return asyncio.get_running_loop().create_task(rest, name=name)
-
-
-class _StartedCoroutine(Generator[Any, Any, T]):
-    """The rest of a coroutine that waits for `awaited`, as a coroutine."""
-
-    cr_frame = None
-
-    def __init__(self, work: Coroutine[Any, Any, T], awaited: Any) -> None:
-        self.cr_await = work  # where one looks for the place at which a task waits
-        self._awaited = [awaited]
-
-    def __await__(self) -> "_StartedCoroutine[T]":
-        return self
-
-    def send(self, value: Any) -> Any:
-        """See Coroutine: what is awaited already comes first."""
-        return self._awaited.pop() if self._awaited else self.cr_await.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        """See Coroutine. A task that is cancelled before it runs has its work cancelled all the same."""
-        self._awaited.clear()
-        return self.cr_await.throw(*error)

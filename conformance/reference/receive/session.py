@@ -1,38 +1,43 @@
-"""One session of a listener: aiosmtpd's SMTP and LMTP, with enhanced status codes, limits, DSN and the shadow verbs."""
+"""One session of a listener: aiosmtpd's SMTP and LMTP with enhanced status codes, time limits, DSN and the shadow verbs.
+
+aiosmtpd calls a method `smtp_VERB` for each command line and a method of `hooks.Hooks` when it has parsed a command. Methods
+here that are named for a verb take what aiosmtpd does not know (DSN and XSHADOW= parameters) out of the line first. After the
+final dot `handle_message` decides in a task that survives the session.
+"""
 
 import asyncio
 
 from aiosmtpd.lmtp import LMTP
-from aiosmtpd.smtp import SMTP, Session, syntax
-from aiosmtpd.smtp import Envelope as Transaction
+from aiosmtpd.smtp import SMTP, syntax
 
 from conformance.reference.config import Listener
 from conformance.reference.host import Host
 from conformance.reference.message import Recipient
 from conformance.reference.receive.acceptance import MessageOrigin, envelope_of
 from conformance.reference.receive.authentication import PeerAuthentication
-from conformance.reference.receive.fast_smtp import PrefixedDir
+from conformance.reference.receive.hooks import UNSENDABLE_ADDRESS, Hooks
 from conformance.reference.receive.verbs import ListenerName, SessionState
 from conformance.reference.replies import Reply, add_enhanced_code
 
 MARGIN = 5.0
-"""Seconds before a session's end at which its message must have a reply; less where the session is short."""
+"""Seconds before the end of a session by which its message must have a reply; less if the session is short."""
 
 TRACE_ROOM = 64 * 1024
-"""Octets by which a message may be larger when another server of the organisation hands it over: what was small enough at
-the front door stays so, whatever trace fields it gets on its way (RFC 5321 4.4)."""
+"""Octets by which a message from another server of the organisation may exceed MaxMessageSize: trace fields that are added on
+the way do not count (RFC 5321 4.4)."""
 
-_OURS = frozenset({"RET", "ENVID", "XSHADOW"})
-_BROKEN = "451 4.3.0 the server failed"
-_UNSENDABLE = "553 5.1.3 the address has characters that cannot be sent on"
+_MAIL_PARAMETERS = frozenset({"RET", "ENVID", "XSHADOW"})
 
 
 class Receiver(PeerAuthentication):
-    """A session; idle for too long or open for too long it ends with 421 4.4.2 (SR-TMO-06, SR-TMO-07)."""
+    """One SMTP session; it ends with 421 4.4.2 when it is idle or open for too long (SR-TMO-06, SR-TMO-07).
 
-    def __init__(self, host: Host, door: ListenerName, limits: Listener, sessions: "set[Receiver]") -> None:
+    `sessions` is the set of open sessions, to which it adds itself. `acceptance_task` decides about the message in hand, or is None.
+    """
+
+    def __init__(self, host: Host, name: ListenerName, limits: Listener, sessions: "set[Receiver]") -> None:
         self.host = host
-        self.session_state = SessionState(door)
+        self.session_state = SessionState(name)
         self.verbs = host.verbs(host, self.session_state)
         self.acceptance_task: asyncio.Task[list[Reply]] | None = None
         self.limits = limits
@@ -46,8 +51,8 @@ class Receiver(PeerAuthentication):
         self._mail_parameters: dict[str, str] = {}
         self._recipients: list[Recipient] = []
         super().__init__(
-            _Hooks(),
-            data_size_limit=host.transport.MaxMessageSize + (0 if door == "frontend" else TRACE_ROOM),
+            Hooks(),
+            data_size_limit=host.transport.MaxMessageSize + (0 if name == "frontend" else TRACE_ROOM),
             hostname=host.name,
             ident="transport",
             timeout=limits.connection_inactivity_timeout,
@@ -60,7 +65,7 @@ class Receiver(PeerAuthentication):
     # the connection and its limits
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, with a clock for the session's age; or begin TLS: then all is forgotten that was said before."""
+        """Start the session and the timer for its age; or, once TLS has begun, forget what the client said before."""
         super().connection_made(transport)
         if self._age_timer is not None:
             self._reset_session()
@@ -70,14 +75,14 @@ class Receiver(PeerAuthentication):
         self._age_timer = self.loop.call_at(self._expires_at, self._timeout_cb)
 
     def _reset_session(self) -> None:
-        """Know nothing of the client any more (RFC 3207 4.2)."""
+        """Discard all knowledge of the client after STARTTLS (RFC 3207 4.2)."""
         self.verbs.session_ended()
         self.session_state = SessionState(self.session_state.listener)
         self.verbs = self.host.verbs(self.host, self.session_state)
         self.reset_transaction()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End."""
+        """Cancel the timers and return unconfirmed discard notifications."""
         self._sessions.discard(self)
         self.verbs.session_ended()
         if self._age_timer is not None:
@@ -85,7 +90,7 @@ class Receiver(PeerAuthentication):
         super().connection_lost(error)
 
     def apply_limits(self, limits: Listener) -> None:
-        """Keep to changed limits from now on."""
+        """Apply changed time limits to the open session."""
         self.limits = limits
         self._timeout_duration = limits.connection_inactivity_timeout
         if self._age_timer is not None and self.transport is not None:
@@ -96,16 +101,16 @@ class Receiver(PeerAuthentication):
 
     @property
     def _expires_at(self) -> float:
-        """The loop's time at which the session is too old."""
+        """The event loop's time at which the session is too old."""
         return self._started_at + self.limits.connection_timeout
 
     @property
     def _deadline(self) -> float:
-        """The loop's time at which a message must have its reply."""
+        """The event loop's time by which a message must have its reply."""
         return self._expires_at - min(MARGIN, self.limits.connection_timeout / 20)
 
     def data_received(self, data: bytes) -> None:
-        """Note that the client is not idle."""
+        """Restart the idle timeout, unless a message is being decided, and pass the octets on."""
         if self.acceptance_task is None:
             self._reset_timeout()
         super().data_received(data)
@@ -114,31 +119,32 @@ class Receiver(PeerAuthentication):
         self._send_and_close(b"421 4.4.2 connection timed out\r\n")
 
     def shut_down(self) -> None:
-        """End in an orderly way: at once, or when the message in hand has its reply."""
+        """End the session with 421 in an orderly way: at once, or when the message in hand has its reply."""
         self._shutting_down = True
         if self.acceptance_task is None:
             self._send_and_close(b"421 4.3.2 the server is going down\r\n")
 
     def _send_and_close(self, line: bytes) -> None:
+        """Send a last line, and close the connection if it is open."""
         if self.transport is not None:
             self.transport.write(line)
             self.transport.close()
 
     def abort(self) -> None:
-        """End at once, as a killed process would."""
+        """Drop the connection without a reply, as a killed process would."""
         if self.transport is not None:
             self.transport.abort()
 
     async def push(self, status: str | bytes) -> None:
-        """Send a reply line, with an enhanced status code; the very first line, which welcomes the client, has none."""
+        """Send a reply line with an enhanced status code added; the banner and the EHLO reply have none (RFC 2034 4)."""
         text = status.decode("ascii") if isinstance(status, bytes) else status
         bare, self._banner_sent = self._in_ehlo or not self._banner_sent, True
         await super().push(text if bare else add_enhanced_code(text))
 
-    # who it is
+    # greeting and authentication
 
     async def smtp_EHLO(self, arg: str) -> None:
-        """EHLO: the one positive reply without an enhanced status code (RFC 2034 4)."""
+        """Handle EHLO, whose positive reply has no enhanced status code (RFC 2034 4)."""
         self._in_ehlo = True
         try:
             await SMTP.smtp_EHLO(self, arg)
@@ -146,7 +152,10 @@ class Receiver(PeerAuthentication):
             self._in_ehlo = False
 
     def ehlo_reply(self, name: str, responses: list[str]) -> list[str]:
-        """Return the reply to EHLO or LHLO, as one text: what this listener offers to this peer."""
+        """Begin anew for the client `name`, and return the EHLO or LHLO reply in a list of one text: what is offered to this client.
+
+        `responses` are the reply lines that aiosmtpd would send.
+        """
         self.verbs.confirm_discards_read()
         self.reset_transaction()
         self.session.host_name = name
@@ -160,20 +169,20 @@ class Receiver(PeerAuthentication):
         return ["\r\n".join([*(f"250-{line}" for line in offered[:-1]), f"250 {offered[-1]}"])]
 
     async def smtp_AUTH(self, arg: str) -> None:
-        """AUTH; what was told before has been heard."""
+        """Handle AUTH."""
         self.verbs.confirm_discards_read()
         await super().smtp_AUTH(arg)
 
     # a mail transaction
 
     async def smtp_MAIL(self, arg: str | None) -> None:
-        """MAIL, with the DSN parameters and XSHADOW= taken out before aiosmtpd looks."""
+        """Handle MAIL; DSN parameters and XSHADOW= are taken out of the line before aiosmtpd parses it."""
         self.verbs.confirm_discards_read()
         path, parameters = _parameters(arg or "")
         if "XSHADOW" in parameters and (refused := self.verbs.mail_refusal(parameters["XSHADOW"])):
             await self.push(refused)
             return
-        rest = [f"{key}={value}" if value else key for key, value in parameters.items() if key not in _OURS]
+        rest = [f"{key}={value}" if value else key for key, value in parameters.items() if key not in _MAIL_PARAMETERS]
         nested = self.session_state.in_transaction
         await super().smtp_MAIL(" ".join([path, *rest]))
         if self.envelope.mail_from and not nested:
@@ -183,7 +192,7 @@ class Receiver(PeerAuthentication):
             self._shadow_id = parameters.get("XSHADOW")
 
     async def smtp_RCPT(self, arg: str | None) -> None:
-        """RCPT, with NOTIFY and ORCPT (RFC 3461)."""
+        """Handle RCPT; NOTIFY and ORCPT (RFC 3461) are taken out of the line before aiosmtpd parses it."""
         path, parameters = _parameters(arg or "")
         before = len(self.envelope.rcpt_tos)
         await super().smtp_RCPT(path)
@@ -192,17 +201,20 @@ class Receiver(PeerAuthentication):
             self._recipients.append(Recipient(self.envelope.rcpt_tos[-1], notify, orcpt))
 
     def recipient_reply(self, address: str) -> str:
-        """Return the reply to a recipient: unknown mailboxes of our own domains are refused at once."""
+        """Return the reply to a recipient: 250, or 550 for an unknown mailbox of our domains, or 553 for an unsendable address."""
         config = self.host.config
         domain = address.rpartition("@")[2].casefold()
         if not address.isprintable():
-            return _UNSENDABLE
+            return UNSENDABLE_ADDRESS
         if domain in config.mailbox_domains and address.casefold() not in config.mailboxes_by_address:
             return "550 5.1.1 no such mailbox"
         return "250 2.1.5 recipient ok"
 
     async def handle_message(self, content: bytes) -> str:
-        """Decide about a message at its final dot, in a task that a lost session does not end (SR-TMO-03)."""
+        """Accept or refuse a message after its final dot, and return the reply lines joined with CRLF.
+
+        The work is done in a task that goes on if the session is lost (SR-TMO-03).
+        """
         if self._timeout_handle is not None:
             self._timeout_handle.cancel()
         self.acceptance_task = self.host.tasks.start(self._accept(content), f"{self.host.name}: accept")
@@ -218,125 +230,89 @@ class Receiver(PeerAuthentication):
         return "\r\n".join(str(reply) for reply in replies)
 
     async def _accept(self, content: bytes) -> list[Reply]:
+        """Return the replies to a message: one, or on the delivery listener one for each recipient (LMTP)."""
         host = self.host
-        taken = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail_parameters)
+        envelope = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail_parameters)
         address = self.session.peer[0] if isinstance(self.session.peer, tuple) else "local"
-        seen = not host.rights.is_submission(self.session_state.peer)
-        origin = MessageOrigin(self.session.host_name or "", address, seen, self._deadline)
+        from_organisation = not host.rights.is_submission(self.session_state.peer)
+        origin = MessageOrigin(self.session.host_name or "", address, from_organisation, self._deadline)
         if not host.db.has_room(len(content)):
             host.log.warning("no room for a message of %d octets", len(content))
             return [host.acceptance.no_room_reply()] * (
-                len(taken.recipients) if self.session_state.listener == "delivery" else 1
+                len(envelope.recipients) if self.session_state.listener == "delivery" else 1
             )
         if self.session_state.listener == "delivery":
-            return await host.acceptance.deliver_to_mailboxes(taken, content, origin)
+            return await host.acceptance.deliver_to_mailboxes(envelope, content, origin)
         if self._shadow_id is not None:
-            return [await self.verbs.accept_message(self._shadow_id, taken, content, origin)]
-        return [await host.acceptance.accept(taken, content, origin)]
+            return [await self.verbs.accept_message(self._shadow_id, envelope, content, origin)]
+        return [await host.acceptance.accept(envelope, content, origin)]
 
     def reset_transaction(self) -> None:
-        """Forget the transaction."""
+        """Discard the mail transaction, if any."""
         self._mail_parameters, self._recipients, self._shadow_id = {}, [], None
         self.session_state.in_transaction = False
 
-    # the shadow verbs, and what else shows that a reply was read
+    # the shadow verbs, and other commands that confirm that the last reply was read
 
     async def _shadow_verb(self, verb: str, arg: str | None) -> None:
+        """Handle a shadow verb and send its reply."""
         self.verbs.confirm_discards_read()
         await self.push("\r\n".join(await self.verbs.dispatch(verb, (arg or "").split())))
 
     @syntax("XSHADOWREQUEST server database")
     async def smtp_XSHADOWREQUEST(self, arg: str | None) -> None:
-        """Exchange 2013 and later: keep shadows for me."""
+        """Handle the request of a 2013 or later server to keep its shadows."""
         await self._shadow_verb("XSHADOWREQUEST", arg)
 
     @syntax("XSHADOW server database")
     async def smtp_XSHADOW(self, arg: str | None) -> None:
-        """Exchange 2010: I keep shadows of what I send you."""
+        """Handle the announcement of a 2010 server that it keeps shadows of what it sends."""
         await self._shadow_verb("XSHADOW", arg)
 
     @syntax("XQDISCARD server max")
     async def smtp_XQDISCARD(self, arg: str | None) -> None:
-        """Which shadows may I let go of?"""
+        """Handle the question which shadows the client may discard."""
         await self._shadow_verb("XQDISCARD", arg)
 
     @syntax("XQUERYDISCARD server max")
     async def smtp_XQUERYDISCARD(self, arg: str | None) -> None:
-        """The other name of XQDISCARD, in Exchange 2010."""
+        """Handle XQDISCARD under its other name in Exchange 2010."""
         await self._shadow_verb("XQUERYDISCARD", arg)
 
     async def smtp_RSET(self, arg: str | None) -> None:
-        """Forget the transaction; what was told before has been heard."""
+        """Handle RSET."""
         self.verbs.confirm_discards_read()
         await super().smtp_RSET(arg)
 
     async def smtp_QUIT(self, arg: str | None) -> None:
-        """Leave; what was told before has been heard."""
+        """Handle QUIT."""
         self.verbs.confirm_discards_read()
         await super().smtp_QUIT(arg)
 
     async def smtp_NOOP(self, arg: str | None) -> None:
-        """Do nothing; what was told before has been heard."""
+        """Handle NOOP."""
         self.verbs.confirm_discards_read()
         await self.push("250 2.0.0 ok")
-
-
-class _Hooks(PrefixedDir):
-    """What aiosmtpd calls; the names and signatures are its own."""
-
-    async def handle_EHLO(
-        self, server: Receiver, session: Session, envelope: Transaction, name: str, responses: list[str]
-    ) -> list[str]:
-        """Offer what this listener has."""
-        return server.ehlo_reply(name, responses)
-
-    async def handle_RSET(self, server: Receiver, session: Session, envelope: Transaction) -> str:
-        """Forget the transaction."""
-        server.reset_transaction()
-        return "250 2.0.0 forgotten"
-
-    async def handle_MAIL(
-        self, server: Receiver, session: Session, envelope: Transaction, address: str, options: list[str]
-    ) -> str:
-        """Take the reverse-path."""
-        if address and not address.isprintable():
-            return _UNSENDABLE
-        envelope.mail_from = address or "<>"
-        return "250 2.1.0 sender ok"
-
-    async def handle_RCPT(
-        self, server: Receiver, session: Session, envelope: Transaction, address: str, options: list[str]
-    ) -> str:
-        """Take or refuse a recipient."""
-        reply = server.recipient_reply(address)
-        if reply.startswith("250"):
-            envelope.rcpt_tos.append(address)
-        return reply
-
-    async def handle_DATA(self, server: Receiver, session: Session, envelope: Transaction) -> str:
-        """Decide about a message."""
-        return await server.handle_message(bytes(envelope.original_content or b""))
-
-    async def handle_exception(self, error: Exception) -> str:
-        """Promise nothing: what failed is told by the task that failed."""
-        return _BROKEN
 
 
 class LocalReceiver(Receiver, LMTP):
     """A session of the `delivery` listener (LMTP, RFC 2033)."""
 
     async def smtp_LHLO(self, arg: str) -> None:
-        """LHLO, answered as EHLO is."""
+        """Handle LHLO as SMTP handles EHLO."""
         await Receiver.smtp_EHLO(self, arg)
 
     async def smtp_EHLO(self, arg: str) -> None:
-        """LMTP has no EHLO."""
+        """Refuse EHLO, which LMTP does not have."""
         await self.push("500 5.5.1 say LHLO")
 
 
 def _parameters(arg: str) -> tuple[str, dict[str, str]]:
-    """Split `FROM:<path> KEY=value ...`; values keep their case."""
+    """Split `FROM:<path> KEY=value ...` into the path with its prefix and the parameters by upper-case key.
+
+    Without `<path>` everything is the first part.
+    """
     end = arg.find(">")
     path, rest = (arg[: end + 1], arg[end + 1 :]) if end >= 0 else (arg, "")
-    found = (word.partition("=") for word in rest.split())
-    return path, {key.upper(): value for key, _, value in found}
+    parameters = (word.partition("=") for word in rest.split())
+    return path, {key.upper(): value for key, _, value in parameters}

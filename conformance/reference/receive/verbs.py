@@ -1,4 +1,9 @@
-"""The shadow verbs of Exchange 2013 and later in one session, the server's side (wire-profile.md)."""
+"""The shadow verbs of Exchange 2013 and later, the server's side (wire-profile.md).
+
+A primary says XSHADOWREQUEST and then sends copies to keep with MAIL ... XSHADOW=id. A shadow server says XQDISCARD to learn
+which copies it may discard. The reply to XQDISCARD counts as read once the client sends any further command; until then its
+notifications are unconfirmed, and they are sent again if the session ends (SR-WIR-05).
+"""
 
 import re
 from typing import Literal
@@ -19,22 +24,28 @@ OUT_OF_ORDER = "503 5.5.1 out of order"
 FORBIDDEN = "550 5.7.1 not allowed"
 
 SHADOW_ID = re.compile(r"[A-Za-z0-9-]{1,64}")
-MOST = re.compile(r"[1-9][0-9]{0,5}")
+MAX_COUNT = re.compile(r"[1-9][0-9]{0,5}")
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 
 
 class SessionState:
-    """What the verbs need to know of the session that they are said in; the session keeps it up to date."""
+    """What the verbs need to know of their session; the session keeps it up to date.
 
-    def __init__(self, door: ListenerName) -> None:
-        self.listener = door
+    `greeted`: the client has said EHLO. `peer` is the identified client, or None.
+    """
+
+    def __init__(self, name: ListenerName) -> None:
+        self.listener = name
         self.greeted = False
         self.peer: Peer | None = None
         self.in_transaction = False
 
 
 class ShadowVerbs:
-    """XSHADOWREQUEST and XQDISCARD; one object for each session."""
+    """XSHADOWREQUEST and XQDISCARD in one session.
+
+    `client_identity` is the (server, queue database) that XSHADOWREQUEST named, None before it.
+    """
 
     def __init__(self, host: Host, session_state: SessionState) -> None:
         self.host = host
@@ -43,27 +54,27 @@ class ShadowVerbs:
         self.unconfirmed_discards: list[DiscardEvent] = []
 
     def ehlo_keywords(self) -> list[str]:
-        """Return the keywords for the reply to EHLO."""
+        """Return the keywords of the offered verbs for the EHLO reply."""
         return ["XSHADOWREQUEST"] if self.may_shadow else []
 
     @property
     def may_shadow(self) -> bool:
-        """Whether the client may use the verbs here."""
+        """Whether the client may use the shadow verbs in this session."""
         session_state = self.session_state
         return session_state.listener == "transport" and self.host.rights.may_shadow(session_state.peer)
 
-    async def dispatch(self, verb: str, words: list[str]) -> list[str]:
-        """Return the lines of the reply to a shadow verb."""
+    async def dispatch(self, verb: str, arguments: list[str]) -> list[str]:
+        """Handle a shadow verb; return the lines of the reply."""
         match verb:
             case "XSHADOWREQUEST":
-                return await self.handle_xshadowrequest(words)
+                return await self.handle_xshadowrequest(arguments)
             case "XQDISCARD":
-                return await self.handle_xqdiscard(words)
+                return await self.handle_xqdiscard(arguments)
             case _:
                 return [NOT_OFFERED]
 
     async def handle_xshadowrequest(self, words: list[str]) -> list[str]:
-        """The primary names itself and its queue database; we answer with ours."""
+        """Handle XSHADOWREQUEST server database: a primary names itself and its queue database; reply with ours."""
         if refused := self.refusal(words, SHADOW_ID):
             return [refused]
         if self.client_identity is not None:
@@ -73,23 +84,25 @@ class ShadowVerbs:
         return [f"250 2.0.0 {self.host.name} {self.host.identity.database}"]
 
     async def handle_xqdiscard(self, words: list[str]) -> list[str]:
-        """A shadow server asks which shadows it may let go of (SR-MNT-04, SR-WIR-04)."""
-        if refused := self.refusal(words, MOST):
+        """Handle XQDISCARD server max: a shadow server asks which shadows it may discard (SR-MNT-04, SR-WIR-04)."""
+        if refused := self.refusal(words, MAX_COUNT):
             return [refused]
         self.host.manager.record_query_from(words[0])
         lines, self.unconfirmed_discards = await self.host.discard_status.answer_query(words[0], int(words[1]))
         return lines
 
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
-        """Return why a verb with the arguments `<server> <second>` is refused, or None; the server's name is then
-        spelled as we know it."""
+        """Return the reply that refuses a verb with the arguments `<server> <second>`, or None if it is permitted.
+
+        `words` are the arguments; if permitted, the server name in them is replaced with the configured spelling.
+        """
         session_state = self.session_state
         if session_state.listener == "transport" and not session_state.greeted:
             return OUT_OF_ORDER
         peer = session_state.peer
         if not self.may_shadow or peer is None:
-            lacking = session_state.listener == "transport" and self.host.rights.lacks_xshadow_right(peer)
-            return FORBIDDEN if lacking else NOT_OFFERED
+            forbidden = session_state.listener == "transport" and self.host.rights.lacks_xshadow_right(peer)
+            return FORBIDDEN if forbidden else NOT_OFFERED
         if len(words) != 2 or not NAME.fullmatch(words[0]) or not second.fullmatch(words[1]):
             return MALFORMED
         if session_state.in_transaction:
@@ -100,7 +113,7 @@ class ShadowVerbs:
         return None
 
     def mail_refusal(self, shadow_id: str) -> str | None:
-        """Return why MAIL with XSHADOW=<shadow_id> is refused, or None."""
+        """Return the reply that refuses MAIL with XSHADOW=<shadow_id>, or None if it is permitted."""
         if not self.may_shadow:
             return NO_SUCH_PARAMETER
         if self.client_identity is None:
@@ -108,17 +121,17 @@ class ShadowVerbs:
         return None if SHADOW_ID.fullmatch(shadow_id) else MALFORMED
 
     async def accept_message(self, shadow_id: str, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Decide about a message that came with XSHADOW=: here it is a shadow to be kept."""
+        """Accept a message that was sent with XSHADOW=: from 2013 on it is a shadow to keep. Return the reply."""
         assert self.client_identity is not None
         return await self.host.keeping.keep(envelope, content, *self.client_identity, shadow_id)
 
     def confirm_discards_read(self) -> None:
-        """The client said something more: it has read the last reply, so what that told has been told (SR-WIR-05)."""
+        """Confirm the notifications of the last reply, which the client has read since it sends another command (SR-WIR-05)."""
         if self.unconfirmed_discards:
             self.host.discard_status.confirm_read(self.unconfirmed_discards)
             self.unconfirmed_discards = []
 
     def session_ended(self) -> None:
-        """The session has ended: what was not heard is told again."""
+        """Return the unconfirmed notifications to the queue, since the session has ended: they are sent again."""
         self.host.discard_status.release_unread(self.unconfirmed_discards)
         self.unconfirmed_discards = []

@@ -9,7 +9,8 @@ import pytest
 from aiosmtpd.lmtp import LMTP
 from aiosmtpd.smtp import SMTP
 
-from conformance.reference.receive.fast_smtp import FastSMTP, PrefixedDir
+from conformance.reference.receive.fast_smtp import FastSMTP
+from conformance.reference.receive.prefixed_methods import PrefixedDir
 from conformance.run.cell_loop import Clock, run_with_clock
 
 

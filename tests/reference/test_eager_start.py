@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from conformance.reference.receive.fast_smtp import run_eagerly
+from conformance.reference.receive.eager_start import run_eagerly
 from conformance.run.virtual.errors import describe_tasks
 
 
@@ -97,7 +97,7 @@ def test_one_is_told_where_the_rest_waits() -> None:
         task = run_eagerly(waiter(), name="rest")
         assert task is not None
         assert "rest in" in describe_tasks([task])
-        assert "waiter (test_lean_begin.py:" in describe_tasks([task])
+        assert "waiter (test_eager_start.py:" in describe_tasks([task])
         event.set()
         await task
 

@@ -1,0 +1,55 @@
+"""The hooks that aiosmtpd calls in a session once it has parsed a command."""
+
+from typing import TYPE_CHECKING
+
+from aiosmtpd.smtp import Envelope as Transaction
+from aiosmtpd.smtp import Session
+
+from conformance.reference.receive.prefixed_methods import PrefixedDir
+
+if TYPE_CHECKING:
+    from conformance.reference.receive.session import Receiver
+
+INTERNAL_ERROR = "451 4.3.0 the server failed"
+UNSENDABLE_ADDRESS = "553 5.1.3 the address has characters that cannot be sent on"
+
+
+class Hooks(PrefixedDir):
+    """The hooks of aiosmtpd, which prescribes their names and signatures; each returns a reply."""
+
+    async def handle_EHLO(
+        self, server: "Receiver", session: Session, envelope: Transaction, name: str, responses: list[str]
+    ) -> list[str]:
+        """Return the lines of the EHLO reply."""
+        return server.ehlo_reply(name, responses)
+
+    async def handle_RSET(self, server: "Receiver", session: Session, envelope: Transaction) -> str:
+        """Discard the transaction."""
+        server.reset_transaction()
+        return "250 2.0.0 forgotten"
+
+    async def handle_MAIL(
+        self, server: "Receiver", session: Session, envelope: Transaction, address: str, options: list[str]
+    ) -> str:
+        """Accept the reverse-path, unless it has characters that cannot be sent on."""
+        if address and not address.isprintable():
+            return UNSENDABLE_ADDRESS
+        envelope.mail_from = address or "<>"
+        return "250 2.1.0 sender ok"
+
+    async def handle_RCPT(
+        self, server: "Receiver", session: Session, envelope: Transaction, address: str, options: list[str]
+    ) -> str:
+        """Accept or refuse a recipient."""
+        reply = server.recipient_reply(address)
+        if reply.startswith("250"):
+            envelope.rcpt_tos.append(address)
+        return reply
+
+    async def handle_DATA(self, server: "Receiver", session: Session, envelope: Transaction) -> str:
+        """Accept or refuse a message."""
+        return await server.handle_message(bytes(envelope.original_content or b""))
+
+    async def handle_exception(self, error: Exception) -> str:
+        """Return a temporary failure; the task that raised the error reports it."""
+        return INTERNAL_ERROR
