@@ -1,1 +1,1 @@
-"""What stands behind each command of `conformance.cli`, imported when it is called: the command line starts fast."""
+"""One module for each command of `conformance.cli`, or for related ones. Each is imported when its command is called."""

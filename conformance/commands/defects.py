@@ -1,4 +1,4 @@
-"""`conformance defects`: the reference made wrong in every way it can be, and who notices."""
+"""`conformance defects`: runs the corpus on the reference with each of its defects, and prints which checks catch it."""
 
 import difflib
 import json
@@ -24,8 +24,8 @@ from conformance.scenarios.errors import InvalidFile
 from conformance.scenarios.expectations import EXPECTATIONS
 from conformance.scenarios.loader import read_corpus
 
-SHOWN = 20
-"""So many lines are shown in which a published page differs from the table."""
+_MAX_DIFFERING_LINES = 20
+"""How many lines are printed in which a published page differs from the table."""
 
 
 def print_defects(
@@ -40,15 +40,15 @@ def print_defects(
     run_dir: Path | None = None,
     fresh: bool = False,
 ) -> int:
-    """Try the defects, all or those named, and print who caught them. With `run_dir` the trials are kept there as a run;
-    `fresh` deletes a run that is there already.
+    """Run trials of the named defects, or of all and of the reference without one, and print what caught each defect.
 
-    Returns 1 with `gate` when anything is missing, and with `check` when that page says anything else; 2 when the
-    run directory cannot be used.
+    With `run_dir` the trials are stored as a run; `fresh` deletes the run that is there. `write` is the file for the table as a
+    page, `check` a page to compare it with. Returns 1 when `gate` finds a gap or `check` a difference, 2 for an unknown defect,
+    an invalid scenario or a run directory that cannot be used, else 0.
     """
     known = active_defects()
     if unknown := sorted(set(names) - {defect.name for defect in known}):
-        typer.echo(f"no defect {unknown[0]!r}; `conformance requirements` names them all", err=True)
+        typer.echo(f"no defect {unknown[0]!r}; `conformance requirements` prints the names of all", err=True)
         return 2
     defects = [defect for defect in known if not names or defect.name in names]
     try:
@@ -67,60 +67,67 @@ def print_defects(
     if fresh and run_dir is not None:
         delete_run(run_dir)
     try:
-        kept = TrialRunDirectory.begin(run_dir, trials, seed, _command(names, run_dir)) if run_dir is not None else None
+        stored = (
+            TrialRunDirectory.begin(run_dir, trials, seed, _command_line(names, run_dir))
+            if run_dir is not None
+            else None
+        )
     except RunDirectoryError as error:
         typer.echo(error, err=True)
         return 2
-    found = build_table(
-        defects, {trial.cell.scenario for trial in trials}, _tried(trials, seed, jobs or available_cores(), kept)
-    )
-    if kept is not None:
-        finish_run(kept.directory, wall_seconds=time.monotonic() - began)
+    results = _run_with_progress(trials, seed, jobs or available_cores(), stored)
+    table = build_table(defects, {trial.cell.scenario for trial in trials}, results)
+    if stored is not None:
+        finish_run(stored.directory, wall_seconds=time.monotonic() - began)
     if as_json:
-        typer.echo(json.dumps(_json(found), indent=2))
+        typer.echo(json.dumps(_json(table), indent=2))
     else:
-        _print(found)
-    text = page(found, catalogue(), retired_defects())
+        _print_table(table)
+    text = page(table, catalogue(), retired_defects())
     if write is not None:
         write.write_text(text, "utf-8")
-    missing = list(gaps(found, catalogue(), _checks())) if gate else []
+    found_gaps = list(gaps(table, catalogue(), _declared_checks())) if gate else []
     if check is not None and (published := check.read_text("utf-8")) != text:
         for line in _differences(published, text):
             typer.echo(line, err=True)
-        missing.append(f"{check} is another table's: conformance defects --write {check}")
-    for line in missing:
+        found_gaps.append(f"{check} differs from the table: conformance defects --write {check}")
+    for line in found_gaps:
         typer.echo(line, err=True)
     if gate or check is not None:
-        typer.echo(f"{len(missing)} gaps" if missing else "no gap", err=True)
-    return 1 if missing else 0
+        typer.echo(f"{len(found_gaps)} gaps" if found_gaps else "no gap", err=True)
+    return 1 if found_gaps else 0
 
 
-def _checks() -> list[str]:
-    """Every check that there must be: what the judge has is not asked."""
+def _declared_checks() -> list[str]:
+    """Return the names of all checks that are declared, whether or not the judge implements them."""
     return sorted([*(f"expect.{verb}" for verb in EXPECTATIONS), *(f"invariant.{name}" for name in INVARIANTS)])
 
 
-def _differences(published: str, found: str) -> list[str]:
-    """Return the first lines in which two pages differ: `-` was published, `+` was found."""
-    lines = difflib.unified_diff(published.splitlines(), found.splitlines(), lineterm="", n=0)
+def _differences(published: str, computed: str) -> list[str]:
+    """Return the first lines in which two pages differ: `-` stands before published lines, `+` before computed ones."""
+    lines = difflib.unified_diff(published.splitlines(), computed.splitlines(), lineterm="", n=0)
     changed = [line for line in lines if line.startswith(("-", "+")) and not line.startswith(("---", "+++"))]
-    return changed[:SHOWN]
+    return changed[:_MAX_DIFFERING_LINES]
 
 
-def _command(names: Sequence[str], run_dir: Path) -> tuple[str, ...]:
+def _command_line(names: Sequence[str], run_dir: Path) -> tuple[str, ...]:
+    """Return the command that the header of the stored run names as its origin."""
     return ("conformance", "defects", *names, "--run-dir", str(run_dir))
 
 
-def _tried(trials: Sequence[PlannedTrial], seed: int, jobs: int, kept: TrialRunDirectory | None) -> list[Trial]:
-    """Run the trials, with a bar on a terminal."""
+def _run_with_progress(
+    trials: Sequence[PlannedTrial], seed: int, jobs: int, stored: TrialRunDirectory | None
+) -> list[Trial]:
+    """Run the trials, `jobs` at a time, with a progress bar on a terminal, and store them where `stored` is given."""
     console = Console(stderr=True)
     columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("trials", total=len(trials))
-        return list(bar.track(run_trials(trials, seed, jobs, kept), task_id=task))
+        return list(bar.track(run_trials(trials, seed, jobs, stored), task_id=task))
 
 
-def _json(found: DefectTable) -> list[dict[str, object]]:
+def _json(table: DefectTable) -> list[dict[str, object]]:
+    """Return the rows of a table as `--json` prints them."""
     return [
         {
             "name": row.defect.name,
@@ -131,12 +138,13 @@ def _json(found: DefectTable) -> list[dict[str, object]]:
             "first_blame": row.first_blame,
             "cells": {"tried": row.trials, "caught": row.caught_in},
         }
-        for row in found.rows
+        for row in table.rows
     ]
 
 
-def _print(found: DefectTable) -> None:
-    for row in found.rows:
+def _print_table(table: DefectTable) -> None:
+    """Print each defect with the checks that caught it, the requirements they blamed, and up to three errors of its trials."""
+    for row in table.rows:
         mark = "caught" if row.caught else "MISSED"
         typer.echo(f"{row.defect.name}  breaks {row.defect.breaks}  {mark} in {row.caught_in} of {row.trials} cells")
         typer.echo(f"  {row.defect.says}")
@@ -144,5 +152,5 @@ def _print(found: DefectTable) -> None:
         typer.echo(f"  blamed: {', '.join(f'{name} ({count})' for name, count in row.blamed) or 'nothing'}")
         for trouble in row.troubles[:3]:
             typer.echo(f"  broke:  {trouble}")
-    caught = sum(row.caught for row in found.rows)
-    typer.echo(f"{caught} of {len(found.rows)} defects caught by the requirement that they break")
+    caught = sum(row.caught for row in table.rows)
+    typer.echo(f"{caught} of {len(table.rows)} defects caught by the requirement that they break")

@@ -1,4 +1,4 @@
-"""`conformance judge`: the stored histories of a run, judged again with the rules of today."""
+"""`conformance judge`: the stored histories of a run, judged again with the present version of the judge."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,113 +24,122 @@ from conformance.scenarios.own_timers import OwnTimers
 from conformance.topology import Topology
 from conformance.verdicts import Outcome, Verdict, worst_in_cell
 
-_CUT = ("harness.run", "harness.cell-timeout")
-"""What the harness says of a cell that did not come to its end."""
-_KEPT = (*_CUT, "harness.steps", "harness.capabilities")
+_CUT_SHORT_CHECKS = ("harness.run", "harness.cell-timeout")
+"""Verdicts of the harness on a cell that did not end."""
+_HARNESS_CHECKS = (*_CUT_SHORT_CHECKS, "harness.steps", "harness.capabilities")
+"""Verdicts of the harness that judging again does not change: they come from running, not from the history."""
 
 
-def judge_run(run_dir: Path, scenarios: list[Path]) -> int:
-    """Judge every stored cell again and print where the verdicts differ; the exit code is that of `run`.
+def judge_run(run_dir: Path, scenario_paths: list[Path]) -> int:
+    """Judge every stored cell of a run again, and print where the verdicts differ from the recorded ones.
 
-    The scenarios are looked for in `scenarios`, or in the corpus. A cell that was cut short is judged as far as it
-    came: what was proven until then stays proven.
+    Scenarios are read from files and folders, by default from the corpus. A cell that was cut short is judged up to its last
+    event. Returns 1 when a cell fails, 3 when one cannot be judged or is damaged, else 0; 2 when the run or the scenarios
+    cannot be read.
     """
     damage: list[Damage] = []
     try:
         run = read_run(run_dir)
-        stored = list(run.cells(damage))
-    except RunDirectoryError as error:
-        typer.echo(error, err=True)
-        return 2
-    names = {one.header.scenario for one in stored}
-    try:
-        known = _scenarios(names, scenarios or [paths.corpus()])
-    except OSError as error:
+        stored_cells = list(run.cells(damage))
+        names = {stored.header.scenario for stored in stored_cells}
+        scenarios = _read_scenarios(names, scenario_paths or [paths.corpus()])
+    except (RunDirectoryError, OSError) as error:
         typer.echo(error, err=True)
         return 2
     outcomes: list[Outcome] = [Outcome.ERROR] * len(damage)
-    for lost in damage:
-        typer.echo(lost)
+    for damaged_line in damage:
+        typer.echo(damaged_line)
     differing = 0
-    for one in stored:
+    for stored in stored_cells:
         try:
-            cell = cell_of(known, one.header, GRID_SIZES.get(run.header.grid, "full"))
+            cell = find_cell(scenarios, stored.header, GRID_SIZES.get(run.header.grid, "full"))
         except (ValidationError, InvalidFile) as error:
-            typer.echo(f"{one.path.name}:1: the cell's header cannot be used: {visible(str(error), 200)}")
+            typer.echo(f"{stored.path.name}:1: the cell's header cannot be used: {visible(str(error), 200)}")
             outcomes.append(Outcome.ERROR)
             continue
         if cell is None:
             typer.echo(
-                f"! {visible(one.header.nodeid)}: no such cell in the corpus (--scenarios PATH); nothing changes"
+                f"! {visible(stored.header.nodeid)}: no such cell in the corpus (--scenarios PATH); nothing changes"
             )
-            outcomes += [verdict.outcome for verdict in one.verdicts] or [Outcome.INCONCLUSIVE]
+            outcomes += [verdict.outcome for verdict in stored.verdicts] or [Outcome.INCONCLUSIVE]
             continue
-        if cell.sha256 != one.header.scenario_sha256:
-            typer.echo(f"! {visible(one.header.nodeid)}: the scenario is not the one that was run")
-        if one.cut_short:
-            typer.echo(f"! {visible(one.header.nodeid)}: cut short after {len(one.events)} events")
-        events, why = consistent_prefix(one.events, cell.topology.by_name)
-        if why:
-            typer.echo(f"! {visible(one.header.nodeid)}: judged as far as event {len(events)}: {visible(why)}")
-        verdicts = judged_again(cell, replace(one, events=tuple(events)), whole=not why)
+        verdicts = _judge_with_warnings(cell, stored)
         outcomes.append(worst_in_cell(verdict.outcome for verdict in verdicts))
-        lines = list(differences(one.verdicts, verdicts))
-        differing += bool(lines)
-        if lines:
-            typer.echo(visible(one.header.nodeid, 300))
+        if lines := differences(stored.verdicts, verdicts):
+            differing += 1
+            typer.echo(visible(stored.header.nodeid, 300))
             typer.echo("\n".join(lines))
-    whole = sum(not one.cut_short for one in stored)
-    cut = f", {len(stored) - whole} cut short" if whole < len(stored) else ""
-    typer.echo(f"{len(stored)} cells judged again{cut}; {differing} differ from what is recorded")
+    cut_short = sum(stored.cut_short for stored in stored_cells)
+    note = f", {cut_short} cut short" if cut_short else ""
+    typer.echo(f"{len(stored_cells)} cells judged again{note}; {differing} differ from what is recorded")
     if Outcome.FAIL in outcomes:
         return 1
     return 3 if {Outcome.ERROR, Outcome.INCONCLUSIVE} & set(outcomes) else 0
 
 
-def judged_again(cell: Cell, stored: StoredCell, *, whole: bool = True) -> tuple[Verdict, ...]:
-    """Return today's verdicts; what the harness itself said about the running of the cell stays.
+def _judge_with_warnings(cell: Cell, stored: StoredCell) -> tuple[Verdict, ...]:
+    """Return today's verdicts on a stored cell, and print a line when its scenario or its history is not as it was."""
+    label = visible(stored.header.nodeid)
+    if cell.sha256 != stored.header.scenario_sha256:
+        typer.echo(f"! {label}: the scenario is not the one that was run")
+    if stored.cut_short:
+        typer.echo(f"! {label}: cut short after {len(stored.events)} events")
+    events, problem = consistent_prefix(stored.events, cell.topology.by_name)
+    if problem:
+        typer.echo(f"! {label}: judged as far as event {len(events)}: {visible(problem)}")
+    return judge_stored_cell(cell, replace(stored, events=tuple(events)), all_events=not problem)
 
-    `whole`: whether these are all events that the cell had.
+
+def judge_stored_cell(cell: Cell, stored: StoredCell, *, all_events: bool = True) -> tuple[Verdict, ...]:
+    """Return today's verdicts on a stored cell, after the harness's own verdicts on how it ran, which stay as recorded.
+
+    `all_events` is whether `stored` has every event of the cell. Without them, what was not seen proves nothing.
     """
     header = stored.header
-    kept = tuple(one for one in stored.verdicts if one.check in _KEPT)
-    if any(one.check == "harness.capabilities" for one in kept):
-        return kept
-    broken = any(one.check in _CUT for one in kept)
-    complete = whole and not stored.cut_short and not stored.damage and not broken
-    setting = JudgeSettings(header.clock, header.tolerance, frozenset(header.claims), complete, header.should)
-    return (*kept, *judge_cell(cell, stored.events, setting))
+    recorded = tuple(verdict for verdict in stored.verdicts if verdict.check in _HARNESS_CHECKS)
+    if any(verdict.check == "harness.capabilities" for verdict in recorded):
+        return recorded
+    ended = not stored.cut_short and all(verdict.check not in _CUT_SHORT_CHECKS for verdict in recorded)
+    complete = all_events and ended and not stored.damage
+    settings = JudgeSettings(header.clock, header.tolerance, frozenset(header.claims), complete, header.should)
+    return (*recorded, *judge_cell(cell, stored.events, settings))
 
 
 def differences(before: tuple[Verdict, ...], after: tuple[Verdict, ...]) -> list[str]:
-    """Return a line for each check whose outcome, or whose sentence, is not what it was."""
-    was, now = _by_check(before), _by_check(after)
+    """Return a line `CHECK STEP: OUTCOME -> OUTCOME  SENTENCE` for each check whose outcome or sentence changed."""
+    old_verdicts, new_verdicts = _by_check(before), _by_check(after)
     lines = []
-    for key in sorted({*was, *now}):
-        if was.get(key) != now.get(key):
-            old, new = was.get(key), now.get(key)
+    for key in sorted({*old_verdicts, *new_verdicts}):
+        old, new = old_verdicts.get(key), new_verdicts.get(key)
+        if old != new:
             sentence = visible(new[1] if new else "", 300)
             lines.append(f"  {key[0]} {key[1]}: {old[0] if old else 'none'} -> {new[0] if new else 'none'}  {sentence}")
     return lines
 
 
 def _by_check(verdicts: tuple[Verdict, ...]) -> Mapping[tuple[str, str], tuple[Outcome, str]]:
+    """Return outcome and sentence by check and step."""
     return {(one.check, one.step or ""): (one.outcome, one.sentence) for one in verdicts}
 
 
-def _scenarios(names: set[str], where: list[Path]) -> Mapping[str, Scenario]:
-    found = read_corpus(where, paths.fixtures())
-    return {scenario.id: scenario for scenario in found if scenario.id in names and not scenario.problems}
+def _read_scenarios(names: set[str], files: list[Path]) -> Mapping[str, Scenario]:
+    """Return the valid scenarios that have one of the names, by name. Raises OSError."""
+    scenarios = read_corpus(files, paths.fixtures())
+    return {scenario.id: scenario for scenario in scenarios if scenario.id in names and not scenario.problems}
 
 
-def cell_of(known: Mapping[str, Scenario], header: CellHeader, grid: GridSize) -> Cell | None:
-    """Return today's cell of a stored one, with the timers that the candidate had by itself then."""
-    scenario = known.get(header.scenario)
+def find_cell(scenarios: Mapping[str, Scenario], header: CellHeader, grid: GridSize) -> Cell | None:
+    """Return the cell of today's scenarios that a stored cell was, or None when there is none any more.
+
+    It has the candidate's own timers and the generations that the header recorded. Raises ValidationError for a header with
+    invalid values, InvalidFile when the scenario cannot be expanded.
+    """
+    scenario = scenarios.get(header.scenario)
     if scenario is None:
         return None
     timers = OwnTimers.model_validate(header.own_timers) if header.own_timers is not None else None
-    found = next((cell for cell in scenario.cells(grid, timers) if cell.axes == header.axes), None)
-    return None if found is None else with_generations(found, _generations(header))
+    cell = next((cell for cell in scenario.cells(grid, timers) if cell.axes == header.axes), None)
+    return None if cell is None else with_generations(cell, _generations(header))
 
 
 def _generations(header: CellHeader) -> dict[str, Generation]:

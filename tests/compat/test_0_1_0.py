@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from conformance import paths
-from conformance.commands.judge import judged_again
+from conformance.commands.judge import judge_stored_cell
 from conformance.report.run_summary import read_run_summary
 from conformance.results.reader import StoredCell, read_run
 from conformance.scenarios.document import Cell
@@ -79,7 +79,7 @@ def test_stored_histories_of_the_user_s_scenarios_are_judged_as_they_were(run_di
 
 def _judged(cells: dict[str, Cell], stored: StoredCell) -> Outcome:
     axes = ",".join(f"{name}={value}" for name, value in stored.header.axes.items())
-    return worst_in_cell(one.outcome for one in judged_again(cells[f"{stored.header.scenario}[{axes}]"], stored))
+    return worst_in_cell(one.outcome for one in judge_stored_cell(cells[f"{stored.header.scenario}[{axes}]"], stored))
 
 
 def test_every_cell_id_is_that_of_a_cell():

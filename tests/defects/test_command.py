@@ -24,7 +24,7 @@ def test_a_page_is_held_against_the_table(tmp_path: Path, capsys: pytest.Capture
     assert defects(write=page, check=stale) == 1
     told = capsys.readouterr().err
     assert "-# Another page" in told
-    assert f"{stale} is another table's" in told
+    assert f"{stale} differs from the table" in told
     assert f"| `{DEFECT}` |" in page.read_text("utf-8")
     assert defects(check=page) == 0
     assert "no gap" in capsys.readouterr().err

@@ -24,7 +24,7 @@ from conformance import paths
 from conformance.candidates.assignment import read_assignment
 from conformance.candidates.description import CandidateError
 from conformance.candidates.placeholders import unknown_placeholders
-from conformance.commands.judge import cell_of, judged_again
+from conformance.commands.judge import find_cell, judge_stored_cell
 from conformance.history.consistency import consistent_prefix
 from conformance.nodes.commands import parse_output
 from conformance.nodes.contract import NodeError
@@ -364,14 +364,14 @@ def _read_history(path: Path) -> str:
     summarize_cell(material, cell.slug)
     cell_page(material, home="index.html", past=())
     try:
-        today = cell_of(_known(), cell.header, "smoke")
+        today = find_cell(_known(), cell.header, "smoke")
     except (ValidationError, InvalidFile):
         return "told"
     if today is None:
         return "told"
     events, why = consistent_prefix(cell.events, today.topology.by_name)
     whole = not why
-    judged_again(today, replace(cell, events=tuple(events)), whole=whole)
+    judge_stored_cell(today, replace(cell, events=tuple(events)), all_events=whole)
     return "told" if told or why else "good"
 
 
