@@ -17,7 +17,7 @@ from benchmarks.layers_in_sql import layers
 from conformance.results.layout import PARQUET_FOLDER
 from conformance.spark.aggregation import CROSS_RUN_TABLES, PER_RUN_TABLES
 from conformance.spark.ingest import candidate_rows, find_runs, read_headers, run_rows
-from conformance.spark.schemas import TABLE_DDL
+from conformance.spark.schemas import RUN_TABLES_DDL
 from conformance.spark.tables.table import Table
 from conformance.spark.topologies import extract_topologies
 from conformance.spark.views import CACHED_VIEWS, view_queries
@@ -67,18 +67,18 @@ def tables_of(paths: Sequence[Path], threads: int) -> dict[str, pa.Table]:
     with duckdb.connect() as database:
         database.execute(f"SET threads = {threads}")
         database.execute(MACROS)
-        for table in TABLE_DDL:
+        for table in RUN_TABLES_DDL:
             files = [f"{run.path}/{PARQUET_FOLDER}/{table}.parquet" for run in found.runs.values()]
             database.execute(f"CREATE VIEW raw_{table} AS FROM read_parquet({files!r})")
         cells = pq.read_table([f"{run.path}/{PARQUET_FOLDER}/cells.parquet" for run in found.runs.values()])
         database.execute("DROP VIEW raw_cells")
-        cells, worlds = extract_topologies(cells)
+        cells, topologies = extract_topologies(cells)
         database.register("raw_cells", cells)
-        database.register("topologies", worlds)
+        database.register("topologies", topologies)
         database.register("runs", run_rows(found.runs))
         database.register("candidates", candidate_rows(found.runs))
         for name, query in {**layers(), **view_queries()}.items():
-            kind = "TABLE" if name in (*CACHED_VIEWS, "exchanges", "happenings") else "VIEW"
+            kind = "TABLE" if name in (*CACHED_VIEWS, "exchanges", "single_events") else "VIEW"
             database.execute(f"CREATE {kind} {name} AS {translated(query)}")
         made = {table.name: _made(database, table) for table in PER_RUN_TABLES}
         database.register("outcomes", made["outcomes"])
@@ -86,7 +86,7 @@ def tables_of(paths: Sequence[Path], threads: int) -> dict[str, pa.Table]:
 
 
 def _made(database: duckdb.DuckDBPyConnection, table: Table) -> pa.Table:
-    return table.shaped(database.sql(translated(table.query)).to_arrow_table())
+    return table.conform(database.sql(translated(table.query)).to_arrow_table())
 
 
 def difference(table: Table, one: pa.Table, other: pa.Table) -> str:

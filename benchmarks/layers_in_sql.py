@@ -3,7 +3,7 @@
 Written for an engine of SQL, and on their own: what DuckDB makes of them must be what the pipeline makes of the same runs.
 """
 
-from conformance.spark.layer import TRANSACTION_COLUMNS
+from conformance.spark.schemas import TRANSACTION_COLUMNS
 
 CELLS = "SELECT xxhash64(run, cell) AS cell_id, * FROM raw_cells"
 """The cells, each with a number that stands for its run and its name: one number is joined sooner than two texts."""
@@ -205,7 +205,7 @@ def _row(expressions: dict[str, str]) -> str:
 EXCHANGES = f"SELECT cell_id, {_row(_EXCHANGE)} FROM ({_ENVELOPED})"
 """The part of the layer that is gathered from sessions: mail transactions and discard exchanges."""
 
-HAPPENINGS = f"""
+SINGLE_EVENTS = f"""
 SELECT xxhash64(run, cell) AS cell_id, {_row(_OTHER)} FROM raw_events
 WHERE kind IN ('connected', 'delivered', 'message', 'attempt', 'fault-armed', 'fault-fired', 'connect-failed', 'node',
                'node-command', 'configured', 'talked', 'drained')
@@ -220,17 +220,17 @@ def _layer(part: str, has: dict[str, str]) -> str:
     return f"SELECT {_row(columns)} FROM {part} x JOIN cells c ON c.cell_id = x.cell_id"
 
 
-TRANSACTIONS = f"{_layer('exchanges', _EXCHANGE)} UNION ALL {_layer('happenings', _OTHER)}"
-"""The layer as it is kept, over the views `exchanges`, `happenings` and `cells`."""
+TRANSACTIONS = f"{_layer('exchanges', _EXCHANGE)} UNION ALL {_layer('single_events', _OTHER)}"
+"""The layer as it is kept, over the views `exchanges`, `single_events` and `cells`."""
 
 
 def layers() -> dict[str, str]:
     """Return the query of each layer over `raw_cells`, `raw_verdicts` and `raw_events`, in order."""
     return {
         "cells": CELLS,
-        "recorded": RECORDED,
+        "recorded_verdicts": RECORDED,
         "said": SAID,
         "exchanges": EXCHANGES,
-        "happenings": HAPPENINGS,
+        "single_events": SINGLE_EVENTS,
         "transactions": TRANSACTIONS,
     }

@@ -1,4 +1,11 @@
-"""The whole of an aggregation: run directories in, tables and a page out."""
+"""Aggregate run directories into tables and a page.
+
+1. Read the headers of the runs, and find those that the warehouse lacks or has with other content (`ingest`).
+2. In threads: build the layers of these runs with Arrow (`write_layers`) while Java starts and pyspark is imported.
+3. Spark queries the new batch for the rows of every table that is made of each run on its own (`views`, `tables`).
+4. Merge these rows into the warehouse's summaries, and write the catalog last, which makes the batch part of the warehouse.
+5. Spark compares all runs (`tables.history`) over the summary of outcomes, while Python exports the other tables.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +27,11 @@ from conformance.spark.ingest import IngestedRun, check_tables, escape_glob, fin
 from conformance.spark.partitioning import Partitioning, partition_count
 from conformance.spark.prepare_session import prepare_session
 from conformance.spark.progress import Progress
-from conformance.spark.schemas import TABLE_DDL
-from conformance.spark.tables import history, verdicts
-from conformance.spark.tables import traffic as seen
+from conformance.spark.schemas import RUN_TABLES_DDL
+from conformance.spark.tables import history, traffic, verdicts
 from conformance.spark.tables.table import Table
 from conformance.spark.task_graph import MAX_RUNNING, Task, names_in_query, run_tasks
-from conformance.spark.views import LAYERS, STORED, layer_tasks, view_queries, view_tasks
+from conformance.spark.views import LAYER_VIEWS, LAYERS_DDL, layer_tasks, view_queries, view_tasks
 from conformance.spark.warehouse import Catalog, Warehouse, batch_name
 from conformance.spark.write_layers import LayerFiles, write_layers
 
@@ -34,26 +40,28 @@ if TYPE_CHECKING:
 
 FailureKind = Literal["regression", "flaky", "disagreement"]
 
-TABLES: tuple[Table, ...] = (*verdicts.TABLES, *seen.TABLES, *history.TABLES)
+TABLES: tuple[Table, ...] = (*verdicts.TABLES, *traffic.TABLES, *history.TABLES)
 PER_RUN_TABLES: tuple[Table, ...] = (*(table for table in TABLES if not table.across), verdicts.OUTCOMES)
+"""The tables with rows for each run on its own, which the warehouse keeps."""
 CROSS_RUN_TABLES: tuple[Table, ...] = tuple(table for table in TABLES if table.across)
+"""The tables that compare runs, made again by each aggregation."""
 
-ACROSS_SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
-"""Runs are compared over all outcomes there are: however few runs are added, many outcomes are worth compiling for."""
+_MANY_OUTCOMES_SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""Comparing runs reads the outcomes of all runs: where these are many, compiling queries pays off, however few runs are added."""
 
-FEW = 20_000
-"""Outcomes of so many cells are compared sooner in one part and interpreted."""
-
+_FEW_OUTCOMES = 20_000
+"""Up to so many outcomes of cells are compared faster in one partition, by interpreted queries."""
 
 WritePage = Callable[[Sequence[Table], Mapping[str, list[dict[str, Any]]], Callable[[Path, bytes], None]], Path]
-"""(tables, their rows by name, what writes a file) -> the path of the page over them."""
+"""(tables, rows of each by name, function that writes a file) -> path of the page that shows them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AggregationResult:
-    """What an aggregation found. `found` counts only what stands in the runs that were named (flaky cells: in all).
+    """What an aggregation found.
 
-    `page` is what was returned by who writes the page over the tables, None where nobody was asked to.
+    `found` counts regressions and disagreements of the named runs, and all flaky cells. `page` is what `write_page` returned,
+    None without one.
     """
 
     runs: int
@@ -67,22 +75,22 @@ class AggregationResult:
 
     @property
     def failing(self) -> tuple[FailureKind, ...]:
-        """What was asked to fail on, and is there."""
-        return tuple(sorted(what for what in self.fail_on if self.found[what]))
+        """The kinds of failure that were asked for and found."""
+        return tuple(sorted(kind for kind in self.fail_on if self.found[kind]))
 
     @property
     def exit_code(self) -> int:
-        """0, or 1 when there is something to fail on."""
+        """1 when a kind of failure that was asked for was found, else 0."""
         return 1 if self.failing else 0
 
 
 def parse_fail_on(text: str) -> frozenset[FailureKind]:
-    """Read `regression,flaky,disagreement`, or a part of it. Raises ValueError for anything else."""
+    """Read a list such as `regression,flaky`. Raises ValueError for an unknown kind of failure."""
     words = {word.strip() for word in text.split(",") if word.strip()}
     known: tuple[FailureKind, ...] = get_args(FailureKind)
     if unknown := sorted(words - set(known)):
-        raise ValueError(f"--fail-on {unknown[0]}: there are {', '.join(known)}")
-    return frozenset(one for one in known if one in words)
+        raise ValueError(f"--fail-on {unknown[0]}: choose from {', '.join(known)}")
+    return frozenset(kind for kind in known if kind in words)
 
 
 def aggregate(
@@ -96,11 +104,12 @@ def aggregate(
     make_jvm_cache: bool = False,
     write_page: WritePage | None = None,
 ) -> AggregationResult:
-    """Add runs to the warehouse in `out`, and make the tables of everything that is in it; with `write_page` a page too.
+    """Add runs to the warehouse in `out`, write the tables of everything in it, and a page with `write_page`. Blocks.
 
-    A run that is there already, with the same content, costs nothing; one that changed replaces itself. On a cluster
-    `runs` and `out` must be paths that every node sees. With `make_jvm_cache` what Java loads is kept for later
-    aggregations, after this one. Raises RunDirectoryError, SchemaTooNew, JavaMissing.
+    `runs` are run directories, or folders with some. A run that the warehouse has with the same content is skipped; one whose
+    content changed is replaced. On a cluster `runs` and `out` must be paths that every node sees. With `make_jvm_cache` an AOT
+    cache is made for later aggregations. Waits while another aggregation writes to `out`. Raises RunDirectoryError,
+    SchemaTooNew, JavaMissing.
     """
     progress = progress or Progress()
     warehouse = Warehouse(out.resolve() / "warehouse")
@@ -118,15 +127,15 @@ def aggregate(
                 write_page=write_page,
             )
         except Exception as error:
-            if not _tells_of_damage(error) or shortage_of(error):  # what it could not write whole is no damage
+            if not _may_mean_damage(error) or shortage_of(error):  # a full disk is not damage
                 raise
-            check_tables(find_runs(runs))  # what is damaged is told by its file
+            check_tables(find_runs(runs))  # raises an error that names the damaged file
             warehouse.check()
             raise
 
 
-def _tells_of_damage(error: Exception) -> bool:
-    """Whether a file that cannot be read may be behind an error."""
+def _may_mean_damage(error: Exception) -> bool:
+    """Return whether a damaged file may have caused an error."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -145,139 +154,158 @@ def _aggregate(
     make_jvm_cache: bool,
     write_page: WritePage | None,
 ) -> AggregationResult:
+    """Do what `aggregate` does, with the warehouse locked."""
     progress.stages = 6
     with progress.stage("looking at the runs"):
-        found = read_headers(find_runs(runs))
+        named = read_headers(find_runs(runs))
         catalog = warehouse.load(layout_hash())
-        added = {name: run for name, run in found.runs.items() if not _same(run, catalog.runs.get(name))}
-    for told in found.unreadable:
-        progress.note(f"left out: {told}")
+        added = {name: run for name, run in named.runs.items() if not _has_same_content(run, catalog.runs.get(name))}
+    for message in named.unreadable:
+        progress.note(f"left out: {message}")
     octets = sum(run.octets for run in added.values())
-    making = LayerFiles(added, warehouse.adding, partition_count(octets))
+    planned = LayerFiles(added, warehouse.adding, partition_count(octets))
     with (
         StagedFiles() as files,
-        ThreadPoolExecutor(1) as beside,
-        prepare_session(master, conf, octets=octets, learn=make_jvm_cache) as java,
+        ThreadPoolExecutor(1) as worker,
+        prepare_session(master, conf, octets=octets, learn=make_jvm_cache) as prepared,
     ):
-        made = beside.submit(write_layers, making)  # while Java starts
-        from conformance.spark.session import connect_session  # and so is pyspark loaded
+        layer_files = worker.submit(write_layers, planned)  # while Java starts and pyspark is imported
+        from conformance.spark.session import connect_session
 
-        with connect_session(java, progress.note) as session:
-            catalog, tables = _add(session, made, catalog, warehouse, progress)
+        with connect_session(prepared, progress.note) as session:
+            catalog, tables = _add_runs(session, layer_files, catalog, warehouse, progress)
             with progress.stage("comparing runs, writing tables", session.sparkContext):
-                writing = beside.submit(_export, tables, out, files)  # Python writes while Spark compares
-                compared = _compared(session, warehouse, tables[verdicts.OUTCOMES.name].num_rows)
-                rows = writing.result()
+                exported = worker.submit(_export_tables, tables, out, files)  # Python writes while Spark compares
+                compared = _compare_runs(session, warehouse, tables[verdicts.OUTCOMES.name].num_rows)
+                rows = exported.result()
         with progress.stage("writing the page"):
-            rows |= _export(compared, out, files)
+            rows |= _export_tables(compared, out, files)
             tables |= compared
             page = write_page(TABLES, rows, files.write) if write_page is not None else None
     for run in added:
-        _tell_damage(catalog.runs[run], progress)
+        _report_damage(catalog.runs[run], progress)
     return AggregationResult(
         runs=len(catalog.runs),
         added=len(added),
         cells=sum(tables["runs"].column("cells").to_pylist()),
         cut_short=sum(tables["runs"].column("cut_short").to_pylist()),
-        damaged=sum(run.damaged for run in catalog.runs.values()) + len(found.unreadable),
-        found=_found(tables, frozenset(found.runs)),
+        damaged=sum(run.damaged for run in catalog.runs.values()) + len(named.unreadable),
+        found=_count_failures(tables, frozenset(named.runs)),
         fail_on=fail_on,
         page=page,
     )
 
 
 def layout_hash() -> str:
-    """Return the hash of all that the warehouse's tables are made with: changed queries make it anew."""
-    made = [(table.name, table.query, str(table.schema)) for table in PER_RUN_TABLES]
-    return sha256_of_json([Catalog.model_json_schema(), TABLE_DDL, LAYERS, STORED, code_hash(), view_queries(), made])
+    """Return the hash of all schemas, queries and code that the warehouse's rows depend on: another hash discards the warehouse."""
+    tables = [(table.name, table.query, str(table.schema)) for table in PER_RUN_TABLES]
+    return sha256_of_json(
+        [
+            Catalog.model_json_schema(), RUN_TABLES_DDL, LAYER_VIEWS, LAYERS_DDL, code_hash(), view_queries(), tables,
+        ]
+    )  # fmt: skip
 
 
-def _same(run: IngestedRun, known: IngestedRun | None) -> bool:
+def _has_same_content(run: IngestedRun, known: IngestedRun | None) -> bool:
     return known is not None and known.content_sha256 == run.content_sha256
 
 
-def _tell_damage(run: IngestedRun, progress: Progress) -> None:
+def _report_damage(run: IngestedRun, progress: Progress) -> None:
+    """Print how much of a run could not be read, with the first five places; nothing for an undamaged run."""
     if run.damaged:
         progress.note(f"{run.path}: {run.damaged} lines or files could not be read, and were left out")
         for line in run.damage[:5]:
             progress.note(f"  {line}")
 
 
-def _add(
-    session: "SparkSession", made: Future[LayerFiles], catalog: Catalog, warehouse: Warehouse, progress: Progress
+def _add_runs(
+    session: "SparkSession",
+    layer_files: Future[LayerFiles],
+    catalog: Catalog,
+    warehouse: Warehouse,
+    progress: Progress,
 ) -> tuple[Catalog, dict[str, pa.Table]]:
-    """Take in the files of runs, merge their summaries, and write the catalog last; return it and all summaries."""
+    """Move the runs' files into the warehouse, merge their rows into its summaries, and write the catalog last.
+
+    Waits for `layer_files`. Returns the new catalog, and the summaries of all runs by table.
+    """
     with progress.stage("reading the runs, following their messages"):
-        making = made.result()
-    added = making.runs
+        written = layer_files.result()
+    added = written.runs
     if not added:
         return catalog, {
             table.name: warehouse.merge(table, table.schema.empty_table(), (), catalog.runs) for table in PER_RUN_TABLES
         }
     catalog = warehouse.remove_runs(catalog, added)
     local = (session.sparkContext.master or "").startswith("local")
-    spread = Partitioning(making.parts, local)
+    partitioning = Partitioning(written.buckets, local)
     batch = batch_name(added)
     folders = warehouse.move_built_files(batch)
     with (
         progress.stage("checking invariants, making tables", session.sparkContext),
-        layer_tasks(session, folders, batch, spread) as steps,
+        layer_tasks(session, folders, batch, partitioning) as tasks,
     ):
-        rows = _made(session, PER_RUN_TABLES, view_tasks(session, making, spread, steps))
+        rows = _query_tables(session, PER_RUN_TABLES, view_tasks(session, written, partitioning, tasks))
     session.catalog.clearCache()
-    warehouse.clear()
-    whole = catalog.model_copy(
+    warehouse.delete_built_files()
+    extended = catalog.model_copy(
         update={"runs": {**catalog.runs, **added}, "batches": {**catalog.batches, batch: tuple(sorted(added))}}
     )
     with progress.stage("adding them to the warehouse"):
         with ThreadPoolExecutor(MAX_RUNNING) as pool:
             merging = {
-                table.name: pool.submit(warehouse.merge, table, rows[table.name], added, whole.runs)
-                for table in reversed(PER_RUN_TABLES)  # the largest is the last
+                table.name: pool.submit(warehouse.merge, table, rows[table.name], added, extended.runs)
+                for table in reversed(PER_RUN_TABLES)  # the largest is the last of them
             }
-            merged = {name: one.result() for name, one in merging.items()}
-        warehouse.save(whole)
-    return whole, merged
+            merged = {name: future.result() for name, future in merging.items()}
+        warehouse.save(extended)
+    return extended, merged
 
 
-def _compared(session: "SparkSession", warehouse: Warehouse, outcomes: int) -> dict[str, pa.Table]:
-    """Return the tables of all runs together, which have so many outcomes."""
+def _compare_runs(session: "SparkSession", warehouse: Warehouse, outcomes: int) -> dict[str, pa.Table]:
+    """Return the tables that compare all runs; `outcomes` is how many outcomes of cells the warehouse has.
+
+    Changes settings of the session where these are many.
+    """
     rows = session.read.parquet(escape_glob(warehouse.summary(verdicts.OUTCOMES)))
-    if outcomes <= FEW:
+    if outcomes <= _FEW_OUTCOMES:
         rows = rows.coalesce(1)
     else:
-        for name, value in ACROSS_SETTINGS.items():
+        for name, value in _MANY_OUTCOMES_SETTINGS.items():
             session.conf.set(name, value)
-        parts = max(int(session.conf.get("spark.sql.shuffle.partitions") or 1), session.sparkContext.defaultParallelism)
-        session.conf.set("spark.sql.shuffle.partitions", str(parts))
+        partitions = max(
+            int(session.conf.get("spark.sql.shuffle.partitions") or 1), session.sparkContext.defaultParallelism
+        )
+        session.conf.set("spark.sql.shuffle.partitions", str(partitions))
     rows.createOrReplaceTempView("outcomes")
-    made = _made(session, CROSS_RUN_TABLES)
-    return {table.name: table.shaped(made[table.name]) for table in CROSS_RUN_TABLES}
+    rows_by_table = _query_tables(session, CROSS_RUN_TABLES)
+    return {table.name: table.conform(rows_by_table[table.name]) for table in CROSS_RUN_TABLES}
 
 
-def _export(tables: Mapping[str, pa.Table], out: Path, files: StagedFiles) -> dict[str, list[dict[str, Any]]]:
-    """Write tables for whoever has no Spark, and return their rows; what is internal stays in the warehouse."""
+def _export_tables(tables: Mapping[str, pa.Table], out: Path, files: StagedFiles) -> dict[str, list[dict[str, Any]]]:
+    """Write tables as files below `out`, and return their rows by table; internal tables are left out."""
     names = [table.name for table in TABLES if table.name in tables]
     return {name: export_table(tables[name], out / "tables", name, files.write) for name in names}
 
 
-def _made(
-    session: "SparkSession", tables: Sequence[Table], before: "Mapping[str, Task[DataFrame]]" = MappingProxyType({})
+def _query_tables(
+    session: "SparkSession", tables: Sequence[Table], views: "Mapping[str, Task[DataFrame]]" = MappingProxyType({})
 ) -> dict[str, pa.Table]:
-    """Return what tables' queries give, once those steps are done whose views they name."""
-    asking: dict[str, Task[pa.Table]] = {
-        f"table {one.name}": Task(partial(_asked, session, one), names_in_query(one.query, before.keys()))
-        for one in tables
+    """Run the tables' queries, each after the tasks of the views that it names, and return their rows by table."""
+    queries: dict[str, Task[pa.Table]] = {
+        f"table {table.name}": Task(partial(_query, session, table), names_in_query(table.query, views.keys()))
+        for table in tables
     }
-    made = run_tasks({**before, **asking})
-    return {one.name: made[f"table {one.name}"] for one in tables}
+    results = run_tasks({**views, **queries})
+    return {table.name: results[f"table {table.name}"] for table in tables}
 
 
-def _asked(session: "SparkSession", table: Table) -> pa.Table:
+def _query(session: "SparkSession", table: Table) -> pa.Table:
     return session.sql(table.query).toArrow()
 
 
-def _found(tables: Mapping[str, pa.Table], named: frozenset[str]) -> dict[FailureKind, int]:
+def _count_failures(tables: Mapping[str, pa.Table], named: frozenset[str]) -> dict[FailureKind, int]:
+    """Return how many standing regressions and disagreements the named runs have, and how many flaky cells there are."""
     changes = Counter(row["change"] for row in tables["changes"].to_pylist() if row["standing"] and row["run"] in named)
     disagreements = sum(run in named for run in tables["disagreements"].column("run").to_pylist())
     return {"regression": changes["regression"], "flaky": tables["flaky"].num_rows, "disagreement": disagreements}

@@ -1,7 +1,8 @@
-"""Parquet files of rows by the bucket that their cell is in, as Spark itself would write them.
+"""Write Parquet files bucketed by cell, in the layout of a Spark table `CLUSTERED BY (cell_id)`.
 
-Spark then knows that rows of a cell lie together, and does not move them. Its number of a bucket is Murmur3 (x86, 32 bits,
-seed 42) of the column's eight octets, modulo the number of buckets; it reads the number off the end of a file's name.
+Spark then knows that the rows of a cell lie in one bucket, and joins by cell without a shuffle. It computes the bucket as
+Murmur3 (x86, 32 bits, seed 42) of the eight octets of `cell_id`, modulo the number of buckets, and reads a file's bucket from
+the end of its name.
 """
 
 from itertools import pairwise
@@ -18,12 +19,12 @@ _SEED = 42
 _Words = npt.NDArray[np.uint32]
 
 
-def bucket_numbers(numbers: Integers, buckets: int) -> Integers:
-    """Return the bucket of each number."""
-    octets = numbers.astype(np.uint64)
-    state = np.full(len(numbers), _SEED, np.uint32)
+def bucket_numbers(cell_ids: Integers, buckets: int) -> Integers:
+    """Return the bucket of each cell id, from 0 to `buckets` - 1, as Spark computes it."""
+    octets = cell_ids.astype(np.uint64)
+    state = np.full(len(cell_ids), _SEED, np.uint32)
     for word in (octets & np.uint64(0xFFFFFFFF), octets >> np.uint64(32)):
-        state = _mixed(state, word.astype(np.uint32))
+        state = _mix_word(state, word.astype(np.uint32))
     state ^= np.uint32(8)
     state ^= state >> np.uint32(16)
     state *= np.uint32(0x85EBCA6B)
@@ -33,37 +34,34 @@ def bucket_numbers(numbers: Integers, buckets: int) -> Integers:
     return np.mod(state.view(np.int32).astype(np.int64), buckets)
 
 
-def _mixed(state: _Words, word: _Words) -> _Words:
-    word = _turned(word * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
-    return _turned(state ^ word, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+def _mix_word(state: _Words, word: _Words) -> _Words:
+    """Return Murmur3's state after one more word of 32 bits."""
+    word = _rotate_left(word * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+    return _rotate_left(state ^ word, 13) * np.uint32(5) + np.uint32(0xE6546B64)
 
 
-def _turned(word: _Words, by: int) -> _Words:
-    return (word << np.uint32(by)) | (word >> np.uint32(32 - by))
+def _rotate_left(word: _Words, bits: int) -> _Words:
+    return (word << np.uint32(bits)) | (word >> np.uint32(32 - bits))
 
 
-def write_buckets(rows: pa.Table, folder: Path, number: int, buckets: int) -> None:
-    """Write rows, which have the column `cell_id`, into one file for each bucket of which there are any.
+def write_buckets(rows: pa.Table, folder: Path, writer: int, buckets: int) -> None:
+    """Write rows, which have the column `cell_id`, as one Parquet file for each bucket that has any.
 
-    `number` tells this writer's files from those of others. Rows of each kind, where they have that column, are a group of
-    rows of their own: a reader who wants one kind reads no other. An empty table is written as one file without rows.
+    `writer` keeps the file names of several writers into one folder apart. Rows must be sorted by `kind` where they have that
+    column: each kind becomes a row group, so that a reader of one kind skips the others. An empty table becomes one file
+    without rows.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    place = bucket_numbers(rows["cell_id"].to_numpy(), buckets)
-    for bucket in np.unique(place) if len(place) else [0]:
-        _write(
-            rows.filter(pa.array(place == bucket)) if buckets > 1 else rows,
-            folder / f"part-{number:05}_{bucket:05}.parquet",
-        )
+    bucket_of_row = bucket_numbers(rows["cell_id"].to_numpy(), buckets)
+    for bucket in np.unique(bucket_of_row) if len(bucket_of_row) else [0]:
+        path = folder / f"part-{writer:05}_{bucket:05}.parquet"
+        with pq.ParquetWriter(path, rows.schema, compression="zstd") as file:
+            for group in _split_by_kind(rows.filter(pa.array(bucket_of_row == bucket)) if buckets > 1 else rows):
+                file.write_table(group)
 
 
-def _write(rows: pa.Table, path: Path) -> None:
-    with pq.ParquetWriter(path, rows.schema, compression="zstd") as file:
-        for group in _by_kind(rows):
-            file.write_table(group)
-
-
-def _by_kind(rows: pa.Table) -> list[pa.Table]:
+def _split_by_kind(rows: pa.Table) -> list[pa.Table]:
+    """Return the runs of adjacent rows of one kind; the whole table where it has no column `kind` or no rows."""
     if "kind" not in rows.column_names or not len(rows):
         return [rows]
     codes = rows["kind"].combine_chunks().dictionary_encode().indices.to_numpy()

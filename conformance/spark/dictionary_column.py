@@ -1,4 +1,4 @@
-"""Columns of texts as numbers into a list of their different words: what is asked of each row is asked of each word once."""
+"""Text columns as integer codes into a list of distinct values, so that a predicate runs once per value, not once per row."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -14,77 +14,86 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class DictionaryColumn:
-    """A column: for each row the place of its word in `words`, -1 for null."""
+    """A text column: for each row the index of its value in `values`, -1 for null."""
 
     codes: Integers
-    words: tuple[str, ...]
+    values: tuple[str, ...]
 
     @classmethod
-    def of(cls, column: pa.ChunkedArray | pa.Array) -> "DictionaryColumn":
-        """Return a column of texts so."""
-        whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        encoded = whole.dictionary_encode()
+    def encode(cls, column: pa.ChunkedArray | pa.Array) -> "DictionaryColumn":
+        """Return an Arrow column of texts as codes and distinct values."""
+        array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        encoded = array.dictionary_encode()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
         return cls(codes, tuple(encoded.dictionary.to_pylist()))
 
-    def where(self, holds: Callable[[str], bool]) -> Flags:
-        """Return of each row whether something holds of its word; of null nothing does."""
-        return np.array([*map(holds, self.words), False], bool)[self.codes]
+    def matches(self, predicate: Callable[[str], bool]) -> Flags:
+        """Return for each row whether the predicate holds for its value; False for null."""
+        return np.array([*map(predicate, self.values), False], bool)[self.codes]
 
-    def among(self, words: Collection[str]) -> Flags:
-        """Return of each row whether its word is one of these."""
-        return self.where(words.__contains__)
+    def is_in(self, values: Collection[str]) -> Flags:
+        """Return for each row whether its value is one of these; False for null."""
+        return self.matches(values.__contains__)
 
-    def of_rows(self, rows: Integers | Flags) -> "DictionaryColumn":
-        """Return some of the rows."""
-        return DictionaryColumn(self.codes[rows], self.words)
+    def take(self, rows: Integers | Flags) -> "DictionaryColumn":
+        """Return the column with only these rows, given as indices or as a mask."""
+        return DictionaryColumn(self.codes[rows], self.values)
 
-    def made(self, make: Callable[[str], str]) -> "DictionaryColumn":
-        """Return the column with another word in each word's place; rows whose new words are the same share a code."""
-        places: dict[str, int] = {}
-        turned = [places.setdefault(make(word), len(places)) for word in self.words]
-        return DictionaryColumn(np.array([*turned, -1], np.int64)[self.codes], tuple(places))
+    def map_values(self, convert: Callable[[str], str]) -> "DictionaryColumn":
+        """Return the column with each value converted; values that become equal get one code, nulls stay null."""
+        new_codes: dict[str, int] = {}
+        mapping = [new_codes.setdefault(convert(value), len(new_codes)) for value in self.values]
+        return DictionaryColumn(np.array([*mapping, -1], np.int64)[self.codes], tuple(new_codes))
 
-    def ranked(self) -> "DictionaryColumn":
-        """Return the column with its words in order, so that codes compare as their words do."""
-        order = sorted(range(len(self.words)), key=self.words.__getitem__)
-        place = np.full(len(order) + 1, -1, np.int64)
-        place[order] = np.arange(len(order))
-        return DictionaryColumn(place[self.codes], tuple(self.words[one] for one in order))
+    def with_sorted_values(self) -> "DictionaryColumn":
+        """Return the same column with its values sorted, so that comparing codes compares values."""
+        order = sorted(range(len(self.values)), key=self.values.__getitem__)
+        new_codes = np.full(len(order) + 1, -1, np.int64)
+        new_codes[order] = np.arange(len(order))
+        return DictionaryColumn(new_codes[self.codes], tuple(self.values[code] for code in order))
 
-    def arrow(self) -> pa.Array:
-        """Return the texts."""
-        return take_texts(self.codes, self.words)
+    def to_arrow(self) -> pa.Array:
+        """Return the column as an Arrow array of texts."""
+        return take_texts(self.codes, self.values)
 
 
-def take_texts(codes: Integers, words: Collection[str]) -> pa.Array:
-    """Return the words at these places; null at -1."""
+def take_texts(codes: Integers, values: Collection[str]) -> pa.Array:
+    """Return the value at each code as an Arrow array; null for -1."""
     indices = pa.array(codes, pa.int64(), mask=codes < 0)
-    return pa.array(list(words), pa.string()).take(indices)
+    return pa.array(list(values), pa.string()).take(indices)
 
 
-def take_or_null(column: pa.Array, places: Integers) -> Any:
-    """Return the values of a column at these places; null at -1."""
-    return column.take(pa.array(places, pa.int64(), mask=places < 0))
+def take_or_null(column: pa.Array, rows: Integers) -> Any:
+    """Return the column's values at these row indices; null for -1."""
+    return column.take(pa.array(rows, pa.int64(), mask=rows < 0))
 
 
-def lists_by_owner(owners: Integers, codes: Integers, words: Collection[str], count: int) -> pa.Array:
-    """Return a list of words for each of `count` owners; rows are in the order of their owners. No list is null."""
+def lists_by_owner(owners: Integers, codes: Integers, values: Collection[str], count: int) -> pa.Array:
+    """Return one list of texts for each owner from 0 to `count` - 1, empty where an owner has no rows.
+
+    `owners` is sorted and runs parallel to `codes`, the index of each row's text in `values`.
+    """
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(np.bincount(owners, minlength=count), out=offsets[1:])
-    return pa.ListArray.from_arrays(pa.array(offsets), take_texts(codes, words))
+    return pa.ListArray.from_arrays(pa.array(offsets), take_texts(codes, values))
 
 
-def is_first_of_key(sorted_keys: Integers) -> Flags:
-    """Return of each row whether it is the first with its key; equal keys lie together."""
-    first = np.ones(len(sorted_keys), bool)
-    first[1:] = sorted_keys[1:] != sorted_keys[:-1]
+def is_first_of_key(grouped_keys: Integers) -> Flags:
+    """Return for each row whether it is the first one with its key; rows of equal keys must be adjacent."""
+    first = np.ones(len(grouped_keys), bool)
+    first[1:] = grouped_keys[1:] != grouped_keys[:-1]
     return first
 
 
-def find_sorted(keys: Integers, wanted: Integers) -> Integers:
-    """Return where each wanted key stands first among sorted keys; -1 where it is not."""
-    places = np.searchsorted(keys, wanted)
-    inside = places < len(keys)
-    inside[inside] = keys[places[inside]] == wanted[inside]
-    return np.where(inside, places, -1)
+def group_starts(grouped_keys: Integers) -> Integers:
+    """Return for each row the index of the first row with its key; rows of equal keys must be adjacent."""
+    first = np.flatnonzero(is_first_of_key(grouped_keys))
+    return np.repeat(first, np.diff(np.append(first, len(grouped_keys))))
+
+
+def find_sorted(sorted_keys: Integers, wanted: Integers) -> Integers:
+    """Return the index of each wanted key's first occurrence among the sorted keys; -1 where the key is missing."""
+    indices = np.searchsorted(sorted_keys, wanted)
+    inside = indices < len(sorted_keys)
+    inside[inside] = sorted_keys[indices[inside]] == wanted[inside]
+    return np.where(inside, indices, -1)

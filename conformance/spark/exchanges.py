@@ -1,7 +1,18 @@
-"""The layer's mail transactions and discard exchanges, gathered from what passed in sessions.
+"""Build the transactions layer's rows of kind `mail` and `discard` from the events of SMTP sessions.
 
-Replies come in the order of the commands, also when those were pipelined: the n-th answers the n-th. So a row is known by its
-session and by how many commands (or replies) of its kind there were until it, and what has one number belongs together.
+Theory of operation. An exchange is one mail transaction (MAIL, RCPT, content and the replies to them) or one query for discard
+status with its answer. The history has their events in the order in which they passed; with pipelining (RFC 2920) the replies
+come after all the commands, and transactions follow each other in one session. Three steps, on whole columns with numpy:
+
+1. `_select_session_events` keeps the events that belong to an exchange, gives each a role (MAIL, RCPT_REPLY, ...), and sorts
+   them by session and event number.
+2. `_exchange_numbers` counts, within a session, how many commands (or replies) that open an exchange came up to each event.
+   SMTP replies come in the order of the commands, so the n-th reply to MAIL and all replies after it belong to the n-th
+   MAIL. Session, kind and this number together are the key of the exchange that an event belongs to.
+3. `_exchange_columns` takes one row for each key that has an opening command, and gathers its columns from the events of that
+   key.
+
+In all of them -1 stands for "none" in an array of indices.
 """
 
 import re
@@ -16,264 +27,259 @@ from conformance.spark.dictionary_column import (
     Flags,
     Integers,
     find_sorted,
+    group_starts,
     is_first_of_key,
     lists_by_owner,
     take_or_null,
 )
 
-_SAID = ("MAIL", "RCPT", "query", "connected", "content", "told", "to MAIL", "to RCPT", "to CONTENT", "other")
-"""What a row is: a command, a new session, a content, or an answer. `told` and `query` are of discard exchanges."""
-MAIL, RCPT, QUERY, CONNECTED, CONTENT, TOLD, TO_MAIL, TO_RCPT, TO_CONTENT, OTHER = range(len(_SAID))
+MAIL, RCPT, CONTENT, MAIL_REPLY, RCPT_REPLY, FINAL_REPLY, DISCARD_QUERY, DISCARD_REPLY, CONNECTED, HANDSHAKE = range(10)
+"""The role of an event. HANDSHAKE: the reply by which a server agrees to shadow redundancy in this session."""
 
-_SHAKES_HANDS = ("request-shadow", "track-shadow")
+_HANDSHAKES = ("request-shadow", "track-shadow")
 _PATH = re.compile(r"(?:FROM|TO):\s*<([^>]*)>", re.IGNORECASE)
 
 
-def exchange_rows(events: pa.Table, cells: Integers) -> pa.Table:
-    """Return a row for each mail transaction and discard exchange; `cells` is the cell's number of each event."""
-    said = _said(events, cells)
-    begun = np.flatnonzero(np.isin(said.what, (MAIL, QUERY)))
-    groups = said.keys[begun]  # in their order: rows are in that of sessions and events
-    order = np.argsort(groups, kind="stable")
-    begun, groups = begun[order], groups[order]
-    return _columns(said, begun, groups)
+def exchange_rows(events: pa.Table, cell_ids: Integers) -> pa.Table:
+    """Return a row for each mail transaction and discard exchange; `cell_ids` has the cell of each event."""
+    selected = _select_session_events(events, cell_ids)
+    opening = np.flatnonzero(np.isin(selected.roles, (MAIL, DISCARD_QUERY)))
+    return _exchange_columns(selected, opening[np.argsort(selected.keys[opening], kind="stable")])
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What passed in sessions that belongs to an exchange, by session and number of the event."""
+class _SessionEvents:
+    """The events of sessions that belong to an exchange, sorted by session and event number. All arrays are parallel."""
 
     events: pa.Table
+    """All events of the run, also those that were not selected."""
     rows: Integers
-    """The place of each in `events`."""
-    cells: Integers
-    what: Integers
+    """The index of each selected event in `events`."""
+    cell_ids: Integers
+    roles: Integers
     keys: Integers
-    """Session, whether of a discard exchange, and number, in one."""
-    number: Integers
-    discard: Flags
-    address: DictionaryColumn
-    agreed: DictionaryColumn
-    """The last handshake of the session until the row."""
-    opened: Integers
-    """The place in `events` of the row that opened the session; -1 where that was not recorded."""
+    """The exchange that the event belongs to: session, mail or discard, and `numbers`, packed into one integer."""
+    numbers: Integers
+    """Which exchange of its kind in its session that is, from 1."""
+    is_discard: Flags
+    addresses: DictionaryColumn
+    """The address of MAIL or RCPT, or the recipient that a reply names."""
+    handshakes: DictionaryColumn
+    """The operation of the session's latest handshake up to the event."""
+    connected_rows: Integers
+    """The index in `events` of the event that opened the session; -1 where none was recorded."""
 
 
-def _said(events: pa.Table, cells: Integers) -> _Said:
-    kind, verb, to = (DictionaryColumn.of(events[name]) for name in ("kind", "verb", "to"))
-    session, operation = (
-        DictionaryColumn.of(events["session"]),
-        DictionaryColumn.of(pc.struct_field(events["operation"], "name")),
-    )
-    is_command, is_reply = kind.among(["command"]), kind.among(["reply"])
-    enveloped = verb.among(["MAIL", "RCPT"])
-    told = operation.among(["discard-list"]) | to.where(lambda one: one.startswith("XQ"))
-    answers = to.among(["MAIL", "RCPT", "CONTENT"])
+def _select_session_events(events: pa.Table, cell_ids: Integers) -> _SessionEvents:
+    """Select and sort the events that belong to exchanges, and find the role and exchange of each."""
+    kind, verb, answered_verb = (DictionaryColumn.encode(events[name]) for name in ("kind", "verb", "to"))
+    session = DictionaryColumn.encode(events["session"])
+    operation = DictionaryColumn.encode(pc.struct_field(events["operation"], "name"))
+    is_command, is_reply = kind.is_in(["command"]), kind.is_in(["reply"])
+    is_discard_reply = operation.is_in(["discard-list"]) | answered_verb.matches(lambda verb: verb.startswith("XQ"))
+    is_handshake = is_reply & operation.is_in(_HANDSHAKES)
     belongs = (
-        kind.among(["connected", "content"])
-        | (is_command & (enveloped | operation.among(["query-discard"])))
-        | (is_reply & (answers | told | operation.among(_SHAKES_HANDS)))
+        kind.is_in(["connected", "content"])
+        | (is_command & (verb.is_in(["MAIL", "RCPT"]) | operation.is_in(["query-discard"])))
+        | (is_reply & (answered_verb.is_in(["MAIL", "RCPT", "CONTENT"]) | is_discard_reply))
+        | is_handshake
     ) & (session.codes >= 0)
-    what = np.select(
+    roles = np.select(
         [
-            kind.among(["connected"]),
-            kind.among(["content"]),
-            is_command & verb.among(["MAIL"]),
-            is_command & verb.among(["RCPT"]),
+            kind.is_in(["connected"]),
+            kind.is_in(["content"]),
+            is_command & verb.is_in(["MAIL"]),
+            is_command & verb.is_in(["RCPT"]),
             is_command,
-            told,
-            to.among(["MAIL"]),
-            to.among(["RCPT"]),
-            to.among(["CONTENT"]),
+            is_discard_reply,
+            answered_verb.is_in(["MAIL"]),
+            answered_verb.is_in(["RCPT"]),
+            answered_verb.is_in(["CONTENT"]),
         ],
-        [CONNECTED, CONTENT, MAIL, RCPT, QUERY, TOLD, TO_MAIL, TO_RCPT, TO_CONTENT],
-        OTHER,
+        [CONNECTED, CONTENT, MAIL, RCPT, DISCARD_QUERY, DISCARD_REPLY, MAIL_REPLY, RCPT_REPLY, FINAL_REPLY],
+        HANDSHAKE,
     )
     rows = np.flatnonzero(belongs)
-    numbers = events["n"].to_numpy()[rows]
-    owners = np.unique(cells[rows], return_inverse=True)[1] * (len(session.words) + 1) + session.codes[rows]
-    order = np.lexsort((numbers, owners))
-    rows, owners = rows[order], owners[order]
-    what = what[rows]
-    first = np.flatnonzero(is_first_of_key(owners))
-    start = np.repeat(first, np.diff(np.append(first, len(rows))))  # of each row the place of its session's first
-    number = _number(what, start)
-    discard = np.isin(what, (TOLD, QUERY))
-    handshake = np.where(is_reply[rows] & operation.among(_SHAKES_HANDS)[rows], operation.codes[rows], np.int64(-1))
-    last = np.maximum.accumulate(np.where(handshake >= 0, np.arange(len(rows)), -1))
-    agreed = np.where(last >= start, handshake[last], -1) if len(rows) else handshake
-    places = np.cumsum(is_first_of_key(owners)) - 1
-    return _Said(
+    sessions = np.unique(cell_ids[rows], return_inverse=True)[1] * (len(session.values) + 1) + session.codes[rows]
+    order = np.lexsort((events["n"].to_numpy()[rows], sessions))
+    rows, sessions = rows[order], sessions[order]
+    roles = roles[rows]
+    starts = group_starts(sessions)
+    numbers = _exchange_numbers(roles, starts)
+    is_discard = np.isin(roles, (DISCARD_QUERY, DISCARD_REPLY))
+    handshakes = np.where(is_handshake[rows], operation.codes[rows], np.int64(-1))
+    latest = np.maximum.accumulate(np.where(handshakes >= 0, np.arange(len(rows)), -1))
+    session_ranks = np.cumsum(is_first_of_key(sessions)) - 1
+    return _SessionEvents(
         events=events,
         rows=rows,
-        cells=cells[rows],
-        what=what,
-        keys=(places * 2 + discard) * (len(rows) + 1) + number,
-        number=number,
-        discard=discard,
-        address=_addresses(events, rows, what),
-        agreed=DictionaryColumn(agreed, operation.words),
-        opened=np.where(what[start] == CONNECTED, rows[start], -1) if len(rows) else rows,
+        cell_ids=cell_ids[rows],
+        roles=roles,
+        keys=(session_ranks * 2 + is_discard) * (len(rows) + 1) + numbers,
+        numbers=numbers,
+        is_discard=is_discard,
+        addresses=_addresses(events, rows, roles),
+        handshakes=DictionaryColumn(
+            np.where(latest >= starts, handshakes[latest], -1) if len(rows) else handshakes, operation.values
+        ),
+        connected_rows=np.where(roles[starts] == CONNECTED, rows[starts], -1) if len(rows) else rows,
     )
 
 
-def _number(what: Integers, start: Integers) -> Integers:
-    """Return which of its session's transactions, or discard exchanges, each row belongs to, from 1."""
+def _exchange_numbers(roles: Integers, starts: Integers) -> Integers:
+    """Return which exchange of its kind in its session each event belongs to, from 1; 0 before the first.
 
-    def count(wanted: int) -> Integers:
-        until = np.cumsum(what == wanted)
-        before = until - (what == wanted)
-        counted: Integers = until - before[start]
+    `starts` has the index of the first event of each event's session.
+    """
+
+    def count(role: int) -> Integers:
+        """Return how many events of a role the session had up to and including each event."""
+        until = np.cumsum(roles == role)
+        before = until - (roles == role)
+        counted: Integers = until - before[starts]
         return counted
 
-    of_commands = np.isin(what, (MAIL, RCPT, CONTENT))
+    is_mail_command = np.isin(roles, (MAIL, RCPT, CONTENT))
     return np.select(
-        [what == TOLD, what == QUERY, of_commands], [count(TOLD), count(QUERY), count(MAIL)], count(TO_MAIL)
+        [roles == DISCARD_REPLY, roles == DISCARD_QUERY, is_mail_command],
+        [count(DISCARD_REPLY), count(DISCARD_QUERY), count(MAIL)],
+        count(MAIL_REPLY),
     )
 
 
-def _addresses(events: pa.Table, rows: Integers, what: Integers) -> DictionaryColumn:
-    """Return the address that each row is about: that of MAIL and RCPT, and of a reply that names its recipient."""
-    enveloped = np.isin(what, (MAIL, RCPT))
-    lines = DictionaryColumn.of(take_or_null(events["line"].combine_chunks(), np.where(enveloped, rows, -1))).made(
-        _path
-    )
-    replies = ~enveloped & np.isin(what, (TOLD, TO_MAIL, TO_RCPT, TO_CONTENT, OTHER))
-    named = DictionaryColumn.of(take_or_null(events["recipient"].combine_chunks(), np.where(replies, rows, -1)))
-    codes = np.where(named.codes >= 0, named.codes + len(lines.words), lines.codes)
-    return DictionaryColumn(codes, (*lines.words, *named.words)).made(str).ranked()
+def _addresses(events: pa.Table, rows: Integers, roles: Integers) -> DictionaryColumn:
+    """Return the address in each MAIL and RCPT, and the recipient that a reply names, with sorted values; else null."""
+    is_envelope = np.isin(roles, (MAIL, RCPT))
+    lines = take_or_null(events["line"].combine_chunks(), np.where(is_envelope, rows, -1))
+    paths = DictionaryColumn.encode(lines).map_values(_address_in)
+    is_reply = np.isin(roles, (DISCARD_REPLY, MAIL_REPLY, RCPT_REPLY, FINAL_REPLY, HANDSHAKE))
+    recipients = take_or_null(events["recipient"].combine_chunks(), np.where(is_reply, rows, -1))
+    named = DictionaryColumn.encode(recipients)
+    codes = np.where(named.codes >= 0, named.codes + len(paths.values), paths.codes)
+    return DictionaryColumn(codes, (*paths.values, *named.values)).map_values(str).with_sorted_values()
 
 
-def _path(line: str) -> str:
+def _address_in(line: str) -> str:
+    """Return the address in a MAIL or RCPT command; '' where there is none."""
     match = _PATH.search(line)
     return match[1] if match else ""
 
 
-def _columns(said: _Said, begun: Integers, groups: Integers) -> pa.Table:
-    """Return the layer's columns of the exchanges that began with these rows, whose keys are `groups`, sorted."""
-    events, count = said.events, len(begun)
-    whole = {
+def _exchange_columns(selected: _SessionEvents, opening: Integers) -> pa.Table:
+    """Return a row for each exchange, given the indices of their opening commands, sorted by key."""
+    events, count = selected.events, len(opening)
+    columns = {
         name: events[name].combine_chunks() for name in ("n", "t", "session", "client", "server", "listener", "code")
     }
-    owner = find_sorted(groups, said.keys)
-
-    def of(wanted: int) -> Integers:
-        return np.flatnonzero((said.what == wanted) & (owner >= 0))
-
-    def one(wanted: int) -> Integers:
-        """Return for each exchange the event of its first row that is such; -1 where there is none."""
-        rows = of(wanted)[::-1]
-        places = np.full(count, -1, np.int64)
-        places[owner[rows]] = said.rows[rows]
-        return places
-
-    codes = pc.fill_null(whole["code"], -1).to_numpy(zero_copy_only=False)[said.rows]
-    finals = _by_owner(of(TO_CONTENT), owner)
-    highest = np.full(count, -1, np.int64)
-    np.maximum.at(highest, owner[finals], codes[finals])
-    last = np.full(count, -1, np.int64)
-    last[owner[finals]] = said.rows[finals]
-    each = np.zeros(count, bool)
-    each[owner[finals[said.address.codes[finals] >= 0]]] = True
-    content, told, opened = one(CONTENT), one(TOLD), said.opened[begun]
     digest, operation = (events[name].combine_chunks() for name in ("digest", "operation"))
-    first = said.rows[begun]
-    discard = said.discard[begun]
-    answer = np.where(discard, told, last)
+    exchange = find_sorted(selected.keys[opening], selected.keys)  # of each event the row of its exchange
+
+    def first_event(role: int) -> Integers:
+        """Return for each exchange the index in `events` of its first event of a role; -1 where there is none."""
+        found = np.flatnonzero((selected.roles == role) & (exchange >= 0))[::-1]
+        first = np.full(count, -1, np.int64)
+        first[exchange[found]] = selected.rows[found]
+        return first
+
+    codes = pc.fill_null(columns["code"], -1).to_numpy(zero_copy_only=False)[selected.rows]
+    finals = _rows_by_exchange(selected, exchange, FINAL_REPLY)
+    highest_code = np.full(count, -1, np.int64)
+    np.maximum.at(highest_code, exchange[finals], codes[finals])
+    last_final = np.full(count, -1, np.int64)
+    last_final[exchange[finals]] = selected.rows[finals]
+    content, discard_reply, opened = first_event(CONTENT), first_event(DISCARD_REPLY), selected.connected_rows[opening]
+    first, is_discard = selected.rows[opening], selected.is_discard[opening]
+    answer = np.where(is_discard, discard_reply, last_final)
     shadow_id = take_or_null(pc.struct_field(operation, "shadow_id"), first)
-    agreed = said.agreed.of_rows(begun)
+    handshake = selected.handshakes.take(opening)
     mode = np.select(
         [
             shadow_id.is_null().to_numpy(zero_copy_only=False),
-            agreed.among(["request-shadow"]),
-            agreed.among(["track-shadow"]),
+            handshake.is_in(["request-shadow"]),
+            handshake.is_in(["track-shadow"]),
         ],
         ["plain", "shadow", "tracked"],
         "plain",
     )
+    message_key = pc.coalesce(pc.struct_field(digest, "message_id"), pc.struct_field(digest, "body_sha256"))
     return pa.table(
         {
-            "cell_id": said.cells[begun],
-            "kind": pa.array(np.where(discard, "discard", "mail"), pa.string()),
-            "n": take_or_null(whole["n"], first),
-            "t": take_or_null(whole["t"], first),
-            "session": take_or_null(whole["session"], first),
-            "client": take_or_null(whole["client"], opened),
-            "server": take_or_null(whole["server"], opened),
-            "listener": take_or_null(whole["listener"], opened),
-            "number": said.number[begun],
+            "cell_id": selected.cell_ids[opening],
+            "kind": pa.array(np.where(is_discard, "discard", "mail"), pa.string()),
+            **{name: take_or_null(columns[name], first) for name in ("n", "t", "session")},
+            **{name: take_or_null(columns[name], opened) for name in ("client", "server", "listener")},
+            "number": selected.numbers[opening],
             "mode": pa.array(mode, pa.string()),
-            "sender": said.address.of_rows(begun).arrow(),
-            **_recipients(said, owner, codes, finals, each, highest),
+            "sender": selected.addresses.take(opening).to_arrow(),
+            **_recipient_columns(selected, exchange, codes, finals, highest_code),
             "shadow_id": shadow_id,
-            "key": take_or_null(
-                pc.coalesce(pc.struct_field(digest, "message_id"), pc.struct_field(digest, "body_sha256")), content
-            ),
+            "key": take_or_null(message_key, content),
             **{
                 name: take_or_null(pc.struct_field(digest, name), content)
                 for name in ("message_id", "stable_sha256", "report", "about", "size")
             },
-            "dot_n": take_or_null(whole["n"], content),
-            "dot_t": take_or_null(whole["t"], content),
-            "reply_n": take_or_null(whole["n"], answer),
-            "reply_t": take_or_null(whole["t"], answer),
-            "code": pa.array(highest, pa.int64(), mask=highest < 0),
-            "replies": np.bincount(owner[finals], minlength=count),
+            "dot_n": take_or_null(columns["n"], content),
+            "dot_t": take_or_null(columns["t"], content),
+            "reply_n": take_or_null(columns["n"], answer),
+            "reply_t": take_or_null(columns["t"], answer),
+            "code": pa.array(highest_code, pa.int64(), mask=highest_code < 0),
+            "replies": np.bincount(exchange[finals], minlength=count),
             "limit": take_or_null(pc.struct_field(operation, "limit"), first),
             **{
-                name: take_or_null(pc.struct_field(operation, name), told)
+                name: take_or_null(pc.struct_field(operation, name), discard_reply)
                 for name in ("database", "shadow_ids", "left")
             },
         }
     )
 
 
-def _by_owner(rows: Integers, owner: Integers) -> Integers:
-    """Return rows by their exchange, those of one in the order in which they came."""
-    return rows[np.argsort(owner[rows], kind="stable")]
+def _rows_by_exchange(selected: _SessionEvents, exchange: Integers, role: int) -> Integers:
+    """Return the indices of the events of a role that belong to an exchange, sorted by exchange and event number."""
+    rows = np.flatnonzero((selected.roles == role) & (exchange >= 0))
+    return rows[np.argsort(exchange[rows], kind="stable")]
 
 
-def _recipients(
-    said: _Said, owner: Integers, codes: Integers, finals: Integers, each: Flags, highest: Integers
+def _recipient_columns(
+    selected: _SessionEvents, exchange: Integers, codes: Integers, finals: Integers, highest_code: Integers
 ) -> dict[str, pa.Array]:
-    """Return whom RCPT took, whom the final reply took, and who was refused for good, of each exchange.
+    """Return the columns `recipients` (RCPT accepted), `accepted` (by a final reply) and `refused` (for good, by either).
 
-    `each`: there is a final reply for each recipient (RFC 2033).
+    `exchange` and `codes` have the exchange's row and the reply code of each selected event, `finals` the indices of the
+    final replies by exchange, `highest_code` the highest code of each exchange's final replies. A pair of exchange and address
+    is packed into one integer, `exchange * width + address`.
     """
-    count, width = len(each), len(said.address.words) + 1
-    asked, answered = (_by_owner(np.flatnonzero((said.what == what) & (owner >= 0)), owner) for what in (RCPT, TO_RCPT))
-    place = find_sorted(_ranked(owner[asked], len(said.rows)), _ranked(owner[answered], len(said.rows)))
-    answered, place = answered[place >= 0], place[place >= 0]
-    who, whose, code = said.address.codes[asked][place], owner[answered], codes[answered]
-    good = (code >= 200) & (code < 300)
-    taken = np.unique(whose[good] * width + who[good])
-    final_who, final_whose, final_code = said.address.codes[finals], owner[finals], codes[finals]
-    told = each[final_whose] & (final_who >= 0)
-    passed = (highest >= 200) & (highest < 300) & ~each
-    final_good = told & (final_code >= 200) & (final_code < 300)
+    count, width = len(highest_code), len(selected.addresses.values) + 1
+    per_recipient = np.zeros(count, bool)  # by LMTP there is a final reply for each recipient (RFC 2033)
+    per_recipient[exchange[finals[selected.addresses.codes[finals] >= 0]]] = True
+    asked, answered = (_rows_by_exchange(selected, exchange, role) for role in (RCPT, RCPT_REPLY))
+    size = len(selected.rows)  # the n-th reply to RCPT answers the exchange's n-th RCPT
+    matched = find_sorted(_ordinal_keys(exchange[asked], size), _ordinal_keys(exchange[answered], size))
+    answered, matched = answered[matched >= 0], matched[matched >= 0]
+    pairs, code = exchange[answered] * width + selected.addresses.codes[asked][matched], codes[answered]
+    recipients = np.unique(pairs[(code >= 200) & (code < 300)])
+    final_pairs, final_code = exchange[finals] * width + selected.addresses.codes[finals], codes[finals]
+    is_named = per_recipient[exchange[finals]] & (selected.addresses.codes[finals] >= 0)
+    all_accepted = (highest_code >= 200) & (highest_code < 300) & ~per_recipient
+    all_refused = (highest_code >= 500) & ~per_recipient
     accepted = np.sort(
-        np.concatenate([taken[passed[taken // width]], final_whose[final_good] * width + final_who[final_good]])
+        np.concatenate(
+            [
+                recipients[all_accepted[recipients // width]],
+                final_pairs[is_named & (final_code >= 200) & (final_code < 300)],
+            ]
+        )
     )
-    bad, final_bad = code >= 500, told & (final_code >= 500)
-    failed = (highest >= 500) & ~each
     refused = np.concatenate(
-        [
-            whose[bad] * width + who[bad],
-            final_whose[final_bad] * width + final_who[final_bad],
-            taken[failed[taken // width]],
-        ]
+        [pairs[code >= 500], final_pairs[is_named & (final_code >= 500)], recipients[all_refused[recipients // width]]]
     )
     refused = refused[np.sort(np.unique(refused, return_index=True)[1])]
     refused = refused[np.argsort(refused // width, kind="stable")]
-    words = said.address.words
     return {
-        name: lists_by_owner(keys // width, keys % width, words, count)
-        for name, keys in (("recipients", taken), ("accepted", accepted), ("refused", refused))
+        name: lists_by_owner(packed // width, packed % width, selected.addresses.values, count)
+        for name, packed in (("recipients", recipients), ("accepted", accepted), ("refused", refused))
     }
 
 
-def _ranked(owners: Integers, width: int) -> Integers:
-    """Return sorted keys of rows that lie by owner: the owner, and which of its rows each is."""
-    first = np.flatnonzero(is_first_of_key(owners))
-    start = np.repeat(first, np.diff(np.append(first, len(owners))))
-    return owners * (width + 1) + np.arange(len(owners)) - start
+def _ordinal_keys(owners: Integers, width: int) -> Integers:
+    """Return for each row its owner and its ordinal among the owner's rows, packed into one integer; `owners` is sorted."""
+    return owners * (width + 1) + np.arange(len(owners)) - group_starts(owners)

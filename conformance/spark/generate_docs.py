@@ -1,17 +1,17 @@
-"""The part of docs/data.md that the code knows better: every layer and table, with its columns.
+"""Write the generated part of docs/data.md: every layer, table and invariant with its columns.
 
-`python -m conformance.spark.generate_docs docs/data.md` writes it anew between its two marks.
+`python -m conformance.spark.generate_docs docs/data.md` replaces what lies between the two marks.
 """
 
 import sys
 from pathlib import Path
 
-from conformance.results.columns import TABLES as WRITTEN
-from conformance.results.columns import Column as Field
+from conformance.results.columns import TABLES as RUN_TABLES
+from conformance.results.columns import Column
 from conformance.results.schema import SCHEMA
 from conformance.spark.aggregation import TABLES
 from conformance.spark.invariants import INVARIANTS
-from conformance.spark.layer import TRANSACTION_COLUMNS
+from conformance.spark.schemas import TRANSACTION_COLUMNS
 from conformance.spark.warehouse import VERSION
 
 BEGIN = "<!-- made by conformance.spark.generate_docs; change the code, not this -->"
@@ -19,50 +19,53 @@ END = "<!-- end of what is made -->"
 
 
 def reference() -> str:
-    """Return the part, as Markdown."""
+    """Return the generated part as Markdown, without the marks."""
     parts = [
         f"### What a run has as Parquet (schema {SCHEMA})",
-        *(_written(name, fields) for name, fields in WRITTEN.items()),
+        *(f"`{name}`: " + ", ".join(map(_describe_column, columns)) for name, columns in RUN_TABLES.items()),
         f"### The warehouse's transactions (warehouse {VERSION})",
         "A row for each session, mail transaction, discard exchange, delivery, message, attempt and incident. A column "
-        "that a kind of row has no use for is null.",
-        _table(
+        "is null in rows of a kind that does not use it.",
+        _format_table(
             ("column", "type", "meaning"),
-            [(f"`{n}`", kind, meaning) for n, (kind, meaning) in TRANSACTION_COLUMNS.items()],
+            [(f"`{name}`", kind, meaning) for name, (kind, meaning) in TRANSACTION_COLUMNS.items()],
         ),
         "### Tables",
         *(
             f"`{table.name}`: {table.title}\n\n"
-            + _table(("column", "type", "meaning"), [(f"`{one.name}`", one.kind, one.meaning) for one in table.columns])
+            + _format_table(
+                ("column", "type", "meaning"),
+                [(f"`{column.name}`", column.kind, column.meaning) for column in table.columns],
+            )
             for table in TABLES
         ),
         "### Invariants",
-        _table(("check", "requirements"), [(f"`invariant.{i.name}`", ", ".join(i.requirements)) for i in INVARIANTS]),
+        _format_table(
+            ("check", "requirements"), [(f"`invariant.{i.name}`", ", ".join(i.requirements)) for i in INVARIANTS]
+        ),
     ]
     return "\n\n".join(parts)
 
 
 def update_page(page: str) -> str:
-    """Return a page with the part as the code has it now. Raises ValueError when it has not both marks."""
+    """Return a page with the part between its marks generated again. Raises ValueError when a mark is missing."""
     before, _, rest = page.partition(BEGIN)
-    _, found, after = rest.partition(END)
-    if not found:
+    _, end, after = rest.partition(END)
+    if not end:
         raise ValueError(f"the page has no {BEGIN} and {END}")
     return f"{before}{BEGIN}\n\n{reference()}\n\n{END}{after}"
 
 
-def _written(name: str, fields: tuple[Field, ...]) -> str:
-    return f"`{name}`: " + ", ".join(_field(field) for field in fields)
+def _describe_column(column: Column) -> str:
+    """Return a column as "`name` type"; of a struct, its fields in parentheses."""
+    if isinstance(column.type, tuple):
+        return f"`{column.name}` ({', '.join(map(_describe_column, column.type))})"
+    return f"`{column.name}` {column.type}"
 
 
-def _field(field: Field) -> str:
-    if isinstance(field.type, tuple):
-        return f"`{field.name}` ({', '.join(_field(inner) for inner in field.type)})"
-    return f"`{field.name}` {field.type}"
-
-
-def _table(names: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    lines = [names, tuple("---" for _ in names), *rows]
+def _format_table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Return a Markdown table; a `|` in a cell is escaped."""
+    lines = [header, tuple("---" for _ in header), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in line)} |" for line in lines)
 
 

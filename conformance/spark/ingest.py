@@ -1,7 +1,7 @@
-"""Run directories as the pipeline sees them: which there are, and the cells, verdicts and events of each as a table.
+"""Find run directories and read them as Arrow tables: the cells, verdicts and events of each.
 
-A run's Parquet tables are taken where it has some that are whole and not older than itself, else its cells' files,
-line by line; lines that cannot be read are counted, told, and left out.
+A run's own Parquet tables are read where they are as its manifest says; else the lines of its cells' files. Lines and files that
+cannot be read are counted, reported and left out.
 """
 
 import os
@@ -21,38 +21,38 @@ from conformance.results.parquet import arrow_schema, run_tables
 from conformance.results.reader import read_run
 from conformance.results.schema import RunHeader
 
-_DENSITY = 20
-"""Octets of a cell's lines that became one of Parquet, about."""
-_LONGEST_PATH = 4096
-"""Octets of a path, with its end, that a system call takes."""
-_TOLD = 100
-"""Damaged lines of a run that are told; all are counted."""
+_COMPRESSION = 20
+"""Octets of a cell's lines for each octet of Parquet, roughly."""
+_MAX_PATH = 4096
+"""Octets of a path, with its terminator, that a system call takes."""
+_MAX_DAMAGE_KEPT = 100
+"""Descriptions of damage that are kept for a run; all are counted."""
 
 
 class IngestedRun(BaseModel):
-    """What the warehouse knows of one run."""
+    """A run directory, with what the warehouse needs to know about it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     content_sha256: str
     path: str
     header: RunHeader
-    parquet: bool = Field(description="whether its Parquet tables were taken")
-    octets: int = Field(description="size of its cells' files, about")
+    parquet: bool = Field(description="whether its Parquet tables are read")
+    octets: int = Field(description="size of its cells' files, roughly")
     damaged: int = Field(0, description="lines and files that could not be read")
-    damage: tuple[str, ...] = Field((), description="some of them, as file: line")
+    damage: tuple[str, ...] = Field((), description="the first of them, as `file: line`")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadableRuns:
-    """The runs that were found, by name, and what could not be read at all, in words."""
+    """The runs whose headers could be read, by name, and a message for each other one."""
 
     runs: Mapping[str, IngestedRun]
     unreadable: tuple[str, ...]
 
 
 def find_runs(paths: Sequence[Path]) -> tuple[Path, ...]:
-    """Return the run directories that are, or lie below, the paths; each once, sorted.
+    """Return the run directories that are, or lie below, the paths; each once, resolved and sorted.
 
     Raises RunDirectoryError for a path without any.
     """
@@ -60,15 +60,15 @@ def find_runs(paths: Sequence[Path]) -> tuple[Path, ...]:
     for path in paths:
         below = set(_runs_below(path))
         if not below:
-            raise RunDirectoryError(f"{path} is no run directory and has none below it (no {RUN_FILE})")
-        found |= {one.resolve() for one in below}
+            raise RunDirectoryError(f"{path} is not a run directory and has none below it (no {RUN_FILE})")
+        found |= {run.resolve() for run in below}
     return tuple(sorted(found))
 
 
 def _runs_below(path: Path) -> Iterator[Path]:
     """Yield the run directories that a path is or has below it.
 
-    Nothing is looked for in a run: what lies there a node may have written. No link is followed but the path itself.
+    Run directories are not searched, since nodes write there. No symbolic link is followed but the path itself.
     """
     folders = [path]
     while folders:
@@ -77,15 +77,14 @@ def _runs_below(path: Path) -> Iterator[Path]:
             yield folder
             continue
         with suppress(PermissionError, NotADirectoryError), os.scandir(folder) as entries:
-            below = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
-            folders += [one for one in below if len(os.fsencode(one / RUN_FILE)) < _LONGEST_PATH]
+            children = [Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False)]
+            folders += [child for child in children if len(os.fsencode(child / RUN_FILE)) < _MAX_PATH]
 
 
 def read_headers(paths: Sequence[Path]) -> ReadableRuns:
-    """Read headers and hashes of runs. The same run twice (a copy) counts once.
+    """Read the headers and content hashes of runs; two copies of a run count once.
 
-    A run whose header cannot be read is told and left out. Raises RunDirectoryError when two different runs have one
-    name, or none can be read; SchemaTooNew.
+    Raises RunDirectoryError when two different runs have the same name, or when no header can be read; SchemaTooNew.
     """
     runs: dict[str, IngestedRun] = {}
     unreadable: list[str] = []
@@ -95,19 +94,20 @@ def read_headers(paths: Sequence[Path]) -> ReadableRuns:
         except RunDirectoryError as error:
             unreadable.append(str(error))
             continue
-        found = _look(path, header)
-        known = runs.setdefault(header.run, found)
-        if known.content_sha256 != found.content_sha256:
+        run = _inspect(path, header)
+        known = runs.setdefault(header.run, run)
+        if known.content_sha256 != run.content_sha256:
             raise RunDirectoryError(f"{known.path} and {path} are different runs named {header.run!r}: rename one")
     if unreadable and not runs:
         raise RunDirectoryError(unreadable[0])
     return ReadableRuns(runs, tuple(unreadable))
 
 
-def _look(path: Path, header: RunHeader) -> IngestedRun:
+def _inspect(path: Path, header: RunHeader) -> IngestedRun:
+    """Return a run with its content hash, after checking its Parquet tables against their manifest."""
     stored = read_current_manifest(path)
-    trouble = _trouble(path, stored) if stored else ()
-    if stored is None or trouble:
+    damage = _damaged_tables(path, stored) if stored else ()
+    if stored is None or damage:
         manifest = compute_manifest(path)
         return IngestedRun(
             content_sha256=manifest.content_sha256,
@@ -115,84 +115,85 @@ def _look(path: Path, header: RunHeader) -> IngestedRun:
             header=header,
             parquet=False,
             octets=manifest.octets,
-            damaged=len(trouble),  # what is wrong with its lines is told when they are read
-            damage=trouble,
+            damaged=len(damage),  # damaged lines are counted when they are read
+            damage=damage,
         )
     return IngestedRun(
         content_sha256=stored.content_sha256,
         path=str(path),
         header=header,
         parquet=True,
-        octets=_DENSITY * sum(_table(path, name).stat().st_size for name in TABLES),
+        octets=_COMPRESSION * sum(_table_file(path, name).stat().st_size for name in TABLES),
         damaged=stored.damaged,
         damage=stored.damage,
     )
 
 
-def _trouble(path: Path, stored: Manifest) -> tuple[str, ...]:
-    """Return which of a run's Parquet tables are not what its manifest says."""
-    told = []
+def _damaged_tables(path: Path, manifest: Manifest) -> tuple[str, ...]:
+    """Return a message for each of a run's Parquet tables that is not as its manifest says."""
+    messages = []
     for name in TABLES:
         try:
-            found = sha256_of_file(_table(path, name))  # first: it takes no pipe for a file
-            rows = pq.read_metadata(_table(path, name)).num_rows
+            digest = sha256_of_file(_table_file(path, name))  # before pyarrow opens it: this refuses a pipe
+            rows = pq.read_metadata(_table_file(path, name)).num_rows
         except (OSError, pa.ArrowInvalid) as error:
-            told.append(f"{PARQUET_FOLDER}/{name}.parquet: {ascii(str(error))[1:120]}")
+            messages.append(f"{PARQUET_FOLDER}/{name}.parquet: {ascii(str(error))[1:120]}")
             continue
-        if found != stored.tables.get(name, found):
-            told.append(f"{PARQUET_FOLDER}/{name}.parquet: not the file that was written")
-        elif rows != stored.rows.get(name, rows):
-            told.append(f"{PARQUET_FOLDER}/{name}.parquet: {rows} rows, not the {stored.rows[name]} that were written")
-    return tuple(told)
+        if digest != manifest.tables.get(name, digest):
+            messages.append(f"{PARQUET_FOLDER}/{name}.parquet: not the file that was written")
+        elif rows != manifest.rows.get(name, rows):
+            messages.append(
+                f"{PARQUET_FOLDER}/{name}.parquet: {rows} rows, not the {manifest.rows[name]} that were written"
+            )
+    return tuple(messages)
 
 
 def check_tables(runs: Iterable[Path]) -> None:
-    """Read the Parquet tables of runs. Raises RunDirectoryError for the first that is damaged."""
+    """Read the Parquet tables of runs completely. Raises RunDirectoryError for the first that is damaged."""
     for run in runs:
         for name in TABLES:
-            file = _table(run, name)
+            file = _table_file(run, name)
             if not file.is_file():
                 continue
             try:
                 pq.read_table(file, partitioning=None)
             except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
                 raise RunDirectoryError(
-                    f"{file} is damaged: delete {file.parent}, and the lines of the run's cells are read"
+                    f"{file} is damaged: delete {file.parent}, so that the run's cells are read line by line"
                 ) from error
 
 
-def _table(path: Path, name: str) -> Path:
-    return path / PARQUET_FOLDER / f"{name}.parquet"
+def _table_file(run: Path, name: str) -> Path:
+    return run / PARQUET_FOLDER / f"{name}.parquet"
 
 
 def read_tables(run: IngestedRun, columns: Mapping[str, Sequence[str]]) -> tuple[IngestedRun, dict[str, pa.Table]]:
-    """Return a run's tables `cells`, `verdicts` and `events`, and the run with what could not be read of it.
+    """Return the run, with any damaged lines that were found, and its tables `cells`, `verdicts` and `events`.
 
-    Of its Parquet tables only these columns are read; those that are not named here are read whole. Raises SchemaTooNew when a
-    cell's file is of a newer schema.
+    `columns` limits the columns that are read from a Parquet table; a table that it does not name is read whole. Raises
+    SchemaTooNew when a cell's file is of a newer schema.
     """
     path = Path(run.path)
     if run.parquet:
-        return run, {name: _read(_table(path, name), name, columns.get(name)) for name in TABLES}
-    made, damage = run_tables(path)
-    told = tuple(str(one) for one in damage)
-    found = {"damaged": run.damaged + len(told), "damage": (*run.damage, *told)[:_TOLD]}
-    return run.model_copy(update=found), made
+        return run, {name: _read_parquet(_table_file(path, name), name, columns.get(name)) for name in TABLES}
+    tables, damage = run_tables(path)
+    damage_kept = (*run.damage, *map(str, damage))[:_MAX_DAMAGE_KEPT]
+    return run.model_copy(update={"damaged": run.damaged + len(damage), "damage": damage_kept}), tables
 
 
-def _read(path: Path, name: str, columns: Sequence[str] | None) -> pa.Table:
-    """Return a table; a column that has come since it was written is null."""
+def _read_parquet(file: Path, name: str, columns: Sequence[str] | None) -> pa.Table:
+    """Return a table with the current schema's columns; one that was added after the file was written is null."""
     fields = [field for field in arrow_schema(TABLES[name]) if columns is None or field.name in columns]
-    return pq.read_table(path, schema=pa.schema(fields), partitioning=None)
+    return pq.read_table(file, schema=pa.schema(fields), partitioning=None)
 
 
 def escape_glob(path: Path) -> str:
-    """Return a path as Spark must be told it: what it takes for a pattern elsewhere means itself."""
-    return "".join(f"\\{one}" if one in "[]{}*?\\" else one for one in str(path))
+    """Return a path for Spark, which reads paths as glob patterns, with each special character escaped."""
+    return "".join(f"\\{char}" if char in "[]{}*?\\" else char for char in str(path))
 
 
 def run_rows(runs: Mapping[str, IngestedRun]) -> pa.Table:
-    """Return a row for each run: what its header says, and how much of it could not be read."""
+    """Return a row for each run: columns of its header, and `damaged`."""
     texts = {name: pa.string() for name in ("run", "started", "harness", "clock")}
     schema = pa.schema(
         {
@@ -206,11 +207,11 @@ def run_rows(runs: Mapping[str, IngestedRun]) -> pa.Table:
 
 
 def candidate_rows(runs: Mapping[str, IngestedRun]) -> pa.Table:
-    """Return a row for each run and candidate in it, with what it claims."""
+    """Return a row for each run and candidate in it, with the capabilities that the candidate claims."""
     schema = pa.schema({"run": pa.string(), "candidate": pa.string(), "claims": pa.list_(pa.string())})
     rows = [
-        {"run": name, "candidate": one.name, "claims": list(one.claims)}
+        {"run": name, "candidate": candidate.name, "claims": list(candidate.claims)}
         for name, run in runs.items()
-        for one in run.header.candidates
+        for candidate in run.header.candidates
     ]
     return pa.Table.from_pylist(rows, schema)

@@ -1,8 +1,9 @@
-"""What Java loaded of Spark in an earlier session, kept for later ones: half of a short session is loading of classes.
+"""A cache of the classes that Java loads for Spark (Java's AOT cache), since loading them is half of a short session.
 
-It is made when it is asked for, and never else: a session of Java 25 or later records what it loads; when it has ended,
-Java makes a cache of that (200 MB, some twenty seconds of CPU, once). Java itself refuses a cache that does not fit, and goes on
-without; its name changes with Java and Spark, and the one that was there before goes.
+The cache is made only on request. A session of Java 25 or later records what it loads (`AotCache.options` with `record`); after
+that session Java makes the cache from the record (`AotCache.build`: 200 MB, some 20 seconds of CPU, once). Java itself
+rejects a cache that does not fit, and goes on without one. The file's name changes with the versions of Java and Spark, and an
+older cache of the same installation is deleted when a new one is made.
 """
 
 import hashlib
@@ -18,80 +19,83 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MIN_JAVA = 25
-"""The oldest Java that keeps what it needs."""
+"""The oldest Java whose cache holds all that Spark needs."""
 
-_OWN = ("-XX:AOTMode=", "-XX:AOTConfiguration=", "-XX:AOTCache=")
-_QUIET = "-Xlog:disable"
-_TROUBLE = "-Xlog:aot*=warning,cds*=warning"
-_AFRESH = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UnlockDiagnosticVMOptions", "-XX:-AOTReplayTraining")
-"""How methods ran in the session that was recorded is kept too. That was a short one, without Java's second compiler: a
-long one that went by it hardly used that compiler either, and its tasks took nearly twice the CPU."""
-_LIMIT = 900.0
-"""Seconds that making a cache may take."""
+_CACHE_OPTIONS = ("-XX:AOTMode=", "-XX:AOTConfiguration=", "-XX:AOTCache=")
+_NO_LOG = "-Xlog:disable"
+_WARNINGS = "-Xlog:aot*=warning,cds*=warning"
+_NO_PROFILES = ("-XX:+IgnoreUnrecognizedVMOptions", "-XX:+UnlockDiagnosticVMOptions", "-XX:-AOTReplayTraining")
+"""Makes Java ignore the cache's execution profiles. Those come from a short session without Java's second compiler: with
+them a long session hardly used that compiler either, and its tasks took nearly twice the CPU."""
+_BUILD_TIMEOUT_S = 900.0
 
 
 @dataclass(frozen=True, slots=True)
 class AotCache:
-    """The cache of one Java and one Spark, and where a session records what goes into it."""
+    """The cache file for one Java and one Spark, and the file in which a session records what goes into it."""
 
-    cache: Path
+    file: Path
     record: Path
 
     @property
-    def _said(self) -> Path:
-        return self.record.with_name("said.log")
+    def _log(self) -> Path:
+        return self.record.with_name("aot.log")
 
     def mismatch_reason(self) -> str:
-        """Return why a cache that is there is not used by the session that has started; '' where it is, or there is none."""
-        if not self.cache.is_file():
-            return "it was made of another Java or Spark" if any(self.cache.parent.glob("*.aot")) else ""
-        said = self._said.read_text("utf-8", "replace").splitlines() if self._said.is_file() else []
-        refused = any("[error" in line for line in said)  # it warns of parts that it goes on without, too
-        return said[0].rpartition("]")[2].strip() if refused else ""
+        """Return why the session that has started does not use a cache that is there; '' where it uses it or none is there."""
+        if not self.file.is_file():
+            return "it was made of another Java or Spark" if any(self.file.parent.glob("*.aot")) else ""
+        lines = self._log.read_text("utf-8", "replace").splitlines() if self._log.is_file() else []
+        rejected = any("[error" in line for line in lines)  # Java warns too, of parts that it goes on without
+        return lines[0].rpartition("]")[2].strip() if rejected else ""
 
-    def options(self, *, brief: bool, learn: bool) -> tuple[str, ...]:
-        """Return Java's options: those that record, if asked to, else those that use the cache where there is one.
+    def options(self, *, brief: bool, record: bool) -> tuple[str, ...]:
+        """Return Java's options to record what it loads, or else to use the cache; none where there is no cache.
 
-        A session that is not `brief` takes the classes, and learns for itself what is worth compiling.
+        A session that is not `brief` takes the classes from the cache and profiles its methods itself.
         """
-        if learn:
-            return ("-XX:AOTMode=record", f"-XX:AOTConfiguration={self.record}", _QUIET)
-        if self.cache.is_file():
-            return (f"-XX:AOTCache={self.cache}", *(() if brief else _AFRESH), _QUIET, f"{_TROUBLE}:file={self._said}")
+        if record:
+            return ("-XX:AOTMode=record", f"-XX:AOTConfiguration={self.record}", _NO_LOG)
+        if self.file.is_file():
+            profiles = () if brief else _NO_PROFILES
+            return (f"-XX:AOTCache={self.file}", *profiles, _NO_LOG, f"{_WARNINGS}:file={self._log}")
         return ()
 
-    def make(self, java: Path, arguments: Sequence[str], class_path: str) -> bool:
-        """Make the cache of what a session recorded that was started so; say whether there is one now."""
+    def build(self, java: Path, arguments: Sequence[str], class_path: str) -> bool:
+        """Make the cache from the record of a session, and return whether that succeeded; blocks for some 20 seconds.
+
+        `java`, `arguments` and `class_path` are those that the session was started with.
+        """
         if not self.record.is_file():
             return False
-        self.cache.parent.mkdir(parents=True, exist_ok=True)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
         scratch = self.record.with_suffix(".aot")
-        own = ["-XX:AOTMode=create", f"-XX:AOTConfiguration={self.record}", f"-XX:AOTCache={scratch}"]
-        same = [one for one in arguments if not one.startswith(_OWN)]
+        create = ["-XX:AOTMode=create", f"-XX:AOTConfiguration={self.record}", f"-XX:AOTCache={scratch}"]
+        others = [argument for argument in arguments if not argument.startswith(_CACHE_OPTIONS)]
         try:
-            done = subprocess.run(  # noqa: S603  # the Java that Spark itself was started with
-                [java, *same, *own, "-cp", class_path], capture_output=True, timeout=_LIMIT, check=False
+            process = subprocess.run(  # noqa: S603  # the Java that Spark itself was started with
+                [java, *others, *create, "-cp", class_path], capture_output=True, timeout=_BUILD_TIMEOUT_S, check=False
             )
         except subprocess.TimeoutExpired:
             return False
-        if done.returncode or not scratch.is_file():
+        if process.returncode or not scratch.is_file():
             return False
-        for old in self.cache.parent.glob("*.aot"):
+        for old in self.file.parent.glob("*.aot"):
             old.unlink(missing_ok=True)
-        scratch.replace(self.cache)
+        scratch.replace(self.file)
         return True
 
 
-def aot_cache_for(java: Path, folder: Path, scratch: Path) -> AotCache:
-    """Return the cache for a Java and the Spark that is installed; `folder` is for what can be made again."""
+def aot_cache_for(java: Path, cache_folder: Path, session_folder: Path) -> AotCache:
+    """Return the cache for a Java and the installed Spark; a record of it would go to the session's folder."""
     spark = importlib.util.find_spec("pyspark")
     assert spark is not None
     assert spark.origin
     jars = Path(spark.origin).parent / "jars"
-    place = hashlib.sha256(f"{java} {jars}".encode()).hexdigest()[:12]
-    stamp = f"{importlib.metadata.version('pyspark')} {jars.stat().st_mtime_ns} {java.stat().st_mtime_ns}"
-    name = hashlib.sha256(stamp.encode()).hexdigest()[:12]
-    return AotCache(folder / f"spark-{place}" / f"{name}.aot", scratch / "loaded.config")
+    installation = hashlib.sha256(f"{java} {jars}".encode()).hexdigest()[:12]
+    versions = f"{importlib.metadata.version('pyspark')} {jars.stat().st_mtime_ns} {java.stat().st_mtime_ns}"
+    name = hashlib.sha256(versions.encode()).hexdigest()[:12]
+    return AotCache(cache_folder / f"spark-{installation}" / f"{name}.aot", session_folder / "loaded.config")
 
 
 def launch_arguments(session: "SparkSession") -> tuple[list[str], str]:
@@ -99,4 +103,4 @@ def launch_arguments(session: "SparkSession") -> tuple[list[str], str]:
     jvm = session._jvm
     assert jvm is not None
     arguments = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
-    return [str(one) for one in arguments], str(jvm.java.lang.System.getProperty("java.class.path"))
+    return [str(argument) for argument in arguments], str(jvm.java.lang.System.getProperty("java.class.path"))

@@ -1,116 +1,123 @@
-"""The views over the layers: who passed which message to whom, what was stored, delivered and acknowledged.
+"""The views of messages: which were made, transferred, stored as shadow copies, delivered and acknowledged.
 
-Each is a query over `exchanges`, `happenings` and `cells`, joined within a cell only. Two ways of writing one address are
-one there: a mailbox of the topology is found in any letter case, of an address outside only the domain is (RFC 5321 2.4).
+Each is a query over the views `exchanges`, `single_events`, `conditions` and `topologies`, joined within a cell only. Addresses
+are normalized: those of the topology's mailboxes are compared without regard to case, others without regard to the case
+of their domain (RFC 5321 2.4).
 """
 
 from conformance.faults import ALTERING_FAULTS
 from conformance.spark.topologies import PARAMETERS
 
 
-def _one(address: str) -> str:
-    """Return an address as it is compared, where `w` is the topology."""
+def _normalized(address: str) -> str:
+    """Return the SQL expression of an address in the form in which addresses are compared; `tp` must be its topology."""
     domain = f"regexp_extract({address}, '[^@]*$', 0)"
-    outside = f"concat(left({address}, length({address}) - length({domain})), lower({domain}))"
-    small = f"lower({address})"  # nearly every address is written so already, whosever it is
-    return f"CASE WHEN {address} = {small} OR array_contains(w.mailboxes, {small}) THEN {small} ELSE {outside} END"
+    foreign = f"concat(left({address}, length({address}) - length({domain})), lower({domain}))"
+    lower = f"lower({address})"  # nearly every address is in lower case already: that case is tested first
+    return f"CASE WHEN {address} = {lower} OR array_contains(tp.mailboxes, {lower}) THEN {lower} ELSE {foreign} END"
 
 
-def _all(addresses: str) -> str:
-    return f"array_sort(array_distinct(transform({addresses}, one -> {_one('one')})))"
+def _normalized_list(addresses: str) -> str:
+    """Return the SQL expression of a sorted list of distinct normalized addresses."""
+    return f"array_sort(array_distinct(transform({addresses}, address -> {_normalized('address')})))"
 
 
-_HERE = "JOIN conditions c ON c.cell_id = {0}.cell_id JOIN topologies w ON w.place = c.place"
-"""What a view needs to compare addresses."""
+_JOIN_TOPOLOGY = "JOIN conditions c ON c.cell_id = {0}.cell_id JOIN topologies tp ON tp.topology_id = c.topology_id"
+"""Joins the topology that `_normalized` needs to the rows of the alias {0}."""
 
-_CHANGED = ", ".join(f"element_at(changes, '{name}') AS {column}" for column, name in PARAMETERS.items())
-CHANGES = f"""
-SELECT cell_id, client AS server, n, {_CHANGED}
-FROM happenings WHERE kind = 'incident' AND mode = 'configured' AND changes IS NOT NULL
+_PARAMETER_COLUMNS = ", ".join(f"element_at(changes, '{name}') AS {column}" for column, name in PARAMETERS.items())
+PARAMETER_CHANGES = f"""
+SELECT cell_id, client AS server, n, {_PARAMETER_COLUMNS}
+FROM single_events WHERE kind = 'incident' AND mode = 'configured' AND changes IS NOT NULL
 """  # noqa: S608  # made of constants
-"""A row for each configuration that a server took, with the parameters that it changed."""
+"""A row for each configuration that a server accepted, with the parameters that it changed."""
 
 TAMPERED = f"mode = 'fault-fired' AND action IN ({', '.join(repr(kind) for kind in sorted(ALTERING_FAULTS))})"
-"""Whether a happening is a fault by which a session shows what none of its parties said."""
+"""SQL condition: a row of `single_events` is a fault that changed what a session shows, so that no party said it."""
 
-ALTERED = f"""
+ALTERED_SESSIONS = f"""
 SELECT cell_id, session, bool_or(kind = 'attempt' OR mode = 'talked') AS spoken,
        bool_or(mode = 'fault-fired') AS tampered
-FROM happenings
+FROM single_events
 WHERE session IS NOT NULL
   AND (kind = 'attempt' OR mode = 'talked' OR {TAMPERED})
 GROUP BY cell_id, session
 """  # noqa: S608  # made of constants
-"""Sessions in which the harness spoke for the client, or a fault put words into a party's mouth (`tampered`)."""
+"""A row for each session in which the harness itself was the client (`spoken`), or a fault changed commands or replies
+(`tampered`)."""
 
-MAILS = f"""
+MAIL_TRANSACTIONS = f"""
 SELECT /*+ SHUFFLE_HASH(x) */ m.cell_id, m.n, m.t, m.session, m.client, m.server, m.listener, m.mode,
-       {_one("m.sender")} AS sender, {_all("m.recipients")} AS recipients, {_all("m.accepted")} AS accepted,
-       {_all("m.refused")} AS refused, size(m.recipients) AS named,
+       {_normalized("m.sender")} AS sender, {_normalized_list("m.recipients")} AS recipients, {_normalized_list("m.accepted")} AS accepted,
+       {_normalized_list("m.refused")} AS refused, size(m.recipients) AS accepted_rcpts,
        m.shadow_id, m.key, m.message_id, m.stable_sha256, m.report, m.about, m.dot_n, m.dot_t, m.reply_n, m.reply_t,
        m.code, m.replies,
-       element_at(w.servers, m.client) IS NULL AS from_outside, element_at(w.servers, m.server) IS NOT NULL AS to_server,
-       element_at(w.servers, m.client) IS NOT NULL AND element_at(w.servers, m.server) IS NOT NULL AS among_servers,
-       element_at(w.servers, m.client).site AS client_site, element_at(w.servers, m.server).site AS server_site,
-       element_at(w.servers, m.client).boundary = element_at(w.servers, m.server).boundary AS inside,
+       element_at(tp.servers, m.client) IS NULL AS from_outside, element_at(tp.servers, m.server) IS NOT NULL AS to_server,
+       element_at(tp.servers, m.client) IS NOT NULL AND element_at(tp.servers, m.server) IS NOT NULL AS among_servers,
+       element_at(tp.servers, m.client).site AS client_site, element_at(tp.servers, m.server).site AS server_site,
+       element_at(tp.servers, m.client).boundary = element_at(tp.servers, m.server).boundary AS inside,
        coalesce(x.spoken, false) AS spoken, coalesce(x.tampered, false) AS tampered
-FROM exchanges m {_HERE.format("m")}
-LEFT JOIN altered x ON x.cell_id = m.cell_id AND x.session = m.session
+FROM exchanges m {_JOIN_TOPOLOGY.format("m")}
+LEFT JOIN altered_sessions x ON x.cell_id = m.cell_id AND x.session = m.session
 WHERE m.kind = 'mail'
 """  # noqa: S608  # made of constants
-"""A row for each mail transaction: whether its client is none of the topology's servers, or both parties are.
+"""A row for each mail transaction.
 
-`inside`: both are servers of one boundary. `named`: how many recipients RCPT accepted, however they were written.
+`from_outside`: its client is no server of the topology. `to_server`: its server is one. `among_servers`: both are.
+`inside`: both are servers of one boundary. `accepted_rcpts`: how many recipients RCPT accepted, before normalization.
 """
 
-MADE = f"""
-SELECT m.cell_id, m.message, m.key, m.message_id, m.date, m.stable_sha256, {_one("m.sender")} AS sender,
-       {_all("m.recipients")} AS recipients
-FROM happenings m {_HERE.format("m")}
+HARNESS_MESSAGES = f"""
+SELECT m.cell_id, m.message, m.key, m.message_id, m.date, m.stable_sha256, {_normalized("m.sender")} AS sender,
+       {_normalized_list("m.recipients")} AS recipients
+FROM single_events m {_JOIN_TOPOLOGY.format("m")}
 WHERE m.kind = 'message'
 """  # noqa: S608  # made of constants
 """A row for each message that the harness made."""
 
-COPIES = """
+SHADOW_COPIES = """
 SELECT cell_id, mode, shadow_id, key, message_id, if(mode = 'shadow', client, server) AS primary,
        if(mode = 'shadow', server, client) AS holder, if(mode = 'shadow', client_site, server_site) AS primary_site,
        if(mode = 'shadow', server_site, client_site) AS holder_site, inside, accepted AS recipients, session,
        n AS begun_n, reply_n AS stored_n, reply_t AS stored_t
-FROM mails WHERE mode IN ('shadow', 'tracked') AND code BETWEEN 200 AND 299 AND among_servers
+FROM mail_transactions WHERE mode IN ('shadow', 'tracked') AND code BETWEEN 200 AND 299 AND among_servers
 """
-"""A row for each shadow copy that was acknowledged, with who is its primary and who holds it."""
+"""A row for each shadow copy that was acknowledged: `primary` is the server that keeps the message, `holder` has the copy."""
 
 DELIVERIES = f"""
-SELECT d.cell_id, d.server AS sink, d.client AS giver, d.session, {_one("d.recipients[0]")} AS recipient,
-       {_one("d.sender")} AS sender, array_contains(w.mailboxes, lower(d.recipients[0])) AS in_mailbox,
-       d.key, d.message_id, d.date, d.stable_sha256, d.report, d.about, d.action, {_all("d.failed")} AS failed, d.n, d.t
-FROM happenings d {_HERE.format("d")}
+SELECT d.cell_id, d.server AS sink, d.client AS giver, d.session, {_normalized("d.recipients[0]")} AS recipient,
+       {_normalized("d.sender")} AS sender, array_contains(tp.mailboxes, lower(d.recipients[0])) AS in_mailbox,
+       d.key, d.message_id, d.date, d.stable_sha256, d.report, d.about, d.action, {_normalized_list("d.failed")} AS failed, d.n, d.t
+FROM single_events d {_JOIN_TOPOLOGY.format("d")}
 WHERE d.kind = 'delivery'
 """  # noqa: S608  # made of constants
-"""A row for each message and recipient that a sink took."""
+"""A row for each message and recipient that a sink accepted; `giver` is the party that handed it over."""
 
 ACKNOWLEDGEMENTS = f"""
-SELECT /*+ SHUFFLE_HASH(t) */ a.cell_id, a.message, m.key, m.message_id, m.date, m.sender, {_one("a.recipient")} AS recipient, a.server,
+SELECT /*+ SHUFFLE_HASH(t) */ a.cell_id, a.message, m.key, m.message_id, m.date, m.sender, {_normalized("a.recipient")} AS recipient, a.server,
        a.listener, a.session,
        a.n AS attempt_n, coalesce(t.reply_n, a.n) AS acknowledged_n, t.reply_t - t.dot_t AS latency
 FROM (SELECT cell_id, message, server, listener, session, n, explode(accepted) AS recipient
-      FROM happenings WHERE kind = 'attempt') a
-{_HERE.format("a")}
-JOIN made m ON m.cell_id = a.cell_id AND m.message = a.message
+      FROM single_events WHERE kind = 'attempt') a
+{_JOIN_TOPOLOGY.format("a")}
+JOIN harness_messages m ON m.cell_id = a.cell_id AND m.message = a.message
 LEFT JOIN (SELECT cell_id, session, key, min(reply_n) AS reply_n, min_by(reply_t, reply_n) AS reply_t,
                   min_by(dot_t, reply_n) AS dot_t
            FROM exchanges WHERE kind = 'mail' AND code BETWEEN 200 AND 299 GROUP BY cell_id, session, key) t
   ON t.cell_id = a.cell_id AND t.session = a.session AND t.key = m.key
 """  # noqa: S608  # made of constants
-"""A row for each message and recipient that a sender of the harness was told 250 for; latency in seconds."""
+"""A row for each message and recipient for which a sender of the harness got a positive final reply.
+
+`latency`: seconds from the final dot to that reply.
+"""
 
 VIEWS = {
-    "changes": CHANGES,
-    "altered": ALTERED,
-    "made": MADE,
-    "mails": MAILS,
-    "copies": COPIES,
+    "parameter_changes": PARAMETER_CHANGES,
+    "altered_sessions": ALTERED_SESSIONS,
+    "harness_messages": HARNESS_MESSAGES,
+    "mail_transactions": MAIL_TRANSACTIONS,
+    "shadow_copies": SHADOW_COPIES,
     "deliveries": DELIVERIES,
     "acknowledgements": ACKNOWLEDGEMENTS,
 }
-"""The views over `exchanges`, `happenings`, `topologies` and `conditions`, in the order in which they build on each other."""
+"""The views over `exchanges`, `single_events`, `topologies` and `conditions`, in the order in which they build on each other."""

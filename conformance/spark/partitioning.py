@@ -1,7 +1,7 @@
-"""How a history is spread over parts: nearly all that is asked of it is asked of each cell on its own.
+"""How the rows of a history are partitioned for Spark: by cell, and in one partition where the history is small.
 
-So rows of a cell are put together once, and joined where they are. A small history is one part: then
-Spark plans hardly an exchange, and a query is one stage.
+Nearly all queries join and aggregate within a cell. The rows of a cell are brought together once, and then joined without a
+shuffle. With a single partition Spark plans hardly any exchange, and a query is one stage.
 """
 
 from dataclasses import dataclass
@@ -11,107 +11,113 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PART = 128 * 1024 * 1024
-"""Octets of history in a part: thirty runs of five hundred cells, of which a task holds what it joins in memory."""
-SMALL = 64 * 1024 * 1024
-"""Octets of history below which there is one part, and compiling queries takes longer than interpreting them."""
-LEAST = 4
-"""Parts of a history that is not small."""
-MOST = 1000
-"""Parts, however large the history."""
+OCTETS_PER_PARTITION = 128 * 1024 * 1024
+"""Octets of history in a partition: thirty runs of five hundred cells. A task holds what it joins of that in memory."""
+SMALL_OCTETS = 64 * 1024 * 1024
+"""Octets of history below which there is one partition, and compiling queries takes longer than interpreting them."""
+MIN_PARTITIONS = 4
+"""Partitions of a history that is not small."""
+MAX_PARTITIONS = 1000
+"""Partitions of a history of any size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """So many parts, each with all rows of some cells."""
+    """The number of partitions, each with all rows of some cells, and what follows from it for Spark's data frames.
 
-    parts: int
+    The methods that take rows return the same rows, placed, cached or hinted.
+    """
+
+    partitions: int
     local: bool = True
-    """Whether everything is computed in this process: then nothing that it keeps can be lost on the way."""
+    """Whether Spark runs in this process alone: then no cached partition can be lost with a node."""
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one part."""
-        return self.parts > 1
+        """Whether there is more than one partition."""
+        return self.partitions > 1
 
     def repartition_by_cell(self, rows: "DataFrame") -> "DataFrame":
-        """Return rows put together; they must have the column `cell_id`."""
-        return rows.coalesce(1) if self.parts == 1 else rows.repartition(self.parts, "cell_id")
+        """Bring the rows of each cell, by `cell_id`, into one partition."""
+        return rows.repartition(self.partitions, "cell_id") if self.several else rows.coalesce(1)
 
     def cached(self, rows: "DataFrame") -> "DataFrame":
-        """Return rows that are computed once, for several queries.
+        """Compute rows once for several queries, and hint that a join looks them up.
 
-        Of a small history the rows lie in memory, and a query's plan begins with them instead of with how they were
-        made; else columns lie on disk, of which a query reads those that it wants: they would fill the heap. Of a
-        cluster any node may go, and its rows are then made again.
+        In one partition they are computed now, into memory: the plans of later queries then begin with the rows and not with
+        their query. Else they are stored by column on disk when first read, since they would fill the heap; on a cluster Spark
+        computes again what is lost with a node.
         """
-        if self.parts == 1 and self.local:
-            return self.hash_join_hint(rows.localCheckpoint(eager=True))  # by whoever defines it: others plan meanwhile
+        if not self.several and self.local:
+            return self.hash_join_hint(rows.localCheckpoint(eager=True))  # in its task's thread: others plan meanwhile
         from pyspark import StorageLevel
 
         return self.hash_join_hint(rows.persist(StorageLevel.DISK_ONLY))
 
     def cached_in_memory_when_small(self, rows: "DataFrame") -> "DataFrame":
-        """Return rows that nearly every query reads: of a small history from memory, once one has read them."""
-        return rows.localCheckpoint(eager=False) if self.parts == 1 and self.local else rows
+        """Keep rows in memory from when they are first read, where there is one local partition; else do nothing."""
+        return rows if self.several or not self.local else rows.localCheckpoint(eager=False)
 
     def cached_when_small(self, rows: "DataFrame") -> "DataFrame":
-        """Return rows that one other query is made of: planned and computed by themselves where the history is small."""
-        return self.cached(rows) if self.parts == 1 and self.local else rows
+        """Do what `cached` does where there is one local partition; else nothing."""
+        return rows if self.several or not self.local else self.cached(rows)
 
     def hash_join_hint(self, rows: "DataFrame") -> "DataFrame":
-        """Return rows that a join looks up, and does not sort: a part has few of them, which Spark cannot know."""
+        """Hint that a join hashes these rows and sorts neither side: a partition has few of them, which Spark cannot know."""
         return rows.hint("shuffle_hash")
 
     def register_bucketed_table(self, session: "SparkSession", table: str, columns: str, folder: Path) -> None:
-        """Let a session know files by a table's name: those of several parts, each by the part that its cells are in.
+        """Create a Spark table over Parquet files, one bucket a partition, so that Spark does not shuffle what it reads.
 
-        Spark does not move what it reads from them. They must be there as `buckets.write_buckets` writes them.
+        The files must be there as `buckets.write_buckets` writes them; `columns` is their schema in Spark's DDL.
         """
         path = str(folder).replace("\\", "\\\\").replace("'", "\\'")
         session.sql(
             f"CREATE TABLE {table} ({columns}) USING parquet "
-            f"OPTIONS ('path' '{path}', '__globPaths__' 'false') "  # a path that is no pattern
-            f"CLUSTERED BY (cell_id) INTO {self.parts} BUCKETS"
+            f"OPTIONS ('path' '{path}', '__globPaths__' 'false') "  # the path is no glob pattern
+            f"CLUSTERED BY (cell_id) INTO {self.partitions} BUCKETS"
         )
 
     def broadcast(self, rows: "DataFrame") -> "DataFrame":
-        """Return a few rows that every part is joined with."""
-        return self.hash_join_hint(rows.coalesce(1)) if self.parts == 1 else rows.hint("broadcast")
+        """Make a few rows available to every partition's joins."""
+        return rows.hint("broadcast") if self.several else self.hash_join_hint(rows.coalesce(1))
 
 
 def partition_count(octets: int) -> int:
-    """Return how many parts a history of this size has."""
-    return 1 if octets < SMALL else min(max(octets // PART, LEAST), MOST)
+    """Return how many partitions a history of this size has."""
+    if octets < SMALL_OCTETS:
+        return 1
+    return min(max(octets // OCTETS_PER_PARTITION, MIN_PARTITIONS), MAX_PARTITIONS)
 
 
-ONE_PART = {
-    # Spark leaves one part as it is only where it takes it for small, and it takes the product of two sides for the size of a join:
-    # after a few joins that is beyond any limit, and each join and sum was an exchange (110 of them in one aggregation).
+ONE_PARTITION_SETTINGS = {
+    # Spark shuffles a single partition unless it estimates that as small, and it estimates a join as the product of its sides:
+    # after a few joins that exceeds any limit. Without these, one aggregation had 110 exchanges.
     "spark.sql.maxSinglePartitionBytes": f"{2**62}b",
     "spark.sql.defaultSizeInBytes": "1",
     "spark.sql.sources.fileCompressionFactor": "0.000001",
-    # Of an inner join Spark lists both sides as what the rows are parted by, and knows one part in a list of one only.
+    # For an inner join Spark lists the keys of both sides as partitionings, and recognizes a single partition only in a list of
+    # one.
     "spark.sql.optimizer.expressionProjectionCandidateLimit": "1",
-    # What holds of all rows of a query serves to plan it better, not to plan it sooner; and of rows that were computed
-    # before, Spark 4.3 looks for columns that it has dropped, and fails.
+    # Inferring constraints makes better plans, but planning longer; and over cached rows Spark 4.3 fails, looking for columns
+    # that it has dropped.
     "spark.sql.constraintPropagation.enabled": "false",
 }
-"""What lets Spark see that rows which lie in one part need not be moved. No side is broadcast by these sizes: see
-`session.DEFAULTS`."""
+"""Settings by which Spark sees that rows in a single partition need no shuffle. They make no side small enough to be broadcast:
+`spark.sql.autoBroadcastJoinThreshold` is off."""
 
 
 def settings_for_size(octets: int) -> dict[str, str]:
-    """Return Spark's settings that suit a history of this size."""
-    small = octets < SMALL
+    """Return the Spark settings that depend on the octets of history to be read."""
+    small = octets < SMALL_OCTETS
     return {
-        **(ONE_PART if small else {}),
+        **(ONE_PARTITION_SETTINGS if small else {}),
         "spark.sql.shuffle.partitions": str(partition_count(octets)),
         "spark.serializer": f"org.apache.spark.serializer.{'Java' if small else 'Kryo'}Serializer",
         "spark.kryoserializer.buffer.max": "1g",
         "spark.sql.codegen.wholeStage": str(not small).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if small else "FALLBACK",
         "spark.sql.adaptive.enabled": "false",
-        # What is written by part is in its part already, and would be sorted by it.
+        # Rows are partitioned already when they are written: a planned write would sort them again.
         "spark.sql.optimizer.plannedWrite.enabled": str(small).lower(),
     }

@@ -1,5 +1,6 @@
-"""Starts the Java of a session, with what suits the size of what it will read. Nothing here needs pyspark, so that Java
-starts while that is loaded.
+"""Choose the settings of a Spark session by the size of what it will read, and start its Java.
+
+Nothing here imports pyspark before Java runs, so that both load at the same time.
 """
 
 import os
@@ -11,10 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conformance import paths
-from conformance.spark import jvm_aot_cache
 from conformance.spark.find_java import find_java, find_java_home, java_version, warning_free_options
 from conformance.spark.gateway import Gateway, can_start_directly, start_java
-from conformance.spark.partitioning import SMALL, settings_for_size
+from conformance.spark.jvm_aot_cache import MIN_JAVA, AotCache, aot_cache_for
+from conformance.spark.partitioning import SMALL_OCTETS, settings_for_size
 
 DEFAULTS = {
     "spark.sql.files.maxPartitionBytes": "32m",
@@ -36,16 +37,16 @@ DEFAULTS = {
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Of every query that is begun its plan is told to listeners: in simple form that costs a tenth as much to write.
+    # Spark formats the plan of every query for its listeners: the simple form takes a tenth of the time.
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.maxPlanStringLength": "1000",
-    # Else the first lower() of a session makes the title case of every letter there is: a second of CPU.
+    # With ICU the first lower() of a session computes the title case of every letter there is: a second of CPU.
     "spark.sql.icu.caseMappings.enabled": "false",
     "spark.log.level": "ERROR",
 }
-"""Measured on two cores; whatever the user says with --conf goes first.
+"""Spark's settings, measured on two cores; the user's `--conf` overrides them.
 
-What is broadcast is said in the plan: by the size of its files Spark would broadcast four million verdicts.
+Queries name what is broadcast: by the size of its files Spark would broadcast four million verdicts.
 """
 
 _LOG4J = """status = error
@@ -61,50 +62,56 @@ logger.gateway.level = error
 """
 
 
-_LATE = (
+_LATE_COMPILER = (
     "-XX:Tier4InvocationThreshold=100000",
     "-XX:Tier4MinInvocationThreshold=12000",
     "-XX:Tier4CompileThreshold=240000",
     "-XX:Tier4BackEdgeThreshold=800000",
 )
-"""Java's second compiler later than it would: planning and fifty queries have much code that runs a few times only."""
+"""Makes Java's second compiler start later: planning fifty queries runs much code a few times only."""
 
-_BRIEF = (
+_BRIEF_SESSION = (
     "-XX:+UseSerialGC",
-    # In a short session the second compiler took a third of all CPU, and had hardly ended when the JVM did.
+    # In a short session the second compiler took a third of all CPU, and ended hardly before the JVM did.
     "-XX:TieredStopAtLevel=1",
-    # Classes and code that fill what Java begins with made it collect its whole heap eight times, to find nothing.
+    # With the initial sizes, loading classes and code caused eight full garbage collections that freed nothing.
     "-XX:MetaspaceSize=384m",
     "-XX:ReservedCodeCacheSize=192m",
 )
-"""Java's options for a session of half a minute at most: what would pay off later is left out."""
+"""Java's options for a session of half a minute at most, without what pays off only later."""
 
-_UNVERIFIED = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
-"""What is loaded is what pip installed: to verify its classes takes a tenth of the start. Those of a cache are verified."""
+_NO_VERIFICATION = ("-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote")
+"""Skips verification of the classes that pip installed: a tenth of the start. Classes of an AOT cache are verified already."""
 
-_ROOM = ("-Xms1280m", "-Xmn768m")
-"""Room for new objects that such a session fills a few times only; what it does not touch it does not take from the machine.
-Where the user says how large the heap may be, Java divides that as it likes."""
+_HEAP = ("-Xms1280m", "-Xmn768m")
+"""A heap whose young generation a brief session fills a few times only; pages that it does not touch cost nothing.
+
+Not used where the user sets `spark.driver.memory`.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class JavaLaunch:
-    """The Java of a session: the program, its options (driver, executors), and the process where it has been started.
+    """How the Java of a session is started.
 
-    Without `gateway` Spark's own scripts start it: the user has set something up that only they know how to follow.
+    `gateway` is the started process; None where pyspark starts Java by Spark's own scripts, since there are settings that only
+    those read.
     """
 
     program: Path
     folder: Path
-    cache: jvm_aot_cache.AotCache
-    learn: bool
-    options: tuple[list[str], list[str]]
+    """Temporary folder of the session."""
+    cache: AotCache
+    record: bool
+    """Whether it records the classes that it loads, for the cache."""
+    driver_options: Sequence[str]
+    executor_options: Sequence[str]
     gateway: Gateway | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedSession:
-    """What a session is opened with. Where one is active already it has its Java."""
+    """What a session is opened with; `java` is None where a session is active already."""
 
     master: str
     settings: Mapping[str, str]
@@ -115,32 +122,33 @@ class PreparedSession:
 def prepare_session(
     master: str = "local[*]", conf: Mapping[str, str] | None = None, *, octets: int = 0, learn: bool = False
 ) -> Iterator[PreparedSession]:
-    """Start Java for a session that will read about so many octets; what is left of it when the block is left ends.
+    """Start Java for a session that will read about `octets` of history; yield before it listens, and end it afterwards.
 
-    With `learn` it records what it loads. Raises JavaMissing.
+    `conf` has Spark settings that override the defaults. With `learn` Java records what it loads, for the AOT cache. Raises
+    JavaMissing.
     """
     conf = conf or {}
-    chosen = {**DEFAULTS, **settings_for_size(octets), **conf}
+    settings = {**DEFAULTS, **settings_for_size(octets), **conf}
     if _is_active():
-        yield PreparedSession(master, chosen, None)
+        yield PreparedSession(master, settings, None)
         return
     with tempfile.TemporaryDirectory(prefix="conformance-spark-") as name:
-        folder = Path(name)
-        alone = can_start_directly(master, conf, os.environ)
-        program = find_java(os.environ) if alone else find_java_home(os.environ, paths.cache()) / "bin" / "java"
-        cache = jvm_aot_cache.aot_cache_for(program, paths.cache(), folder)
-        room = _ROOM if octets < SMALL and "spark.driver.memory" not in conf else ()
-        options = _options(program, folder, cache, room, brief=octets < SMALL, learn=learn)
-        java = JavaLaunch(program, folder, cache, learn, options)
-        if not alone:
-            yield PreparedSession(master, chosen, java)
+        folder, brief = Path(name), octets < SMALL_OCTETS
+        direct = can_start_directly(master, conf, os.environ)
+        program = find_java(os.environ) if direct else find_java_home(os.environ, paths.cache()) / "bin" / "java"
+        cache = aot_cache_for(program, paths.cache(), folder)
+        heap = _HEAP if brief and "spark.driver.memory" not in conf else ()
+        driver, executor = _java_options(program, folder, cache, heap, brief=brief, record=learn)
+        java = JavaLaunch(program, folder, cache, learn, driver, executor)
+        if not direct:
+            yield PreparedSession(master, settings, java)
             return
-        with start_java(program, [f"-Xmx{chosen['spark.driver.memory']}", *options[0]], folder, quiet=learn) as gateway:
-            yield PreparedSession(master, chosen, replace(java, gateway=gateway))
+        with start_java(program, [f"-Xmx{settings['spark.driver.memory']}", *driver], folder, quiet=learn) as gateway:
+            yield PreparedSession(master, settings, replace(java, gateway=gateway))
 
 
 def _is_active() -> bool:
-    """Whether a session is active in this process (a notebook, a shell, spark-submit)."""
+    """Return whether a session is active in this process (a notebook, a shell, spark-submit)."""
     if "pyspark" not in sys.modules:
         return False
     from pyspark.sql import SparkSession
@@ -148,16 +156,16 @@ def _is_active() -> bool:
     return SparkSession.getActiveSession() is not None
 
 
-def _options(
-    java: Path, folder: Path, cache: jvm_aot_cache.AotCache, room: Sequence[str], *, brief: bool, learn: bool
+def _java_options(
+    java: Path, folder: Path, cache: AotCache, heap: Sequence[str], *, brief: bool, record: bool
 ) -> tuple[list[str], list[str]]:
-    """Return Java's options for the driver, and for executors."""
+    """Return Java's options for the driver and for executors; writes the driver's log configuration into `folder`."""
     version = java_version(java) or 0
     log4j = folder / "log4j2.properties"
     log4j.write_text(_LOG4J, "utf-8")
-    own = _BRIEF if brief else ("-XX:+UseParallelGC", *_LATE)
-    both = [*own, *warning_free_options(version)]
-    kept = cache.options(brief=brief, learn=learn) if version >= jvm_aot_cache.MIN_JAVA else ()
-    loading = () if kept or not brief else _UNVERIFIED
-    driver = [*both, *room, *loading, f"-Dlog4j2.configurationFile=file:{log4j}", f"-Djava.io.tmpdir={folder}"]
-    return [*driver, *kept], both
+    compiler = _BRIEF_SESSION if brief else ("-XX:+UseParallelGC", *_LATE_COMPILER)
+    executor = [*compiler, *warning_free_options(version)]
+    cached = cache.options(brief=brief, record=record) if version >= MIN_JAVA else ()
+    loading = () if cached or not brief else _NO_VERIFICATION
+    driver = [*executor, *heap, *loading, f"-Dlog4j2.configurationFile=file:{log4j}", f"-Djava.io.tmpdir={folder}"]
+    return [*driver, *cached], executor

@@ -1,4 +1,4 @@
-"""Says what goes on: a bar for each stage on a terminal, a plain line when a stage has ended elsewhere."""
+"""Report the stages of a job: on a terminal a progress bar for the current one, and a line for each that has ended."""
 
 import threading
 import time
@@ -13,63 +13,66 @@ from rich.progress import Progress as Bars
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-_EVERY = 0.3
-"""Seconds between two looks at what Spark has done."""
+_POLL_S = 0.3
+"""Interval at which Spark is asked how many tasks have ended."""
 
 
 class Progress:
-    """Tells the stages of a job on a console, standard error by default."""
+    """Prints the stages of a job to a console, standard error by default."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(stderr=True)
-        self._place = 0
+        self._started = 0
         self.stages = 0
+        """How many stages there will be; 0: not known, stages are not numbered."""
 
     @contextmanager
-    def stage(self, what: str, spark: "SparkContext | None" = None) -> Iterator[None]:
-        """Tell that a stage goes on, how far Spark has come with it, and when it has ended how long it took."""
-        self._place += 1
-        where = f"[{self._place}/{self.stages}] " if self.stages else ""
+    def stage(self, title: str, spark: "SparkContext | None" = None) -> Iterator[None]:
+        """Show a stage while the block runs, with the share of Spark's tasks that ended; then print how long it took."""
+        self._started += 1
+        number = f"[{self._started}/{self.stages}] " if self.stages else ""
         began = time.monotonic()
         if self._console.is_terminal:
-            with self._bar(f"{where}{what}", spark):
+            with self._bar(f"{number}{title}", spark):
                 yield
         else:
             yield
-        self.note(f"{where}{what}: {time.monotonic() - began:.1f} s")
+        self.note(f"{number}{title}: {time.monotonic() - began:.1f} s")
 
-    def note(self, what: str) -> None:
-        """Tell something."""
-        self._console.print(what, markup=False, highlight=False, soft_wrap=True)
+    def note(self, text: str) -> None:
+        """Print a line."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager
-    def _bar(self, what: str, spark: "SparkContext | None") -> Iterator[None]:
+    def _bar(self, title: str, spark: "SparkContext | None") -> Iterator[None]:
+        """Show a progress bar while the block runs, updated in a thread from the tasks of Spark where that is given."""
         text = TextColumn("{task.description}", markup=False)
         bars = Bars(SpinnerColumn(), text, BarColumn(), TimeElapsedColumn(), console=self._console, transient=True)
-        over = threading.Event()
+        ended = threading.Event()
         with bars:
-            bar = bars.add_task(what, total=None)
+            bar = bars.add_task(title, total=None)
 
-            def watch() -> None:
-                while not over.wait(_EVERY):
-                    done, total = tasks(spark)
-                    bars.update(bar, completed=done, total=total or None)
+            def poll() -> None:
+                while not ended.wait(_POLL_S):
+                    completed, total = count_tasks(spark)
+                    bars.update(bar, completed=completed, total=total or None)
 
-            watcher = threading.Thread(target=watch, daemon=True)
+            poller = threading.Thread(target=poll, daemon=True)
             if spark is not None:
-                watcher.start()
+                poller.start()
             try:
                 yield
             finally:
-                over.set()
+                ended.set()
                 if spark is not None:
-                    watcher.join()
+                    poller.join()
 
 
-def tasks(spark: "SparkContext | None") -> tuple[int, int]:
-    """Return how many tasks of Spark's active stages are done, and how many there are."""
+def count_tasks(spark: "SparkContext | None") -> tuple[int, int]:
+    """Return how many tasks of Spark's active stages have ended, and how many there are."""
     if spark is None:
         return 0, 0
-    look: Callable[[int], object] = spark.statusTracker().getStageInfo
-    found = [info for one in spark.statusTracker().getActiveStageIds() if (info := look(one)) is not None]
-    return sum(info.numCompletedTasks for info in found), sum(info.numTasks for info in found)  # type: ignore[attr-defined]
+    tracker = spark.statusTracker()
+    stage_info: Callable[[int], object] = tracker.getStageInfo
+    stages = [info for stage in tracker.getActiveStageIds() if (info := stage_info(stage)) is not None]
+    return sum(info.numCompletedTasks for info in stages), sum(info.numTasks for info in stages)  # type: ignore[attr-defined]

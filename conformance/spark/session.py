@@ -1,4 +1,4 @@
-"""A Spark session that says nothing, listens on loopback only, and leaves neither a process nor a file behind."""
+"""Open a Spark session that prints nothing, listens on the loopback interface only, and leaves no process or file behind."""
 
 import logging
 import os
@@ -12,21 +12,21 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from conformance.shortage import system_error_in
-from conformance.spark import jvm_aot_cache
+from conformance.spark.jvm_aot_cache import launch_arguments
 from conformance.spark.prepare_session import JavaLaunch, PreparedSession, prepare_session
 
 
 class SparkFailed(RuntimeError):
-    """Spark could not do what it was asked; the text is its own."""
+    """Spark raised an error; the text is Spark's."""
 
 
 class BadSetting(ValueError):
-    """A `--conf` is not of the form key=value."""
+    """A `--conf` is not of the form `spark.key=value`."""
 
 
-def parse_settings(words: list[str]) -> dict[str, str]:
-    """Read `key=value` words. Raises BadSetting."""
-    pairs = [word.partition("=") for word in words]
+def parse_settings(arguments: list[str]) -> dict[str, str]:
+    """Return `spark.key=value` arguments as a mapping. Raises BadSetting."""
+    pairs = [argument.partition("=") for argument in arguments]
     for key, equals, _ in pairs:
         if not equals or not key.startswith("spark."):
             raise BadSetting(f"--conf {key}{equals}...: write spark.something=value")
@@ -42,122 +42,122 @@ def open_session(
     learn: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Iterator[SparkSession]:
-    """Start Java and give a session, and end both afterwards; `octets` is how much will be read. See `opened`.
+    """Start Java, yield a Spark session, and end both after the block: `prepare_session` and `connect_session` in one.
 
     Raises JavaMissing; SparkFailed for what Spark raised within the block.
     """
     with (
-        prepare_session(master, conf, octets=octets, learn=learn) as beginning,
-        connect_session(beginning, tell) as session,
+        prepare_session(master, conf, octets=octets, learn=learn) as prepared,
+        connect_session(prepared, tell) as session,
     ):
         yield session
 
 
 @contextmanager
-def connect_session(beginning: PreparedSession, tell: Callable[[str], None] = lambda _: None) -> Iterator[SparkSession]:
-    """Give a session of a Java that was begun, and end both afterwards, however the block is left.
+def connect_session(prepared: PreparedSession, tell: Callable[[str], None] = lambda _: None) -> Iterator[SparkSession]:
+    """Block until the prepared Java listens, yield a session on it, and end both after the block.
 
-    One that learns makes a cache when it has ended, which lets later ones start sooner, and says so by `tell`. Another one
-    says when there is a cache that it cannot use, and why.
-    Where a session is active already (a notebook, a shell, spark-submit) that one is given, and left as it was.
-    Raises SparkFailed for what Spark raised within the block.
+    A session that is active already (a notebook, a shell, spark-submit) is yielded with the prepared settings, and left open
+    with its own. Where Java recorded what it loads, its AOT cache is made after the block. `tell` gets a line about that,
+    and a line when an existing cache cannot be used. Raises SparkFailed for what Spark raised within the block.
     """
-    active, java = SparkSession.getActiveSession(), beginning.java
+    active, java = SparkSession.getActiveSession(), prepared.java
     if java is None:
         assert active is not None
-        with _set(active, beginning.settings):
+        with _temporary_settings(active, prepared.settings):
             yield active
         return
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # what failed is raised, and told once
-    handler = signal.getsignal(signal.SIGINT)
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)  # it would log what is raised as well
+    sigint_handler = signal.getsignal(signal.SIGINT)
     cache = java.cache
     with _environment(java.program):
-        session = _build(beginning, java)
-        started = None
+        session = _build_session(prepared, java)
+        arguments = None
         try:
-            if not java.learn and (why := cache.mismatch_reason()):
-                tell(f"{cache.cache.parent}: the cache for Java is not used: {why}; `--make-jvm-cache` makes it anew")
+            if not java.record and (reason := cache.mismatch_reason()):
+                tell(f"{cache.file.parent}: the cache for Java is not used: {reason}; `--make-jvm-cache` makes it anew")
             yield session
-            started = jvm_aot_cache.launch_arguments(session)
+            arguments = launch_arguments(session)
         except PySparkException as error:
-            text = str(error)  # its words live in the JVM that is about to end
-            raise SparkFailed(_first(text)) from system_error_in(text)
+            text = str(error)  # read now: the text is in the JVM, which is about to end
+            raise SparkFailed(_without_plan(text)) from system_error_in(text)
         finally:
-            _end(session)
-            signal.signal(signal.SIGINT, handler)  # pyspark had put its own
-        if java.learn and started is not None and cache.record.is_file():
+            _end_session(session)
+            signal.signal(signal.SIGINT, sigint_handler)  # pyspark had replaced it
+        if java.record and arguments is not None and cache.record.is_file():
             tell("keeping what Java loaded, so that it starts sooner the next time (once, some 20 s)")
-            made = cache.make(java.program, *started)
-            tell(f"kept in {cache.cache}" if made else "this Java could not keep it")
+            built = cache.build(java.program, *arguments)
+            tell(f"kept in {cache.file}" if built else "this Java could not keep it")
 
 
 @contextmanager
-def _set(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Let settings of queries hold within the block; what only a new session can have stays as it is."""
-    runtime = {name: value for name, value in settings.items() if session.conf.isModifiable(name)}
-    before = {name: session.conf.get(name, None) for name in runtime}
-    for name, value in runtime.items():
+def _temporary_settings(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change a session's settings for the block; those that only a new session can have are not changed."""
+    modifiable = {name: value for name, value in settings.items() if session.conf.isModifiable(name)}
+    before = {name: session.conf.get(name, None) for name in modifiable}
+    for name, value in modifiable.items():
         session.conf.set(name, value)
     try:
         yield
     finally:
-        for name, was in before.items():
-            if was is None:
+        for name, old in before.items():
+            if old is None:
                 session.conf.unset(name)
             else:
-                session.conf.set(name, was)
+                session.conf.set(name, old)
 
 
-def _first(text: str) -> str:
-    """Return what is wrong, without the plan of the whole query that Spark prints after it."""
+def _without_plan(text: str) -> str:
+    """Return an error's text without the plan of the query that Spark appends, at most 2,000 characters."""
     return text.partition(";\n'")[0][:2000]
 
 
 @contextmanager
 def _environment(java: Path) -> Iterator[None]:
-    """Set what Spark's launcher reads from the environment, and put it back."""
+    """Set the environment variables that Spark's launcher reads, and restore the environment after the block."""
     before = dict(os.environ)
     os.environ["JAVA_HOME"] = str(java.parent.parent)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     try:
         yield
-    finally:  # pyspark sets some too
+    finally:  # pyspark sets variables as well
         for name in os.environ.keys() - before.keys():
             del os.environ[name]
         os.environ.update(before)
 
 
-def _build(beginning: PreparedSession, java: JavaLaunch) -> SparkSession:
+def _build_session(prepared: PreparedSession, java: JavaLaunch) -> SparkSession:
+    """Create the session, on the started Java where there is one; blocks until Spark is ready."""
     if java.gateway is not None:
         SparkContext._gateway = gateway = java.gateway.connect()
         SparkContext._jvm = gateway.jvm
-    builder = SparkSession.builder.master(beginning.master).appName("conformance aggregate")
+    builder = SparkSession.builder.master(prepared.master).appName("conformance aggregate")
     own = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": " ".join(java.options[0]),
-        "spark.executor.extraJavaOptions": " ".join(java.options[1]),
+        "spark.driver.extraJavaOptions": " ".join(java.driver_options),
+        "spark.executor.extraJavaOptions": " ".join(java.executor_options),
         "spark.local.dir": str(java.folder / "scratch"),
         "spark.sql.warehouse.dir": str(java.folder / "warehouse"),
     }
-    for key, value in {**own, **beginning.settings}.items():
+    for key, value in {**own, **prepared.settings}.items():
         builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
     except BaseException:
-        SparkContext._gateway = SparkContext._jvm = None  # its Java ends
+        SparkContext._gateway = SparkContext._jvm = None  # a later session must not use this Java, which ends
         raise
 
 
-def _end(session: SparkSession) -> None:
-    """Stop the session, and its JVM too: pyspark itself would leave that running until Python ends."""
+def _end_session(session: SparkSession) -> None:
+    """Stop the session and wait until its JVM has ended: pyspark would leave that running until Python ends."""
     session.stop()
     gateway = SparkContext._gateway
     if gateway is None:
         return
     gateway.shutdown()
     process = gateway.proc
-    process.stdin.close()  # the JVM ends when nobody holds the other end
+    process.stdin.close()  # the JVM ends when this pipe is closed
     process.wait()
     SparkContext._gateway = None
     SparkContext._jvm = None

@@ -1,4 +1,7 @@
-"""The layer's rows that stand in the events as they are: sessions, deliveries, messages, attempts and incidents."""
+"""Build the transactions layer's rows that each stand for one event: sessions, deliveries, messages, attempts and incidents.
+
+An incident is an event that may excuse a failure or explain one: a fault, a refusal, something done to a node.
+"""
 
 import numpy as np
 import pyarrow as pa
@@ -10,77 +13,87 @@ from conformance.spark.topologies import maps_of_texts
 _INCIDENTS = (
     "fault-armed", "fault-fired", "connect-failed", "node", "node-command", "configured", "talked", "drained",
 )  # fmt: skip
+"""The kinds of event that are incidents in any case; some replies and closed sessions are too."""
 _KINDS = {"connected": "session", "delivered": "delivery", "message": "message", "attempt": "attempt"}
-"""What an event is a row of that is no incident."""
-_STRAY = "stray-reply"
-"""A reply that answers nothing: no command was open, or one other than QUIT was answered with 221."""
+"""Kind of event -> kind of row, of the events that are no incidents."""
+_STRAY_REPLY = "stray-reply"
+"""The mode of a reply without a command: none was open, or a command other than QUIT was answered with 221."""
 
 _FIELDS = ("n", "t", "session", "listener", "message", "code", "fault", "healed", "quiet")
-_DIGEST = ("message_id", "date", "stable_sha256", "report", "about", "size")
+_DIGEST_FIELDS = ("message_id", "date", "stable_sha256", "report", "about", "size")
 
 
-def single_event_rows(events: pa.Table, cells: Integers) -> pa.Table:
-    """Return a row for each event that is one by itself; `cells` is the cell's number of each event."""
-    kind, how, to = (DictionaryColumn.of(events[name]) for name in ("kind", "how", "to"))
+def single_event_rows(events: pa.Table, cell_ids: Integers) -> pa.Table:
+    """Return a row for each event that is a session, delivery, message, attempt or incident.
+
+    `cell_ids` has the cell of each event. Incidents are the kinds in `_INCIDENTS`, replies of 400 and above, stray replies,
+    and sessions that were reset or went on in TLS.
+    """
+    kind, how, verb = (DictionaryColumn.encode(events[name]) for name in ("kind", "how", "to"))
     code = pc.fill_null(events["code"], 0).to_numpy()
-    answers_nothing, other = to.among([""]), to.where(lambda one: one != "QUIT")
+    is_reply, no_verb, not_quit = kind.is_in(["reply"]), verb.is_in([""]), verb.matches(lambda text: text != "QUIT")
     wanted = (
-        kind.among((*_INCIDENTS, *_KINDS))
-        | (kind.among(["reply"]) & ((code >= 400) | answers_nothing | ((code == 221) & other)))
-        | (kind.among(["closed"]) & how.among(["reset", "secured"]))
+        kind.is_in((*_INCIDENTS, *_KINDS))
+        | (is_reply & ((code >= 400) | no_verb | ((code == 221) & not_quit)))
+        | (kind.is_in(["closed"]) & how.is_in(["reset", "secured"]))
     )
-    stray = kind.among(["reply"]) & ((answers_nothing & (code != 421)) | (other & (code == 221)))
+    is_stray = is_reply & ((no_verb & (code != 421)) | (not_quit & (code == 221)))
     rows = np.flatnonzero(wanted)
-    stray = stray[rows]
-    events, kind, cells = events.take(pa.array(rows)).combine_chunks(), kind.of_rows(rows), cells[rows]
+    is_stray = is_stray[rows]
+    events, kind, cell_ids = events.take(pa.array(rows)).combine_chunks(), kind.take(rows), cell_ids[rows]
     column = {name: events[name].combine_chunks() for name in events.column_names}
-    here = np.arange(len(rows))
-    of = {name: kind.among([name]) for name in ("delivered", "message", "attempt", "closed", "configured", "drained")}
-    digest = {name: pc.struct_field(column["digest"], name) for name in (*_DIGEST, "body_sha256", "action", "failed")}
-    action = _if(of["attempt"], column["outcome"], _if(of["closed"], column["how"], column["action"]))
+    row_numbers = np.arange(len(rows))
+    is_kind = {
+        name: kind.is_in([name]) for name in ("delivered", "message", "attempt", "closed", "configured", "drained")
+    }
+    digest = {
+        name: pc.struct_field(column["digest"], name) for name in (*_DIGEST_FIELDS, "body_sha256", "action", "failed")
+    }
+    action = _choose(is_kind["attempt"], column["outcome"], _choose(is_kind["closed"], column["how"], column["action"]))
+    was_configured = is_kind["configured"] & column["refused"].is_null().to_numpy(zero_copy_only=False)
     return pa.table(
         {
-            "cell_id": cells,
-            "kind": kind.made(lambda one: _KINDS.get(one, "incident")).arrow(),
+            "cell_id": cell_ids,
+            "kind": kind.map_values(lambda name: _KINDS.get(name, "incident")).to_arrow(),
             **{name: column[name] for name in _FIELDS},
-            "client": _if(of["delivered"], column["giver"], pc.coalesce(column["node"], column["client"])),
-            "server": _if(of["delivered"], column["sink"], column["server"]),
-            "mode": _if(stray, pa.scalar(_STRAY), _if(kind.among(_KINDS), None, column["kind"])),
+            "client": _choose(is_kind["delivered"], column["giver"], pc.coalesce(column["node"], column["client"])),
+            "server": _choose(is_kind["delivered"], column["sink"], column["server"]),
+            "mode": _choose(is_stray, pa.scalar(_STRAY_REPLY), _choose(kind.is_in(_KINDS), None, column["kind"])),
             "sender": column["sender"],
-            "recipients": _recipients(column["recipient"], column["recipients"], of["delivered"], of["message"]),
-            "accepted": take_or_null(column["accepted"], np.where(of["attempt"] & _taken(column), here, -1)),
-            "failed": take_or_null(digest["failed"], np.where(of["delivered"], here, -1)),
-            **{name: digest[name] for name in _DIGEST},
-            "key": pc.coalesce(digest["message_id"], digest["body_sha256"]),
-            "action": _if(of["delivered"], digest["action"], action),
-            "changes": maps_of_texts(
-                _if(
-                    of["configured"] & column["refused"].is_null().to_numpy(zero_copy_only=False),
-                    column["changes"],
-                    None,
-                )
+            "recipients": _recipient_lists(
+                column["recipient"], column["recipients"], is_kind["delivered"], is_kind["message"]
             ),
-            "waited": take_or_null(column["waited"], np.where(of["drained"], here, -1)),
+            "accepted": take_or_null(
+                column["accepted"], np.where(is_kind["attempt"] & _was_accepted(column), row_numbers, -1)
+            ),
+            "failed": take_or_null(digest["failed"], np.where(is_kind["delivered"], row_numbers, -1)),
+            **{name: digest[name] for name in _DIGEST_FIELDS},
+            "key": pc.coalesce(digest["message_id"], digest["body_sha256"]),
+            "action": _choose(is_kind["delivered"], digest["action"], action),
+            "changes": maps_of_texts(_choose(was_configured, column["changes"], None)),
+            "waited": take_or_null(column["waited"], np.where(is_kind["drained"], row_numbers, -1)),
         }
     )
 
 
-def _if(flags: Flags, one: pa.Array | pa.Scalar | None, other: pa.Array | None) -> pa.Array:
+def _choose(flags: Flags, if_true: pa.Array | pa.Scalar | None, if_false: pa.Array | None) -> pa.Array:
+    """Return for each row the text of one column or of the other; None stands for a column of nulls."""
     null = pa.scalar(None, pa.string())
-    return pc.if_else(pa.array(flags), null if one is None else one, null if other is None else other)
+    return pc.if_else(pa.array(flags), null if if_true is None else if_true, null if if_false is None else if_false)
 
 
-def _taken(column: dict[str, pa.Array]) -> Flags:
-    """Whether an attempt ended with a positive reply to the final dot."""
+def _was_accepted(column: dict[str, pa.Array]) -> Flags:
+    """Return for each event whether it is an attempt that ended with a positive reply to the final dot."""
     code = pc.fill_null(column["code"], 0).to_numpy(zero_copy_only=False)
-    dot = pc.fill_null(column["dot_sent"], False).to_numpy(zero_copy_only=False)
-    taken: Flags = dot & (code >= 200) & (code < 300) & DictionaryColumn.of(column["outcome"]).among(["answered"])
-    return taken
+    dot_sent = pc.fill_null(column["dot_sent"], False).to_numpy(zero_copy_only=False)
+    answered = DictionaryColumn.encode(column["outcome"]).is_in(["answered"])
+    accepted: Flags = dot_sent & (code >= 200) & (code < 300) & answered
+    return accepted
 
 
-def _recipients(one: pa.Array, several: pa.Array, delivered: Flags, made: Flags) -> pa.Array:
-    """Return the recipient of a delivery as a list, and the recipients of a message; null elsewhere."""
-    count = len(one)
-    single = pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), one)
-    places = np.where(delivered, np.arange(count), np.where(made, np.arange(count) + count, -1))
-    return take_or_null(pa.concat_arrays([single, several]), places)
+def _recipient_lists(recipient: pa.Array, recipients: pa.Array, is_delivery: Flags, is_message: Flags) -> pa.Array:
+    """Return a delivery's one recipient as a list, a message's recipients as they are, and null for other rows."""
+    count = len(recipient)
+    single = pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32)), recipient)
+    indices = np.where(is_delivery, np.arange(count), np.where(is_message, np.arange(count) + count, -1))
+    return take_or_null(pa.concat_arrays([single, recipients]), indices)

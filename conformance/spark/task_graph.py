@@ -1,4 +1,7 @@
-"""Does steps that build on each other, some at a time: Spark plans each query in one thread, and while it plans one, cores are free."""
+"""Run tasks that depend on each other, a few at a time.
+
+Spark plans each query in one thread, and while one is planned, the other cores are free.
+"""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -10,41 +13,45 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 MAX_RUNNING = 3
-"""Steps in flight: while one is planned, another computes."""
+"""Tasks that run at the same time: while one query is planned, another computes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task(Generic[T]):
-    """Something to do, after the steps of these names."""
+    """A function to call once the tasks of these names have ended."""
 
-    do: Callable[[], T]
+    run: Callable[[], T]
     after: frozenset[str] = frozenset()
 
 
 def names_in_query(query: str, names: Collection[str]) -> frozenset[str]:
-    """Return which of these names a query has, as whole words: of more than it needs it only waits for too much."""
+    """Return which of the names occur in a query as whole words.
+
+    A name that occurs with another meaning makes a task wait longer than needed, and nothing worse.
+    """
     return frozenset(names) & frozenset(re.findall(r"\w+", query))
 
 
-def run_tasks(steps: Mapping[str, Task[T]]) -> dict[str, T]:
-    """Do all steps, each as soon as those before it are done, of several the first named first; return what each gave.
+def run_tasks(tasks: Mapping[str, Task[T]]) -> dict[str, T]:
+    """Run all tasks in threads, each as soon as those before it have ended, and return their results by name.
 
-    Raises what a step raises, when those that had begun have ended; graphlib.CycleError where steps wait for each other.
+    Blocks until all have ended. Of several that could start, the first in `tasks` does. Raises what a task raises, after the
+    running ones have ended; graphlib.CycleError where tasks wait for each other.
     """
-    order = {name: place for place, name in enumerate(steps)}
-    sorter = TopologicalSorter({name: step.after for name, step in steps.items()})
+    order = {name: position for position, name in enumerate(tasks)}
+    sorter = TopologicalSorter({name: task.after for name, task in tasks.items()})
     sorter.prepare()
     ready: list[str] = []
-    under_way: dict[Future[T], str] = {}
+    running: dict[Future[T], str] = {}
     results: dict[str, T] = {}
     with ThreadPoolExecutor(MAX_RUNNING) as pool:
         while sorter.is_active():
             ready = sorted([*ready, *sorter.get_ready()], key=order.__getitem__)
-            while ready and len(under_way) < MAX_RUNNING:
+            while ready and len(running) < MAX_RUNNING:
                 name = ready.pop(0)
-                under_way[pool.submit(steps[name].do)] = name
-            for one in wait(under_way, return_when=FIRST_COMPLETED).done:
-                name = under_way.pop(one)
-                results[name] = one.result()
+                running[pool.submit(tasks[name].run)] = name
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                name = running.pop(future)
+                results[name] = future.result()
                 sorter.done(name)
     return results

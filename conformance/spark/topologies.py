@@ -1,6 +1,7 @@
-"""What a cell's header says of its world, made ready for queries: servers with their parameters, mailboxes, axes, waivers.
+"""Turn the JSON columns of cells (topology, parameters, axes, waivers) into columns that queries can join with.
 
-JSON is read here, each text once, and never in a query.
+Each distinct JSON text is parsed once, here and never in a query. Cells that share topology and parameters share one row of
+the table of topologies, which they name by `topology_id`.
 """
 
 import json
@@ -24,28 +25,28 @@ PARAMETERS = {
     "retry": "MessageRetryInterval",
     "tracked": "DuplicateTrackingWindow",
 }
-"""Column -> the parameter that queries ask for, as text."""
+"""Column -> transport parameter, of the parameters that queries use; the values are texts."""
 
 TEXT_MAP = pa.map_(pa.string(), pa.string())
-_OF_A_SERVER = ("generation", "role", "site", "boundary", *PARAMETERS)
+_SERVER_FIELDS = ("generation", "role", "site", "boundary", *PARAMETERS)
 TOPOLOGY_SCHEMA = pa.schema(
     {
-        "place": pa.int64(),
+        "topology_id": pa.int64(),
         "without_rights": pa.bool_(),
         "mailboxes": pa.list_(pa.string()),
-        "servers": pa.map_(pa.string(), pa.struct(dict.fromkeys(_OF_A_SERVER, pa.string()))),
+        "servers": pa.map_(pa.string(), pa.struct(dict.fromkeys(_SERVER_FIELDS, pa.string()))),
     }
 )
-"""Each world once, by its number: a thousand runs of one suite share theirs.
+"""A topology with the parameters in force at the start of its cells.
 
-It has its servers by name, with the parameters in force at the start: a server's boundary is its DAG, else its site
-(SR-BND-01, SR-BND-02).
+`without_rights`: some pair of servers may not use XSHADOW. `servers` maps names to servers; the boundary of a server is its
+DAG, else its site (SR-BND-01, SR-BND-02).
 """
 
-READ = ("topology", "parameters", "waive", "axes")
-"""The columns of cells that are JSON, and are read here."""
-DDL = "`world` BIGINT, `waived` ARRAY<STRING>, `axes` MAP<STRING, STRING>"
-"""The columns that cells have instead, in Spark's words."""
+JSON_COLUMNS = ("topology", "parameters", "waive", "axes")
+"""The columns of cells that are JSON and are replaced here."""
+CELL_COLUMNS_DDL = "`topology_id` BIGINT, `waived` ARRAY<STRING>, `axes` MAP<STRING, STRING>"
+"""The columns that replace them, in Spark's DDL."""
 
 
 class _Lenient(BaseModel):
@@ -78,79 +79,84 @@ class _Topology(_Lenient):
 
 
 _TOPOLOGY = TypeAdapter(_Topology)
-_STATED = TypeAdapter(dict[str, dict[str, JsonValue]])
+_SERVER_PARAMETERS = TypeAdapter(dict[str, dict[str, JsonValue]])
 _OBJECT = TypeAdapter(dict[str, JsonValue])
 
 
 def extract_topologies(cells: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return cells with the columns of `DDL` instead of those of JSON, and their worlds. Worlds that are alike are one."""
-    topology, parameters = DictionaryColumn.of(cells["topology"]), DictionaryColumn.of(cells["parameters"])
+    """Return cells with the columns of `CELL_COLUMNS_DDL` in place of `JSON_COLUMNS`, and the table of their topologies."""
+    topology, parameters = (DictionaryColumn.encode(cells[name]) for name in ("topology", "parameters"))
     pairs, rows = np.unique(np.stack([topology.codes, parameters.codes], axis=1), axis=0, return_inverse=True)
-    worlds = [_world(_word(topology, one), _word(parameters, other)) for one, other in pairs]
-    numbers = [int(sha256_of_json(world)[:15], 16) for world in worlds]
+    topologies = [_topology_row(_value(topology, one), _value(parameters, other)) for one, other in pairs]
+    ids = [int(sha256_of_json(row)[:15], 16) for row in topologies]
     columns = {
-        "world": pa.array(numbers, pa.int64()).take(pa.array(rows.reshape(-1))),
+        "topology_id": pa.array(ids, pa.int64()).take(pa.array(rows.reshape(-1))),
         "waived": pa.array(
             [sorted(object_as_texts(text)) for text in cells["waive"].to_pylist()], pa.list_(pa.string())
         ),
         "axes": maps_of_texts(cells["axes"]),
     }
-    kept = {name: cells[name] for name in cells.column_names if name not in READ}
-    return pa.table({**kept, **columns}), unique_topologies(
-        [{"place": n, **w} for n, w in zip(numbers, worlds, strict=True)]
+    others = {name: cells[name] for name in cells.column_names if name not in JSON_COLUMNS}
+    return pa.table({**others, **columns}), unique_topologies(
+        {"topology_id": number, **row} for number, row in zip(ids, topologies, strict=True)
     )
 
 
-def unique_topologies(worlds: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return worlds as a table, each once."""
-    return pa.Table.from_pylist([*{world["place"]: world for world in worlds}.values()], TOPOLOGY_SCHEMA)
+def unique_topologies(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Return rows of `TOPOLOGY_SCHEMA` as a table, without those that repeat a `topology_id`."""
+    return pa.Table.from_pylist([*{row["topology_id"]: row for row in rows}.values()], TOPOLOGY_SCHEMA)
 
 
 def maps_of_texts(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return JSON objects as maps of texts: of what is no text its JSON. Null stays null."""
-    coded = DictionaryColumn.of(column)
-    made = pa.array([*([*object_as_texts(text).items()] for text in coded.words), None], TEXT_MAP)
-    return made.take(pa.array(np.where(coded.codes < 0, len(coded.words), coded.codes)))
+    """Return a column of JSON objects as maps of texts; a value that is no text becomes its JSON, and null stays null."""
+    encoded = DictionaryColumn.encode(column)
+    maps = pa.array([*([*object_as_texts(text).items()] for text in encoded.values), None], TEXT_MAP)
+    return maps.take(pa.array(np.where(encoded.codes < 0, len(encoded.values), encoded.codes)))
 
 
 def object_as_texts(text: str | None) -> dict[str, str | None]:
-    """Return what a JSON object says, as texts; nothing of what is none."""
-    return {name: _text(value) for name, value in (_read(_OBJECT, text) or {}).items()}
+    """Return the entries of a JSON object with each value as text; empty for None and for anything but an object."""
+    return {name: _as_text(value) for name, value in (_parse(_OBJECT, text) or {}).items()}
 
 
-def _word(coded: DictionaryColumn, code: int) -> str | None:
-    return None if code < 0 else coded.words[code]
+def _value(column: DictionaryColumn, code: int) -> str | None:
+    return None if code < 0 else column.values[code]
 
 
-def _world(topology: str | None, parameters: str | None) -> dict[str, Any]:
-    """Return a world. Runs up to 0.1.0 state no parameters: theirs are what the topology sets, and the defaults."""
-    read = _read(_TOPOLOGY, topology) or _Topology()
-    stated = _read(_STATED, parameters) or {}
+def _topology_row(topology: str | None, parameters: str | None) -> dict[str, Any]:
+    """Return a row of `TOPOLOGY_SCHEMA`, without its id, from the two JSON texts of a cell.
+
+    Runs of 0.1.0 do not state the parameters of servers: these follow from the topology and the documented defaults then.
+    """
+    parsed = _parse(_TOPOLOGY, topology) or _Topology()
+    stated = _parse(_SERVER_PARAMETERS, parameters) or {}
     servers = {}
-    for one in read.servers:
-        told = stated.get(one.name) or effective_parameters(read.transport, one.transport)
-        servers[one.name] = {
-            "generation": one.generation,
-            "role": one.role,
-            "site": one.site,
-            "boundary": f"DAG {one.dag}" if one.dag is not None else one.site and f"site {one.site}",
-            **{column: _text(told.get(name)) for column, name in PARAMETERS.items()},
+    for server in parsed.servers:
+        values = stated.get(server.name) or effective_parameters(parsed.transport, server.transport)
+        servers[server.name] = {
+            "generation": server.generation,
+            "role": server.role,
+            "site": server.site,
+            "boundary": f"DAG {server.dag}" if server.dag is not None else server.site and f"site {server.site}",
+            **{column: _as_text(values.get(name)) for column, name in PARAMETERS.items()},
         }
     return {
-        "without_rights": not all(right.accept and right.send for right in read.rights),
-        "mailboxes": [mailbox.address.lower() for mailbox in read.mailboxes],
+        "without_rights": not all(right.accept and right.send for right in parsed.rights),
+        "mailboxes": [mailbox.address.lower() for mailbox in parsed.mailboxes],
         "servers": servers,
     }
 
 
-def _read(kind: TypeAdapter[Any], text: str | None) -> Any:
+def _parse(model: TypeAdapter[Any], text: str | None) -> Any:
+    """Return what a JSON text holds; None for no text, and for one that does not fit the model."""
     try:
-        return None if text is None else kind.validate_json(text)
+        return None if text is None else model.validate_json(text)
     except ValidationError:
         return None
 
 
-def _text(value: JsonValue) -> str | None:
+def _as_text(value: JsonValue) -> str | None:
+    """Return a text as it is, None as None, and any other value as JSON."""
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,7 +1,8 @@
-"""What every question is asked of: the layers, read from the files of a batch, and the views over them.
+"""The views that Spark queries: the layers of a batch, read from its files, and the views of messages and invariants over them.
 
-The files of a history of several parts are written by the part that each cell is in. Any query takes those columns that it
-wants, and no node of a cluster takes them with it.
+Views are defined by tasks (`task_graph`) that name the views they depend on, so that Spark plans several at a time. A batch of
+more than one partition is registered as bucketed tables, which Spark joins by cell without a shuffle; a query reads only the
+columns that it uses.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,129 +16,145 @@ import pyarrow as pa
 from conformance.results.columns import TABLES
 from conformance.spark import invariants, message_views, topologies
 from conformance.spark.ingest import candidate_rows, escape_glob, run_rows
-from conformance.spark.layer import DDL
 from conformance.spark.partitioning import Partitioning
-from conformance.spark.schemas import ddl
+from conformance.spark.schemas import TRANSACTIONS_DDL, spark_ddl
 from conformance.spark.task_graph import Task, names_in_query
 from conformance.spark.write_layers import LayerFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-JUDGED = """
+VERDICTS = """
 SELECT v.cell_id, c.run, c.candidate, v.check, v.outcome, v.occasions, v.requirements, v.remark, v.failure
-FROM recorded v JOIN cells c ON c.cell_id = v.cell_id
+FROM recorded_verdicts v JOIN cells c ON c.cell_id = v.cell_id
 """
-"""The recorded verdicts, and whose they are."""
+"""The recorded verdicts with the run and candidate of their cells."""
 
-EXCHANGED = "kind IN ('mail', 'discard')"
-LAYERS = {
+_IS_EXCHANGE = "kind IN ('mail', 'discard')"
+LAYER_VIEWS = {
     "cells": "SELECT * FROM stored_cells",
-    "recorded": "SELECT * FROM stored_recorded",
-    "exchanges": f"SELECT * FROM stored_transactions WHERE {EXCHANGED}",  # noqa: S608  # made of constants
-    "happenings": f"SELECT * FROM stored_transactions WHERE NOT {EXCHANGED}",  # noqa: S608
+    "recorded_verdicts": "SELECT * FROM stored_recorded_verdicts",
+    "exchanges": f"SELECT * FROM stored_transactions WHERE {_IS_EXCHANGE}",  # noqa: S608  # made of constants
+    "single_events": f"SELECT * FROM stored_transactions WHERE NOT {_IS_EXCHANGE}",  # noqa: S608
 }
-"""What the views are made of, over the files of a batch."""
+"""The views directly over the files of a batch, which are named `stored_<layer>`."""
 
-STORED = {
-    "cells": f"`cell_id` BIGINT, {ddl(tuple(column for column in TABLES['cells'] if column.name not in topologies.READ))}, {topologies.DDL}",
-    "transactions": DDL,
-    "recorded": "`cell_id` BIGINT, `check` STRING, `outcome` STRING, `occasions` BIGINT, `requirements` ARRAY<STRING>, "
-    "`remark` BOOLEAN, `failure` STRUCT<`message`: STRING, `moment`: DOUBLE, `sentence`: STRING, `event`: BIGINT>",
+_PLAIN_CELL_COLUMNS = tuple(column for column in TABLES["cells"] if column.name not in topologies.JSON_COLUMNS)
+LAYERS_DDL = {
+    "cells": f"`cell_id` BIGINT, {spark_ddl(_PLAIN_CELL_COLUMNS)}, {topologies.CELL_COLUMNS_DDL}",
+    "transactions": TRANSACTIONS_DDL,
+    "recorded_verdicts": "`cell_id` BIGINT, `check` STRING, `outcome` STRING, `occasions` BIGINT, "
+    "`requirements` ARRAY<STRING>, `remark` BOOLEAN, "
+    "`failure` STRUCT<`message`: STRING, `moment`: DOUBLE, `sentence`: STRING, `event`: BIGINT>",
 }
-"""The schemas of those files, in Spark's DDL."""
+"""The schema of each layer's files, in Spark's DDL."""
 
-CACHED_VIEWS = ("conditions", "made", "mails", "acknowledgements", "rechecks", "verdicts")
-"""Views that more than one query builds on: each is computed once."""
+CACHED_VIEWS = ("conditions", "harness_messages", "mail_transactions", "acknowledgements", "rechecks", "verdicts")
+"""Views that several queries build on: each is computed once."""
 
-VIEWS_CACHED_WHEN_SMALL = ("changes", "altered", "copies", "deliveries", *invariants.PARTS)
-"""Of a small history planning costs more than computing: these too are planned and computed once, by themselves."""
+VIEWS_CACHED_WHEN_SMALL = (
+    "parameter_changes", "altered_sessions", "shadow_copies", "deliveries", *invariants.INVARIANT_VIEWS,
+)  # fmt: skip
+"""Views that are cached too in a small history, where planning a query costs more than computing it."""
 
 
 def view_queries() -> dict[str, str]:
-    """Return the query of every view over the layers, in order."""
+    """Return the query of every view over the layers, by name, in an order in which each needs only earlier ones."""
     return {
         "conditions": invariants.CONDITIONS,
         **message_views.VIEWS,
-        "verdicts": JUDGED,
-        **invariants.rechecks(),
+        "verdicts": VERDICTS,
+        **invariants.recheck_queries(),
     }
 
 
 @contextmanager
 def layer_tasks(
-    session: "SparkSession", folders: Mapping[str, Path], batch: str, spread: Partitioning
+    session: "SparkSession", folders: Mapping[str, Path], batch: str, partitioning: Partitioning
 ) -> Iterator["dict[str, Task[DataFrame]]"]:
-    """Give the steps by which the session knows the files of a batch by the names of the layers.
+    """Yield the tasks that define the views of the layers from a batch's folders; drop its tables afterwards.
 
-    Afterwards it forgets them, and the files stay. Nearly whatever is asked of them is asked of each cell on its own: rows of
-    a cell lie together in the files already.
+    The files stay. Each task returns the data frame that its view is made of.
     """
-    tables = {name: f"conformance_{name}_{batch}" for name in STORED} if spread.several else {}
-    steps: dict[str, Task[DataFrame]] = {
-        f"stored_{name}": Task(partial(_store, session, spread, name, folders[name], tables.get(name)))
-        for name in STORED
+    tables = {name: f"conformance_{name}_{batch}" for name in LAYERS_DDL} if partitioning.several else {}
+    tasks: dict[str, Task[DataFrame]] = {
+        f"stored_{name}": Task(partial(_define_stored, session, partitioning, name, folders[name], tables.get(name)))
+        for name in LAYERS_DDL
     }
-    for name, query in LAYERS.items():
-        steps[name] = Task(partial(_layer, session, spread, name, query), names_in_query(query, steps.keys()))
+    for name, query in LAYER_VIEWS.items():
+        tasks[name] = Task(
+            partial(_define_layer, session, partitioning, name, query), names_in_query(query, tasks.keys())
+        )
     try:
-        yield steps
+        yield tasks
     finally:
         for table in tables.values():
             session.sql(f"DROP TABLE IF EXISTS {table}")
 
 
-def _store(session: "SparkSession", spread: Partitioning, name: str, folder: Path, table: str | None) -> "DataFrame":
+def _define_stored(
+    session: "SparkSession", partitioning: Partitioning, layer: str, folder: Path, table: str | None
+) -> "DataFrame":
+    """Define the view `stored_<layer>` over a folder of Parquet files, by way of a bucketed table where one is named."""
     if table is None:
-        rows = spread.repartition_by_cell(session.read.schema(STORED[name]).parquet(escape_glob(folder)))
+        rows = partitioning.repartition_by_cell(session.read.schema(LAYERS_DDL[layer]).parquet(escape_glob(folder)))
     else:
-        spread.register_bucketed_table(session, table, STORED[name], folder)
+        partitioning.register_bucketed_table(session, table, LAYERS_DDL[layer], folder)
         rows = session.table(table)
-    rows.createOrReplaceTempView(f"stored_{name}")
+    rows.createOrReplaceTempView(f"stored_{layer}")
     return rows
 
 
-def _layer(session: "SparkSession", spread: Partitioning, name: str, query: str) -> "DataFrame":
-    # Of a small history it is known what is few, and said where it is joined: Spark would take all mails for fewer than cells.
-    looked_up = ("cells", "exchanges", "happenings") if spread.several else ("cells",)
-    made = rows = session.sql(query)
+def _define_layer(session: "SparkSession", partitioning: Partitioning, name: str, query: str) -> "DataFrame":
+    """Define the view of a layer, and return its rows without the join hint."""
+    # The queries of a small history name the smaller side of a join themselves: Spark would take all mails for fewer than cells.
+    hinted = ("cells", "exchanges", "single_events") if partitioning.several else ("cells",)
+    rows = session.sql(query)
     if name == "cells":
-        made = rows = spread.cached_in_memory_when_small(rows)
-    (spread.hash_join_hint(rows) if name in looked_up else rows).createOrReplaceTempView(name)
-    return made
+        rows = partitioning.cached_in_memory_when_small(rows)
+    (partitioning.hash_join_hint(rows) if name in hinted else rows).createOrReplaceTempView(name)
+    return rows
 
 
 def view_tasks(
-    session: "SparkSession", making: LayerFiles, spread: Partitioning, before: "Mapping[str, Task[DataFrame]]"
+    session: "SparkSession",
+    layer_files: LayerFiles,
+    partitioning: Partitioning,
+    layers: "Mapping[str, Task[DataFrame]]",
 ) -> "dict[str, Task[DataFrame]]":
-    """Return these steps, and those that define the views over headers and layers; each gives what its view is made of.
+    """Return the tasks of the layers, and those that define the views over them and over the headers of runs.
 
-    Whoever asks several things at once must hold that: what nobody holds Spark forgets, while tasks still count in it.
+    Each task returns the data frame that its view is made of. Callers must hold these until their queries have ended: Spark's
+    cleaner drops a cached data frame without references while tasks still use its accumulators.
     """
-    runs = making.runs
-    headers = {"topologies": making.worlds, "candidates": candidate_rows(runs), "runs": run_rows(runs)}
-    steps = {
-        **before,
-        **{name: Task(partial(_header, session, spread, name, rows)) for name, rows in headers.items()},
+    runs = layer_files.runs
+    headers = {"topologies": layer_files.topologies, "candidates": candidate_rows(runs), "runs": run_rows(runs)}
+    tasks = {
+        **layers,
+        **{name: Task(partial(_define_header, session, partitioning, name, rows)) for name, rows in headers.items()},
     }
     for name, query in view_queries().items():
-        steps[name] = Task(partial(_define, session, spread, name, query), names_in_query(query, steps.keys()))
-    return steps
+        tasks[name] = Task(
+            partial(_define_view, session, partitioning, name, query), names_in_query(query, tasks.keys())
+        )
+    return tasks
 
 
-def _header(session: "SparkSession", spread: Partitioning, name: str, rows: pa.Table) -> "DataFrame":
-    made = session.createDataFrame(rows)
-    spread.broadcast(made).createOrReplaceTempView(name)
-    return made
+def _define_header(session: "SparkSession", partitioning: Partitioning, name: str, rows: pa.Table) -> "DataFrame":
+    """Define a view of a small Arrow table, for a broadcast join, and return its rows."""
+    frame = session.createDataFrame(rows)
+    partitioning.broadcast(frame).createOrReplaceTempView(name)
+    return frame
 
 
-def _define(session: "SparkSession", spread: Partitioning, name: str, query: str) -> "DataFrame":
-    made = rows = session.sql(query)
-    if name == "rechecks":  # Spark does not see that rows of eight queries still lie where their cells do
-        rows = spread.repartition_by_cell(rows)
+def _define_view(session: "SparkSession", partitioning: Partitioning, name: str, query: str) -> "DataFrame":
+    """Define a view by its query, cached where several queries use it, and return its rows before caching."""
+    uncached = rows = session.sql(query)
+    if name == "rechecks":  # Spark does not see that the rows of a union of eight queries still lie by cell
+        rows = partitioning.repartition_by_cell(rows)
     if name in CACHED_VIEWS:
-        rows = spread.cached(rows)
+        rows = partitioning.cached(rows)
     elif name in VIEWS_CACHED_WHEN_SMALL:
-        rows = spread.cached_when_small(rows)
+        rows = partitioning.cached_when_small(rows)
     rows.createOrReplaceTempView(name)
-    return made
+    return uncached

@@ -1,10 +1,10 @@
-"""What is kept from one aggregation to the next: two tables with a partition for each batch of runs, and summaries.
+"""The warehouse: what is kept from one aggregation to the next.
 
-`cells` and `transactions` are Spark's. The runs that one aggregation adds are a batch: a few large files, which cost
-far less to write and to read than a few small ones for each run. Adding runs touches no batch that is there, unless
-one of them takes its own place. `summaries` holds the rows of every table that is made of each run on its own: small,
-one file a table. The catalog is written last: what it does not name is not there, so that an interrupted aggregation
-is as if it had never been.
+`cells/` and `transactions/` hold the layers of all runs as Parquet, in a folder for each batch. A batch is the runs that one
+aggregation added: a few large files, which cost far less to write and to read than small ones for each run. Adding runs
+rewrites only batches that hold an older content of these runs. `summaries/` holds the rows of every table that is made of each
+run on its own, in one small file for each table. `catalog.json` says which runs and batches there are. The catalog is written
+last, and a folder that it does not name is deleted by the next aggregation: an interrupted aggregation has no effect.
 """
 
 import errno
@@ -29,16 +29,17 @@ from conformance.spark.ingest import IngestedRun
 from conformance.spark.tables.table import Table
 
 VERSION = 3
-"""The number of the warehouse's own schema: that of its catalog and folders."""
+"""Version of the format of the catalog and the folders."""
 
 LOCK_FILE = ".aggregating"
-"""The file beside the warehouse that its one writer holds locked."""
+"""The file beside the warehouse that an aggregation holds locked while it writes."""
 
 PARTITIONED_TABLES = ("cells", "transactions")
+"""The layers that are kept, in a folder for each batch."""
 
 
 class Catalog(BaseModel):
-    """The warehouse's own file: which runs are in it, and what their content was."""
+    """The content of `catalog.json`: which runs the warehouse has, with the hash of their content."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,51 +49,54 @@ class Catalog(BaseModel):
     batches: dict[str, tuple[str, ...]] = Field({}, description="the runs whose rows each batch's files hold")
 
 
-class _Head(BaseModel):
+class _CatalogHead(BaseModel):
+    """The part of a catalog that every version has."""
+
     version: int = 1
     layout: str
 
 
 @dataclass(frozen=True, slots=True)
 class Warehouse:
-    """The folder of all that is kept."""
+    """The warehouse in a folder."""
 
     path: Path
 
     @property
     def catalog_file(self) -> Path:
-        """Where the catalog is."""
         return self.path / "catalog.json"
 
     def load(self, layout: str) -> Catalog:
-        """Return the catalog; an empty one when there is none, or of another layout: its tables are thrown away.
+        """Return the catalog; an empty one where there is none.
 
-        Raises SchemaTooNew for a warehouse of a later version.
+        A warehouse of an older version or another layout hash is deleted first. Raises SchemaTooNew for one of a later version,
+        RunDirectoryError for a damaged catalog.
         """
         if self.catalog_file.is_file():
             octets = read_regular(self.catalog_file)
             try:
-                head = _Head.model_validate_json(octets)
+                head = _CatalogHead.model_validate_json(octets)
             except ValidationError as error:
-                raise self._damaged(self.catalog_file) from error
+                raise self._damage_error(self.catalog_file) from error
             if head.version > VERSION:
                 raise SchemaTooNew(
-                    f"{self.path}: a warehouse of version {head.version}, and this program knows up to {VERSION}; use "
-                    "a later version of it, or another --out"
+                    f"{self.path}: the warehouse has version {head.version}, and this program reads versions up to {VERSION}; use "
+                    "a later version of the program, or another --out"
                 )
             if head.version == VERSION and head.layout == layout:
                 try:
                     return Catalog.model_validate_json(octets)
                 except ValidationError as error:
-                    raise self._damaged(self.catalog_file) from error
+                    raise self._damage_error(self.catalog_file) from error
             shutil.rmtree(self.path)
         return Catalog(layout=layout)
 
     @contextmanager
     def locked(self, tell: Callable[[str], None]) -> Iterator[None]:
-        """Let nobody else write into the warehouse, and what is made of it, meanwhile. Waits for whoever does, and tells.
+        """Hold the lock of the warehouse and its output folder for the block.
 
-        The lock ends with the process that holds it. Where the file system has no locks, there is none.
+        Blocks while another process holds it; `tell` gets a line about that. The lock ends with its process. On a file system
+        without locks there is none.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with (self.path.parent / LOCK_FILE).open("wb") as file:
@@ -107,83 +111,83 @@ class Warehouse:
             yield
 
     def check(self) -> None:
-        """Read every Parquet file that is kept. Raises RunDirectoryError for the first that is damaged."""
+        """Read every Parquet file of the warehouse. Raises RunDirectoryError for the first that is damaged."""
         for file in sorted(self.path.rglob("*.parquet")):
             try:
                 pq.read_table(file, partitioning=None)
             except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-                raise self._damaged(file) from error
+                raise self._damage_error(file) from error
 
-    def _damaged(self, file: Path) -> RunDirectoryError:
+    def _damage_error(self, file: Path) -> RunDirectoryError:
         return RunDirectoryError(f"{file} is damaged: delete {self.path}, and aggregate all runs again")
 
     def save(self, catalog: Catalog) -> None:
-        """Write the catalog, whole or not at all."""
+        """Replace the catalog atomically."""
         self.path.mkdir(parents=True, exist_ok=True)
         write_atomically(self.catalog_file, (catalog.model_dump_json(by_alias=True, indent=1) + "\n").encode())
 
     def remove_runs(self, catalog: Catalog, runs: Collection[str]) -> Catalog:
-        """Take runs out, and whatever an interrupted aggregation left; return the catalog as it is written then.
+        """Remove runs, and batches that an interrupted aggregation left; return the new catalog, which is saved.
 
-        Batches of other runs stay as they are; of one that has some of these the files are written anew, without them.
+        Only batches that hold rows of these runs are rewritten. Summaries are left to `merge`.
         """
-        kept = catalog.model_copy(
+        remaining = catalog.model_copy(
             update={"runs": {name: run for name, run in catalog.runs.items() if name not in runs}}
         )
-        self.save(kept)
+        self.save(remaining)
         batches: dict[str, tuple[str, ...]] = {}
-        for batch, held in catalog.batches.items():
-            stay = tuple(run for run in held if run in kept.runs)
+        for batch, runs_of_batch in catalog.batches.items():
+            stay = tuple(run for run in runs_of_batch if run in remaining.runs)
             if stay:
                 batches[batch] = stay
-            if len(stay) < len(held):
-                for name in PARTITIONED_TABLES:
-                    _only(self.batch(name, batch), stay)
-        for name in PARTITIONED_TABLES:
-            for folder in (self.path / name).glob("batch=*"):
+            if len(stay) < len(runs_of_batch):
+                for table in PARTITIONED_TABLES:
+                    _keep_only_runs(self.batch(table, batch), stay)
+        for table in PARTITIONED_TABLES:
+            for folder in (self.path / table).glob("batch=*"):
                 if folder.name.removeprefix("batch=") not in batches:
                     shutil.rmtree(folder)
-        kept = kept.model_copy(update={"batches": batches})
-        self.save(kept)
-        return kept
+        remaining = remaining.model_copy(update={"batches": batches})
+        self.save(remaining)
+        return remaining
 
-    def batch(self, name: str, batch: str) -> Path:
-        """Return the folder of a table's rows of one batch."""
-        return self.path / name / f"batch={batch}"
+    def batch(self, table: str, batch: str) -> Path:
+        """Return the folder with the rows of one batch of a table."""
+        return self.path / table / f"batch={batch}"
 
     @property
     def adding(self) -> Path:
-        """Return the folder in which the layers of a batch are made, before any batch that is there is touched."""
+        """The folder in which the layers of a new batch are built."""
         return self.path / "adding"
 
     def move_built_files(self, batch: str) -> dict[str, Path]:
-        """Put what was made in `adding` where a batch's rows are; return the folder of each layer, by its name.
+        """Move the layers that the warehouse keeps from `adding` to a batch; return the folder of every layer by name.
 
-        What is no table of the warehouse's stays in `adding`.
+        Other layers stay in `adding`.
         """
         folders = {folder.name: folder for folder in self.adding.iterdir()}
-        for name in PARTITIONED_TABLES:
-            target = self.batch(name, batch)
+        for table in PARTITIONED_TABLES:
+            target = self.batch(table, batch)
             target.parent.mkdir(parents=True, exist_ok=True)
-            folders[name] = folders[name].rename(target)
+            folders[table] = folders[table].rename(target)
         return folders
 
-    def clear(self) -> None:
-        """Throw away what was made for one aggregation only."""
+    def delete_built_files(self) -> None:
+        """Delete the folder `adding` with the layers that only this aggregation used."""
         shutil.rmtree(self.adding, ignore_errors=True)
 
     def merge(self, table: Table, rows: pa.Table, replaced: Collection[str], known: Iterable[str]) -> pa.Table:
-        """Put the rows of some runs into a table's summaries, in place of what those runs had, and return all of them.
+        """Replace the rows of the runs `replaced` in a table's summary by `rows`; return the summary's rows of all runs.
 
-        Rows of runs that are not `known` are none of the warehouse's, and go.
+        Rows of runs that are not `known` are dropped: an interrupted aggregation left them. An unchanged summary is not written.
         """
-        before, rows = self._summaries(table), table.shaped(rows)
+        before, rows = self._read_summary(table), table.conform(rows)
         stay = before.filter(
             pc.is_in(before["run"], value_set=pa.array(sorted(set(known) - set(replaced)), pa.string()))
         )
         if rows.num_rows == 0 and stay.num_rows == before.num_rows and self.summary(table).is_file():
             return before
-        rows = table.shaped(pa.concat_tables([stay, rows]))
+        rows = table.conform(pa.concat_tables([stay, rows]))
         octets = io.BytesIO()
         pq.write_table(rows, octets, compression="zstd")
         self.summary(table).parent.mkdir(parents=True, exist_ok=True)
@@ -191,25 +195,26 @@ class Warehouse:
         return rows
 
     def summary(self, table: Table) -> Path:
-        """Return where a table's summaries are."""
+        """Return the path of a table's summary."""
         return self.path / "summaries" / f"{table.name}.parquet"
 
-    def _summaries(self, table: Table) -> pa.Table:
+    def _read_summary(self, table: Table) -> pa.Table:
+        """Return the rows of a table's summary; none where there is no file."""
         file = self.summary(table)
         return pq.read_table(file, schema=table.schema) if file.is_file() else table.schema.empty_table()
 
 
 def batch_name(runs: Mapping[str, IngestedRun]) -> str:
-    """Return the name of a batch: the same for the same runs with the same content."""
+    """Return a batch's name, a hash of its runs' names and content."""
     return sha256_of_json({name: run.content_sha256 for name, run in runs.items()})[:16]
 
 
-def _only(folder: Path, runs: Collection[str]) -> None:
-    """Let the files of a batch hold the rows of these runs, and no others."""
+def _keep_only_runs(folder: Path, runs: Collection[str]) -> None:
+    """Rewrite the files of a batch without the rows of other runs."""
     stay = pa.array(sorted(runs), pa.string())
     for file in sorted(folder.glob("*.parquet")):
-        with pq.ParquetFile(file) as held:
-            rows = held.read()
+        with pq.ParquetFile(file) as opened:
+            rows = opened.read()
         octets = io.BytesIO()
         pq.write_table(rows.filter(pc.is_in(rows["run"], value_set=stay)), octets, compression="zstd")
         write_atomically(file, octets.getvalue())

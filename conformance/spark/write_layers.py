@@ -1,4 +1,7 @@
-"""Makes the layers of runs as files that Spark reads: some runs at a time, in threads, since Arrow holds no lock of Python's."""
+"""Build the layers of runs and write them as files that Spark reads, several groups of runs at a time.
+
+Threads suffice, since Arrow releases Python's global lock.
+"""
 
 import os
 import shutil
@@ -10,74 +13,83 @@ from pathlib import Path
 import pyarrow as pa
 
 from conformance.spark.buckets import write_buckets
-from conformance.spark.build_layers import EVENTS, LAYERS, VERDICTS, build_layers, reject_cell_id_collisions
+from conformance.spark.build_layers import (
+    EVENT_COLUMNS,
+    LAYERS,
+    VERDICT_COLUMNS,
+    build_layers,
+    reject_cell_id_collisions,
+)
 from conformance.spark.ingest import IngestedRun, read_tables
 from conformance.spark.topologies import TOPOLOGY_SCHEMA, unique_topologies
 
-AT_ONCE = 32 * 1024 * 1024
-"""Octets of history that one file is made of, about: what is in memory at a time, in each thread."""
-_COLUMNS = {"events": EVENTS, "verdicts": VERDICTS}
+OCTETS_PER_GROUP = 32 * 1024 * 1024
+"""Octets of history, roughly, that a thread builds at a time and holds in memory."""
+_COLUMNS_TO_READ = {"events": EVENT_COLUMNS, "verdicts": VERDICT_COLUMNS}
 
 
 @dataclass(frozen=True, slots=True)
 class LayerFiles:
-    """Runs, by name, the folder for the files of their layers, and how many parts those have."""
+    """The layers of runs as Parquet files: below `folder` a folder for each layer, in so many buckets."""
 
     runs: Mapping[str, IngestedRun]
     folder: Path
-    parts: int
-    worlds: pa.Table = field(default_factory=TOPOLOGY_SCHEMA.empty_table)
-    """The worlds of their cells, once they are made."""
+    buckets: int
+    topologies: pa.Table = field(default_factory=TOPOLOGY_SCHEMA.empty_table)
+    """The topologies of their cells; empty until the files are written."""
 
 
-def write_layers(making: LayerFiles) -> LayerFiles:
-    """Write the files of all layers into a folder for each; return it all, with what could not be read of each run.
+def write_layers(planned: LayerFiles) -> LayerFiles:
+    """Write the files of all layers, in place of what the folder held; block until all are written.
 
-    Raises SchemaTooNew; RunDirectoryError for the rare case that two cells have one number.
+    Returns them with their topologies, and with what could not be read of each run. Raises SchemaTooNew; RunDirectoryError
+    for the rare case that two cells have the same id.
     """
-    if (
-        making.parts == 1
-    ):  # Arrow's own gives back to the machine what it takes again at once: half of its CPU in short use
+    if planned.buckets == 1:  # Arrow's own pool returns memory that is taken again at once: half the CPU of a short use
         pa.set_memory_pool(pa.system_memory_pool())
-    shutil.rmtree(making.folder, ignore_errors=True)
+    shutil.rmtree(planned.folder, ignore_errors=True)
     runs: dict[str, IngestedRun] = {}
-    cells, worlds = [], []
-    portions = list(enumerate(_portions(making.runs)))
-    with ThreadPoolExecutor(min(len(portions), os.cpu_count() or 1) or 1) as pool:
-        for read, keys, found in pool.map(lambda one: _make(one[1], one[0], making), portions):
+    cells, topologies = [], []
+    groups = list(enumerate(_groups(planned.runs)))
+    with ThreadPoolExecutor(min(len(groups), os.cpu_count() or 1) or 1) as pool:
+        for read, cells_of_group, found in pool.map(lambda group: _write_group(group[1], group[0], planned), groups):
             runs |= read
-            cells.append(keys)
-            worlds += found.to_pylist()
+            cells.append(cells_of_group)
+            topologies += found.to_pylist()
     if cells:
         reject_cell_id_collisions(cells)
-    return replace(making, runs=runs, worlds=unique_topologies(worlds))
+    return replace(planned, runs=runs, topologies=unique_topologies(topologies))
 
 
-def _portions(runs: Mapping[str, IngestedRun]) -> Iterator[dict[str, IngestedRun]]:
-    """Yield runs, as many at a time as make one file."""
-    portion: dict[str, IngestedRun] = {}
+def _groups(runs: Mapping[str, IngestedRun]) -> Iterator[dict[str, IngestedRun]]:
+    """Yield the runs in groups that reach `OCTETS_PER_GROUP`, but for the last."""
+    group: dict[str, IngestedRun] = {}
     for name, run in runs.items():
-        portion[name] = run
-        if sum(one.octets for one in portion.values()) >= AT_ONCE:
-            yield portion
-            portion = {}
-    if portion:
-        yield portion
+        group[name] = run
+        if sum(member.octets for member in group.values()) >= OCTETS_PER_GROUP:
+            yield group
+            group = {}
+    if group:
+        yield group
 
 
-def _make(
-    runs: Mapping[str, IngestedRun], number: int, making: LayerFiles
+def _write_group(
+    runs: Mapping[str, IngestedRun], number: int, planned: LayerFiles
 ) -> tuple[dict[str, IngestedRun], pa.Table, pa.Table]:
+    """Build and write the layers of a group of runs; `number` tells its files from those of other groups.
+
+    Returns the runs with what could not be read of them, the names and ids of their cells, and the cells' topologies.
+    """
     read: dict[str, IngestedRun] = {}
-    made: dict[str, list[pa.Table]] = {name: [] for name in (*LAYERS, "worlds")}
+    built: dict[str, list[pa.Table]] = {name: [] for name in (*LAYERS, "topologies")}
     for name, run in runs.items():
-        read[name], tables = read_tables(run, _COLUMNS)
+        read[name], tables = read_tables(run, _COLUMNS_TO_READ)
         for layer, rows in build_layers(name, tables).items():
-            made[layer].append(rows)
-    whole = {layer: pa.concat_tables(parts) for layer, parts in made.items()}
-    worlds = whole.pop("worlds")
+            built[layer].append(rows)
+    layers = {layer: pa.concat_tables(tables) for layer, tables in built.items()}
+    topologies = layers.pop("topologies")
     if len(runs) > 1:
-        whole["transactions"] = whole["transactions"].sort_by("kind")
-    for layer, rows in whole.items():
-        write_buckets(rows, making.folder / layer, number, making.parts)
-    return read, whole["cells"].select(["cell_id", "run", "cell"]).combine_chunks(), worlds
+        layers["transactions"] = layers["transactions"].sort_by("kind")
+    for layer, rows in layers.items():
+        write_buckets(rows, planned.folder / layer, number, planned.buckets)
+    return read, layers["cells"].select(["cell_id", "run", "cell"]).combine_chunks(), topologies

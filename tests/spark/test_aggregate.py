@@ -151,11 +151,11 @@ def test_a_small_history_is_not_moved(spark: None, runs: Path, tmp_path: Path, m
 def test_a_history_of_several_parts_gives_the_same_tables(
     made: tuple[Path, AggregationResult], runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitioning, "SMALL", 0)
+    monkeypatch.setattr(partitioning, "SMALL_OCTETS", 0)
     out = tmp_path / "in [parts]"
     aggregate([runs], out)
     for layer in PARTITIONED_TABLES:
-        assert len(list((out / "warehouse" / layer).glob("batch=*/*.parquet"))) == partitioning.LEAST
+        assert len(list((out / "warehouse" / layer).glob("batch=*/*.parquet"))) == partitioning.MIN_PARTITIONS
     for one in TABLES:
         assert table((out, made[1]), one.name) == table(made, one.name), one.name
     session = SparkSession.getActiveSession()

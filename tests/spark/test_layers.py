@@ -15,7 +15,7 @@ from conformance.results.parquet import write_parquet
 from conformance.spark.buckets import bucket_numbers, write_buckets
 from conformance.spark.build_layers import build_layers, reject_cell_id_collisions
 from conformance.spark.ingest import IngestedRun, read_headers, read_tables
-from conformance.spark.layer import TRANSACTION_COLUMNS
+from conformance.spark.schemas import TRANSACTION_COLUMNS
 from conformance.spark.write_layers import LayerFiles, write_layers
 from tests.spark.synthetic import DEFECTS, MadeCell, make_run
 
@@ -110,7 +110,7 @@ def test_an_answer_belongs_to_its_own_command() -> None:
 def test_two_cells_of_one_number_are_refused() -> None:
     rows = {"cell_id": [1, 2], "run": ["r", "r"], "cell": ["a", "b"]}
     reject_cell_id_collisions([pa.table(rows)])
-    with pytest.raises(RunDirectoryError, match="r/a and r/b have one number"):
+    with pytest.raises(RunDirectoryError, match="r/a and r/b have the same id"):
         reject_cell_id_collisions([pa.table(rows | {"cell_id": [2, 2]})])
 
 

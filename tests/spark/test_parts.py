@@ -35,7 +35,7 @@ def test_fields_of_one_name_have_one_type_in_every_line() -> None:
 def test_fail_on_takes_known_words_only() -> None:
     assert parse_fail_on(" flaky,regression") == {"flaky", "regression"}
     assert parse_fail_on("") == frozenset()
-    with pytest.raises(ValueError, match="--fail-on losses: there are regression, flaky, disagreement"):
+    with pytest.raises(ValueError, match="--fail-on losses: choose from regression, flaky, disagreement"):
         parse_fail_on("flaky,losses")
 
 
@@ -52,7 +52,7 @@ def test_runs_are_found_below_folders_each_once(tmp_path: Path) -> None:
     two = make_run(tmp_path / "all" / "deep" / "two", [MadeCell("fine")])
     assert find_runs([tmp_path, one]) == tuple(sorted([one.resolve(), two.resolve()]))
     (tmp_path / "empty").mkdir()
-    with pytest.raises(RunDirectoryError, match="no run directory"):
+    with pytest.raises(RunDirectoryError, match="not a run directory"):
         find_runs([tmp_path / "empty"])
 
 
@@ -113,14 +113,14 @@ def test_the_documentation_is_what_the_code_says() -> None:
 
 def test_a_table_takes_its_own_columns_only() -> None:
     rows = [{name.name: None for name in MATRIX.columns} | {"run": "r", "more": 1}]
-    assert MATRIX.shaped(pa.Table.from_pylist(rows)).schema == MATRIX.schema
+    assert MATRIX.conform(pa.Table.from_pylist(rows)).schema == MATRIX.schema
     with pytest.raises(KeyError):
-        MATRIX.shaped(pa.table({"run": ["r"]}))
+        MATRIX.conform(pa.table({"run": ["r"]}))
 
 
 def test_summaries_replace_a_run_and_leave_the_others(tmp_path: Path) -> None:
     def rows(run: str, cells: int) -> pa.Table:
-        return MATRIX.shaped(
+        return MATRIX.conform(
             pa.Table.from_pylist([{column.name: None for column in MATRIX.columns} | {"run": run, "cells": cells}])
         )
 
@@ -182,7 +182,7 @@ def test_the_users_own_java_is_left_alone_when_it_fits(tmp_path: Path) -> None:
 
 
 def test_a_java_without_the_vector_module_gets_a_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conformance.spark.find_java._bundled", lambda: None)
+    monkeypatch.setattr("conformance.spark.find_java._bundled_java", lambda: None)
     fake_java(tmp_path / "my own", 25, "java.base@25")
     home = find_java_home({"PATH": str(tmp_path / "my own" / "bin")}, tmp_path / "cache")
     words = ["--add-modules=jdk.incubator.vector", "-cp", "a b", "--add-opens=java.base/java.nio=ALL-UNNAMED", "$HOME"]
@@ -191,7 +191,7 @@ def test_a_java_without_the_vector_module_gets_a_launcher(tmp_path: Path, monkey
 
 
 def test_without_a_java_it_is_said_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conformance.spark.find_java._bundled", lambda: None)
+    monkeypatch.setattr("conformance.spark.find_java._bundled_java", lambda: None)
     fake_java(tmp_path / "old", 11, "")
-    with pytest.raises(JavaMissing, match=r"Java 17 or later: JAVA_HOME=.*old is none; pip install"):
+    with pytest.raises(JavaMissing, match=r"Java 17 or later: JAVA_HOME=.*old is not suitable; pip install"):
         find_java_home({"JAVA_HOME": str(tmp_path / "old"), "PATH": str(tmp_path / "old" / "bin")}, tmp_path)

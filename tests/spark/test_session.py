@@ -135,7 +135,7 @@ def drain(stream: IO[str], said: queue.Queue[str]) -> None:
     said.put("")
 
 
-@pytest.mark.parametrize("small", [partitioning.SMALL, 0], ids=["one part", "several parts"])
+@pytest.mark.parametrize("small", [partitioning.SMALL_OCTETS, 0], ids=["one part", "several parts"])
 def test_a_cluster_that_loses_a_worker_makes_the_same_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: int
 ) -> None:
@@ -143,7 +143,7 @@ def test_a_cluster_that_loses_a_worker_makes_the_same_tables(
     pytest.importorskip("duckdb")
     from benchmarks.in_duckdb import difference, tables_of
 
-    monkeypatch.setattr(partitioning, "SMALL", small)
+    monkeypatch.setattr(partitioning, "SMALL_OCTETS", small)
     before = psutil.Process().children(recursive=True)
     run = make_run(tmp_path / "run", [MadeCell(name, name, messages=1) for name in DEFECTS] + [MadeCell("fine")])
     write_parquet(run)

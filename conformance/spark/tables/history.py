@@ -1,4 +1,4 @@
-"""What changed from run to run, and cells that pass and fail although nothing changed.
+"""Tables that compare all runs: what changed from one run to the next, and flaky cells.
 
 The rules are those of `conformance.verdicts`, as SQL.
 """
@@ -9,9 +9,9 @@ from conformance.verdicts.changes import FLAKY as OUTCOMES_OF_FLAKY
 from conformance.verdicts.changes import CellState, ChangeKind
 from conformance.verdicts.sql import COMPARED_COLUMNS, change_causes_sql, change_kind_sql
 
-_BEFORE = ", ".join(f"lag(c.{one}) OVER one AS before_{one}" for one in COMPARED_COLUMNS)
+_PREVIOUS_VALUES = ", ".join(f"lag(c.{column}) OVER runs_of_cell AS before_{column}" for column in COMPARED_COLUMNS)
 _RECORDED = ", ".join(COMPARED_COLUMNS)
-_DECIDED = ", ".join(sorted(f"'{one}'" for one in OUTCOMES_OF_FLAKY))
+_FLAKY_OUTCOMES = ", ".join(sorted(f"'{outcome}'" for outcome in OUTCOMES_OF_FLAKY))
 
 CHANGES = Table(
     "changes",
@@ -19,33 +19,33 @@ CHANGES = Table(
     columns(
         "run text, started text, before_run text, candidate text, nodeid text, before text, outcome text, change text, "
         "cause text, standing flag",
-        before_run="the latest earlier run that has the cell; nothing: there is none",
-        before="its state there: an outcome, `remark` (a pass with a remark) or `absent`",
-        outcome="its state in this run, as in `before`",
+        before_run="the latest earlier run that has the cell; null: there is none",
+        before="the cell's state in that run: an outcome, `remark` (a pass with a remark) or `absent`",
+        outcome="the cell's state in this run, in the same words",
         change="`regression`, `new`, `fixed`, `lost` or `other`",
         cause="`candidate`, `suite`, `environment`, `settings`, several with `+`; `unexplained` when nothing recorded "
-        "differs; nothing for an absent cell",
-        standing="nothing has changed since",
+        "differs; null for an absent cell",
+        standing="whether this is the cell's latest change",
     ),
     ("started", "run", "candidate", "nodeid"),
     f"""
     WITH ordered AS (
-      SELECT c.place, c.candidate, c.nodeid, c.started, c.run, c.state, {_RECORDED},
-             lag(c.run) OVER one AS before_run, lag(c.started) OVER one AS before_started,
-             lag(c.state) OVER one AS before, lead(c.run) OVER one IS NULL AS latest, {_BEFORE}
-      FROM (SELECT *, xxhash64(candidate, nodeid) AS place FROM outcomes) c
-      WINDOW one AS (PARTITION BY c.place, c.candidate, c.nodeid ORDER BY c.started, c.run)
+      SELECT c.cell_hash, c.candidate, c.nodeid, c.started, c.run, c.state, {_RECORDED},
+             lag(c.run) OVER runs_of_cell AS before_run, lag(c.started) OVER runs_of_cell AS before_started,
+             lag(c.state) OVER runs_of_cell AS before, lead(c.run) OVER runs_of_cell IS NULL AS latest, {_PREVIOUS_VALUES}
+      FROM (SELECT *, xxhash64(candidate, nodeid) AS cell_hash FROM outcomes) c
+      WINDOW runs_of_cell AS (PARTITION BY c.cell_hash, c.candidate, c.nodeid ORDER BY c.started, c.run)
     ), spans AS (
       SELECT candidate, min(struct(started, run)) AS first,
              max(CASE WHEN NOT filtered THEN struct(started, run) END) AS last
       FROM outcomes GROUP BY candidate
     ), steps AS (
-      SELECT o.place, o.candidate, o.nodeid, o.started, o.run, o.before_run, coalesce(o.before, '{CellState.ABSENT}') AS before,
+      SELECT o.cell_hash, o.candidate, o.nodeid, o.started, o.run, o.before_run, coalesce(o.before, '{CellState.ABSENT}') AS before,
              o.state AS outcome, CASE WHEN o.before IS NOT NULL THEN {change_causes_sql("o.before_{}", "o.{}")} END AS causes
       FROM ordered o JOIN spans s ON s.candidate = o.candidate
       WHERE o.before IS NOT NULL OR struct(o.started, o.run) <> s.first
       UNION ALL
-      SELECT o.place, o.candidate, o.nodeid, s.last.started, s.last.run, o.run, o.state, '{CellState.ABSENT}', NULL
+      SELECT o.cell_hash, o.candidate, o.nodeid, s.last.started, s.last.run, o.run, o.state, '{CellState.ABSENT}', NULL
       FROM ordered o JOIN spans s ON s.candidate = o.candidate
       WHERE o.latest AND struct(o.started, o.run) < s.last
     ), named AS (
@@ -53,17 +53,17 @@ CHANGES = Table(
     )
     SELECT run, started, before_run, candidate, nodeid, before, outcome, change,
            if(causes = '', 'unexplained', causes) AS cause,
-           row_number() OVER (PARTITION BY place, candidate, nodeid ORDER BY started DESC, run DESC) = 1 AS standing
+           row_number() OVER (PARTITION BY cell_hash, candidate, nodeid ORDER BY started DESC, run DESC) = 1 AS standing
     FROM named
     WHERE change IS NOT NULL
       AND ('{CellState.ABSENT}' NOT IN (before, outcome) OR change IN ('{ChangeKind.NEW}', '{ChangeKind.LOST}'))
     """,  # noqa: S608  # made of constants
     across=True,
 )
-"""`standing`: nothing has changed since. A cell that no run of the candidate had before is listed only when it fails, and
-a cell that the candidate's latest run of the whole suite lacks only when it passed before.
+"""A cell that no earlier run of the candidate had is listed only when it fails, and a cell that the candidate's latest run of
+the whole suite lacks only when it passed before.
 
-`place` only makes sorting cheap: names of cells begin alike.
+`cell_hash` makes sorting cheap, since the names of many cells begin with the same characters.
 """
 
 FLAKY = Table(
@@ -76,8 +76,8 @@ FLAKY = Table(
         runs="in how many runs it passed or failed",
         failures="in how many of them it failed",
         rate="how often it fails",
-        low="of its 95 % Wilson score interval, the lower end",
-        high="and the upper",
+        low="lower end of the rate's 95 % Wilson score interval",
+        high="upper end of that interval",
         scale="documented seconds for one second of the clock `scaled`",
         tolerance="seconds, documented time: how late is not yet wrong",
         should="what a broken `should` row does: `warn` or `fail`",
@@ -86,7 +86,7 @@ FLAKY = Table(
     f"""
     WITH counted AS (
       SELECT candidate, nodeid, {_RECORDED}, count(*) AS runs, count_if(outcome = '{Outcome.FAIL}') AS failures
-      FROM outcomes WHERE outcome IN ({_DECIDED})
+      FROM outcomes WHERE outcome IN ({_FLAKY_OUTCOMES})
       GROUP BY candidate, nodeid, {_RECORDED}
     ), rated AS (
       SELECT *, failures / runs AS rate, 3.841458820694124D / runs AS zz_n  -- z squared over n, for 95 %
@@ -100,6 +100,5 @@ FLAKY = Table(
     """,  # noqa: S608
     across=True,
 )
-"""With the Wilson score interval, 95 %, of the failure rate."""
 
 TABLES = (CHANGES, FLAKY)

@@ -1,20 +1,20 @@
-"""What a table is, and what its columns mean."""
+"""The declaration of a published table: its columns with their meanings, and the query that computes it."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
 
-Kind = Literal["text", "whole", "number", "flag"]
+ColumnType = Literal["text", "whole", "number", "flag"]
 
 ARROW = {"text": pa.string(), "whole": pa.int64(), "number": pa.float64(), "flag": pa.bool_()}
 
 MEANING = {
     "run": "the run's name",
-    "candidate": "who was judged",
+    "candidate": "the candidate under test",
     "scenario": "the scenario's id",
     "requirement": "a row of the requirement catalogue",
-    "check": "what was judged: an expectation, or `invariant.<name>`",
+    "check": "the check: an expectation, or `invariant.<name>`",
     "nodeid": "the cell: file, scenario's place and axes",
     "cells": "how many cells",
     "passed": "of them passed",
@@ -23,8 +23,8 @@ MEANING = {
     "not_applicable": "of them are not applicable: a capability that is not claimed",
     "errors": "of them ended in an error of the harness or the scenario",
     "cut_short": "of them have no footer",
-    "outcome": "`pass`, `fail`, `inconclusive`, `not-applicable` or `error`; nothing: cut short",
-    "occasions": "how often it could have failed",
+    "outcome": "`pass`, `fail`, `inconclusive`, `not-applicable` or `error`; null: cut short",
+    "occasions": "on how many occasions it could have failed",
     "verdicts": "how many verdicts",
     "message": "the message's name in the scenario",
     "message_id": "the Message-ID, else the hash of the body",
@@ -39,41 +39,43 @@ MEANING = {
     "seed": "the run's seed",
     "clock": "`virtual`, `scaled`, `shifted` or `real`",
     "started": "UTC, ISO 8601",
-    "wall_seconds": "seconds that it took",
-    "cpu_seconds": "seconds of CPU that it took",
-    "simulated_seconds": "seconds of documented time that passed in it",
+    "wall_seconds": "seconds of real time",
+    "cpu_seconds": "seconds of CPU time",
+    "simulated_seconds": "seconds of documented time",
 }
-"""What a column means wherever it stands; a table's own meaning goes first."""
+"""The meaning of a column in any table that gives it no other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: name, type, meaning."""
+    """A column of a published table."""
 
     name: str
-    kind: Kind
+    kind: ColumnType
     meaning: str
 
 
 def columns(text: str, **own: str) -> tuple[Column, ...]:
-    """Read `name kind, name kind`; `own` has the meanings that `MEANING` does not have, or has otherwise."""
-    found = []
+    """Return the columns of a text `name type, name type`; `own` has meanings in addition to `MEANING`, or in place of those."""
+    parsed = []
     for part in text.replace("\n", " ").split(","):
         name, kind = part.split()
         assert kind in ARROW, kind
-        found.append(Column(name, kind, own[name] if name in own else MEANING[name]))  # type: ignore[arg-type]
-    return tuple(found)
+        parsed.append(Column(name, kind, own[name] if name in own else MEANING[name]))  # type: ignore[arg-type]
+    return tuple(parsed)
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: its name in files, its title for people, its columns, the order of its rows (if they have one), its query.
+    """A published table.
 
-    `across`: a question over all runs at once, made anew each time; the others have rows for each run on its own,
-    which are made when the run is added and never again.
+    `order`: the columns by which its rows are sorted; none: they are not. `across`: it compares all runs and is computed by each
+    aggregation; the others have rows for each run on its own, computed once when the run is added. `internal`: it is not
+    exported.
     """
 
     name: str
+    """Its name in files and queries."""
     title: str
     columns: tuple[Column, ...]
     order: tuple[str, ...]
@@ -83,10 +85,10 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's columns in Arrow's terms."""
+        """The table's Arrow schema."""
         return pa.schema([pa.field(column.name, ARROW[column.kind]) for column in self.columns])
 
-    def shaped(self, rows: pa.Table) -> pa.Table:
-        """Return rows with exactly this table's columns, in its order. Raises pa.ArrowInvalid, KeyError."""
+    def conform(self, rows: pa.Table) -> pa.Table:
+        """Return rows with exactly this table's columns and types, sorted by its order. Raises pa.ArrowInvalid, KeyError."""
         table = rows.select([column.name for column in self.columns]).cast(self.schema)
         return table.sort_by([(name, "ascending") for name in self.order]) if self.order else table

@@ -1,4 +1,4 @@
-"""What was seen: latencies, where shadows went, duplicates, losses, what faults did, where the oracles disagree."""
+"""Tables of what the histories show: latency, placement of shadow copies, duplicates, losses, faults, disagreements."""
 
 from conformance.spark.tables.table import Table, columns
 from conformance.verdicts.outcome import WITHIN_A_CELL
@@ -22,7 +22,7 @@ LATENCY = Table(
     SELECT c.run, c.candidate, c.scenario, c.clock, count(*) AS messages, min(t.reply_t - t.dot_t) AS least,
            percentile(t.reply_t - t.dot_t, 0.5) AS p50, percentile(t.reply_t - t.dot_t, 0.95) AS p95,
            percentile(t.reply_t - t.dot_t, 0.99) AS p99, max(t.reply_t - t.dot_t) AS most
-    FROM mails t JOIN cells c ON c.cell_id = t.cell_id
+    FROM mail_transactions t JOIN cells c ON c.cell_id = t.cell_id
     WHERE t.from_outside AND t.code BETWEEN 200 AND 299
     GROUP BY c.run, c.candidate, c.scenario, c.clock
     """,
@@ -35,20 +35,20 @@ PLACEMENT = Table(
         "run text, candidate text, scenario text, mode text, primary_site text, holder_site text, same_site flag, "
         "inside_boundary flag, copies whole, messages whole, holders whole",
         mode="`shadow` (2013 and later) or `tracked` (2010)",
-        primary_site="the site of the server that is responsible",
-        holder_site="the site of the server that has the copy",
-        same_site="whether those are one",
-        inside_boundary="whether the copy stayed in the boundary",
+        primary_site="the site of the primary server",
+        holder_site="the site of the server that holds the copy",
+        same_site="whether the two sites are the same",
+        inside_boundary="whether the copy is inside the boundary",
         copies="how many copies",
         messages="of how many messages",
-        holders="on how many servers, of all cells together",
+        holders="how many servers hold one, summed over cells",
     ),
     ("run", "candidate", "scenario", "mode", "primary_site", "holder_site", "inside_boundary"),
     """
     SELECT c.run, c.candidate, c.scenario, k.mode, k.primary_site, k.holder_site,
            k.primary_site = k.holder_site AS same_site, k.inside AS inside_boundary, count(*) AS copies,
            count(DISTINCT struct(k.cell_id, k.key)) AS messages, count(DISTINCT struct(k.cell_id, k.holder)) AS holders
-    FROM copies k JOIN cells c ON c.cell_id = k.cell_id
+    FROM shadow_copies k JOIN cells c ON c.cell_id = k.cell_id
     GROUP BY c.run, c.candidate, c.scenario, k.mode, k.primary_site, k.holder_site, k.inside
     """,
 )
@@ -59,12 +59,12 @@ DUPLICATES = Table(
     columns(
         "run text, candidate text, nodeid text, sink text, recipient text, message_id text, copies whole, "
         "first_t number, last_t number, first_event whole, last_event whole",
-        sink="who took it",
-        copies="how often",
-        first_t="when first, in seconds of documented time",
-        last_t="when last",
+        sink="the sink",
+        copies="how many deliveries",
+        first_t="time of the first delivery, in seconds of documented time",
+        last_t="time of the last one",
         first_event="number of the first delivery's event",
-        last_event="number of the last one's",
+        last_event="number of the last delivery's event",
     ),
     ("run", "candidate", "nodeid", "sink", "recipient", "message_id"),
     """
@@ -76,7 +76,7 @@ DUPLICATES = Table(
     HAVING count(*) > 1
     """,
 )
-"""Not every one is a fault: RFC 5321 permits duplicates where a session was lost. The verdicts say which are."""
+"""Not each is a violation: RFC 5321 permits duplicates after a lost session. The verdicts tell which are."""
 
 LOSSES = Table(
     "losses",
@@ -84,7 +84,7 @@ LOSSES = Table(
     columns(
         "run text, candidate text, nodeid text, message text, message_id text, recipient text, server text, "
         "event whole, outcome text",
-        server="who acknowledged it",
+        server="the server that acknowledged it",
         event="number of the acknowledgement's event",
         outcome="of the cell",
     ),
@@ -109,7 +109,7 @@ FAULTS = Table(
         "run text, candidate text, scenario text, action text, armed whole, fired whole, times whole",
         armed="faults that were armed",
         fired="faults that fired",
-        times="how often they fired, together",
+        times="how often they fired in total",
     ),
     ("run", "candidate", "scenario", "action"),
     """
@@ -117,7 +117,7 @@ FAULTS = Table(
            count(DISTINCT CASE WHEN e.mode = 'fault-armed' THEN struct(e.cell_id, e.fault) END) AS armed,
            count(DISTINCT CASE WHEN e.mode = 'fault-fired' THEN struct(e.cell_id, e.fault) END) AS fired,
            count_if(e.mode = 'fault-fired') AS times
-    FROM happenings e JOIN cells c ON c.cell_id = e.cell_id
+    FROM single_events e JOIN cells c ON c.cell_id = e.cell_id
     WHERE e.kind = 'incident' AND (e.mode = 'fault-fired' OR e.mode = 'fault-armed' AND NOT coalesce(e.healed, false))
     GROUP BY c.run, c.candidate, c.scenario, e.action
     """,
@@ -133,47 +133,47 @@ COVERAGE = Table(
         cells="how many cells",
         pairs_reached="pairs of values of two axes that a judged cell has",
         pairs_possible="pairs of the values that occur",
-        reached="the one divided by the other",
+        reached="pairs_reached divided by pairs_possible",
     ),
     ("run", "candidate", "scenario"),
     """
-    WITH said AS (
+    WITH axes_of_cells AS (
       SELECT run, candidate, scenario, outcome IN ('pass', 'fail') AS judged,
              map_entries(axes) AS axes
       FROM cells WHERE axes IS NOT NULL
-    ), paired AS (
+    ), axis_pairs AS (
       SELECT run, candidate, scenario, axes,
              CASE WHEN judged THEN flatten(transform(axes, a -> transform(filter(axes, b -> a.key < b.key),
-               b -> named_struct('one', a, 'other', b)))) ELSE array() END AS pairs
-      FROM said
-    ), gathered AS (
+               b -> named_struct('first', a, 'second', b)))) ELSE array() END AS pairs
+      FROM axes_of_cells
+    ), by_scenario AS (
       SELECT run, candidate, scenario, count_if(size(axes) > 1) AS cells,
-             array_distinct(flatten(collect_list(axes))) AS single,
+             array_distinct(flatten(collect_list(axes))) AS axis_values,
              size(array_distinct(flatten(collect_list(pairs)))) AS pairs_reached
-      FROM paired GROUP BY run, candidate, scenario
-    ), crossed AS (
+      FROM axis_pairs GROUP BY run, candidate, scenario
+    ), counted AS (
       SELECT run, candidate, scenario, cells, pairs_reached,
-             size(array_distinct(transform(single, a -> a.key))) AS axes,
-             size(flatten(transform(single, a -> filter(single, b -> a.key < b.key)))) AS pairs_possible
-      FROM gathered WHERE cells > 0
+             size(array_distinct(transform(axis_values, a -> a.key))) AS axes,
+             size(flatten(transform(axis_values, a -> filter(axis_values, b -> a.key < b.key)))) AS pairs_possible
+      FROM by_scenario WHERE cells > 0
     )
     SELECT run, candidate, scenario, axes, cells, pairs_reached, pairs_possible,
            round(pairs_reached / pairs_possible, 6) AS reached
-    FROM crossed
+    FROM counted
     """,
 )
-"""Of the values that occur in the run: what no cell has is unknown here."""
+"""Pairs of the values that occur in the run: a value that no cell has is not counted."""
 
 RECHECKS = Table(
     "rechecks",
-    "The invariants as these queries find them",
+    "The invariants as judged by these queries",
     columns(
         "run text, candidate text, check text, passed whole, failed whole, undecided whole, occasions whole, "
         "violations whole",
-        passed="cells in which it holds",
+        passed="cells in which the invariant holds",
         undecided="cells in which these queries cannot decide it",
-        failed="cells in which it does not",
-        violations="how often it does not",
+        failed="cells in which it is violated",
+        violations="how often it is violated",
     ),
     ("run", "candidate", "check"),
     """
@@ -186,12 +186,12 @@ RECHECKS = Table(
 
 DISAGREEMENTS = Table(
     "disagreements",
-    "Where recorded verdicts and these queries do not agree",
+    "Where recorded verdicts and these queries disagree",
     columns(
         "run text, candidate text, nodeid text, check text, recorded text, found text, occasions whole, "
         "violations whole, event whole",
-        recorded="the recorded verdict; nothing: there is none",
-        found="what the queries find",
+        recorded="the recorded verdict; null: there is none",
+        found="the verdict of the queries",
         violations="how often the queries find it violated",
     ),
     ("run", "candidate", "nodeid", "check"),
@@ -205,6 +205,6 @@ DISAGREEMENTS = Table(
     WHERE k.outcome <> 'inconclusive' AND (k.outcome = 'fail') <> coalesce(v.outcome = 'fail', false) AND coalesce(v.outcome, '') <> 'inconclusive'
     """,  # noqa: S608  # made of constants
 )
-"""One of the two oracles is wrong, or the history is not what both think. What either finds inconclusive is none."""
+"""In each row one of the two oracles is wrong, or both read the history differently. What either finds inconclusive is left out."""
 
 TABLES = (LATENCY, PLACEMENT, DUPLICATES, LOSSES, FAULTS, COVERAGE, RECHECKS, DISAGREEMENTS)

@@ -1,4 +1,4 @@
-"""What was found: runs, the matrix of candidates and scenarios, counts per check, the ledger of requirements."""
+"""Tables of verdicts: runs, candidates and scenarios, checks, requirements, failures, remarks, slowest cells, outcomes."""
 
 from conformance.spark.tables.table import Table, columns
 from conformance.verdicts import Outcome
@@ -12,7 +12,7 @@ from conformance.verdicts.sql import (
     worst_outcome_sql,
 )
 
-_COUNTED = count_outcomes_sql("outcome")
+_OUTCOME_COUNTS = count_outcomes_sql("outcome")
 
 RUNS = Table(
     "runs",
@@ -20,17 +20,17 @@ RUNS = Table(
     columns(
         "run text, started text, harness text, clock text, seed whole, filtered flag, cells_planned whole, "
         f"damaged whole, {COUNT_COLUMNS}, cut_short whole, wall_seconds number, simulated_seconds number",
-        harness="its version",
-        filtered="only a part of the suite was asked for",
-        cells_planned="how many cells there should be",
+        harness="the harness's version",
+        filtered="whether only a part of the suite was selected",
+        cells_planned="how many cells were planned",
         damaged="lines and files that could not be read",
-        wall_seconds="of all its cells together",
+        wall_seconds="of all its cells in total",
     ),
     ("started", "run"),
     f"""
     SELECT r.run, any_value(r.started) AS started, any_value(r.harness) AS harness, any_value(r.clock) AS clock,
            any_value(r.seed) AS seed, any_value(r.filtered) AS filtered, any_value(r.cells_planned) AS cells_planned,
-           any_value(r.damaged) AS damaged, count(c.cell) AS cells, {_COUNTED},
+           any_value(r.damaged) AS damaged, count(c.cell) AS cells, {_OUTCOME_COUNTS},
            count_if(c.cell IS NOT NULL AND c.outcome IS NULL) AS cut_short,
            round(coalesce(sum(c.wall_seconds), 0), 3) AS wall_seconds,
            round(coalesce(sum(c.simulated_seconds), 0), 3) AS simulated_seconds
@@ -44,16 +44,16 @@ MATRIX = Table(
     "Verdicts: candidates and scenarios",
     columns(
         f"run text, candidate text, scenario text, {COUNT_COLUMNS}, cut_short whole, outcome text",
-        outcome="of all these cells together",
+        outcome="the combined outcome of these cells",
     ),
     ("run", "candidate", "scenario"),
     f"""
-    SELECT run, candidate, scenario, count(*) AS cells, {_COUNTED}, count_if(outcome IS NULL) AS cut_short,
+    SELECT run, candidate, scenario, count(*) AS cells, {_OUTCOME_COUNTS}, count_if(outcome IS NULL) AS cut_short,
            {worst_outcome_sql("outcome")} AS outcome
     FROM cells GROUP BY run, candidate, scenario
     """,  # noqa: S608
 )
-"""A cell that was cut short is inconclusive."""
+"""A cell that was cut short counts as inconclusive."""
 
 CHECKS = Table(
     "checks",
@@ -66,7 +66,7 @@ CHECKS = Table(
     """,
 )
 
-LEDGER = Table(
+REQUIREMENTS = Table(
     "requirements",
     "Requirements and candidates",
     columns(
@@ -77,12 +77,12 @@ LEDGER = Table(
         inconclusive="verdicts: could not be judged",
         not_applicable="verdicts: not applicable",
         errors="verdicts: an error",
-        outcome="of all these verdicts together",
+        outcome="the combined outcome of these verdicts",
     ),
     ("run", "candidate", "requirement"),
     f"""
     SELECT c.run, c.candidate, g.requirement, count(*) AS cells, {sum_counts_sql("g")}, {worst_outcome_sql("g.outcome")} AS outcome
-    FROM (SELECT cell_id, requirement, {_COUNTED}, {worst_outcome_sql("outcome")} AS outcome
+    FROM (SELECT cell_id, requirement, {_OUTCOME_COUNTS}, {worst_outcome_sql("outcome")} AS outcome
           FROM (SELECT v.cell_id, {outcome_for_row_sql("v.outcome", "pos", "c.outcome")} AS outcome, requirement
                 FROM verdicts v JOIN cells c ON c.cell_id = v.cell_id
                 LATERAL VIEW posexplode(v.requirements) named AS pos, requirement)
@@ -91,9 +91,9 @@ LEDGER = Table(
     GROUP BY c.run, c.candidate, g.requirement
     """,  # noqa: S608
 )
-"""A failure is blamed on the first requirement that its verdict names; the others are then inconclusive.
+"""A failure counts for the first requirement that its verdict names; for the others it is inconclusive.
 
-Verdicts are counted in each cell first, where they lie together.
+Verdicts are counted by cell first, which needs no shuffle.
 """
 
 FAILURES = Table(
@@ -103,8 +103,8 @@ FAILURES = Table(
         "run text, candidate text, scenario text, nodeid text, check text, requirement text, message text, "
         "moment number, event whole, sentence text, repeat text, path text",
         moment="when, in seconds of documented time since the cell began",
-        requirement="the one that it is laid to",
-        path="the cell's file, in the run's folder",
+        requirement="the requirement that the failure counts for",
+        path="the cell's file, relative to the run's folder",
     ),
     ("run", "candidate", "nodeid", "check", "message", "event", "sentence"),
     """
@@ -139,7 +139,7 @@ SLOWEST = Table(
     columns(
         "run text, place whole, candidate text, nodeid text, wall_seconds number, cpu_seconds number, "
         "simulated_seconds number, events whole",
-        place="from 1, the slowest, to 20",
+        place="rank from 1, the slowest, to 20",
         events="events of its history",
     ),
     ("run", "place"),
@@ -159,7 +159,7 @@ OUTCOMES = Table(
         "candidate_sha256 text, scenario_sha256 text, environment_sha256 text, seed whole, clock text, scale number, "
         "tolerance number, should text",
         started="when the run began",
-        filtered="the run was asked for a part of the suite",
+        filtered="whether only a part of the suite was selected",
         state="the outcome, or `remark` for a pass with a remark",
         scale="documented seconds for one second of the clock `scaled`",
         tolerance="seconds, documented time: how late is not yet wrong",
@@ -169,13 +169,13 @@ OUTCOMES = Table(
     f"""
     SELECT c.run, r.started, r.filtered, c.candidate, c.nodeid, c.outcome,
            if(c.outcome = '{Outcome.PASS}' AND m.cell_id IS NOT NULL, '{CellState.REMARK}', c.outcome) AS state,
-           {", ".join(f"c.{one}" for one in COMPARED_COLUMNS)}
+           {", ".join(f"c.{column}" for column in COMPARED_COLUMNS)}
     FROM cells c JOIN runs r ON r.run = c.run
     LEFT JOIN (SELECT DISTINCT cell_id FROM verdicts WHERE remark) m ON m.cell_id = c.cell_id
     WHERE c.outcome IS NOT NULL
     """,  # noqa: S608
     internal=True,
 )
-"""What the questions over all runs are asked of."""
+"""The source of the tables that compare all runs; not exported."""
 
-TABLES = (RUNS, MATRIX, CHECKS, LEDGER, FAILURES, REMARKS, SLOWEST)
+TABLES = (RUNS, MATRIX, CHECKS, REQUIREMENTS, FAILURES, REMARKS, SLOWEST)

@@ -29,25 +29,25 @@ def java_that(text: str, folder: Path) -> Path:
 
 def test_a_session_learns_when_asked_and_uses_what_there_is(tmp_path: Path) -> None:
     found = AotCache(tmp_path / "kept.aot", tmp_path / "loaded.config")
-    assert found.options(brief=True, learn=False) == ()
-    assert found.options(brief=True, learn=True)[:2] == ("-XX:AOTMode=record", f"-XX:AOTConfiguration={found.record}")
-    found.cache.touch()
+    assert found.options(brief=True, record=False) == ()
+    assert found.options(brief=True, record=True)[:2] == ("-XX:AOTMode=record", f"-XX:AOTConfiguration={found.record}")
+    found.file.touch()
     for brief in (True, False):
-        options = found.options(brief=brief, learn=False)
-        assert found.options(brief=brief, learn=True)[0] == "-XX:AOTMode=record"  # it is made anew
-        assert options[0] == f"-XX:AOTCache={found.cache}"
+        options = found.options(brief=brief, record=False)
+        assert found.options(brief=brief, record=True)[0] == "-XX:AOTMode=record"  # it is made anew
+        assert options[0] == f"-XX:AOTCache={found.file}"
         assert ("-XX:-AOTReplayTraining" in options) is not brief
 
 
 def test_it_is_made_with_the_sessions_own_options_and_the_old_one_goes(tmp_path: Path) -> None:
     found = aot_cache_for(java_that(MAKES, tmp_path), tmp_path / "cache", tmp_path)
-    assert not found.make(tmp_path / "java", ["-Xmx2g"], "a.jar:b.jar")  # nothing was recorded
+    assert not found.build(tmp_path / "java", ["-Xmx2g"], "a.jar:b.jar")  # nothing was recorded
     found.record.touch()
-    found.cache.parent.mkdir(parents=True)
-    (found.cache.parent / "old.aot").touch()
-    assert found.make(tmp_path / "java", ["-Xmx2g", "-XX:AOTMode=record"], "a.jar:b.jar")
-    assert list(found.cache.parent.iterdir()) == [found.cache]
-    words = found.cache.read_text().splitlines()
+    found.file.parent.mkdir(parents=True)
+    (found.file.parent / "old.aot").touch()
+    assert found.build(tmp_path / "java", ["-Xmx2g", "-XX:AOTMode=record"], "a.jar:b.jar")
+    assert list(found.file.parent.iterdir()) == [found.file]
+    words = found.file.read_text().splitlines()
     assert words[0] == "-Xmx2g"
     assert [word for word in words if word.startswith("-XX:AOTMode")] == ["-XX:AOTMode=create"]
     assert words[-2:] == ["-cp", "a.jar:b.jar"]
@@ -56,10 +56,10 @@ def test_it_is_made_with_the_sessions_own_options_and_the_old_one_goes(tmp_path:
 def test_a_java_that_cannot_make_it_leaves_what_there_was(tmp_path: Path) -> None:
     found = aot_cache_for(java_that("#!/bin/sh\nexit 1\n", tmp_path), tmp_path / "cache", tmp_path)
     found.record.touch()
-    found.cache.parent.mkdir(parents=True)
-    (found.cache.parent / "old.aot").touch()
-    assert not found.make(tmp_path / "java", [], "")
-    assert [one.name for one in found.cache.parent.iterdir()] == ["old.aot"]
+    found.file.parent.mkdir(parents=True)
+    (found.file.parent / "old.aot").touch()
+    assert not found.build(tmp_path / "java", [], "")
+    assert [one.name for one in found.file.parent.iterdir()] == ["old.aot"]
 
 
 @pytest.mark.spark
@@ -92,12 +92,12 @@ def test_the_second_session_has_what_the_first_one_learnt(tmp_path: Path, monkey
 def test_what_java_refuses_is_told_and_what_it_only_warns_of_is_not(tmp_path: Path) -> None:
     found = AotCache(tmp_path / "spark-1" / "kept.aot", tmp_path / "loaded.config")
     assert found.mismatch_reason() == ""
-    found.cache.parent.mkdir()
-    (found.cache.parent / "other.aot").touch()
+    found.file.parent.mkdir()
+    (found.file.parent / "other.aot").touch()
     assert found.mismatch_reason() == "it was made of another Java or Spark"
-    found.cache.touch()
+    found.file.touch()
     assert found.mismatch_reason() == ""
-    (told,) = (one for one in found.options(brief=True, learn=False) if ":file=" in one)
+    (told,) = (one for one in found.options(brief=True, record=False) if ":file=" in one)
     said = Path(told.partition(":file=")[2])
     said.write_text("[0.01s][warning][aot] Saved blob's name 'L' is different\n")
     assert found.mismatch_reason() == ""
