@@ -11,17 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import get_args
 
-from conformance.history.events import (
-    AnyEvent,
-    Closed,
-    Command,
-    Connected,
-    ConnectFailed,
-    Content,
-    Digest,
-    Listener,
-    Reply,
-)
+from conformance.history.events import AnyEvent, Closed, Command, Connected, ConnectFailed, Content, Reply
+from conformance.history.values import Digest, Listener
 from conformance.results.reader import StoredCell
 
 SYN, ACK, PUSH, FIN, RESET = 0x02, 0x10, 0x08, 0x01, 0x04

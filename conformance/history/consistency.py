@@ -1,10 +1,14 @@
-"""How far a stored history can be true: events that are numbered without a gap, and speak of what was there before.
+"""Checks that a stored history can be true, before it is judged again.
 
-A line that is missing, changed or written twice makes a judge accuse the innocent: a reply that was lost looks like one
-that was never given. So a history is judged up to the first event that cannot follow those before it.
+Events must be numbered without a gap and refer only to sessions, messages and servers that came before or are in the topology.
+A judge cannot detect a missing, changed or duplicated line: a reply that was lost from the file looks like one that was never
+given, and the server would be blamed. So a history is judged up to the first event that cannot follow those before it.
 """
 
 from collections.abc import Collection, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from conformance.history.events import (
     AnyEvent,
@@ -21,23 +25,58 @@ from conformance.history.events import (
     NodeEvent,
     Reply,
 )
-from conformance.history.inspected import inspection_problem
 
-_DOORS = ("frontend", "transport", "delivery")
+_NODE_LISTENERS = ("frontend", "transport", "delivery")
+
+
+class _Item(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    message_id: Any = None
+
+
+class _Queue(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    kind: str
+    next_hop: str | None = None
+    items: list[_Item]
+
+
+class _Inspection(BaseModel):
+    """The part of a node's `inspect` output that checks read; `conformance schema inspect` has the whole shape."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    queues: list[_Queue]
+    delivered_to: int | list[Any] = 0
+
+
+_INSPECTION: TypeAdapter[_Inspection] = TypeAdapter(_Inspection)
+
+
+def inspection_problem(state: object) -> str:
+    """Return in words why checks cannot read what a node's `inspect` printed, '' where they can."""
+    try:
+        _INSPECTION.validate_python(state)
+    except ValidationError as error:
+        first = error.errors(include_input=False)[0]
+        return f"{'.'.join(map(str, first['loc']))[:80]}: {first['msg']}".removeprefix(": ")
+    return ""
 
 
 def consistent_prefix(events: Sequence[AnyEvent], servers: Collection[str]) -> tuple[Sequence[AnyEvent], str]:
-    """Return the events up to the first that cannot be right, and why that one cannot ('' where all can).
+    """Return the events before the first that cannot be right, and in words why that one cannot, '' where all can.
 
     `servers` are the names of the topology's servers.
     """
     sessions: set[str] = set()
     messages: set[str] = set()
-    for place, event in enumerate(events):
-        if event.n != place:
-            return events[:place], f"event {place} is missing: the next one that is there is event {event.n}"
-        if why := _impossible(event, servers, sessions, messages):
-            return events[:place], f"event {place}: {why}"
+    for number, event in enumerate(events):
+        if event.n != number:
+            return events[:number], f"event {number} is missing: the next one that is there is event {event.n}"
+        if problem := _event_problem(event, servers, sessions, messages):
+            return events[:number], f"event {number}: {problem}"
         if isinstance(event, Connected):
             sessions.add(event.session)
         elif isinstance(event, MessageMade):
@@ -45,11 +84,12 @@ def consistent_prefix(events: Sequence[AnyEvent], servers: Collection[str]) -> t
     return events, ""
 
 
-def _impossible(event: AnyEvent, servers: Collection[str], sessions: set[str], messages: set[str]) -> str:
+def _event_problem(event: AnyEvent, servers: Collection[str], sessions: set[str], messages: set[str]) -> str:
+    """Return in words why an event cannot follow events with these sessions and messages, '' where it can."""
     match event:
         case Connected() if event.session in sessions:
             return f"the session {event.session[:60]!r} was opened before"
-        case Connected() | ConnectFailed() if event.listener in _DOORS and event.server not in servers:
+        case Connected() | ConnectFailed() if event.listener in _NODE_LISTENERS and event.server not in servers:
             return f"the topology has no server {event.server[:60]!r}"
         case Command() | Reply() | Content() | Closed() if event.session not in sessions:
             return f"the session {event.session[:60]!r} was never opened"

@@ -1,7 +1,9 @@
-"""Dialects: how a server spells the operations of shadow redundancy. Checks speak of operations only.
+"""Dialects: how a server spells the commands, replies and keywords of shadow redundancy.
 
-`PROFILE_1` is the built-in one (EX2010 and EX2013 name the verbs; their arguments are the project's own profile). A
-candidate that spells them differently brings a `Dialect` of its own, as data.
+A dialect parses lines into *operations* (`Operation`), so that checks, faults and scenarios need not know the spelling. Its
+patterns are data. `PROFILE_1` is the built-in dialect, that of docs/wire-profile.md: EX2010 and EX2013 name the verbs, their
+arguments are this project's. A candidate that spells them differently describes a dialect of its own. A link has the dialect
+of its server, combined with that of its client where they differ.
 """
 
 import re
@@ -12,63 +14,63 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from conformance.history.events import Operation, OperationName
+from conformance.history.values import Operation, OperationName
 
 T = TypeVar("T")
 
-GROUPS = frozenset({"server", "database", "shadow_id", "limit", "left"})
-"""What a pattern may name; `shadow_id` of a `discard-list` is gathered over all lines of the reply."""
+_GROUPS = frozenset({"server", "database", "shadow_id", "limit", "left"})
+"""Names of groups that a pattern may have; their values become the fields of the operation."""
+
+_CACHE_SIZE = 256
+"""Lines and replies whose operation a dialect caches."""
 
 
-_KNOWN = 256
-"""Different lines, and replies, whose meaning is remembered at one time."""
-
-
-def _checked(pattern: str) -> str:
+def _check_pattern(pattern: str) -> str:
+    """Return the pattern. Raises ValueError when it is not a regular expression or has a group of another name."""
     try:
         compiled = re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
-        raise ValueError(f"{pattern[:60]!r} is no regular expression: {error}") from error
-    if unknown := sorted(set(compiled.groupindex) - GROUPS):
-        raise ValueError(f"{pattern[:60]!r} names {unknown[0][:60]!r}; known are {', '.join(sorted(GROUPS))}")
+        raise ValueError(f"{pattern[:60]!r} is not a regular expression: {error}") from error
+    if unknown := sorted(set(compiled.groupindex) - _GROUPS):
+        raise ValueError(f"{pattern[:60]!r} names {unknown[0][:60]!r}; known are {', '.join(sorted(_GROUPS))}")
     return pattern
 
 
-Keyword = Literal["XSHADOWREQUEST", "XSHADOW"]
-Verb = Literal["XSHADOWREQUEST", "XSHADOW", "XQDISCARD", "XQUERYDISCARD"]
+ShadowKeyword = Literal["XSHADOWREQUEST", "XSHADOW"]
+ShadowVerb = Literal["XSHADOWREQUEST", "XSHADOW", "XQDISCARD", "XQUERYDISCARD"]
 
-OPERATIONS: dict[Verb, OperationName] = {
+OPERATIONS_BY_VERB: dict[ShadowVerb, OperationName] = {
     "XSHADOWREQUEST": "request-shadow",
     "XSHADOW": "track-shadow",
     "XQDISCARD": "query-discard",
     "XQUERYDISCARD": "query-discard",
 }
-"""The verbs by which scenarios, faults and checks name an operation, however it is spelled."""
+"""The verbs under which commands are recorded, and by which scenarios and faults name them, in any dialect."""
 
-_VERBS = {operation: verb for verb, operation in reversed(OPERATIONS.items())}
-"""The verb of an operation that has no other name: the first of those above."""
-
-
-def _capitals(words: dict[str, T]) -> dict[str, T]:
-    return {word.upper(): known for word, known in words.items()}
+_VERB_BY_OPERATION = {operation: verb for verb, operation in reversed(OPERATIONS_BY_VERB.items())}
+"""The verb under which an operation is recorded unless its dialect declares one: the first of those above."""
 
 
-_PLAIN = frozenset(
+def _upper_keys(words: dict[str, T]) -> dict[str, T]:
+    return {word.upper(): meaning for word, meaning in words.items()}
+
+
+_SMTP_VERBS = frozenset(
     {"EHLO", "HELO", "LHLO", "MAIL", "RCPT", "DATA", "BDAT", "RSET", "NOOP", "VRFY", "QUIT", "STARTTLS", "AUTH"}
 )
 
 
-def _own(verbs: dict[str, T]) -> dict[str, T]:
-    if plain := sorted(_PLAIN.intersection(verbs)):
-        raise ValueError(f"{plain[0]} is a verb of SMTP itself")
+def _refuse_smtp_verbs(verbs: dict[str, T]) -> dict[str, T]:
+    if ordinary := sorted(_SMTP_VERBS.intersection(verbs)):
+        raise ValueError(f"{ordinary[0]} is a verb of SMTP itself")
     return verbs
 
 
-Pattern = Annotated[str, AfterValidator(_checked)]
+Pattern = Annotated[str, AfterValidator(_check_pattern)]
 
 
 class CommandPattern(BaseModel):
-    """A command line (without CRLF) that means an operation; upper and lower case are one."""
+    """A pattern of a command line (without CRLF, in any letter case), and the operation that it means."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -77,7 +79,7 @@ class CommandPattern(BaseModel):
 
 
 class ReplyPattern(BaseModel):
-    """A positive reply that means an operation, when it answers `to`; `patterns` read its lines' texts."""
+    """A positive reply to operation `to`, and the operation that it means; `patterns` find values in its lines' texts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -87,35 +89,39 @@ class ReplyPattern(BaseModel):
 
 
 class Dialect(BaseModel):
-    """A whole dialect: what commands mean, and what the replies to them mean."""
+    """A dialect: the operations that commands mean, and those that the replies to them mean."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     commands: tuple[CommandPattern, ...] = Field(description="the first that matches counts")
     replies: tuple[ReplyPattern, ...]
-    keywords: Annotated[dict[str, Keyword], AfterValidator(_capitals)] = Field(
+    keywords: Annotated[dict[str, ShadowKeyword], AfterValidator(_upper_keys)] = Field(
         {}, description="keywords of its EHLO reply, and which of the wire profile each of them is"
     )
-    verbs: Annotated[dict[str, Verb], AfterValidator(_capitals), AfterValidator(_own)] = Field(
+    verbs: Annotated[dict[str, ShadowVerb], AfterValidator(_upper_keys), AfterValidator(_refuse_smtp_verbs)] = Field(
         {},
         description="first words of its commands, and which verb of the wire profile each of them is: known so also where "
         "the arguments are wrong, and where one operation has two verbs",
     )
 
     def parse_command(self, line: str) -> Operation | None:
-        """Return the operation that a command line means, if any."""
-        return self._remembered(line, lambda: self._command(line))
+        """Return the operation that a command line (without CRLF) means, None for a command that is not of the dialect."""
+        return self._cached(line, lambda: self._match_command(line))
 
-    def canonical_verb(self, said: str, means: Operation | None) -> str:
-        """Return the verb under which a command that begins with `said` (in capitals) and `means` an operation is known."""
-        known = self.verbs.get(said)
-        if means is None or (known is not None and OPERATIONS[known] == means.name):
-            return known or said
-        return _VERBS.get(means.name, said)
+    def canonical_verb(self, first_word: str, operation: Operation | None) -> str:
+        """Return the verb under which a command is recorded: `XSHADOW` for a server that spells it `XKEEP`.
+
+        `first_word` is in capitals. An operation without an own verb is recorded under the first one of its operation in
+        `OPERATIONS_BY_VERB`, a command without an operation under its first word.
+        """
+        declared = self.verbs.get(first_word)
+        if operation is None or (declared is not None and OPERATIONS_BY_VERB[declared] == operation.name):
+            return declared or first_word
+        return _VERB_BY_OPERATION.get(operation.name, first_word)
 
     def combined_with(self, client: "Dialect") -> "Dialect":
-        """Return what is spoken where the server has this dialect and the client perhaps another: it may say its own."""
+        """Return the dialect of a link to a server of this dialect: commands of both, replies and keywords of the server."""
         if client == self:
             return self
         return Dialect(
@@ -126,62 +132,63 @@ class Dialect(BaseModel):
             verbs={**client.verbs, **self.verbs},
         )
 
-    @cached_property
-    def _known(self) -> dict[Hashable, Operation | None]:
-        """What lines mean: the same few are said in session after session."""
-        return {}
-
-    def _remembered(self, key: Hashable, find: Callable[[], Operation | None]) -> Operation | None:
-        if key not in self._known:
-            if len(self._known) >= _KNOWN:
-                self._known.clear()
-            self._known[key] = find()
-        return self._known[key]
-
-    def _command(self, line: str) -> Operation | None:
-        if self._any.search(line) is None:  # most lines of most sessions
-            return None
-        for known in self.commands:
-            if match := _compiled(known.pattern).search(line):
-                return _operation(known.operation, [match.groupdict()])
-        return None
-
-    @cached_property
-    def _any(self) -> re.Pattern[str]:
-        """What matches whenever one of the commands does (or any line, where they cannot be put together)."""
-        patterns = (re.sub(r"\(\?P<\w+>", "(?:", known.pattern) for known in self.commands)
-        try:
-            return _compiled("|".join(f"(?:{pattern})" for pattern in patterns) or r"(?!)")
-        except re.error:  # one speaks of its own groups
-            return _compiled("")
-
     def mark_keywords(self, lines: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the lines of a reply to EHLO with the wire profile's keyword before each that is spelled differently."""
+        """Return the lines of an EHLO reply; `XKEEP 1`, which means XSHADOW, becomes `XSHADOW (said: XKEEP 1)`."""
         if not self.keywords:
             return lines
-        known = ((line, self.keywords.get(line.partition(" ")[0].upper())) for line in lines)
-        return tuple(f"{keyword} (said: {line})" if keyword else line for line, keyword in known)
+        marked = ((line, self.keywords.get(line.partition(" ")[0].upper())) for line in lines)
+        return tuple(f"{keyword} (said: {line})" if keyword else line for line, keyword in marked)
 
     def parse_reply(
         self, asked: Operation | None, code: int, lines: tuple[str, ...], *, content: bool
     ) -> Operation | None:
-        """Return the operation that a reply means; `content`: it is the one after a shadow message's content.
+        """Return the operation that a reply means, None for a reply that is not positive or not to an operation.
 
-        A refusal means nothing: it is told by its code.
+        `asked` is the operation of the command, or of MAIL when the reply is to the message's `content`.
         """
         if asked is None or code // 100 != 2:
             return None
         if asked.name == "shadow-message":
             return replace(asked, name="shadow-stored") if content else None
         name = asked.name
-        return self._remembered((name, lines), lambda: self._reply(name, lines))
+        return self._cached((name, lines), lambda: self._match_reply(name, lines))
 
-    def _reply(self, asked: OperationName, lines: tuple[str, ...]) -> Operation | None:
-        for known in self.replies:
-            if known.to == asked:
-                found = [m for line in lines for p in known.patterns if (m := _compiled(p).search(line))]
-                return _operation(known.operation, [match.groupdict() for match in found])
+    def _match_command(self, line: str) -> Operation | None:
+        if self._any_command.search(line) is None:  # most lines of most sessions
+            return None
+        for command in self.commands:
+            if match := _compiled(command.pattern).search(line):
+                return _operation_from_groups(command.operation, [match.groupdict()])
         return None
+
+    def _match_reply(self, asked: OperationName, lines: tuple[str, ...]) -> Operation | None:
+        for reply in self.replies:
+            if reply.to == asked:
+                matches = [m for line in lines for p in reply.patterns if (m := _compiled(p).search(line))]
+                return _operation_from_groups(reply.operation, [match.groupdict() for match in matches])
+        return None
+
+    @cached_property
+    def _any_command(self) -> re.Pattern[str]:
+        """A pattern that matches whenever one of the commands does; any line, where the patterns cannot be joined."""
+        patterns = (re.sub(r"\(\?P<\w+>", "(?:", command.pattern) for command in self.commands)
+        try:
+            return _compiled("|".join(f"(?:{pattern})" for pattern in patterns) or r"(?!)")
+        except re.error:  # a pattern refers to one of its own groups
+            return _compiled("")
+
+    @cached_property
+    def _cache(self) -> dict[Hashable, Operation | None]:
+        """The operations of recent lines: the same few are said in session after session."""
+        return {}
+
+    def _cached(self, key: Hashable, parse: Callable[[], Operation | None]) -> Operation | None:
+        """Return the cached result for a key, or that of `parse()`; a full cache is emptied first."""
+        if key not in self._cache:
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            self._cache[key] = parse()
+        return self._cache[key]
 
 
 @lru_cache(maxsize=256)
@@ -189,55 +196,65 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
 
 
-def _operation(name: OperationName, groups: list[dict[str, str | None]]) -> Operation:
-    """Put what the patterns' groups caught into an operation."""
-    ids = tuple(group["shadow_id"] for group in groups if group.get("shadow_id"))
-    one = {key: value for group in groups for key, value in group.items() if value is not None and key != "shadow_id"}
-    gathers = name == "discard-list"
+def _operation_from_groups(name: OperationName, matches: list[dict[str, str | None]]) -> Operation:
+    """Return an operation with the values that the named groups of its patterns matched, one dict for each match.
+
+    Of several matches of a group the last counts; a discard list has the shadow ids of all matches.
+    """
+    ids = tuple(group["shadow_id"] for group in matches if group.get("shadow_id"))
+    values = {key: value for group in matches for key, value in group.items() if value is not None}
+    is_list = name == "discard-list"
     return Operation(
         name=name,
-        server=one.get("server"),
-        database=one.get("database"),
-        shadow_id=None if gathers or not ids else ids[0],
-        shadow_ids=tuple(i for i in ids if i is not None) if gathers else (),
-        limit=_number(one.get("limit")),
-        left=_number(one.get("left")),
+        server=values.get("server"),
+        database=values.get("database"),
+        shadow_id=None if is_list or not ids else ids[0],
+        shadow_ids=tuple(i for i in ids if i is not None) if is_list else (),
+        limit=_parse_number(values.get("limit")),
+        left=_parse_number(values.get("left")),
     )
 
 
-def _number(text: str | None) -> int | None:
+def _parse_number(text: str | None) -> int | None:
+    """Return the number in a text of up to 18 ASCII digits, None for any other."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
-_ID = "[A-Za-z0-9-]{1,64}"
+_ID_PATTERN = "[A-Za-z0-9-]{1,64}"
 
 PROFILE_1 = Dialect(
     name="profile-1",
     verbs={"XQUERYDISCARD": "XQUERYDISCARD"},
     commands=(
-        CommandPattern(operation="request-shadow", pattern=rf"^XSHADOWREQUEST (?P<server>\S+) (?P<database>{_ID})$"),
-        CommandPattern(operation="track-shadow", pattern=rf"^XSHADOW (?P<server>\S+) (?P<database>{_ID})$"),
-        CommandPattern(operation="shadow-message", pattern=rf"^MAIL FROM:.* XSHADOW=(?P<shadow_id>{_ID})(?= |$)"),
+        CommandPattern(
+            operation="request-shadow", pattern=rf"^XSHADOWREQUEST (?P<server>\S+) (?P<database>{_ID_PATTERN})$"
+        ),
+        CommandPattern(operation="track-shadow", pattern=rf"^XSHADOW (?P<server>\S+) (?P<database>{_ID_PATTERN})$"),
+        CommandPattern(
+            operation="shadow-message", pattern=rf"^MAIL FROM:.* XSHADOW=(?P<shadow_id>{_ID_PATTERN})(?= |$)"
+        ),
         CommandPattern(operation="query-discard", pattern=r"^XQ(?:UERY)?DISCARD (?P<server>\S+) (?P<limit>\d+)$"),
     ),
     replies=(
         ReplyPattern(
             operation="request-shadow",
             to="request-shadow",
-            patterns=(rf"^2\.0\.0 (?P<server>\S+) (?P<database>{_ID})$",),
+            patterns=(rf"^2\.0\.0 (?P<server>\S+) (?P<database>{_ID_PATTERN})$",),
         ),
         ReplyPattern(
-            operation="track-shadow", to="track-shadow", patterns=(rf"^2\.0\.0 (?P<server>\S+) (?P<database>{_ID})$",)
+            operation="track-shadow",
+            to="track-shadow",
+            patterns=(rf"^2\.0\.0 (?P<server>\S+) (?P<database>{_ID_PATTERN})$",),
         ),
         ReplyPattern(
             operation="discard-list",
             to="query-discard",
             patterns=(
-                rf"^2\.0\.0 database (?P<database>{_ID})$",
-                rf"^2\.0\.0 discard (?P<shadow_id>{_ID})$",
+                rf"^2\.0\.0 database (?P<database>{_ID_PATTERN})$",
+                rf"^2\.0\.0 discard (?P<shadow_id>{_ID_PATTERN})$",
                 r"^2\.0\.0 end (?P<left>\d+)$",
             ),
         ),
     ),
 )
-"""The built-in dialect."""
+"""The built-in dialect, specified in docs/wire-profile.md."""

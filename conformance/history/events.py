@@ -1,110 +1,36 @@
-"""The events of a history: what was seen on the wire, and what the harness did.
+"""The events of a history: what was seen on the links between parties, and what the harness did.
 
-Every event has a number `n` (its place in the one order of the cell) and a time `t` (seconds since the cell
-began, in documented time: a scaled clock's seconds are multiplied back). Times of different events may be
-equal; their numbers never are, so "before" is always a question about `n`.
+Every event has a number `n`, its place in the one order of the cell, and a time `t`: seconds since the cell began, in
+documented time (the times of the documents; a scaled clock divides them, and they are multiplied back). Several events may
+have the same time, but never the same number: whether an event came *before* another is decided by `n`.
 
-A *party* is named as in the topology: a server, a sink, or one of the harness's senders. A *session* is one
-recorded connection over a link, named `s1`, `s2`, ... in the order in which they were opened.
+A *party* is named as in the topology: a server, a sink, or one of the harness's senders. A *session* is one recorded
+connection over a link, named `s1`, `s2`, ... in the order in which they were opened. A *node* is a running server under test.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, dataclass_transform
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, TypeAdapter
+from pydantic import Field, JsonValue, TypeAdapter
 
-Listener = Literal["frontend", "transport", "delivery", "smtp", "lmtp"]
-"""Which door was dialled: a node's listener, or the protocol of a sink."""
+from conformance.history.values import Digest, Listener, Operation, RecordedValue, TalkExchange, recorded
 
-OperationName = Literal[
-    "request-shadow",
-    "track-shadow",
-    "shadow-message",
-    "shadow-stored",
-    "query-discard",
-    "discard-list",
-]
-
-
-_ENDLESS = 1e12
-"""Seconds: no cell is as long, and what is beyond is no time."""
-
-R = TypeVar("R")
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-def recorded(kind: type[R]) -> type[R]:
-    """Make a class one of recorded values. It is the type checker alone that keeps them from being changed: a dataclass
-    that is frozen takes four times as long to make, and weeks of heartbeats have 300,000 of them."""
-    return dataclass(slots=True, kw_only=True, unsafe_hash=True)(kind)
-
-
-@recorded
-class RecordedValue:
-    """The base of all recorded values: closed and immutable, and checked when they are read, not when they are made.
-
-    A cell has thousands of them, and a dataclass with slots takes a tenth of the memory of a model.
-    """
-
-    __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
-
-
-@recorded
-class Operation(RecordedValue):
-    """What a line means in the terms of shadow redundancy, whatever a dialect spells it (wire-profile.md).
-
-    - `request-shadow`: XSHADOWREQUEST and its 250 (`server` and `database` name the party that spoke)
-    - `track-shadow`: XSHADOW and its 250, likewise
-    - `shadow-message`: MAIL with XSHADOW= (`shadow_id`)
-    - `shadow-stored`: the 250 after the final dot of a shadow message
-    - `query-discard`: XQDISCARD (`server` asks, for at most `limit` notifications)
-    - `discard-list`: its 250 (`database` of the primary, `shadow_ids` delivered, `left` to ask for)
-    """
-
-    name: OperationName
-    server: str | None = None
-    database: str | None = None
-    shadow_id: str | None = None
-    shadow_ids: tuple[str, ...] = ()
-    limit: int | None = None
-    left: int | None = None
-
-
-@recorded
-class Digest(RecordedValue):
-    """A message's content as it passed: sizes in octets, SHA-256 in hex, and what identifies it.
-
-    `stable` covers everything but trace fields (Received, Return-Path, Delivered-To, X-Original-To), so that it
-    is the same at every hop of a transport that passes content on unchanged (RFC 5321 4.4, 6.4).
-    """
-
-    size: int
-    sha256: str
-    body_sha256: str
-    stable_sha256: str
-    message_id: str | None = None
-    date: str | None = None
-    report: Literal["delivery-status", "journal"] | None = None
-    about: Annotated[str | None, Field(description="Message-ID of the message that a report is about")] = None
-    action: Annotated[str | None, Field(description="the Action field of a delivery-status report (RFC 3464)")] = None
-    failed: Annotated[
-        tuple[str, ...], Field(description="the recipients of whom such a report says that it failed for them")
-    ] = ()
+_MAX_TIME_S = 1e12
+"""No cell is as long; a stored time beyond this is refused."""
 
 
 @recorded
 class Event(RecordedValue):
-    """What all events share."""
+    """The base class of all events."""
 
     n: Annotated[int, Field(ge=0, description="place in the one order of the cell")]
     t: Annotated[
-        float, Field(ge=-_ENDLESS, le=_ENDLESS, description="seconds since the cell began, in documented time")
+        float, Field(ge=-_MAX_TIME_S, le=_MAX_TIME_S, description="seconds since the cell began, in documented time")
     ]
 
 
 @recorded
 class Connected(Event):
-    """A link connected `client` to `server`; everything of the session follows under its name."""
+    """A link connected `client` to `server`; later events of the session have its name."""
 
     kind: Literal["connected"] = "connected"
     session: str
@@ -115,7 +41,7 @@ class Connected(Event):
 
 @recorded
 class ConnectFailed(Event):
-    """`client` dialled `server` in vain: refused, down, or by a fault."""
+    """`client` could not connect to `server`: `reason` says why, in words."""
 
     kind: Literal["connect-failed"] = "connect-failed"
     client: str
@@ -126,7 +52,7 @@ class ConnectFailed(Event):
 
 @recorded
 class Command(Event):
-    """One command line from the client (AUTH secrets redacted); `verb` in upper case, '' when unreadable."""
+    """One command line of the client, secrets redacted; `verb` in upper case, '' when it is unreadable."""
 
     kind: Literal["command"] = "command"
     session: str
@@ -137,7 +63,10 @@ class Command(Event):
 
 @recorded
 class Reply(Event):
-    """One whole reply; `to` is the verb it answers: GREETING, EHLO, ..., DATA (354), CONTENT (after the dot)."""
+    """One whole reply of the server.
+
+    `to` is the verb that it answers: GREETING, EHLO, ..., DATA (354), CONTENT (after the final dot), '' for none.
+    """
 
     kind: Literal["reply"] = "reply"
     session: str
@@ -154,7 +83,7 @@ class Reply(Event):
 
 @recorded
 class Content(Event):
-    """The final dot passed: the whole message had been sent."""
+    """The final dot of a message passed the link; `digest` is of the content as the client sent it."""
 
     kind: Literal["content"] = "content"
     session: str
@@ -163,7 +92,10 @@ class Content(Event):
 
 @recorded
 class Closed(Event):
-    """The session ended; `by` says who ended it, `how` with what (FIN, RST, or a link's fault)."""
+    """The session ended; `by` says who ended it.
+
+    `how`: by FIN, by a reset (RST), or `secured`: by FIN after STARTTLS, since which the link recorded nothing.
+    """
 
     kind: Literal["closed"] = "closed"
     session: str
@@ -173,7 +105,7 @@ class Closed(Event):
 
 @recorded
 class FaultFired(Event):
-    """A fault did what it was armed for, once; without such an event it never happened."""
+    """A fault acted once on a session, or a moment came for which a step on nodes waited."""
 
     kind: Literal["fault-fired"] = "fault-fired"
     fault: str
@@ -186,7 +118,7 @@ class FaultFired(Event):
 
 @recorded
 class FaultArmed(Event):
-    """A fault was armed on the links named (`client -> server`), or (`healed`) taken away."""
+    """A fault was armed on `links` (`client -> server`, or `NODE disk`), or removed when `healed`."""
 
     kind: Literal["fault-armed"] = "fault-armed"
     fault: str
@@ -197,7 +129,7 @@ class FaultArmed(Event):
 
 @recorded
 class StepEvent(Event):
-    """A scenario's step began, ended, or was reached (an expectation); `path` is its place, `2` or `3.1`."""
+    """A step of the scenario began, ended or failed, or an expectation was `reached`; `path` is its place, `2` or `3.1`."""
 
     kind: Literal["step"] = "step"
     phase: Literal["began", "ended", "reached", "failed"]
@@ -210,7 +142,7 @@ class StepEvent(Event):
 
 @recorded
 class MessageMade(Event):
-    """The harness made a message: `message` is its name in the scenario (`m#1`)."""
+    """The harness made a message; `message` is the scenario's name of it (`m#1`)."""
 
     kind: Literal["message"] = "message"
     message: str
@@ -247,7 +179,7 @@ class Attempt(Event):
 
 @recorded
 class Delivered(Event):
-    """A sink took a message for one recipient; recorded when the sink decides, before its reply is written."""
+    """A sink accepted a message from `giver` for one recipient; recorded before the sink writes its reply."""
 
     kind: Literal["delivered"] = "delivered"
     sink: str
@@ -259,22 +191,8 @@ class Delivered(Event):
 
 
 @recorded
-class TalkExchange(RecordedValue):
-    """One exchange of a `talk`: what was said, and the reply that was read (none: `code` is None, `text` says why)."""
-
-    said: str
-    code: int | None = None
-    enhanced: str | None = None
-    text: str = ""
-    closed: bool = False
-    waited: Annotated[
-        float | None, Field(description="seconds, documented time, from the line (after its own wait) to the reply")
-    ] = None
-
-
-@recorded
 class Talked(Event):
-    """A `talk` ended: its exchanges up to the last line, or to the first whose reply was not as written."""
+    """A `talk` ended: its exchanges up to the last line, or to the first whose reply was not the expected one."""
 
     kind: Literal["talked"] = "talked"
     conversation: str
@@ -288,9 +206,10 @@ class Talked(Event):
 
 @recorded
 class NodeEvent(Event):
-    """A node was started, became ready, was stopped, killed, ... or ended on its own (`exited`).
+    """The state of a node changed, by a step or by itself.
 
-    `starved`: the machine ran out of something that the node needed; what follows from that is not the node's fault.
+    `exited`: it ended by itself; `failed`: it could not be started; `refused`: it refused its configuration at the start;
+    `wiped`: its queue was deleted; `starved`: the machine ran out of something that it needed, which is not its fault.
     """
 
     kind: Literal["node"] = "node"
@@ -304,7 +223,7 @@ class NodeEvent(Event):
 
 @recorded
 class Configured(Event):
-    """New configuration was offered to a node; `refused` holds its words when it would not take it."""
+    """A new configuration was offered to a node; `refused` is its error message, None when it took the configuration."""
 
     kind: Literal["configured"] = "configured"
     node: str
@@ -323,7 +242,7 @@ class Inspected(Event):
 
 @recorded
 class CommandRun(Event):
-    """An administrative command was given to a node: redirect-messages, resubmit, ..."""
+    """An administrative command was given to a node (redirect-messages, resubmit, ...); `failed` is its error message."""
 
     kind: Literal["node-command"] = "node-command"
     node: str
@@ -334,7 +253,10 @@ class CommandRun(Event):
 
 @recorded
 class Drained(Event):
-    """Everything was healed and the transport left to itself until it was quiet or the bound was reached."""
+    """The wait at the end of a scenario ended: faults were healed, and nodes left alone until they were `quiet`.
+
+    `quiet` is False when the bound was reached first; `waited` in documented seconds.
+    """
 
     kind: Literal["drained"] = "drained"
     quiet: bool
@@ -344,9 +266,10 @@ class Drained(Event):
 
 @recorded
 class Lag(Event):
-    """The harness and the machine under the nodes' programs ran late by `seconds` (documented time) in all since the last
-    such event; `detail` says who kept the harness from being in time, or which node waited for a processor, where that is
-    known."""
+    """The harness, or its machine under the nodes' programs, ran late by `seconds` (documented time) since the last such event.
+
+    `detail` names the cause where it is known: who kept the harness busy, or which node waited for a processor.
+    """
 
     kind: Literal["lag"] = "lag"
     seconds: float

@@ -1,4 +1,4 @@
-"""The recorder: every event of a cell passes through it once, and gets its number and its time."""
+"""Records the events of a cell: each gets its number and its time, loses its secrets, and is handed to the listeners."""
 
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -10,7 +10,7 @@ E = TypeVar("E", bound=Event)
 
 
 class ElapsedClock(Protocol):
-    """What a recorder needs of a clock."""
+    """The part of a clock that a recorder needs."""
 
     def elapsed(self) -> float:
         """Return the seconds since the cell began, in documented time."""
@@ -18,40 +18,39 @@ class ElapsedClock(Protocol):
 
 
 class Recorder:
-    """Numbers and stamps events, keeps them (in `events`, when that is given), and hands each to its listeners at once.
+    """Numbers and stamps events, and calls its listeners with each.
 
-    A listener (the cell's file, a waiting expectation) is called with every event, in order, before `record`
-    returns: what was
-    recorded has been written when the program is killed a moment later.
+    `events` has all events so far; a list that is given to the constructor is appended to. A listener (the cell's file, a
+    waiting expectation) is called with every event, in order, before `record` returns, so an event has been written even if
+    the program is killed a moment later. `secrets` are replaced in all events recorded from when they are added.
     """
 
     def __init__(self, clock: ElapsedClock, events: list[AnyEvent] | None = None) -> None:
         self._clock = clock
         self.secrets = Secrets()
-        """What is taken out of all that is recorded from now on."""
         self.events: list[AnyEvent] = [] if events is None else events
         self._listeners: tuple[Callable[[AnyEvent], None], ...] = ()
-        self._elapsed = self._stamp = 0.0
+        self._last_elapsed = self._last_stamp = 0.0
 
     def subscribe(self, listener: Callable[[AnyEvent], None]) -> Callable[[], None]:
-        """Add a listener; return what takes it away again."""
+        """Add a listener; return a function that removes it again."""
         self._listeners = (*self._listeners, listener)
-        return lambda: self._forget(listener)
+        return lambda: self._unsubscribe(listener)
 
-    def _forget(self, listener: Callable[[AnyEvent], None]) -> None:
+    def _unsubscribe(self, listener: Callable[[AnyEvent], None]) -> None:
         self._listeners = tuple(known for known in self._listeners if known is not listener)
 
-    def record(self, kind: type[E], /, **fields: Any) -> E:
-        """Make the event `kind(**fields)`, numbered and stamped, and hand it on.
+    def record(self, event_type: type[E], /, **fields: Any) -> E:
+        """Make the event `event_type(**fields)` with its number and time, add it, call the listeners, and return it.
 
-        Raises TypeError when the fields are not those of the event.
+        Raises TypeError when the fields are not those of the event type.
         """
         elapsed = self._clock.elapsed()
-        if elapsed != self._elapsed:  # of virtual time many events have the same
-            self._elapsed, self._stamp = elapsed, round(elapsed, 6)
+        if elapsed != self._last_elapsed:  # many events have the same virtual time, and rounding is slow
+            self._last_elapsed, self._last_stamp = elapsed, round(elapsed, 6)
         if self.secrets:
             fields = self.secrets.redact_fields(fields)
-        event = kind(n=len(self.events), t=self._stamp, **fields)
+        event = event_type(n=len(self.events), t=self._last_stamp, **fields)
         self.events.append(event)  # type: ignore[arg-type]  # every concrete Event is one of AnyEvent
         for listener in self._listeners:
             listener(event)  # type: ignore[arg-type]

@@ -17,7 +17,8 @@ An excused verdict is inconclusive, and its sentence begins with the cause. Time
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from conformance.history.events import AnyEvent, Attempt, FaultFired, Lag, NodeEvent, StepEvent, Talked, TalkExchange
+from conformance.history.events import AnyEvent, Attempt, FaultFired, Lag, NodeEvent, StepEvent, Talked
+from conformance.history.values import TalkExchange
 from conformance.judge.trace import Trace
 from conformance.requirements.catalogue import catalogue
 from conformance.verdicts import Outcome, Reason, Verdict

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from conformance.history.events import Closed, Command, Connected, Content, Digest, Listener, Reply
+from conformance.history.events import Closed, Command, Connected, Content, Reply
+from conformance.history.values import Digest, Listener
 
 TransactionKind = Literal["plain", "shadow", "tracked"]
 """`plain`: ordinary mail; `shadow`: a shadow copy that the server is to hold (2013 and later); `tracked`: mail of which the

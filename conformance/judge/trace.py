@@ -35,7 +35,6 @@ from conformance.history.events import (
     ConnectFailed,
     Content,
     Delivered,
-    Digest,
     Event,
     FaultFired,
     MessageMade,
@@ -43,6 +42,7 @@ from conformance.history.events import (
     StepEvent,
     Talked,
 )
+from conformance.history.values import Digest
 from conformance.judge.sessions import Exchange, Session, Transaction
 
 E = TypeVar("E", bound=Event)

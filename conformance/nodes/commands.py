@@ -18,7 +18,7 @@ from pydantic_core import from_json
 
 from conformance.candidates.description import Candidate
 from conformance.candidates.kind import NODE_COMMANDS
-from conformance.history.inspected import inspection_problem
+from conformance.history.consistency import inspection_problem
 from conformance.nodes import private_root
 from conformance.nodes.contract import CommandFailed, NodeError, Unsupported
 from conformance.nodes.node_directory import NodeDirectory

@@ -5,7 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 
-from conformance.history.events import AnyEvent, Attempt, Delivered, Digest, Drained, MessageMade
+from conformance.history.events import AnyEvent, Attempt, Delivered, Drained, MessageMade
+from conformance.history.values import Digest
 from conformance.nodes.contract import CannotRestart
 from conformance.run.steps.breaking import heal_disks
 from conformance.run.world import World

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import get_args
 
-from conformance.history.dialects import OPERATIONS
-from conformance.history.events import OperationName
+from conformance.history.dialects import OPERATIONS_BY_VERB
+from conformance.history.values import OperationName
 from conformance.scenarios.document import FaultGrid
 from conformance.scenarios.errors import Mark, ProblemReport, short_repr, unknown_name
 from conformance.scenarios.expectations import EXPECTATIONS
@@ -23,7 +23,7 @@ SENDERS = ("outside", "submission")
 PLACES = frozenset(
     {"connect", "greeting", "body", "dot"}
     | {"EHLO", "HELO", "LHLO", "STARTTLS", "AUTH", "MAIL", "RCPT", "DATA", "BDAT", "RSET", "NOOP", "VRFY", "QUIT"}
-    | set(OPERATIONS)
+    | set(OPERATIONS_BY_VERB)
     | set(get_args(OperationName))
 )
 """Where a fault can strike: places of a session, verbs, and what lines mean in the terms of shadow redundancy."""

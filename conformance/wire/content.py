@@ -12,7 +12,7 @@ from email.parser import BytesParser
 from email.policy import compat32
 from typing import Literal
 
-from conformance.history.events import Digest
+from conformance.history.values import Digest
 
 MAX_KEPT = 256 * 1024
 """Octets of a header, and of a report's body, that are kept and parsed."""

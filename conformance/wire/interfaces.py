@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from conformance.history.dialects import Dialect
-from conformance.history.events import Listener
 from conformance.history.recorder import Recorder
+from conformance.history.values import Listener
 from conformance.wire.units import Unit
 
 if TYPE_CHECKING:

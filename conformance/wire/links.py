@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from pydantic import TypeAdapter
 
 from conformance.history.dialects import PROFILE_1, Dialect
-from conformance.history.events import Listener
 from conformance.history.recorder import Recorder
+from conformance.history.values import Listener
 from conformance.scenarios.steps.breaking import Fault, Partition
 from conformance.scenarios.steps.nodes import Moment
 from conformance.wire.fault_injector import FaultInjector

@@ -25,8 +25,9 @@ replies, and gives each when its turn has come.
 
 from typing import Literal
 
-from conformance.history.events import Closed, Command, Connected, Content, Operation, Reply
+from conformance.history.events import Closed, Command, Connected, Content, Reply
 from conformance.history.secrets import REDACTED
+from conformance.history.values import Operation
 from conformance.wire.content import Digester, Unstuffer
 from conformance.wire.endpoint import Endpoint
 from conformance.wire.interfaces import RelayOwner

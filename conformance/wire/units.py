@@ -6,7 +6,7 @@ sent. Units are not changed once made; they are not frozen dataclasses because m
 
 from dataclasses import dataclass
 
-from conformance.history.events import Operation
+from conformance.history.values import Operation
 
 
 @dataclass(slots=True, eq=False)

@@ -7,6 +7,7 @@ from typing import Any
 
 from conformance.history import events as ev
 from conformance.history.dialects import PROFILE_1
+from conformance.history.values import Digest, Operation
 from conformance.topology import Topology
 
 SENDERS = ("outside", "submission")
@@ -33,8 +34,8 @@ class Mail:
     message_id: str | None = ""
     date: str | None = "Tue, 1 Jan 2030 00:00:00 +0000"
 
-    def digest(self, *, altered: bool = False) -> ev.Digest:
-        return ev.Digest(
+    def digest(self, *, altered: bool = False) -> Digest:
+        return Digest(
             size=300, sha256=sha(self.name), body_sha256=sha(self.name), stable_sha256=sha(self.name, altered),
             message_id=f"{self.name}@x" if self.message_id == "" else self.message_id, date=self.date,
         )  # fmt: skip
@@ -52,8 +53,8 @@ class Open:
     recipients: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     sender: str = ""
-    digest: ev.Digest | None = None
-    mail_operation: ev.Operation | None = None
+    digest: Digest | None = None
+    mail_operation: Operation | None = None
 
 
 @dataclass(slots=True)
@@ -122,7 +123,7 @@ class History:
 
     def reply_to(
         self, one: Open, to: str, code: int, *lines: str, recipient: str | None = None,
-        operation: ev.Operation | None = None, malformed: str = "",
+        operation: Operation | None = None, malformed: str = "",
     ) -> None:  # fmt: skip
         texts = lines or ("",)
         enhanced = texts[0].split(" ")[0]
@@ -132,7 +133,7 @@ class History:
 
     def transmit(
         self, client: str, server: str, name: str, *, listener: str | None = None, to: Sequence[str] = (),
-        refused: Iterable[str] = (), shadow: str = "", sender: str | None = None, digest: ev.Digest | None = None,
+        refused: Iterable[str] = (), shadow: str = "", sender: str | None = None, digest: Digest | None = None,
         new: bool = True,
     ) -> None:  # fmt: skip
         """A whole transaction up to the final dot."""

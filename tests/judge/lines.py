@@ -37,6 +37,7 @@ import re
 from collections.abc import Callable
 
 from conformance.history import events as ev
+from conformance.history.values import Digest, TalkExchange
 from conformance.scenarios import values
 from tests.judge.history import History, Open, sha
 
@@ -97,7 +98,7 @@ def _sent(history: History, m: re.Match[str]) -> None:
 def _reported(history: History, m: re.Match[str]) -> None:
     about, status = history.mails[m["name"]].digest().message_id, "action" in m.re.groupindex
     who = (m["who"],) if status and m["who"] else ()
-    digest = ev.Digest(
+    digest = Digest(
         size=900, sha256=sha(m[0]), body_sha256=sha(m[0]), stable_sha256=sha(m[0]), message_id=f"{sha(m[0])[:8]}@mta",
         report="delivery-status" if status else "journal", about=about, action=m["action"] if status else None,
         failed=who if status and m["action"] == "failed" else (),
@@ -189,7 +190,7 @@ def _fired(history: History, m: re.Match[str]) -> None:
 def _talked(history: History, m: re.Match[str]) -> None:
     history.add(ev.Talked, conversation=m["talk"], client=m["client"], server=m["server"], listener="frontend",
                 session=_last(history, m["client"], m["server"]).name,
-                exchanges=(ev.TalkExchange(said="EHLO x", code=250),),
+                exchanges=(TalkExchange(said="EHLO x", code=250),),
                 problem="" if m["problem"] == "as written" else m["problem"])  # fmt: skip
 
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from conformance.history.events import AnyEvent, Digest
+from conformance.history.events import AnyEvent
+from conformance.history.values import Digest
 from conformance.topology import Topology
 
 

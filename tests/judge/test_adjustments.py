@@ -2,7 +2,8 @@
 
 import pytest
 
-from conformance.history.events import AnyEvent, Attempt, Lag, NodeEvent, StepEvent, Talked, TalkExchange
+from conformance.history.events import AnyEvent, Attempt, Lag, NodeEvent, StepEvent, Talked
+from conformance.history.values import TalkExchange
 from conformance.invariants import INVARIANTS
 from conformance.judge.adjustments import (
     MAX_LAG,

@@ -7,6 +7,7 @@ import pytest
 from conformance import paths
 from conformance.candidates.description import REFERENCE
 from conformance.history import events as ev
+from conformance.history.values import TalkExchange
 from conformance.judge.cell import JudgeSettings, judge_cell
 from conformance.scenarios.document import Cell
 from conformance.scenarios.expectations import ConversationExpected
@@ -33,7 +34,7 @@ def judged(waited: float | None, tolerance: float = 0.0, **line: Any) -> tuple[O
     history = History(topology)
     history.add(
         ev.Talked, conversation="idler", client="outside", server="mbx1", listener="frontend", session=None,
-        exchanges=(ev.TalkExchange(said="", code=421, waited=waited),),
+        exchanges=(TalkExchange(said="", code=421, waited=waited),),
     )  # fmt: skip
     history.step("reached", "2", "expect")
     history.step("ended", "2", "expect")

@@ -10,18 +10,17 @@ from conformance.history.events import (
     Connected,
     Content,
     Delivered,
-    Digest,
     Drained,
     FaultArmed,
     FaultFired,
     Lag,
     MessageMade,
     NodeEvent,
-    Operation,
     Reply,
     StepEvent,
 )
 from conformance.history.recorder import Recorder
+from conformance.history.values import Digest, Operation
 from conformance.report.cell_view import CellView
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
 from conformance.results.writer import CellWriter, begin_run, finish_run

@@ -1,6 +1,7 @@
 """Headers, events and verdicts to write: one small cell, in which one message is shadowed and delivered."""
 
-from conformance.history.events import AnyEvent, Command, Connected, Delivered, Digest, Drained, Reply
+from conformance.history.events import AnyEvent, Command, Connected, Delivered, Drained, Reply
+from conformance.history.values import Digest
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
 from conformance.verdicts import Outcome, Verdict
 

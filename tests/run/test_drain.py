@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from conformance.history.events import Attempt, Delivered, Digest, MessageMade
+from conformance.history.events import Attempt, Delivered, MessageMade
+from conformance.history.values import Digest
 from conformance.run.drain import Account
 
 WHO = "victor@outside.test"

@@ -19,15 +19,14 @@ from conformance.history.events import (
     ConnectFailed,
     Content,
     Delivered,
-    Digest,
     Drained,
     FaultFired,
     MessageMade,
     NodeEvent,
-    Operation,
     Reply,
 )
 from conformance.history.recorder import Recorder
+from conformance.history.values import Digest, Operation
 from conformance.results.schema import CandidateRecord, CellHeader, RunHeader
 from conformance.results.writer import CellWriter, begin_run, finish_run
 from conformance.verdicts import Outcome, Verdict, worst_in_cell

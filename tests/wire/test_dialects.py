@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from conformance.history.dialects import PROFILE_1, Dialect
-from conformance.history.events import Operation
+from conformance.history.values import Operation
 
 
 @pytest.mark.parametrize(

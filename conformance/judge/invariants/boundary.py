@@ -7,8 +7,8 @@ The *boundary* of a server is the set of servers that may hold its shadow copies
 
 from typing import get_args
 
-from conformance.history.dialects import Keyword
-from conformance.history.events import OperationName
+from conformance.history.dialects import ShadowKeyword
+from conformance.history.values import OperationName
 from conformance.judge.checks import invariant_check
 from conformance.judge.context import CheckContext
 from conformance.judge.finding import Finding
@@ -17,7 +17,7 @@ from conformance.judge.sessions import Session
 _SHADOW_OPERATIONS: frozenset[OperationName] = frozenset(
     {"request-shadow", "track-shadow", "shadow-message", "query-discard"}
 )
-_KEYWORDS = frozenset(get_args(Keyword))
+_KEYWORDS = frozenset(get_args(ShadowKeyword))
 """Keywords of an EHLO reply by which shadow verbs are offered."""
 
 _LISTENERS_WITHOUT_VERBS = frozenset({"frontend", "delivery"})

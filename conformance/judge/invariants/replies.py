@@ -4,7 +4,7 @@ The content of a message is answered by its *final reply*; LMTP gives one for ea
 that a reply answers, `CONTENT` for a final reply, '' where no reply was due. `n` is an event's number.
 """
 
-from conformance.history.dialects import OPERATIONS
+from conformance.history.dialects import OPERATIONS_BY_VERB
 from conformance.history.events import Reply
 from conformance.judge.blame import RELAY_CAPABILITIES
 from conformance.judge.checks import invariant_check
@@ -18,7 +18,7 @@ _WITHOUT_ENHANCED = frozenset({"GREETING", "EHLO", "HELO", "LHLO", "QUIT", "STAR
 _ENHANCED_BY_CODE = {501: "5.5.4", 503: "5.5.1"}
 """Codes that refuse shadow verbs, and the enhanced status code of each (wire-profile.md)."""
 
-_SHADOW_VERBS = frozenset(OPERATIONS)
+_SHADOW_VERBS = frozenset(OPERATIONS_BY_VERB)
 
 
 @invariant_check("one-final-reply", "RL-RPL-01")

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from conformance.history.events import Lag, Talked, TalkExchange
+from conformance.history.events import Lag, Talked
+from conformance.history.values import TalkExchange
 from conformance.run.steps.handlers import handles
 from conformance.run.world import World
 from conformance.scenarios.messages import build_message, load_template
