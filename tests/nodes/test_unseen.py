@@ -11,14 +11,14 @@ import pytest
 
 from conformance.nodes.disks import layer
 from conformance.nodes.disks.layer import Layer, UnobservedDisk
-from conformance.nodes.disks.state import Kind, State, Status
+from conformance.nodes.disks.state_file import Operation, StateFile, Status
 
 pytestmark = pytest.mark.skipif(bool(layer.unavailable_reason()), reason=layer.unavailable_reason() or "-")
 
 
 def mounted(directory: Path) -> Layer:
     (directory / "data").mkdir()
-    disk = Layer("n", directory / "data", directory / "disk", forgets=True)
+    disk = Layer("n", directory / "data", directory / "disk", logs_syncs=True)
     asyncio.run(disk.mount())
     return disk
 
@@ -46,7 +46,7 @@ def test_a_static_program_is_told_before_it_is_started(tmp_path: Path) -> None:
 
 def test_a_layer_that_forgets_nothing_takes_any_program(tmp_path: Path) -> None:
     program = built(tmp_path, WRITES, "-static")
-    Layer("n", tmp_path, tmp_path / "disk", forgets=False).check_program(str(program))
+    Layer("n", tmp_path, tmp_path / "disk", logs_syncs=False).check_program(str(program))
 
 
 @pytest.mark.parametrize("way", ["os.execv(P, [P])", "os.execve(P, [P], {})", "os.posix_spawn(P, [P], os.environ)",
@@ -182,18 +182,18 @@ def test_a_program_that_gives_up_its_rights_and_closes_all_is_seen(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("does", "kind", "undone", "before", "after"),
+    ("does", "operation", "undone", "before", "after"),
     [
-        ("open('f', 'w').close()", Kind.CREATE, None, {"f"}, {"f"}),
-        ("open('f', 'w').close()", Kind.CREATE, "f", set(), set()),
-        ("open('f', 'w').close(); os.unlink('f')", Kind.UNLINK, None, set(), set()),
-        ("open('f', 'w').close(); os.rename('f', 'g')", Kind.RENAME, None, {"g"}, {"g"}),
-        ("open('f', 'w').close(); os.link('f', 'g')", Kind.LINK, None, {"f", "g"}, {"f", "g"}),
-        ("open('f', 'w').close(); os.link('f', 'g')", Kind.LINK, "g", {"f"}, {"f"}),
+        ("open('f', 'w').close()", Operation.CREATE, None, {"f"}, {"f"}),
+        ("open('f', 'w').close()", Operation.CREATE, "f", set(), set()),
+        ("open('f', 'w').close(); os.unlink('f')", Operation.UNLINK, None, set(), set()),
+        ("open('f', 'w').close(); os.rename('f', 'g')", Operation.RENAME, None, {"g"}, {"g"}),
+        ("open('f', 'w').close(); os.link('f', 'g')", Operation.LINK, None, {"f", "g"}, {"f", "g"}),
+        ("open('f', 'w').close(); os.link('f', 'g')", Operation.LINK, "g", {"f"}, {"f"}),
     ],
 )
 def test_a_call_that_a_kill_interrupts_was_done_or_not(
-    tmp_path: Path, does: str, kind: Kind, undone: str | None, before: set[str], after: set[str]
+    tmp_path: Path, does: str, operation: Operation, undone: str | None, before: set[str], after: set[str]
 ) -> None:
     """Its record is begun only; whether it was done is seen on the disk."""
     disk = mounted(tmp_path)
@@ -201,9 +201,11 @@ def test_a_call_that_a_kill_interrupts_was_done_or_not(
     run(disk, does, data)
     if undone:
         (data / undone).unlink()
-    state = State(tmp_path / "disk" / "state")
-    record = next(record for record in state.records() if record.kind is kind)
-    state.settle(record, Status.BEGUN, record.ino if kind in (Kind.UNLINK, Kind.RENAME) else 0, record.mode)
+    state = StateFile(tmp_path / "disk" / "state")
+    record = next(record for record in state.records() if record.operation is operation)
+    state.set_outcome(
+        record, Status.BEGUN, record.ino if operation in (Operation.UNLINK, Operation.RENAME) else 0, record.mode
+    )
     assert {path.name for path in data.iterdir()} == before
     asyncio.run(disk.mount())
     run(disk, "fd = os.open('.', 0); os.fsync(fd)", data)

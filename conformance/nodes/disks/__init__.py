@@ -1,3 +1,5 @@
-"""Disks that fail under a node's queue: a power cut that forgets what was not synced, a disk that is full, read-only or
-slow. `loop` is a file system of its own on a loop device (needs root); `layer` comes between a program and its C
-library (needs a C compiler); `choice` says which of them a node gets, or why none."""
+"""Disks that fail under a node's queue: a power cut that loses what was not synced, a disk that is full, read-only or slow.
+
+`node_disk` is the disk of one node. It is made of `loop`, a file system of its own on a loop device (needs root), and
+`layer`, a library between a program and its C library (needs a C compiler).
+"""

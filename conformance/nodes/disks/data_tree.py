@@ -1,4 +1,4 @@
-"""A data directory as the layer's model has it: read from the disk, compared with what the log says, and written anew."""
+"""A data directory as inodes and names: read from the disk, compared with those of the log, and rewritten after a cut."""
 
 import os
 import shutil
@@ -6,123 +6,134 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from conformance.nodes.disks.durability import ROOT, Content, Inode
-from conformance.nodes.disks.state import State
+from conformance.nodes.disks.durability import ROOT, Content, Entry, Inode
+from conformance.nodes.disks.state_file import StateFile
 from conformance.untrusted.tree import delete_contents
 
-Names = Mapping[tuple[int, str], int]
-"""(identity of a directory, name) -> identity of what the name stands for."""
+Names = Mapping[Entry, int]
+"""(key of a directory, name) -> key of the inode that it names."""
 
 
-def read(data: Path, copies: Path) -> tuple[dict[int, Inode], dict[tuple[int, str], int]]:
-    """Return everything below `data`, all of it durable; the content of files is copied to `copies`."""
+def read_tree(data: Path, copies: Path) -> tuple[dict[int, Inode], dict[Entry, int]]:
+    """Return all inodes of a data directory by key, and all names; copy the content of files to the new folder `copies`.
+
+    The files count as synced. Sockets are left out.
+    """
     inodes: dict[int, Inode] = {}
-    names: dict[tuple[int, str], int] = {}
-    known: dict[int, int] = {}
+    names: dict[Entry, int] = {}
+    keys: dict[int, int] = {}
     copies.mkdir(parents=True)
 
-    def take(path: Path) -> int:
-        seen = (
-            data.stat() if path is data else path.lstat()
-        )  # the path of the directory itself may be a pinned directory's
-        if seen.st_ino in known:
-            return known[seen.st_ino]
-        one = known[seen.st_ino] = len(inodes)
-        inodes[one] = inode = Inode(seen.st_ino, seen.st_mode, seen.st_uid, seen.st_gid)
-        if stat.S_ISLNK(seen.st_mode):
+    def add(path: Path) -> int:
+        """Add the inode of a path, and everything below it; return its key."""
+        # The path of a pinned directory is a symbolic link.
+        status = data.stat() if path is data else path.lstat()
+        if status.st_ino in keys:
+            return keys[status.st_ino]
+        key = keys[status.st_ino] = len(inodes)
+        inodes[key] = inode = Inode(status.st_ino, status.st_mode, status.st_uid, status.st_gid)
+        if stat.S_ISLNK(status.st_mode):
             inode.target = str(path.readlink())
-        elif stat.S_ISREG(seen.st_mode):
-            copy = copies / str(one)
+        elif stat.S_ISREG(status.st_mode):
+            copy = copies / str(key)
             shutil.copyfile(path, copy)
-            inode.content = Content(seen.st_size, copy=copy)
-        elif stat.S_ISDIR(seen.st_mode):
-            for entry in sorted(path.iterdir()):
-                if not entry.is_socket():
-                    names[one, entry.name] = take(entry)
-        return one
+            inode.content = Content(status.st_size, copy=copy)
+        elif stat.S_ISDIR(status.st_mode):
+            for child in sorted(path.iterdir()):
+                if not child.is_socket():
+                    names[key, child.name] = add(child)
+        return key
 
-    take(data)
+    add(data)
     return inodes, names
 
 
-def paths(names: Names) -> Iterator[tuple[Path, int]]:
-    """Yield the path below `data` and the identity of everything that can be reached, directories before what is in them."""
-    below: dict[int, list[tuple[str, int]]] = {}
-    for (where, name), one in names.items():
-        below.setdefault(where, []).append((name, one))
+def reachable_paths(names: Names) -> Iterator[tuple[Path, int]]:
+    """Yield each path that leads from the data directory to an inode, relative to it, with the inode's key.
+
+    A directory comes before what is in it.
+    """
+    children: dict[int, list[tuple[str, int]]] = {}
+    for (directory, name), key in names.items():
+        children.setdefault(directory, []).append((name, key))
     waiting = [(Path(), ROOT)]
     while waiting:
-        path, where = waiting.pop()
-        for name, one in sorted(below.get(where, ())):
-            yield path / name, one
-            waiting.append((path / name, one))
+        path, directory = waiting.pop()
+        for name, key in sorted(children.get(directory, ())):
+            yield path / name, key
+            waiting.append((path / name, key))
 
 
-def difference(data: Path, inodes: Mapping[int, Inode], names: Names) -> str:
-    """Return in what a data directory is not as the log has it; '' when it is. Sockets are left out: no disk keeps them."""
-    said = {path: inodes[one].number for path, one in paths(names)}
-    there = {path.relative_to(data): path.lstat().st_ino for path in data.rglob("*") if not path.is_socket()}
-    for path in sorted(said.keys() | there.keys()):
-        if path not in there:
+def find_difference(data: Path, inodes: Mapping[int, Inode], names: Names) -> str:
+    """Return in words the first path at which a data directory differs from the log; '' when there is none.
+
+    Sockets are left out, since no disk keeps them.
+    """
+    logged = {path: inodes[key].number for path, key in reachable_paths(names)}
+    found = {path.relative_to(data): path.lstat().st_ino for path in data.rglob("*") if not path.is_socket()}
+    for path in sorted(logged.keys() | found.keys()):
+        if path not in found:
             return f"{path} was taken away"
-        if path not in said:
+        if path not in logged:
             return f"{path} was made"
-        if said[path] != there[path]:
+        if logged[path] != found[path]:
             return f"{path} was replaced"
     return ""
 
 
-def write(data: Path, inodes: Mapping[int, Inode], now: Names, names: Names, state: State, aside: Path) -> None:
-    """Make a data directory, in which there is `now`, what is durable.
+def rewrite(
+    data: Path, inodes: Mapping[int, Inode], names_now: Names, durable: Names, state: StateFile, aside: Path
+) -> None:
+    """Turn a data directory whose names are `names_now` into one with the `durable` names and contents.
 
-    A file that is there now stays the same inode: some servers name files by its number. What a sync did not keep of a
-    file's attributes stays as it is now. `aside` is where files are meanwhile, on the same file system.
+    A file that exists now keeps its inode number, since some servers name files by it; attributes that no sync kept stay
+    as they are now. `aside` is a new folder on the same file system, in which files are kept meanwhile.
     """
     aside.mkdir()
     attributes: dict[int, os.stat_result] = {}
-    for relative, one in paths(now):
+    for relative, key in reachable_paths(names_now):
         path = data / relative
-        attributes[one] = path.lstat()
-        if stat.S_ISREG(inodes[one].mode):
-            path.rename(aside / str(one))
+        attributes[key] = path.lstat()
+        if stat.S_ISREG(inodes[key].mode):
+            path.rename(aside / str(key))
     top = os.open(data, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         delete_contents(top)
     finally:
         os.close(top)
-    made: dict[int, Path] = {ROOT: data}
+    first_paths: dict[int, Path] = {ROOT: data}
     times: list[tuple[Path, int]] = []
-    for relative, one in paths(names):
-        path, inode, seen = data / relative, inodes[one], attributes.get(one)
-        if one in made:
-            os.link(made[one], path, follow_symlinks=False)
+    for relative, key in reachable_paths(durable):
+        path, inode, status = data / relative, inodes[key], attributes.get(key)
+        if key in first_paths:
+            os.link(first_paths[key], path, follow_symlinks=False)
             continue
-        made[one] = path
+        first_paths[key] = path
         if stat.S_ISLNK(inode.mode):
             path.symlink_to(inode.target)
         elif stat.S_ISDIR(inode.mode):
             path.mkdir()
         elif stat.S_ISREG(inode.mode):
-            if seen is not None:
-                (aside / str(one)).rename(path)
-            _fill(path, inode.content or Content(0), state)
+            if status is not None:
+                (aside / str(key)).rename(path)
+            _write_content(path, inode.content or Content(0), state)
         else:
             os.mknod(path, inode.mode)
         mode, uid, gid = inode.mode, inode.uid, inode.gid
-        if inode.content is None and seen is not None:
-            mode, uid, gid = seen.st_mode, seen.st_uid, seen.st_gid
+        if inode.content is None and status is not None:
+            mode, uid, gid = status.st_mode, status.st_uid, status.st_gid
         os.chown(path, uid, gid, follow_symlinks=False)
         if not stat.S_ISLNK(inode.mode):
             path.chmod(stat.S_IMODE(mode))
-            if seen is not None:
-                times.append((path, seen.st_mtime_ns))
-    for path, moment in reversed(times):
-        os.utime(path, ns=(moment, moment))
+            if status is not None:
+                times.append((path, status.st_mtime_ns))
+    for path, nanoseconds in reversed(times):  # a directory after what is in it
+        os.utime(path, ns=(nanoseconds, nanoseconds))
     shutil.rmtree(aside)
 
 
-def _fill(path: Path, content: Content, state: State) -> None:
-    """Make the content of a file, which may be there, what was kept of it."""
+def _write_content(path: Path, content: Content, state: StateFile) -> None:
+    """Write a file's durable content, from its copy or the log, to a new or existing file."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     with os.fdopen(handle, "wb") as file:
         if content.copy is not None:

@@ -1,6 +1,23 @@
-"""What a power cut leaves: the names and contents that the log of a layer proves to be durable.
+"""What a power cut leaves: the names and contents of files that the log of a layer proves to be durable.
 
-The persistence model is written in the head of `layer_c/layer.h`; this is the code of it.
+Theory of operation. The persistence model is written at the head of `layer_c/layer.h`; this module computes it. A file
+system is two things here: inodes (files, directories, links) with their contents, and entries: names in directories,
+each of which names one inode. The kernel may use an inode's number again for another file, so an inode is known by a key
+that is never used again; ROOT is the data directory itself.
+
+`DurabilityModel.replay` goes through the log of the node's calls in their order and keeps three states:
+
+- `names`: which inode each entry names now, as if power were never cut;
+- a list of changes (create, link, rename, unlink), each of which is durable or not yet;
+- each file's content at its last sync.
+
+A sync makes changes durable. fsync of a file does so for all changes about that file, and fsync of a directory for all
+changes to its entries. A journal commits in order: with a change every earlier change to the same entries becomes durable,
+and the entries of the directories above it, for otherwise the file could not be found by its name. The names after a
+power cut are those before the first call, with the durable changes applied.
+
+By the stricter reading of POSIX only fsync of a directory keeps the names in it; for that the entries of each directory
+at its last fsync are kept apart.
 """
 
 from collections import defaultdict
@@ -9,202 +26,222 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from stat import S_ISSOCK
 
-from conformance.nodes.disks.state import BLOCK, Kind, Record, Status
+from conformance.nodes.disks.state_file import BLOCK, Operation, Record, Status
 from conformance.scenarios.steps.nodes import SurvivingNames
 
 ROOT = 0
-"""The identity of the data directory itself."""
+"""The key of the data directory itself."""
+
+Entry = tuple[int, str]
+"""A name in a directory: (key of the directory's inode, name)."""
 
 
 @dataclass(slots=True)
 class Content:
-    """What is durable of a file's content: octets in blocks of the log, or a copy that was made before the start."""
+    """The durable content of a file: its blocks in the log, or a copy that was made before the node started."""
 
     length: int
     hashes: tuple[int, ...] = ()
     blocks: tuple[int, ...] = ()
+    """The offset in the state file of each block."""
     copy: Path | None = None
 
 
 @dataclass(slots=True)
 class Inode:
-    """A file, directory or the like; a number is used again, an Inode is not."""
+    """A file, directory, link or the like, with the attributes of its last sync."""
 
     number: int
     mode: int
     uid: int
     gid: int
     target: str = ""
+    """Of a symbolic link."""
     content: Content | None = None
-    at: int = 0
-    """Where the record of its last sync is."""
+    synced_at: int = 0
+    """The offset in the state file of the record of its last sync."""
 
 
 @dataclass(slots=True)
 class _Change:
-    """A change of names: which names stand for what afterwards (None: for nothing), and which inodes it is about."""
+    """A change of entries by one call."""
 
     number: int
-    names: tuple[tuple[tuple[int, str], int | None], ...]
-    about: tuple[int, ...]
+    entries: tuple[tuple[Entry, int | None], ...]
+    """Each changed entry, with the key of the inode that it names afterwards, or None."""
+    inodes: tuple[int, ...]
+    """The keys of the inodes whose fsync makes the change durable."""
     durable: bool = False
 
 
 @dataclass
-class History:
-    """Replays records; `inodes` has everything by its identity, `names` what stands for what now."""
+class DurabilityModel:
+    """Replays a log on `inodes` (by key) and `names` (entry -> key), which hold the state before its first record."""
 
     inodes: dict[int, Inode]
-    names: dict[tuple[int, str], int]
-    begun: list[tuple[Record, int | None, int | None]] = field(default_factory=list)
-    """Records that were begun only, with the identities of their two directories then."""
+    names: dict[Entry, int]
+    interrupted: list[tuple[Record, int | None, int | None]] = field(default_factory=list)
+    """Records of calls that a kill interrupted, each with the keys that its two directories had then."""
 
     def __post_init__(self) -> None:
-        self._baseline = dict(self.names)
-        self._by_number = {inode.number: one for one, inode in self.inodes.items()}
-        self._names_of: defaultdict[int, set[tuple[int, str]]] = defaultdict(set)
-        for place, one in self.names.items():
-            self._names_of[one].add(place)
+        self._names_before = dict(self.names)
+        self._key_by_number = {inode.number: key for key, inode in self.inodes.items()}
+        self._entries_of: defaultdict[int, set[Entry]] = defaultdict(set)
+        for entry, key in self.names.items():
+            self._entries_of[key].add(entry)
         self._changes: list[_Change] = []
-        self._of_place: defaultdict[tuple[int, str], list[_Change]] = defaultdict(list)
-        self._of_inode: defaultdict[int, list[_Change]] = defaultdict(list)
-        self._of_directory: defaultdict[int, list[_Change]] = defaultdict(list)
-        self._promised: dict[int, dict[str, int]] = self._by_directory(self.names)
+        self._changes_of_entry: defaultdict[Entry, list[_Change]] = defaultdict(list)
+        self._changes_of_inode: defaultdict[int, list[_Change]] = defaultdict(list)
+        self._changes_in_directory: defaultdict[int, list[_Change]] = defaultdict(list)
+        self._fsynced_directories: dict[int, dict[str, int]] = _by_directory(self.names)
 
     def replay(self, records: Iterable[Record]) -> None:
-        """Go through all records."""
+        """Apply all calls that succeeded, in their order, and collect those that were interrupted."""
         for record in records:
             if record.status is Status.DONE:
-                self._do(record)
+                self._apply(record)
             elif record.status is Status.BEGUN:
-                known = self._by_number.get
-                self.begun.append((record, known(record.directory), known(record.to_directory)))
+                key_of = self._key_by_number.get
+                self.interrupted.append((record, key_of(record.directory), key_of(record.to_directory)))
 
-    def durable(self, keeps: SurvivingNames) -> dict[tuple[int, str], int]:
-        """Return the names that a power cut leaves now."""
-        if keeps == "what-posix-promises":
-            return {(where, name): one for where, names in self._promised.items() for name, one in names.items()}
-        left = dict(self._baseline)
+    def durable_names(self, surviving: SurvivingNames) -> dict[Entry, int]:
+        """Return the names that a power cut after the last record leaves."""
+        if surviving == "what-posix-promises":
+            return {
+                (where, name): key for where, names in self._fsynced_directories.items() for name, key in names.items()
+            }
+        left = dict(self._names_before)
         for change in self._changes:
             if change.durable:
-                for place, one in change.names:
-                    if one is None:
-                        left.pop(place, None)
+                for entry, key in change.entries:
+                    if key is None:
+                        left.pop(entry, None)
                     else:
-                        left[place] = one
+                        left[entry] = key
         return left
 
-    def _do(self, record: Record) -> None:
-        match record.kind:
-            case Kind.CREATE:
-                one = self._new(record)
-                self._change(self._names((record.directory, record.name, one)), one)
-            case Kind.LINK:
-                one = self._found(record)
-                self._change(self._names((record.to_directory, record.other, one)), one)
-            case Kind.RENAME:
-                one = self._found(record)
-                names = self._names((record.directory, record.name, None), (record.to_directory, record.other, one))
-                replaced = self.names.get(names[-1][0]) if names else None
-                self._change(names, one, *([] if replaced is None else [replaced]))
-            case Kind.EXCHANGE:
-                one = self._found(record)
-                other = next(
-                    (self.names.get(place) for place, _ in self._names((record.to_directory, record.other, None))), None
+    def _apply(self, record: Record) -> None:
+        """Apply one call that succeeded."""
+        match record.operation:
+            case Operation.CREATE:
+                key = self._add_inode(record)
+                self._change(self._entries((record.directory, record.name, key)), key)
+            case Operation.LINK:
+                key = self._key_of(record)
+                self._change(self._entries((record.to_directory, record.other, key)), key)
+            case Operation.RENAME:
+                key = self._key_of(record)
+                entries = self._entries((record.directory, record.name, None), (record.to_directory, record.other, key))
+                replaced = self.names.get(entries[-1][0]) if entries else None
+                self._change(entries, key, *([] if replaced is None else [replaced]))
+            case Operation.EXCHANGE:
+                key = self._key_of(record)
+                target = self._entries((record.to_directory, record.other, None))
+                other = next((self.names.get(entry) for entry, _ in target), None)
+                entries = self._entries(
+                    (record.directory, record.name, other), (record.to_directory, record.other, key)
                 )
-                names = self._names((record.directory, record.name, other), (record.to_directory, record.other, one))
-                self._change(names, one, *([] if other is None else [other]))
-            case Kind.UNLINK:
-                names = self._names((record.directory, record.name, None))
-                one = self._by_number.get(record.ino, -1)
-                self._change(names, one)
-            case Kind.SYNC | Kind.DATASYNC:
-                self._synced(record)
-            case Kind.SYNC_DIRECTORY:
-                self._directory_synced(self._found(record))
-            case Kind.SYNC_ALL:
+                self._change(entries, key, *([] if other is None else [other]))
+            case Operation.UNLINK:
+                key = self._key_by_number.get(record.ino, -1)
+                self._change(self._entries((record.directory, record.name, None)), key)
+            case Operation.SYNC | Operation.DATASYNC:
+                self._sync_file(record)
+            case Operation.SYNC_DIRECTORY:
+                self._sync_directory(self._key_of(record))
+            case Operation.SYNC_ALL:
                 for change in self._changes:
                     change.durable = True
-                self._promised = self._by_directory(self.names)
+                self._fsynced_directories = _by_directory(self.names)
 
-    def _new(self, record: Record) -> int:
-        one = len(self.inodes)
-        self.inodes[one] = Inode(record.ino, record.mode, record.uid, record.gid, record.other)
-        self._by_number[record.ino] = one
-        return one
+    def _add_inode(self, record: Record) -> int:
+        """Add the inode that a record describes, and return its new key; its number belongs to it from now on."""
+        key = len(self.inodes)
+        self.inodes[key] = Inode(record.ino, record.mode, record.uid, record.gid, record.other)
+        self._key_by_number[record.ino] = key
+        return key
 
-    def _found(self, record: Record) -> int:
-        found = self._by_number.get(record.ino)
-        return self._new(record) if found is None else found
+    def _key_of(self, record: Record) -> int:
+        """Return the key of a record's inode; add the inode when it was not known."""
+        key = self._key_by_number.get(record.ino)
+        return self._add_inode(record) if key is None else key
 
-    def _names(self, *names: tuple[int, str, int | None]) -> tuple[tuple[tuple[int, str], int | None], ...]:
-        """Return the places below `data` among those named by a directory's number and a name."""
+    def _entries(self, *entries: tuple[int, str, int | None]) -> tuple[tuple[Entry, int | None], ...]:
+        """Return (entry, key) for each (number of a directory, name, key).
+
+        Entries outside the data directory are left out, and so are those of sockets, which no disk keeps.
+        """
         return tuple(
-            ((self._by_number[directory], name), one)
-            for directory, name, one in names
-            if directory in self._by_number and not (one is not None and S_ISSOCK(self.inodes[one].mode))
+            ((self._key_by_number[directory], name), key)
+            for directory, name, key in entries
+            if directory in self._key_by_number and not (key is not None and S_ISSOCK(self.inodes[key].mode))
         )
 
-    def _change(self, names: tuple[tuple[tuple[int, str], int | None], ...], *about: int) -> None:
-        change = _Change(len(self._changes), names, about)
+    def _change(self, entries: tuple[tuple[Entry, int | None], ...], *inodes: int) -> None:
+        """Change entries now, by a call about these inodes; the change is not durable yet."""
+        change = _Change(len(self._changes), entries, inodes)
         self._changes.append(change)
-        for one in about:
-            self._of_inode[one].append(change)
-        for place, after in names:
-            self._of_place[place].append(change)
-            self._of_directory[place[0]].append(change)
-            if (before := self.names.pop(place, None)) is not None:
-                self._names_of[before].discard(place)
-            if after is not None:
-                self.names[place] = after
-                self._names_of[after].add(place)
+        for key in inodes:
+            self._changes_of_inode[key].append(change)
+        for entry, key_after in entries:
+            self._changes_of_entry[entry].append(change)
+            self._changes_in_directory[entry[0]].append(change)
+            if (key_before := self.names.pop(entry, None)) is not None:
+                self._entries_of[key_before].discard(entry)
+            if key_after is not None:
+                self.names[entry] = key_after
+                self._entries_of[key_after].add(entry)
 
-    def _synced(self, record: Record) -> None:
-        one = self._found(record)
-        inode = self.inodes[one]
+    def _sync_file(self, record: Record) -> None:
+        """Make a file's content durable; fsync, and fdatasync of a file with a new size, make its names durable too."""
+        key = self._key_of(record)
+        inode = self.inodes[key]
         before = inode.content
-        base = before if before is not None and record.base and record.base == inode.at else Content(0)
+        base = before if before is not None and record.base and record.base == inode.synced_at else Content(0)
         next_block = record.blocks_at
         blocks = []
-        for number, hashed in enumerate(record.hashes):
-            if number < len(base.hashes) and base.hashes[number] == hashed:
+        for number, block_hash in enumerate(record.hashes):
+            if number < len(base.hashes) and base.hashes[number] == block_hash:
                 blocks.append(base.blocks[number])
             else:
                 blocks.append(next_block)
                 next_block += BLOCK
         inode.content = Content(record.length, record.hashes, tuple(blocks))
-        inode.mode, inode.uid, inode.gid, inode.at = record.mode, record.uid, record.gid, record.at
-        if record.kind is Kind.SYNC or before is None or before.length != record.length:
-            self._keep_names(one)
+        inode.mode, inode.uid, inode.gid, inode.synced_at = record.mode, record.uid, record.gid, record.at
+        if record.operation is Operation.SYNC or before is None or before.length != record.length:
+            self._make_names_durable(key)
 
-    def _directory_synced(self, one: int) -> None:
-        for change in self._of_directory.pop(one, ()):
-            self._keep(change)
-        self._keep_names(one)
-        self._promised[one] = {name: what for (where, name), what in self.names.items() if where == one}
+    def _sync_directory(self, key: int) -> None:
+        """Make the entries of a directory durable, and its own names."""
+        for change in self._changes_in_directory.pop(key, ()):
+            self._make_durable(change)
+        self._make_names_durable(key)
+        self._fsynced_directories[key] = {name: named for (where, name), named in self.names.items() if where == key}
 
-    def _keep_names(self, one: int) -> None:
-        """Keep the present names of something, and of the directories on the way to it."""
-        for change in self._of_inode.pop(one, ()):
-            self._keep(change)
-        for where, _ in tuple(self._names_of[one]):
-            self._keep_names(where)
+    def _make_names_durable(self, key: int) -> None:
+        """Make the present names of an inode durable, and those of every directory above it."""
+        for change in self._changes_of_inode.pop(key, ()):
+            self._make_durable(change)
+        for directory, _ in tuple(self._entries_of[key]):
+            self._make_names_durable(directory)
 
-    def _keep(self, change: _Change) -> None:
-        """Keep a change, with the earlier changes of the same names and the directories in which they are."""
+    def _make_durable(self, change: _Change) -> None:
+        """Make a change durable, with all earlier changes of its entries and the names of the directories they are in."""
         if change.durable:
             return
         change.durable = True
-        for place, _ in change.names:
-            earlier = [other for other in self._of_place[place] if other.number < change.number and not other.durable]
-            for other in earlier:
-                self._keep(other)
-            self._of_place[place] = [other for other in self._of_place[place] if not other.durable]
-            self._keep_names(place[0])
+        for entry, _ in change.entries:
+            pending = [other for other in self._changes_of_entry[entry] if not other.durable]
+            for other in pending:
+                if other.number < change.number:
+                    self._make_durable(other)
+            self._changes_of_entry[entry] = [other for other in pending if not other.durable]
+            self._make_names_durable(entry[0])
 
-    @staticmethod
-    def _by_directory(names: Mapping[tuple[int, str], int]) -> dict[int, dict[str, int]]:
-        found: defaultdict[int, dict[str, int]] = defaultdict(dict)
-        for (where, name), one in names.items():
-            found[where][name] = one
-        return dict(found)
+
+def _by_directory(names: Mapping[Entry, int]) -> dict[int, dict[str, int]]:
+    """Return the names in each directory: directory's key -> name -> key."""
+    grouped: defaultdict[int, dict[str, int]] = defaultdict(dict)
+    for (directory, name), key in names.items():
+        grouped[directory][name] = key
+    return dict(grouped)

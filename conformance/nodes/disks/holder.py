@@ -1,10 +1,11 @@
-"""The holder of a loop disk: mounts it in a mount namespace of its own, and does to it what it is told.
+"""The holder of a loop disk: a process that mounts it in a mount namespace of its own, and carries out orders on it.
 
-Run as a program, as root, by `unshare -m`: `python holder.py IMAGE DIRECTORY`. It says `ready`, then obeys one word a line
-and answers each with a line that begins with `ok` or `failed`: `full` fills the file system to its last block, `room`
-takes the filling away, `read-only` has the file system fail as after an error of the device. When its input ends, it
-leaves. The mount is nobody's but this namespace's, and the loop device frees itself with the mount: when the holder
-and the nodes that entered the namespace are gone, however they went, so are both. Only the standard library is imported.
+Run as a program, as root, by `unshare -m`: `python holder.py IMAGE DIRECTORY`. It prints `ready`, then reads one order a line
+and answers each with a line that begins with `ok` or `failed`. `full` fills the file system to its last block, `room`
+deletes the filling, `read-only` makes the file system fail as after an error of the device, `unmount` unmounts it. When
+its input ends, the holder exits. The mount exists in this namespace only, and the loop device goes with the mount: when
+the holder and the nodes in the namespace have ended, in whatever way, the kernel removes both. Only the standard library
+is imported.
 """
 
 import errno
@@ -15,28 +16,29 @@ from pathlib import Path
 
 _FILLING = ".filling"
 _OPTIONS = "loop,commit=300,noatime,errors=remount-ro"
-"""The journal is committed by nothing but a sync for five minutes (ext4(5))."""
+"""With `commit=300` only a sync commits the journal within five minutes (ext4(5))."""
 
 
 def main(argv: list[str]) -> int:
-    """Mount, and obey until the input ends."""
+    """Mount the image, and carry out orders until the input ends."""
     image, directory = Path(argv[0]), Path(argv[1])
-    below = directory.stat()
+    status = directory.stat()
     _run("mount", "-o", _OPTIONS, str(image), str(directory))
-    os.chown(directory, below.st_uid, below.st_gid)
-    directory.chmod(below.st_mode)
+    os.chown(directory, status.st_uid, status.st_gid)
+    directory.chmod(status.st_mode)
     print("ready", flush=True)  # noqa: T201  # this is how it answers
     for line in sys.stdin:
         try:
-            answer = _obey(line.strip(), directory)
+            answer = _execute(line.strip(), directory)
         except (OSError, subprocess.CalledProcessError, ValueError) as error:
             answer = f"failed {error}"
         print(answer, flush=True)  # noqa: T201
     return 0
 
 
-def _obey(word: str, directory: Path) -> str:
-    match word:
+def _execute(order: str, directory: Path) -> str:
+    """Carry out an order and return the answer. Raises OSError, CalledProcessError, or ValueError for an unknown order."""
+    match order:
         case "full":
             return f"ok {_fill(directory / _FILLING)}"
         case "room":
@@ -45,14 +47,14 @@ def _obey(word: str, directory: Path) -> str:
         case "read-only":
             _run("mount", "-o", "remount,abort", str(directory))
             return f"ok {_probe(directory / '.probe')}"
-        case "let-go":
+        case "unmount":
             _run("umount", str(directory))
             return "ok"
-    raise ValueError(f"no word {word!r}")
+    raise ValueError(f"no order {order!r}")
 
 
 def _fill(path: Path) -> str:
-    """Write until there is no room for one octet more; return the words of the error that says so."""
+    """Write to a file until there is no room for another octet; return the text of that error (ENOSPC)."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         for size in (1 << 20, 1 << 12, 1):
@@ -70,7 +72,7 @@ def _fill(path: Path) -> str:
 
 
 def _probe(path: Path) -> str:
-    """Return the words of the error with which a new file is refused. Raises ValueError when it is not."""
+    """Try to make a file; return the text of the error. Raises ValueError when there is none."""
     try:
         path.touch()
     except OSError as error:
@@ -80,6 +82,7 @@ def _probe(path: Path) -> str:
 
 
 def _run(*argv: str) -> None:
+    """Run a program to its end. Raises CalledProcessError when its exit code is not 0."""
     subprocess.run(argv, check=True, capture_output=True)  # noqa: S603  # mount, on our own image
 
 

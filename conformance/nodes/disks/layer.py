@@ -1,7 +1,8 @@
-"""A layer between a program and its C library that knows what was synced: it can forget the rest, and have faults.
+"""A layer between the programs of a node and their C library, which logs what they sync and can make calls fail.
 
-Needs no root, only a C compiler. What it takes to be durable is written in the head of `layer_c/layer.h`. What it cannot
-see, it says: then nothing can be said of the program.
+It is a library (`layer_c`) that every program of the node preloads; it needs a C compiler, but not root. The head of
+`layer_c/layer.h` says what counts as durable. The layer notes what it cannot observe (a static program, io_uring):
+from then on it proves nothing about the node, and the cell is not applicable.
 """
 
 import asyncio
@@ -12,12 +13,11 @@ from pathlib import Path
 from typing import Literal
 
 from conformance import paths
-from conformance.nodes import preloading
 from conformance.nodes.contract import NodeError
 from conformance.nodes.disks import data_tree
-from conformance.nodes.disks.durability import History, Inode
-from conformance.nodes.disks.state import FaultCounts, Kind, Record, State, Status
-from conformance.nodes.preloading import preload_obstacle
+from conformance.nodes.disks.durability import DurabilityModel, Entry, Inode
+from conformance.nodes.disks.state_file import FaultCounts, Operation, Record, StateFile, Status
+from conformance.nodes.preloading import CannotCompile, compile_library, preload_obstacle
 from conformance.scenarios.steps.nodes import SurvivingNames
 from conformance.untrusted.tree import PinnedDirectory
 
@@ -25,25 +25,24 @@ SOURCES = tuple(sorted(Path(__file__).with_name("layer_c").glob("*.[ch]")))
 
 _LIBRARY = "layer.so"
 
-_WHY = {"setuid": "is setuid", "static": "is linked statically", "go": "is a Go program"}
+_OBSTACLES = {"setuid": "is setuid", "static": "is linked statically", "go": "is a Go program"}
 
 
 class UnobservedDisk(Exception):
-    """The layer does not see all that a node does to its disk: it proves nothing of it. The text says what."""
+    """The layer cannot observe all that a node does to its disk, and proves nothing about it; the text says what."""
 
 
 def unavailable_reason() -> str:
-    """Return why there can be no layer on this machine; '' when there can."""
+    """Return why this machine cannot have a layer; '' when it can."""
     return "" if shutil.which("cc") else "needs a C compiler (cc)"
 
 
 class Layer:
-    """The layer of a node, over its `data`; its own files are in `directory`, which is beside it. Raises NodeError.
+    """The layer of a node over its directory `data`; its own files are in `directory` beside that. Raises NodeError.
 
-    `seen` is that directory as the node sees it, where that is another path.
-
-    With `forgets` it keeps a log of what was synced, to know what a power cut leaves. `whole_device`: `data` is a file
-    system of its own, and all on it is the node's.
+    `seen` is the path of `directory` as the node sees it, if that is another. With `logs_syncs` the layer keeps a log,
+    from which a power cut is computed; without, it only makes calls fail. `whole_device`: `data` is a file system of its
+    own, all of which is the node's.
     """
 
     def __init__(
@@ -52,7 +51,7 @@ class Layer:
         data: Path,
         directory: Path,
         *,
-        forgets: bool,
+        logs_syncs: bool,
         whole_device: bool = False,
         seen: Path | None = None,
     ) -> None:
@@ -60,139 +59,148 @@ class Layer:
         self._directory = directory
         self._pinned: PinnedDirectory | None = None
         self._data = data
-        self._forgets = forgets
+        self._logs_syncs = logs_syncs
         self._whole_device = whole_device
         self.library = (seen or directory) / _LIBRARY
-        """What is preloaded into every program of the node."""
+        """What every program of the node must preload."""
         self._copies = directory / "copies"
-        self._state = State(directory / "state")
-        self._baseline: tuple[dict[int, Inode], dict[tuple[int, str], int]] = ({}, {})
-        self._unseen = ""
+        self._state = StateFile(directory / "state")
+        self._baseline: tuple[dict[int, Inode], dict[Entry, int]] = ({}, {})
+        self._unobserved = ""
 
     @property
     def fault_counts(self) -> FaultCounts:
-        """How often its faults were met."""
+        """How often the node has met each fault."""
         return self._state.fault_counts
 
     def check_program(self, program: str) -> None:
-        """Look at a program before it is started. Raises UnobservedDisk when the layer will not see what it does."""
-        if self._forgets and (found := preload_obstacle(program)) is not None:
-            raise UnobservedDisk(f"the layer does not see what {found[0]} does: it {_WHY[found[1]]}")
+        """Raise UnobservedDisk when the layer could not observe this program, which has not been started yet."""
+        if self._logs_syncs and (obstacle := preload_obstacle(program)) is not None:
+            raise UnobservedDisk(f"the layer does not see what {obstacle[0]} does: it {_OBSTACLES[obstacle[1]]}")
 
     async def mount(self) -> None:
-        """Have it ready before the node starts; what is in the directory when that is first done counts as synced.
+        """Prepare the layer before a start of the node; at the first, everything in the data directory counts as synced.
 
-        Raises UnobservedDisk when it is known that the layer has missed something.
+        Raises UnobservedDisk when the layer has missed something in an earlier start.
         """
-        self._must_have_seen()
+        self._require_observed()
         library = self._directory / _LIBRARY
         if not library.exists():
             self._directory.mkdir(parents=True, exist_ok=True)
             self._directory.chmod(0o755)
+            cache = paths.cache() / "layer"
             try:
-                place = paths.cache() / "layer"
-                made = await asyncio.to_thread(
-                    preloading.compile_library, "layer", SOURCES, place, wanted_by="the layer of a disk"
+                cached = await asyncio.to_thread(
+                    compile_library, "layer", SOURCES, cache, wanted_by="the layer of a disk"
                 )
-            except preloading.CannotCompile as error:
+            except CannotCompile as error:
                 raise NodeError(self._node, "mount", str(error)) from error
-            shutil.copyfile(made, library)
+            shutil.copyfile(cached, library)
             library.chmod(0o755)
-        if self._pinned is None:  # before the node first runs
+        if self._pinned is None:  # before the node can replace its data directory
             self._pinned = PinnedDirectory(self._data)
             self._data = self._pinned.path
         if self._state.exists:
-            self._settle()
-            self._state.free_lock()
+            self._replay_completed()
+            self._state.reset_lock()
         else:
-            self._begin()
+            self._begin_log()
 
-    def slow_syncs(self, seconds: float) -> None:
-        """Have every sync take so much longer; 0 for no longer."""
-        self._state.slow_syncs(seconds)
+    def delay_syncs(self, seconds: float) -> None:
+        """Delay every sync by this many seconds of real time; 0: not at all."""
+        self._state.delay_syncs(seconds)
 
     def fail_syncs(self, *, fails: bool) -> None:
-        """Have every sync fail with EIO, or none."""
+        """Make every sync fail with EIO, or none."""
         self._state.fail_syncs(fails=fails)
 
     def refuse_writes(self, after: int | None) -> None:
-        """Have every write fail with ENOSPC that comes after so many; None for none."""
+        """Make every write fail with ENOSPC after this many have succeeded; None: none fails."""
         self._state.refuse_writes(after)
 
-    def cut_power(self, keeps: SurvivingNames = "what-file-systems-keep") -> None:
-        """Forget what was not synced. The node must be dead. Raises UnobservedDisk when the layer has missed something."""
-        if not self._forgets:
+    def cut_power(self, surviving: SurvivingNames = "what-file-systems-keep") -> None:
+        """Rewrite the data directory to what a power cut leaves. The node must be dead.
+
+        Raises UnobservedDisk when the layer has missed something.
+        """
+        if not self._logs_syncs:
             raise NodeError(self._node, "power-cut", "its layer keeps nothing to go back to")
-        history = self._settle()
-        changed = data_tree.difference(self._data, history.inodes, history.names)
-        if blind := self._state.blind:
-            self._unseen = f"the layer does not see all that it does to its disk: {blind}"
+        model = self._replay_completed()
+        changed = data_tree.find_difference(self._data, model.inodes, model.names)
+        if unobserved := self._state.unobserved:
+            self._unobserved = f"the layer does not see all that it does to its disk: {unobserved}"
         elif changed:
-            self._unseen = f"the layer has not seen all that was done to its disk: {changed} by no call that it knows"
-        self._must_have_seen()
-        data_tree.write(
-            self._data, history.inodes, history.names, history.durable(keeps), self._state, self._directory / "aside"
-        )
-        self._begin()
+            self._unobserved = (
+                f"the layer has not seen all that was done to its disk: {changed} by no call that it knows"
+            )
+        self._require_observed()
+        durable, aside = model.durable_names(surviving), self._directory / "aside"
+        data_tree.rewrite(self._data, model.inodes, model.names, durable, self._state, aside)
+        self._begin_log()
 
     def wipe(self) -> None:
-        """Forget what was synced: the queue database was destroyed."""
+        """Begin a new log, since the queue database was destroyed."""
         if self._state.exists:
-            self._begin()
+            self._begin_log()
 
     def close(self) -> None:
-        """Remove the log: it may be large."""
+        """Remove the log, which may be large, and release the data directory."""
         self._state.remove()
         shutil.rmtree(self._copies, ignore_errors=True)
         if self._pinned is not None:
             self._pinned.close()
 
-    def _begin(self) -> None:
-        """Begin a new log: what is in the directory now is durable."""
+    def _begin_log(self) -> None:
+        """Begin a new log; everything in the data directory counts as durable."""
         if self._copies.exists():
             shutil.rmtree(self._copies)
-        self._baseline = ({}, {}) if self._whole_device else data_tree.read(self._data, self._copies)
+        self._baseline = ({}, {}) if self._whole_device else data_tree.read_tree(self._data, self._copies)
         numbers = [inode.number for inode in self._baseline[0].values()]
-        self._state.make(numbers, records=self._forgets, whole_device=self._whole_device)
+        self._state.create(numbers, records=self._logs_syncs, whole_device=self._whole_device)
 
-    def _history(self) -> History:
+    def _replay(self) -> DurabilityModel:
+        """Return the model after all records of the log. Raises NodeError when the log is damaged."""
         inodes, names = self._baseline
-        copies = {one: Inode(i.number, i.mode, i.uid, i.gid, i.target, i.content) for one, i in inodes.items()}
-        history = History(copies, dict(names))
+        copies = {key: Inode(i.number, i.mode, i.uid, i.gid, i.target, i.content) for key, i in inodes.items()}
+        model = DurabilityModel(copies, dict(names))
         try:
-            history.replay(self._state.records())
-        except (ValueError, KeyError, struct.error) as error:  # it is shared with the node, which may write anything
+            model.replay(self._state.records())
+        except (ValueError, KeyError, struct.error) as error:  # the node shares the file, and may write anything
             reason = f"the log of its disk is damaged: {error}"
             raise NodeError(self._node, "disk", reason, "the server has written to it") from error
-        return history
+        return model
 
-    def _settle(self) -> History:
-        """Replay the log, once it says of every call that a kill interrupted whether it was done."""
-        history = self._history()
-        if not history.begun:
-            return history
-        where = {one: self._data / path for path, one in data_tree.paths(history.names)} | {0: self._data}
-        for record, directory, to_directory in history.begun:
-            status, ino, mode = _came_of(record, where.get(directory or 0), where.get(to_directory or 0))
-            self._state.settle(record, status, ino, mode)
-        return self._history()
+    def _replay_completed(self) -> DurabilityModel:
+        """Complete the records of calls that a kill interrupted, from what the disk shows, and replay the log."""
+        model = self._replay()
+        if not model.interrupted:
+            return model
+        directories = {key: self._data / path for path, key in data_tree.reachable_paths(model.names)} | {0: self._data}
+        for record, directory, to_directory in model.interrupted:
+            status, ino, mode = _outcome(record, directories.get(directory or 0), directories.get(to_directory or 0))
+            self._state.set_outcome(record, status, ino, mode)
+        return self._replay()
 
-    def _must_have_seen(self) -> None:
-        if self._unseen:
-            raise UnobservedDisk(self._unseen)
+    def _require_observed(self) -> None:
+        if self._unobserved:
+            raise UnobservedDisk(self._unobserved)
 
 
-def _came_of(
+def _outcome(
     record: Record, directory: Path | None, to_directory: Path | None
 ) -> tuple[Literal[Status.DONE, Status.FAILED], int, int]:
-    """Return whether an interrupted call was done, as the disk shows it, and the inode that it was about."""
-    name = to_directory / record.other if to_directory and record.to_directory else None
-    if record.kind in (Kind.CREATE, Kind.UNLINK):
-        name = directory / record.name if directory and record.directory else None
-    seen = name.lstat() if name is not None and os.path.lexists(name) else None
-    if record.kind is Kind.UNLINK:
-        done = seen is None or seen.st_ino != record.ino
+    """Return whether an interrupted call was done, as the disk shows it, with its inode's number and mode.
+
+    The directories are the paths of the record's two; None for one that has no path.
+    """
+    path = to_directory / record.other if to_directory and record.to_directory else None
+    if record.operation in (Operation.CREATE, Operation.UNLINK):
+        path = directory / record.name if directory and record.directory else None
+    status = path.lstat() if path is not None and os.path.lexists(path) else None
+    if record.operation is Operation.UNLINK:
+        done = status is None or status.st_ino != record.ino
         return (Status.DONE if done else Status.FAILED), record.ino, record.mode
-    if seen is None or (record.kind in (Kind.RENAME, Kind.EXCHANGE) and seen.st_ino != record.ino):
+    moves = record.operation in (Operation.RENAME, Operation.EXCHANGE)
+    if status is None or (moves and status.st_ino != record.ino):
         return Status.FAILED, record.ino, record.mode
-    return Status.DONE, seen.st_ino, seen.st_mode
+    return Status.DONE, status.st_ino, status.st_mode

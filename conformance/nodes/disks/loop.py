@@ -1,4 +1,4 @@
-"""A file system of a node's own: ext4 on a loop device, in a mount namespace that only its holder and the node see."""
+"""A file system of a node's own: ext4 on a loop device, in a mount namespace of its holder and the node (needs root)."""
 
 import asyncio
 import os
@@ -13,13 +13,13 @@ from conformance.nodes.disks import holder
 from conformance.untrusted.tree import PinnedDirectory
 
 SIZE = 64 * 2**20
-"""Octets of the whole file system, where nobody says otherwise."""
+"""Octets of the whole file system by default."""
 
 _TOOLS = ("mkfs.ext4", "mount", "umount", "unshare", "nsenter")
 
 
 def unavailable_reason() -> str:
-    """Return why there can be no loop disk on this machine; '' when there can."""
+    """Return why this machine cannot have a loop disk; '' when it can."""
     if os.geteuid() != 0:
         return "needs root, to mount a file system of its own"
     if not Path("/dev/loop-control").exists():
@@ -29,10 +29,10 @@ def unavailable_reason() -> str:
 
 
 class LoopDisk:
-    """The disk of a node: `directory` is where it is mounted, `image` the file that it is. Raises NodeError.
+    """The disk of a node, in the file `image` and mounted at `directory`. Methods raise NodeError.
 
-    The holder is no child that an event loop waits for: a clock that moves on when nothing is under way must not wait
-    for what stays as long as the node.
+    The holder is a Popen and not a subprocess of the event loop: a clock that jumps when nothing is in flight must not
+    wait for a process that lives as long as the node.
     """
 
     def __init__(self, node: str, directory: Path, image: Path, *, size: int = SIZE) -> None:
@@ -44,14 +44,16 @@ class LoopDisk:
 
     @property
     def prefix(self) -> list[str]:
-        """Return the words before a command that is to see the disk; it starts in the present directory, as without one:
-        who enters a mount namespace is in its root."""
+        """The words before a command that have it see the disk; none while the disk is not mounted.
+
+        The command starts in this process's directory: without `--chdir` it would start in the root of the namespace.
+        """
         if self._holder is None:
             return []
         return ["nsenter", f"--mount=/proc/{self._holder.pid}/ns/mnt", "--", "env", f"--chdir={Path.cwd()}"]
 
     async def mount(self) -> None:
-        """Mount it, unless it is; a new one has in it what is in the directory below."""
+        """Mount the disk, unless it is mounted. A new disk is made with the present content of `directory`."""
         if self._holder is not None:
             return
         try:
@@ -59,9 +61,9 @@ class LoopDisk:
         except OSError as error:
             raise NodeError(self._node, "mount", f"its data directory: {error}") from error
         if not self._image.exists():
-            await self._make()
+            await self._make_image()
         words = ["unshare", "-m", "--propagation", "private", sys.executable, "-S", "-E", holder.__file__]
-        self._holder = subprocess.Popen(  # noqa: S603, ASYNC220  # started at once; what it says is read in a thread
+        self._holder = subprocess.Popen(  # noqa: S603, ASYNC220  # Popen does not block; its output is read in a thread
             [*words, str(self._image), str(self._directory)],
             stdin=PIPE,
             stdout=PIPE,
@@ -69,52 +71,53 @@ class LoopDisk:
             start_new_session=True,
             text=True,
         )
-        if await self._line() != "ready":
+        if await self._read_line() != "ready":
             assert self._holder.stderr is not None
-            said = (await asyncio.to_thread(self._holder.stderr.read)).strip().splitlines()
+            errors = (await asyncio.to_thread(self._holder.stderr.read)).strip().splitlines()
             await self.close()
-            raise NodeError(self._node, "mount", said[-1] if said else "the disk's holder ended")
+            raise NodeError(self._node, "mount", errors[-1] if errors else "the disk's holder ended")
 
     async def fill(self) -> str:
-        """Leave no room for one octet more; return the words of the error that a writer gets."""
-        return await self._tell("full")
+        """Fill the disk to the last octet; return the text of the error that a writer gets."""
+        return await self._order("full")
 
     async def make_room(self) -> None:
-        """Take away what `fill` wrote."""
-        await self._tell("room")
+        """Delete what `fill` wrote."""
+        await self._order("room")
 
     async def become_read_only(self) -> str:
-        """Have it fail as after an error of the device, until it is mounted again; return the words of the error."""
-        return await self._tell("read-only")
+        """Make the disk fail as after an error of the device, until it is mounted again; return the text of a writer's error."""
+        return await self._order("read-only")
 
     async def cut_power(self) -> None:
-        """Forget what was not synced: go on with what the device holds now. The node must be dead."""
+        """Lose what was not synced: unmount, and go on with a copy of the image as of now. The node must be dead."""
         cut = self._image.with_suffix(".cut")
-        words = ["cp", "--", str(self._image), str(cut)]  # it leaves holes as they are
+        words = ["cp", "--", str(self._image), str(cut)]  # cp keeps holes
         copied = await asyncio.to_thread(subprocess.run, words, stdin=DEVNULL, capture_output=True, text=True)
         if copied.returncode:
             raise NodeError(self._node, "power-cut", f"its disk's image: {copied.stderr.strip()[-300:]}")
-        await self.let_go()
+        await self.unmount()
         cut.replace(self._image)
 
-    async def let_go(self) -> None:
-        """Unmount it, in order; the node must be dead."""
+    async def unmount(self) -> None:
+        """Unmount the disk in an orderly way, if it is mounted. The node must be dead."""
         if self._holder is not None:
-            await self._tell("let-go")
+            await self._order("unmount")
             await self.close()
 
     async def wipe(self) -> None:
-        """Destroy it: the next is a new one."""
-        await self.let_go()
+        """Destroy the disk; `mount` makes a new one."""
+        await self.unmount()
         self._image.unlink(missing_ok=True)
 
     async def close(self) -> None:
-        """End the holder; with it and the node the mount is gone."""
+        """End the holder. The kernel unmounts the disk when the node has ended too."""
         process, self._holder = self._holder, None
         if process is not None:
             await asyncio.to_thread(process.communicate)
 
-    async def _make(self) -> None:
+    async def _make_image(self) -> None:
+        """Make the image: an ext4 with the present content of `directory`."""
         with self._image.open("wb") as image:
             image.truncate(self._size)
         words = ["mkfs.ext4", "-q", "-F", "-m", "0", "-d", str(self._directory), str(self._image)]
@@ -123,18 +126,20 @@ class LoopDisk:
             self._image.unlink()
             raise NodeError(self._node, "mount", f"mkfs.ext4: {made.stderr.strip()[-300:]}")
 
-    async def _tell(self, word: str) -> str:
+    async def _order(self, order: str) -> str:
+        """Have the holder carry out an order; return what its answer says after `ok`. Raises NodeError when it fails."""
         if self._holder is None:
-            raise NodeError(self._node, word, "its disk is not mounted")
+            raise NodeError(self._node, order, "its disk is not mounted")
         assert self._holder.stdin is not None
-        self._holder.stdin.write(f"{word}\n")
+        self._holder.stdin.write(f"{order}\n")
         self._holder.stdin.flush()
-        answer = await self._line()
+        answer = await self._read_line()
         if not answer.startswith("ok"):
-            raise NodeError(self._node, word, f"its disk: {answer or 'the holder ended'}")
+            raise NodeError(self._node, order, f"its disk: {answer or 'the holder ended'}")
         return answer.removeprefix("ok").strip()
 
-    async def _line(self) -> str:
+    async def _read_line(self) -> str:
+        """Return the holder's next line; '' when it has ended."""
         assert self._holder is not None
         assert self._holder.stdout is not None
         return (await asyncio.to_thread(self._holder.stdout.readline)).strip()

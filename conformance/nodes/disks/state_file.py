@@ -1,7 +1,7 @@
-"""The file that the layers of a node's processes share: faults and counters, the inodes that are its own, and the log.
+"""The file that the layers in a node's processes map and share: faults, counters, a table of inodes, and the log.
 
-Its layout is that of `layer_c/layer.h`. It is read and written here only while no process of the node is in it, but for
-the fields of the faults.
+`layer_c/layer.h` has the same layout. The harness reads and writes the file only while no process of the node runs, except
+the fields of the faults. The node's processes can write anything to it, so records are checked when they are read.
 """
 
 import os
@@ -18,15 +18,15 @@ _HEAD = struct.Struct("<QIIqQQQIIII")
 _PREPARED_AT = 60
 _SLOW_AT, _SYNC_FAILS_AT, _WRITES_LEFT_AT = 8, 12, 16
 _COUNTERS_AT, _COUNTERS = 24, struct.Struct("<QQQ")
-_BLIND_AT, _BLIND_SIZE = 128, 512
+_UNOBSERVED_AT, _UNOBSERVED_SIZE = 128, 512
 _RECORD = struct.Struct("<IHHQQQIIIIQQ")
-_STATUS_AT = 6
+_STATUS_AT, _INO_AT, _MODE_AT = 6, 8, 32
 BLOCK = 4096
-_MOST_BLOCKS = _SIZE // BLOCK
+_MAX_BLOCKS = _SIZE // BLOCK
 
 
-class Kind(IntEnum):
-    """What a record tells."""
+class Operation(IntEnum):
+    """The kind of call that a record is of."""
 
     CREATE = 1
     RENAME = 2
@@ -40,7 +40,7 @@ class Kind(IntEnum):
 
 
 class Status(IntEnum):
-    """What came of it; what is begun only was interrupted by the end of its process."""
+    """Whether a recorded call succeeded; one that is only begun was interrupted by the end of its process."""
 
     BEGUN = 1
     DONE = 2
@@ -49,14 +49,17 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of the log; directories and inodes by their numbers, 0 for a directory that is not below `data`.
+    """One record of the log.
 
-    `other` is the name that something got, or the target of a symbolic link. Of a file's content that was synced: its
-    `length` in octets, a hash for each block, and where the blocks are that differ from those of the record at `base`.
+    Inodes and directories are given by their inode numbers, 0 for a directory outside the data directory. `other` is the
+    new name of a rename or link, or the target of a new symbolic link. For the sync of a file `length` is its size in
+    octets, `hashes` has one hash for each block, and `blocks_at` is the offset of those blocks whose hash differs from
+    that in the record at offset `base`.
     """
 
     at: int
-    kind: Kind
+    """The offset of the record."""
+    operation: Operation
     status: Status
     ino: int
     directory: int
@@ -81,67 +84,71 @@ class FaultCounts:
     refused_writes: int = 0
 
 
-class State:
-    """The file; its processes map it."""
+class StateFile:
+    """The file at `path`, which may not exist yet."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     @property
     def exists(self) -> bool:
-        """Whether it was made."""
+        """Whether the file exists."""
         return self._path.exists()
 
-    def make(self, inodes: Iterable[int], *, records: bool, whole_device: bool) -> None:
-        """Make it anew, with these inodes as the node's own. Faults of an earlier one go on, and so do its counters."""
+    def create(self, inodes: Iterable[int], *, records: bool, whole_device: bool) -> None:
+        """Make the file anew with an empty log; faults and counters of an earlier file are kept.
+
+        `inodes` are the numbers of the inodes below the data directory; `records`: whether calls are logged; `whole_device`:
+        whether every inode of the device counts as one of them.
+        """
         before = self._fault_fields() if self.exists else struct.pack("<IIqQQQ", 0, 0, -1, 0, 0, 0)
         self._path.unlink(missing_ok=True)
         table: dict[int, int] = {}
         with self._path.open("w+b") as file:
             file.truncate(_SIZE)
-            self._path.chmod(0o666)  # servers give up their rights
+            self._path.chmod(0o666)  # servers drop their privileges
             os.pwrite(file.fileno(), struct.pack("<Q", _LOG_AT) + before, 0)
             os.pwrite(file.fileno(), struct.pack("<IIII", records, whole_device, 0, 0), 48)
-            for ino in inodes:
+            for ino in inodes:  # an open hash table, as in `entry_of` of layer_c/log.c
                 at = ((ino * 0x9E3779B97F4A7C15 & (1 << 64) - 1) >> 43) % _TABLE_SIZE
                 while table.setdefault(at, ino) != ino:
                     at = (at + 1) % _TABLE_SIZE
                 os.pwrite(file.fileno(), _ENTRY.pack(ino, 1), _TABLE_AT + at * _ENTRY.size)
 
     def remove(self) -> None:
-        """Remove it."""
+        """Remove the file, if it exists."""
         self._path.unlink(missing_ok=True)
 
-    def free_lock(self) -> None:
-        """Have the next process make the lock anew: nobody holds it, all are dead."""
+    def reset_lock(self) -> None:
+        """Have the next process create the lock anew, since all processes that could hold it are dead."""
         self._write(_PREPARED_AT, struct.pack("<I", 0))
 
-    def slow_syncs(self, seconds: float) -> None:
-        """Have every sync take so much longer; 0 for no longer."""
+    def delay_syncs(self, seconds: float) -> None:
+        """Delay every sync by this many seconds of real time; 0: not at all."""
         self._write(_SLOW_AT, struct.pack("<I", round(seconds * 1000)))
 
     def fail_syncs(self, *, fails: bool) -> None:
-        """Have every sync fail, or none."""
+        """Make every sync fail with EIO, or none."""
         self._write(_SYNC_FAILS_AT, struct.pack("<I", fails))
 
     def refuse_writes(self, after: int | None) -> None:
-        """Have every write fail that comes after so many; None for none."""
+        """Make every write fail with ENOSPC after this many have succeeded; None: none fails."""
         self._write(_WRITES_LEFT_AT, struct.pack("<q", -1 if after is None else after))
 
     @property
     def fault_counts(self) -> FaultCounts:
-        """How often faults were met."""
+        """How often the node's processes have met each fault."""
         return (
             FaultCounts(*_COUNTERS.unpack(self._read(_COUNTERS_AT, _COUNTERS.size))) if self.exists else FaultCounts()
         )
 
     @property
-    def blind(self) -> str:
-        """What the layer could not see, the first of it; '' when there was nothing."""
-        return self._read(_BLIND_AT, _BLIND_SIZE).partition(b"\0")[0].decode(errors="replace").strip()
+    def unobserved(self) -> str:
+        """The first thing that the layer could not observe, in words; '' when it has observed everything."""
+        return self._read(_UNOBSERVED_AT, _UNOBSERVED_SIZE).partition(b"\0")[0].decode(errors="replace").strip()
 
     def records(self) -> Iterator[Record]:
-        """Yield the log. Raises ValueError and struct.error when it is none: the node's processes can write to it."""
+        """Yield all records in their order. Raises ValueError and struct.error when the log is damaged."""
         (end,) = struct.unpack("<Q", self._read(0, 8))
         at = _LOG_AT
         while at < end:
@@ -151,38 +158,42 @@ class State:
             yield record
             at += size
 
-    def settle(self, record: Record, status: Status, ino: int, mode: int) -> None:
-        """Say what came of a record that was begun only."""
+    def set_outcome(self, record: Record, status: Status, ino: int, mode: int) -> None:
+        """Complete the record of an interrupted call."""
         self._write(record.at + _STATUS_AT, struct.pack("<H", status))
-        self._write(record.at + 8, struct.pack("<Q", ino))
-        self._write(record.at + 32, struct.pack("<I", mode))
+        self._write(record.at + _INO_AT, struct.pack("<Q", ino))
+        self._write(record.at + _MODE_AT, struct.pack("<I", mode))
 
     def block(self, at: int) -> bytes:
-        """Return a block of a file's content."""
+        """Return the block of a file's content at this offset."""
         return self._read(at, BLOCK)
 
     def _record(self, at: int) -> tuple[Record, int]:
-        size, kind, status, ino, directory, to, mode, uid, gid, blocks, length, base = _RECORD.unpack(
+        """Return the record at an offset, and its size. Raises ValueError when it is damaged."""
+        size, operation, status, ino, directory, to, mode, uid, gid, blocks, length, base = _RECORD.unpack(
             self._read(at, _RECORD.size)
         )
-        if blocks > _MOST_BLOCKS:
+        if blocks > _MAX_BLOCKS:
             raise ValueError(f"a file of {blocks} blocks")
         names = at + _RECORD.size
         name, after = self._name(names)
         if "/" in name or "\0" in name or name in (".", ".."):
             raise ValueError(f"a name that leads elsewhere: {name[:80]!r}")
         other, after = self._name(after)
-        if kind != Kind.CREATE and ("/" in other or other in (".", "..")):  # of a link that is created, its target
+        if operation != Operation.CREATE and (
+            "/" in other or other in (".", "..")
+        ):  # CREATE: the target of a symbolic link
             raise ValueError(f"a name that leads elsewhere: {other[:80]!r}")
         hashes_at = (after + 7) & ~7
         hashes = struct.unpack(f"<{blocks}Q", self._read(hashes_at, blocks * 8)) if blocks else ()
         record = Record(
-            at, Kind(kind), Status(status), ino, directory, to, mode, uid, gid, length, base, name, other, hashes,
+            at, Operation(operation), Status(status), ino, directory, to, mode, uid, gid, length, base, name, other, hashes,
             hashes_at + blocks * 8,
         )  # fmt: skip
         return record, size
 
     def _name(self, at: int) -> tuple[str, int]:
+        """Return the name at an offset, and the offset after it."""
         (length,) = struct.unpack("<H", self._read(at, 2))
         return os.fsdecode(self._read(at + 2, length)), at + 2 + length
 
