@@ -1,6 +1,6 @@
-"""The clocks that a run may have (`--clock`): each is declared here, in the order in which one is taken that was not named.
+"""The clocks that a run can have (`--clock`). Without `--clock` the first one is taken that suits all candidates.
 
-What keeps the time of one is the class that `conformance.run.clocks` knows by the same name.
+Each is declared here; `conformance.run.clocks` has the class that keeps its time, under the same name.
 """
 
 from collections.abc import Iterable
@@ -8,26 +8,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 IN_PROCESS, MOVED_CLOCK = "in-process", "moved-clock"
-"""What a clock may need of a candidate, and only some kinds have: a life on this process's loop, a clock that can be moved."""
+"""Features that a clock may need and only some kinds of candidates have: its node runs on this process's event loop, its clock
+can be moved."""
 
-SCALED_BY_DEFAULT = 60.0
-"""Two minutes of the documents are two seconds."""
+DEFAULT_SCALE = 60.0
+"""By what `--clock scaled` divides documented times without `--scale`: two minutes take two seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockKind:
-    """What the rest of the harness has to know of a clock; `about` is for `--help`."""
+    """The declaration of a clock; `about` is its text in `--help`."""
 
     tolerance: float
-    """Documented seconds by which something may be late before a check of time says so, for a scale of 1."""
+    """Documented seconds, at a scale of 1, by which something may be late before a check of time reports it."""
     about: str = ""
     needs: str = ""
-    """What every candidate must have; empty: nothing."""
+    """The feature that every candidate must have, '' for none."""
     refused: str = ""
-    """What is said of a candidate that does not have it."""
+    """How a message ends that a candidate lacks that feature."""
     jumps: bool = False
-    """Whether time jumps where nothing happens: a cell has its loop to itself, its steps take no real time to speak of, and
-    time stands still while a program waits for a processor. Else `--cells` counts, and so does lateness."""
+    """Whether time jumps to the next timer when nothing else is to be done. Then each cell has an event loop of its own, so
+    `--cells` has no effect, and nothing is late because the machine is slow."""
     scaled: bool = False
     """Whether `--scale` divides the documents' times."""
 
@@ -40,10 +41,10 @@ CLOCKS = {
         refused="is a process of its own; use --clock scaled",
         jumps=True,
     ),
-    "scaled": ClockKind(about="default for others", tolerance=0.25, scaled=True),  # a machine's hiccup
+    "scaled": ClockKind(about="default for others", tolerance=0.25, scaled=True),  # short delays of the machine
     "shifted": ClockKind(
         about="programs at their own timers, their clocks moved",
-        tolerance=1.0,  # as fast as real time, but for what passes while programs are found to be quiet
+        tolerance=1.0,  # the time it takes to notice that programs are idle
         needs=MOVED_CLOCK,
         refused="is no program on this machine; use exec:...",
         jumps=True,
@@ -57,12 +58,12 @@ else:
     ClockName = Literal[tuple(CLOCKS)]
 
 
-def default_clock(means: Iterable[Iterable[str]]) -> ClockName:
-    """Return the first clock for which each of the candidates has what it needs; `means` is what each of them has."""
-    everybody = [frozenset(one) for one in means]
-    return next(name for name, kind in CLOCKS.items() if not kind.needs or all(kind.needs in one for one in everybody))
+def default_clock(features: Iterable[Iterable[str]]) -> ClockName:
+    """Return the first clock whose needed feature all candidates have; `features` are those of each candidate."""
+    each = [frozenset(names) for names in features]
+    return next(name for name, kind in CLOCKS.items() if not kind.needs or all(kind.needs in names for names in each))
 
 
 def default_scale(name: ClockName) -> float:
-    """Return what documented times are divided by under a clock when nobody says by what."""
-    return SCALED_BY_DEFAULT if CLOCKS[name].scaled else 1.0
+    """Return by what a clock divides documented times without `--scale`."""
+    return DEFAULT_SCALE if CLOCKS[name].scaled else 1.0

@@ -1,6 +1,6 @@
-"""One cell from beginning to end: run it, judge its history, write both down.
+"""Executes one cell: runs it, judges its history, and writes both to the run directory.
 
-This is what the pytest plugin calls for each item, and a cluster's executor for each row: it knows nothing of either.
+The pytest plugin calls this for each item, `conformance defects` for each trial, the fixture `run_scenario` for each cell.
 """
 
 import os
@@ -30,13 +30,13 @@ from conformance.shortage import describe_harness_error
 from conformance.verdicts import Outcome, Reason, Verdict, worst_in_cell
 from conformance.verdicts.outcome import OK_OUTCOMES
 
-Known = Callable[[Outcome, tuple[Verdict, ...]], str]
-"""(outcome, verdicts) -> why a cell that ended so is known to fail; '' when it is not."""
+FindKnownFailure = Callable[[Outcome, tuple[Verdict, ...]], str]
+"""(outcome, verdicts) of a cell -> why it is known to fail with these; '' if it is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellResult:
-    """What became of a cell, and where the whole of it is written."""
+    """The result of a cell. `file` holds it whole; `logs` are those of its nodes; `problem` is why the run itself broke, or ''."""
 
     outcome: Outcome
     verdicts: tuple[Verdict, ...]
@@ -54,39 +54,38 @@ async def execute(
     run_dir: Path,
     *,
     cell_loop: CellLoop = OWN_LOOP,
-    known: Known = lambda outcome, verdicts: "",
+    find_known_failure: FindKnownFailure = lambda outcome, verdicts: "",
 ) -> CellResult:
-    """Run and judge one cell; everything is written to its file of the run directory as it happens.
+    """Run and judge one cell, and return its result; events are written to the cell's file as they happen.
 
-    Where `cell_loop` is OWN_LOOP this waits for nothing (see `conformance.run.cell_loop.run_without_loop`). `known` is called once, with
-    the outcome and the verdicts of the cell; what it returns is written into the footer.
+    With `cell_loop` OWN_LOOP the coroutine never suspends, so it is run by `conformance.run.cell_loop.run_without_loop`.
+    `find_known_failure` is called once, with the outcome and the verdicts; what it returns is written into the footer.
 
-    A cell that needs what the candidate does not claim is not started. Never raises for what a node, a scenario or
-    the harness itself does wrong: that is a verdict. KeyboardInterrupt passes through, after everything was cleaned
-    up.
+    A cell that needs a capability that the candidate does not claim is not started. What a node, a scenario or the harness
+    itself does wrong is a verdict, not an exception. KeyboardInterrupt is raised after everything was cleaned up.
     """
     reason = inapplicable_reason(cell, assignment, settings)
-    with _Execution(cell, assignment, header, run_dir, known, settings) as execution:
+    with _Execution(cell, assignment, header, run_dir, find_known_failure, settings) as execution:
         if reason:
             return execution.not_applicable(reason)
-        run = CellRunner(
+        runner = CellRunner(
             cell,
             assignment,
             settings,
             execution.attachments,
             IncrementalJudge(),
-            seen=execution.seen,
+            seen=execution.write_event,
             flush=execution.flush,
         )
-        ran = await run.run(cell_loop)
+        ran = await runner.run(cell_loop)
         if ran.inapplicable:
             return execution.not_applicable(ran.inapplicable)
-        verdicts = await cell_loop.call(_judged, cell, assignment, settings, ran)
-        return await cell_loop.call(execution.finish, ran, verdicts)  # it compresses the history
+        verdicts = await cell_loop.call(_judge_run, cell, assignment, settings, ran)
+        return await cell_loop.call(execution.finish, ran, verdicts)  # in a thread: this compresses the history
 
 
 class _Execution:
-    """One cell's file of the run directory, from its header to its footer."""
+    """Writes one cell's file of the run directory, from its header to its footer; a context manager."""
 
     def __init__(
         self,
@@ -94,17 +93,16 @@ class _Execution:
         assignment: Assignment,
         header: CellHeader,
         run_dir: Path,
-        known: Known,
+        find_known_failure: FindKnownFailure,
         settings: Settings,
     ) -> None:
         self._settings = settings
         self._cell = cell
         self._assignment = assignment
-        self._known = known
+        self._find_known_failure = find_known_failure
         self._writer = CellWriter(run_dir, header)
         self._wall, self._cpu = time.monotonic(), time.process_time()
-        self.seen = self._writer.add_event
-        """Writes an event as it happens."""
+        self.write_event = self._writer.add_event
 
     def __enter__(self) -> "_Execution":
         self._writer.__enter__()
@@ -117,30 +115,30 @@ class _Execution:
 
     @property
     def attachments(self) -> Path:
-        """Where nodes have their directories."""
+        """The directory that contains the nodes' directories."""
         return self._writer.attachments
 
     def flush(self) -> None:
-        """Hand what was written to the operating system."""
+        """Hand what was written to the operating system, so that it survives the end of this process."""
         self._writer.flush()
 
-    def not_applicable(self, why: str) -> CellResult:
-        """Write that the cell is not applicable, and why."""
+    def not_applicable(self, reason: str) -> CellResult:
+        """Write the verdict that the cell is not applicable, and the footer; return the result."""
         verdict = Verdict(
             check="harness.capabilities",
             outcome=Outcome.NOT_APPLICABLE,
             requirements=self._cell.requirements,
-            sentence=why,
+            sentence=reason,
         )
         self._writer.write_verdict(verdict)
-        known = self._known(Outcome.NOT_APPLICABLE, (verdict,))
+        known = self._find_known_failure(Outcome.NOT_APPLICABLE, (verdict,))
         self._writer.finish(
-            Outcome.NOT_APPLICABLE, why, wall_seconds=0, cpu_seconds=0, simulated_seconds=0, known=known
+            Outcome.NOT_APPLICABLE, reason, wall_seconds=0, cpu_seconds=0, simulated_seconds=0, known=known
         )
         return CellResult(Outcome.NOT_APPLICABLE, (verdict,), (), self._writer.path, {})
 
     def finish(self, ran: RecordedRun, verdicts: tuple[Verdict, ...]) -> CellResult:
-        """Write the verdicts and the footer."""
+        """Write the verdicts, also those about the run itself, and the footer; keep or delete the nodes' data; return the result."""
         if ran.problem:
             broken = Verdict(
                 check="harness.run",
@@ -151,9 +149,9 @@ class _Execution:
             )
             verdicts = (broken, *verdicts)
         if ran.wrong_state:
-            verdicts = (*verdicts, *self._excused(_astray(self._cell, ran), ran))
+            verdicts = (*verdicts, *self._excuse_lateness(_wrong_state_verdict(self._cell, ran), ran))
         if ran.timed_out:
-            verdicts = (*self._excused(_timed_out(self._cell, ran), ran), *verdicts)
+            verdicts = (*self._excuse_lateness(_timeout_verdict(self._cell, ran), ran), *verdicts)
         for verdict in verdicts:
             self._writer.write_verdict(verdict)
         outcome = worst_in_cell(verdict.outcome for verdict in verdicts)
@@ -167,26 +165,27 @@ class _Execution:
             wall_seconds=time.monotonic() - self._wall,
             cpu_seconds=time.process_time() - self._cpu,
             simulated_seconds=ran.simulated,
-            known=self._known(outcome, verdicts),
+            known=self._find_known_failure(outcome, verdicts),
         )
         return CellResult(outcome, verdicts, ran.events, self._writer.path, ran.logs, ran.problem)
 
-    def _excused(self, verdict: Verdict, ran: RecordedRun) -> Iterator[Verdict]:
+    def _excuse_lateness(self, verdict: Verdict, ran: RecordedRun) -> Iterator[Verdict]:
+        """Yield the verdict, or the one that says the harness's lateness may have caused it."""
         return excuse_lateness([verdict], ran.events, self._settings.tolerance)
 
 
-def _judged(cell: Cell, assignment: Assignment, settings: Settings, ran: RecordedRun) -> tuple[Verdict, ...]:
-    """Judge what was run; where a check raises an exception, nothing was judged."""
+def _judge_run(cell: Cell, assignment: Assignment, settings: Settings, ran: RecordedRun) -> tuple[Verdict, ...]:
+    """Return the verdicts on a run; if a check raises an exception, only the one that the cell was not judged."""
     try:
         return judge(cell, assignment, settings, ran.events, complete=ran.complete)
     except Exception as error:  # noqa: BLE001  # whatever a check raises, the cell was not judged
         traceback.print_exc()
-        said = describe_harness_error(error)
-        return (Verdict(check="harness.judge", outcome=Outcome.ERROR, requirements=cell.requirements, sentence=said),)
+        why = describe_harness_error(error)
+        return (Verdict(check="harness.judge", outcome=Outcome.ERROR, requirements=cell.requirements, sentence=why),)
 
 
-def _astray(cell: Cell, ran: RecordedRun) -> Verdict:
-    """Return what a step that came at the wrong time proves: nothing, whatever else was found."""
+def _wrong_state_verdict(cell: Cell, ran: RecordedRun) -> Verdict:
+    """Return the inconclusive verdict on a cell in which a step found a node in a state that the scenario excludes."""
     return Verdict(
         check="harness.steps",
         outcome=Outcome.INCONCLUSIVE,
@@ -197,8 +196,8 @@ def _astray(cell: Cell, ran: RecordedRun) -> Verdict:
     )
 
 
-def _timed_out(cell: Cell, ran: RecordedRun) -> Verdict:
-    """Return that a cell used up its real time: what it has not shown until then stays open."""
+def _timeout_verdict(cell: Cell, ran: RecordedRun) -> Verdict:
+    """Return the inconclusive verdict on a cell that has used up its real time (`--cell-timeout`)."""
     return Verdict(
         check="harness.cell-timeout",
         outcome=Outcome.INCONCLUSIVE,
@@ -212,7 +211,7 @@ def _timed_out(cell: Cell, ran: RecordedRun) -> Verdict:
 def judge(
     cell: Cell, assignment: Assignment, settings: Settings, events: tuple[AnyEvent, ...], *, complete: bool
 ) -> tuple[Verdict, ...]:
-    """Judge a history, of a moment ago or of a year ago."""
+    """Return the verdicts on a cell's history; `complete`: the run was neither broken off nor timed out."""
     setting = JudgeSettings(
         settings.clock, settings.tolerance, claimed_capabilities(cell, assignment), complete, settings.should
     )
@@ -220,18 +219,18 @@ def judge(
 
 
 def worst_sentence(verdicts: tuple[Verdict, ...]) -> str:
-    """Return the sentence of the worst verdict, or nothing when all is well."""
-    whole = worst_in_cell(verdict.outcome for verdict in verdicts)
-    if whole in OK_OUTCOMES:
+    """Return the sentence of the first verdict with the worst outcome, '' if the cell passed or is not applicable."""
+    outcome = worst_in_cell(verdict.outcome for verdict in verdicts)
+    if outcome in OK_OUTCOMES:
         return ""
-    return next(verdict.sentence for verdict in verdicts if verdict.outcome is whole)
+    return next(verdict.sentence for verdict in verdicts if verdict.outcome is outcome)
 
 
 def utc_timestamp() -> str:
-    """Return the present moment for a header: real time, UTC, to the second."""
+    """Return the present real time in UTC as ISO 8601, to the second, as headers have it: `2026-11-23T08:43:47Z`."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def available_cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))

@@ -1,6 +1,6 @@
-"""The kinds of faults that a scenario can arm on a link (`does`): each is declared here, in the order in which grids try them.
+"""The kinds of faults that a scenario can arm on a link (`does`), in the order in which fault grids try them.
 
-What one does on the wire, `conformance.wire.faults` knows by the same name.
+Each is declared here; `conformance.wire.faults` has the handlers that do it, under the same name.
 """
 
 from collections.abc import Mapping
@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 Place = Literal["connect", "greeting", "verb", "dot", "body"]
-"""Where a fault can strike; `verb` is any command."""
+"""Where a fault can act; `verb` is any command."""
 
 When = Literal["before", "heard", "after", "answered"]
-"""A command arrived, and has passed; its reply arrived, and has passed."""
+"""When a fault acts: a command has arrived (`before`), was forwarded (`heard`); its reply has arrived, was forwarded."""
 
 WHENS: tuple[When, ...] = ("before", "heard", "after", "answered")
 
 Field = Literal["lasting", "rate", "reply", "offset"]
-"""Fields of a `fault` that mean something for some kinds only."""
+"""Fields of a `fault` that only some kinds use."""
 
 _UNITS: tuple[Place, ...] = ("greeting", "verb", "dot", "body")
 _REPLIED: tuple[Place, ...] = ("greeting", "verb", "dot")
@@ -24,28 +24,28 @@ _REPLIED: tuple[Place, ...] = ("greeting", "verb", "dot")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultKind:
-    """What the harness has to know of a kind; `about` is for the reference of scenarios."""
+    """The declaration of a kind; `about` is its text in the reference of scenarios, `at` are the places where it can act."""
 
     about: str
     at: tuple[Place, ...]
     after_unit: bool = False
-    """Whether it can strike behind a unit that has passed (`heard`, `answered`)."""
+    """Whether it can act after a unit was forwarded (`heard`, `answered`)."""
     acts_on_reply: bool = False
-    """Whether it strikes a reply even where `before` is said."""
+    """Whether it acts on the reply even if `when` is `before`."""
     invalid_points: Mapping[tuple[Place, When], str] = field(default_factory=dict)
-    """Points of its places at which it makes no sense, and why."""
-    takes: Mapping[Field, str] = field(default_factory=dict)
-    """What fields mean for it."""
-    needs: Field | None = None
+    """Points at its places where it makes no sense, and why."""
+    field_meanings: Mapping[Field, str] = field(default_factory=dict)
+    """What the fields that it uses mean for it."""
+    required_field: Field | None = None
     """The field that must be given."""
     alters: bool = False
-    """Whether a session in which it fired shows what none of its parties said, or not what they said."""
+    """Whether a session in which it fired may show what no party has sent, or lack what one has sent."""
     holds: bool = False
-    """Whether it keeps what is said, and the end of a session, for as long as it is in force."""
+    """Whether it keeps octets, and the end of a session, from arriving while it is in force."""
     only_ends: bool = False
-    """Whether it ends a session at once, and neither holds nor alters anything before."""
+    """Whether all that it does is to end a session at once."""
     grid: Mapping[Place, tuple[When, ...]] = field(default_factory=dict)
-    """Where grids try it."""
+    """The points at which fault grids try it."""
 
 
 _BOTH_WAYS: tuple[When, ...] = ("before", "after")
@@ -65,17 +65,17 @@ FAULTS = {
     ),
     "stall": FaultKind(
         about="holds the unit, and what comes behind it in its direction",
-        at=("connect", *_UNITS), after_unit=True, takes={"lasting": "how long (else until it is healed)"}, holds=True,
+        at=("connect", *_UNITS), after_unit=True, field_meanings={"lasting": "how long (else until it is healed)"}, holds=True,
         grid={"greeting": ("after",), "verb": _BOTH_WAYS, "body": ("before",), "dot": _BOTH_WAYS},
     ),
     "delay": FaultKind(
         about="holds the unit, and what comes behind it in its direction, for a while",
-        at=("connect", *_UNITS), takes={"lasting": "how long"}, needs="lasting",
+        at=("connect", *_UNITS), field_meanings={"lasting": "how long"}, required_field="lasting",
         grid={"verb": _BOTH_WAYS, "dot": _BOTH_WAYS},
     ),
     "replace": FaultKind(
-        about="gives another reply in the place of the server's, which has done what it was told",
-        at=_REPLIED, acts_on_reply=True, takes={"reply": "the reply, without CRLF"}, needs="reply", alters=True,
+        about="gives another reply in place of the server's, which has acted on the command",
+        at=_REPLIED, acts_on_reply=True, field_meanings={"reply": "the reply, without CRLF"}, required_field="reply", alters=True,
         grid={"greeting": ("after",), "verb": ("after",), "dot": ("after",)},
     ),
     "half-close": FaultKind(
@@ -84,7 +84,7 @@ FAULTS = {
     ),
     "cut": FaultKind(
         about="passes a part of the unit, and ends the connection (FIN)",
-        at=_UNITS, takes={"offset": "elsewhere, how many octets pass (else half)"}, alters=True, grid={"body": ("before",)},
+        at=_UNITS, field_meanings={"offset": "elsewhere, how many octets pass (else half)"}, alters=True, grid={"body": ("before",)},
     ),
     "mute": FaultKind(
         about="lets nothing pass any more, either way; resets the connection when it is healed",
@@ -92,21 +92,21 @@ FAULTS = {
     ),
     "throttle": FaultKind(
         about="lets the unit's direction pass slowly (at connect: both)",
-        at=("connect", *_UNITS), takes={"rate": "octets a second"}, needs="rate",
+        at=("connect", *_UNITS), field_meanings={"rate": "octets a second"}, required_field="rate",
     ),
     "garble": FaultKind(
-        about="spoils the unit beyond recognition, its line ends excepted; of the body, one octet",
+        about="makes the unit unreadable except its line ends; of the body, one octet",
         at=_UNITS, alters=True,
         invalid_points={("dot", "before"): "a garbled dot ends nothing; garble the body, or the reply (`when: after`)"},
     ),
     "answer": FaultKind(
-        about="gives a reply without the server's having heard the command; to a reply, as `replace`",
-        at=("connect", *_REPLIED), takes={"reply": "the reply, without CRLF"}, needs="reply", alters=True,
+        about="gives a reply in place of the server, which does not receive the command; to a reply, as `replace`",
+        at=("connect", *_REPLIED), field_meanings={"reply": "the reply, without CRLF"}, required_field="reply", alters=True,
     ),
     "split": FaultKind(about="passes the unit octet by octet", at=_UNITS),
     "merge": FaultKind(
         about="keeps the unit and passes it together with the next octets",
-        at=_UNITS, takes={"lasting": "how long it waits for the next octets (else 1s)"},
+        at=_UNITS, field_meanings={"lasting": "how long it waits for the next octets (else 1s)"},
     ),
 }  # fmt: skip
 
@@ -121,15 +121,15 @@ ENDING_FAULTS = frozenset(name for name, kind in FAULTS.items() if kind.only_end
 
 
 def fault_place(at: str) -> Place:
-    """Return the place that `at` of a fault names: any but the places of their own is a verb."""
+    """Return the place that `at` of a fault stands for: `verb`, unless it is the name of another place."""
     places: dict[str, Place] = {"connect": "connect", "greeting": "greeting", "dot": "dot", "body": "body"}
     return places.get(at, "verb")
 
 
-def field_meaning(of: Field) -> str:
-    """Return what a field means, kind by kind."""
+def field_meaning(name: Field) -> str:
+    """Return what a field means for each kind that uses it: `stall: how long (else until it is healed); delay: how long`."""
     kinds: dict[str, list[str]] = {}
-    for name, kind in FAULTS.items():
-        if of in kind.takes:
-            kinds.setdefault(kind.takes[of], []).append(name)
-    return "; ".join(f"{', '.join(names)}: {words}" for words, names in kinds.items())
+    for kind_name, kind in FAULTS.items():
+        if name in kind.field_meanings:
+            kinds.setdefault(kind.field_meanings[name], []).append(kind_name)
+    return "; ".join(f"{', '.join(names)}: {meaning}" for meaning, names in kinds.items())

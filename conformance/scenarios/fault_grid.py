@@ -62,7 +62,7 @@ class GridFault:
 
     def step(self, grid: FaultGrid, line: int) -> Step:
         """Return the step that arms it before the first step of the scenario; `line` is that of `faults:`."""
-        needs = FAULTS[self.kind].needs
+        needs = FAULTS[self.kind].required_field
         fault = Fault.model_validate(
             {
                 "as": "grid",

@@ -14,7 +14,7 @@ from conformance import paths
 from conformance.candidates.assignment import Assignment, check_hosts, read_assignment
 from conformance.candidates.description import CandidateError
 from conformance.candidates.kind import KINDS
-from conformance.clocks import CLOCKS, SCALED_BY_DEFAULT, ClockName, default_clock, default_scale
+from conformance.clocks import CLOCKS, DEFAULT_SCALE, ClockName, default_clock, default_scale
 from conformance.run.settings import Settings
 from conformance.run.virtual.asyncio_compat import incompatibilities
 from conformance.run.virtual.errors import UnsupportedPython
@@ -67,7 +67,7 @@ def declare_options(group: _Group) -> None:
         "--scale",
         type=float,
         metavar="N",
-        help=f"{_SCALED} clock: divide the documents' times by N (default {SCALED_BY_DEFAULT:g})",
+        help=f"{_SCALED} clock: divide the documents' times by N (default {DEFAULT_SCALE:g})",
     )
     group.addoption("--grid", choices=("smoke", "pairwise", "full"), default="smoke", help="size of fault grids")
     group.addoption(

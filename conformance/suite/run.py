@@ -169,7 +169,13 @@ class PytestRun:
 
         header = self._cell_header(one)
         result = await execute(
-            one.cell, one.assignment, self._options.settings, header, self.directory, cell_loop=cell_loop, known=known
+            one.cell,
+            one.assignment,
+            self._options.settings,
+            header,
+            self.directory,
+            cell_loop=cell_loop,
+            find_known_failure=known,
         )
         return _Done(header, result, readings[-1])
 

@@ -30,8 +30,8 @@ def check_fault(fault: Fault) -> None:
             raise ValueError(f"fault {fault.name}: {fault.does} comes too late when {fault.at} was {fault.when}")
     if why := kind.invalid_points.get((place, fault.when)):
         raise ValueError(f"fault {fault.name}: {why}")
-    if kind.needs is not None and getattr(fault, kind.needs) is None:
-        raise ValueError(f"fault {fault.name}: {fault.does} needs `{kind.needs}`")
+    if kind.required_field is not None and getattr(fault, kind.required_field) is None:
+        raise ValueError(f"fault {fault.name}: {fault.does} needs `{kind.required_field}`")
 
 
 def points_on_arrival(unit: Unit) -> frozenset[tuple[str, When]]:
