@@ -74,7 +74,7 @@ async def execute(
             settings,
             execution.attachments,
             IncrementalJudge(),
-            seen=execution.write_event,
+            on_event=execution.write_event,
             flush=execution.flush,
         )
         ran = await runner.run(cell_loop)

@@ -1,5 +1,9 @@
-"""The real time that one cell may take: its bound, and what ends it there. A watch on real time beside the loop rings
-on it, and interrupts code that keeps it from turning.
+"""The limit of real time for one cell: how long it is, and how a cell that exceeds it is ended.
+
+Theory of operation. A thread (`Watchdog`) waits beside the event loop, in real time, whatever the loop's clock. At the limit
+it has the loop cancel the cell's task, which then cleans up. Code that blocks the loop, during the cell or its clean-up, cannot be
+cancelled: when the loop has not turned for GRACE_S, the thread sends a signal to the main thread, whose handler raises
+LoopBlocked in the code that blocks. That is repeated for as long as the loop does not turn.
 """
 
 import asyncio
@@ -20,100 +24,107 @@ from conformance.scenarios.steps.talking import Talk
 from conformance.scenarios.steps.timing import Advance
 
 GRACE_S = 10.0
-"""Real seconds that the loop has to turn once more before the code that runs on it is interrupted, again and again."""
+"""Real seconds in which the loop must turn after the limit, before the code that runs on it is interrupted."""
+
+_ALLOWANCE_S = 600.0
+"""Real seconds that a cell may take beyond its steps and its drain: to start nodes, on a busy machine."""
+
+_SESSION_S = 600.0
+"""Documented seconds for one session: the timeout after the final dot, the longest of RFC 5321 4.5.3.2."""
+
 _SIGNAL = signal.SIGRTMIN + 5
-"""A signal that nothing else uses: it ends a blocking call of the operating system, too (PEP 475)."""
+"""A signal without another use; it also ends a blocking system call (PEP 475)."""
 
 
 class LoopBlocked(KeyboardInterrupt):
-    """Code on the loop did not return; says where it was. A KeyboardInterrupt, which asyncio lets out of its loop."""
+    """Code on the loop did not return; the text says where it was. asyncio lets a KeyboardInterrupt out of its loop."""
 
 
-class Watch:
-    """Calls `ring` on the loop after so many real seconds, once.
+class Watchdog:
+    """Calls `on_timeout` on the loop after `seconds` of real time, once, unless the context has been left.
 
-    From then on, where the loop does not turn for GRACE_S, LoopBlocked is raised in the code that runs in the main thread;
-    `ring` is not called any more. Code in C that neither returns nor looks for signals goes on all the same.
+    From then on, when the loop does not turn for GRACE_S, LoopBlocked is raised in the main thread; if that happens before
+    `on_timeout` was called, it is not called. C code that neither returns nor handles signals goes on. A loop in
+    another thread than the main one is not interrupted.
     """
 
-    _current: "Watch | None" = None
-    """The one of the main thread."""
+    _current: "Watchdog | None" = None
+    """The one of the main thread, to which the signal handler belongs."""
 
-    def __init__(self, seconds: float, loop: asyncio.AbstractEventLoop, ring: Callable[[], object]) -> None:
-        self.rung = False
+    def __init__(self, seconds: float, loop: asyncio.AbstractEventLoop, on_timeout: Callable[[], object]) -> None:
+        self.has_timed_out = False
+        """Whether `on_timeout` was called."""
         self._interrupted = False
         self._seconds = seconds
         self._loop = loop
-        self._ring = ring
+        self._on_timeout = on_timeout
         self._turned = threading.Event()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._wait, name="cell timeout", daemon=True)
-        self._main = threading.current_thread() is threading.main_thread()
+        self._thread = threading.Thread(target=self._watch, name="cell timeout", daemon=True)
+        self._in_main_thread = threading.current_thread() is threading.main_thread()
 
-    def __enter__(self) -> "Watch":
-        if self._main:
-            Watch._current = self
-            signal.signal(_SIGNAL, _interrupt)  # it stays: without a watch it does nothing
+    def __enter__(self) -> "Watchdog":
+        if self._in_main_thread:
+            Watchdog._current = self
+            signal.signal(_SIGNAL, _handle_signal)  # not reset later: without a watchdog it does nothing
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        Watch._current = None if self._main else Watch._current
+        if self._in_main_thread:
+            Watchdog._current = None
         self._ended.set()
         self._thread.join()
 
-    def _wait(self) -> None:
+    def _watch(self) -> None:
+        """Wait for the limit, then check that the loop turns, until the context is left; runs in the thread."""
         if self._ended.wait(self._seconds):
             return
-        self._loop.call_soon_threadsafe(self._turn)
-        while self._main and not self._ended.wait(GRACE_S):
+        self._loop.call_soon_threadsafe(self._on_turn)
+        while self._in_main_thread and not self._ended.wait(GRACE_S):
             if self._turned.is_set():
                 self._turned.clear()
-                self._loop.call_soon_threadsafe(self._turn)
+                self._loop.call_soon_threadsafe(self._on_turn)
             else:
                 signal.pthread_kill(threading.main_thread().ident or 0, _SIGNAL)
 
-    def _turn(self) -> None:
-        """Note that the loop turns, and ring, unless what blocked it was interrupted, which tells the end already."""
+    def _on_turn(self) -> None:
+        """Note that the loop turns; call `on_timeout` unless it was called, or the blocking code was interrupted."""
         self._turned.set()
-        if not self.rung and not self._interrupted and not self._ended.is_set():
-            self.rung = True
-            self._ring()
+        if not self.has_timed_out and not self._interrupted and not self._ended.is_set():
+            self.has_timed_out = True
+            self._on_timeout()
 
-    def interrupt(self, where: str) -> None:
-        """Raise LoopBlocked unless the loop has turned by now."""
+    def interrupt(self, place: str) -> None:
+        """Raise LoopBlocked, with the place in the code as its text, unless the loop has turned by now."""
         if not self._turned.is_set():
             self._interrupted = True
-            raise LoopBlocked(where)
+            raise LoopBlocked(place)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise LoopBlocked where the loop is blocked, in the code that blocks it."""
-    if Watch._current is None:
+def _handle_signal(number: int, frame: FrameType | None) -> None:
+    """Raise LoopBlocked in the code that the signal has interrupted, if that still blocks the loop."""
+    if Watchdog._current is None:
         return
-    where = "code that cannot be seen"
+    place = "code that cannot be seen"
     if frame is not None:
         code = frame.f_code
         line = linecache.getline(code.co_filename, frame.f_lineno).strip()
-        where = f"{code.co_filename}, line {frame.f_lineno}, in {code.co_name}: {line}"
-    Watch._current.interrupt(where)
-
-
-_ALLOWANCE_S = 600.0
-"""Real seconds above what a cell's own steps and drain take: for starting nodes, and for a busy machine."""
-_SESSION_S = 600.0
-"""Documented seconds for one session: the longest timeout of RFC 5321 4.5.3.2, that after the final dot."""
+        place = f"{code.co_filename}, line {frame.f_lineno}, in {code.co_name}: {line}"
+    Watchdog._current.interrupt(place)
 
 
 class CellTimeout(Exception):
-    """A cell used up its real time."""
+    """A cell has exceeded its limit of real time."""
 
 
 def cell_timeout(cell: Cell, settings: Settings) -> float:
-    """Return the real seconds that a cell may take: `settings.cell_timeout`, or by default 10 minutes more than its
-    steps and its drain take on the clock. Where time jumps they take none."""
+    """Return how many real seconds a cell may take: `settings.cell_timeout` if it is set.
+
+    The default is 10 minutes more than the steps and the drain take on the clock; where time jumps, these take no time.
+    """
     if settings.cell_timeout is not None:
         return settings.cell_timeout
     if CLOCKS[settings.clock].jumps:
@@ -122,11 +133,12 @@ def cell_timeout(cell: Cell, settings: Settings) -> float:
 
 
 def _duration(steps: Iterable[Step]) -> float:
-    """Return an upper bound of what steps take, documented seconds."""
+    """Return an upper bound of how long steps take, documented seconds."""
     return sum(_step_duration(step) for step in steps)
 
 
 def _step_duration(step: Step) -> float:
+    """Return an upper bound of how long one step takes; 0 for steps that need no documented time."""
     match step.action:
         case Advance(by=by):
             return by
@@ -148,29 +160,28 @@ def _step_duration(step: Step) -> float:
 
 @asynccontextmanager
 async def real_deadline(seconds: float) -> AsyncIterator[None]:
-    """Cancel the body after so many seconds of real time, whatever the loop's clock, and raise CellTimeout then.
+    """Cancel the body after real seconds, whatever the loop's clock, and raise CellTimeout from the context then.
 
-    Where the loop does not turn, since code on it blocks, that code is interrupted: LoopBlocked comes out of the loop.
-    That needs the main thread: a loop of another thread is left to itself.
+    Code that blocks the loop of the main thread is interrupted: LoopBlocked comes out of the loop (see `Watchdog`).
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    watch = Watch(seconds, loop, task.cancel)
+    watchdog = Watchdog(seconds, loop, task.cancel)
     cancelled_before = task.cancelling()
-    with watch:
+    with watchdog:
         try:
             yield
         except asyncio.CancelledError:
-            if watch.rung and task.uncancel() <= cancelled_before:
+            if watchdog.has_timed_out and task.uncancel() <= cancelled_before:
                 raise CellTimeout from None
             raise
-    if watch.rung:  # the body ended all the same: the cancellation must not strike what follows
+    if watchdog.has_timed_out:  # the body ended all the same: the cancellation must not reach what follows it
         task.uncancel()
         raise CellTimeout
 
 
-def awaited(events: Sequence[AnyEvent]) -> str:
-    """Return what a cell that was stopped was waiting for, from its history."""
+def describe_wait(events: Sequence[AnyEvent]) -> str:
+    """Return what a cell with this history is waiting for, such as `step 3, advance (line 12), begun at 4.000 s`."""
     open_steps: dict[str, StepEvent] = {}
     for event in events:
         match event:

@@ -1,7 +1,10 @@
-"""Memory in place of a disk, for the data of nodes that live in this process: they cannot outlive it.
+"""Directories in memory (/dev/shm) for the data of nodes that live in this process.
 
-A node syncs its queue database before each acknowledgement, and most of a cell's time in a disk's queue would prove
-nothing: only a process of its own can be killed and find on disk what it had synced.
+A node syncs its queue database before each acknowledgement. For a node in this process a disk would prove nothing, since it
+cannot outlive the process, and would take most of a cell's time.
+
+Each process has a directory of its own, which it locks and removes at its end. A process that was killed leaves its
+directory: the next one that makes a directory removes those that are not locked.
 """
 
 import atexit
@@ -14,70 +17,72 @@ import stat
 import tempfile
 from pathlib import Path
 
-SHARED = Path("/dev/shm")  # noqa: S108  # memory that has names, on every Linux
+SHARED = Path("/dev/shm")  # noqa: S108  # a file system in memory, on every Linux
 
 
 def make_directory(prefix: str, fallback: Path) -> Path:
-    """Make a new directory in memory, or below `fallback` where there is none. Whoever asked removes it.
-
-    A process that is killed leaves its directories; the next one that asks removes them.
-    """
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=_own() or fallback))
+    """Make a new directory in memory, or below `fallback` where there is no such memory; the caller removes it."""
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=_process_directory() or fallback))
 
 
 @functools.cache
-def _own() -> Path | None:
-    """Return this process's directory, locked for as long as it lives; None without memory to use."""
+def _process_directory() -> Path | None:
+    """Make the directory of this process, locked until the process ends, and remove those of processes that are gone.
+
+    Return None when there is no memory that can be used.
+    """
     home = SHARED / f"conformance-{os.getuid()}"
-    door = _opened(home)
-    if door is None:
+    home_lock = _open_home(home)
+    if home_lock is None:
         return None
-    fcntl.flock(door, fcntl.LOCK_EX)  # so that no directory is taken for left that is being made
-    for left in home.iterdir():
-        if (lock := _locked(left)) is not None:
-            shutil.rmtree(left, ignore_errors=True)
+    fcntl.flock(
+        home_lock, fcntl.LOCK_EX
+    )  # so that another process does not remove the new directory before it is locked
+    for directory in home.iterdir():
+        if (lock := _lock(directory)) is not None:
+            shutil.rmtree(directory, ignore_errors=True)
             os.close(lock)
     own = Path(tempfile.mkdtemp(dir=home))
-    assert _locked(own) is not None  # until the process ends
-    os.close(door)
+    assert _lock(own) is not None  # never closed: the lock is held until the process ends
+    os.close(home_lock)
     atexit.register(_remove, own, os.getpid())
     return own
 
 
-def _opened(home: Path) -> int | None:
-    """Open the directory in memory that only this user can enter, and make it where it is not there.
+def _open_home(home: Path) -> int | None:
+    """Open the directory that has those of all processes of this user, make it if needed, and return its descriptor.
 
-    Return None where there is no such memory, or where another user has taken the name: then the data lie on the disk,
-    and nobody can keep us waiting at a lock.
+    Return None where there is no such memory, and where another user has made a directory of that name or can enter it:
+    then data are put on the disk, and no other user can block this process by a lock.
     """
     try:
         with contextlib.suppress(FileExistsError):
             home.mkdir(mode=0o700)
-        handle = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
-    found = os.fstat(handle)
-    if found.st_uid == os.getuid() and not found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        return handle
-    os.close(handle)
+    status = os.fstat(descriptor)
+    if status.st_uid == os.getuid() and not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return descriptor
+    os.close(descriptor)
     return None
 
 
-def _locked(directory: Path) -> int | None:
-    """Lock a directory and return its descriptor, or None when another process holds it, or has just removed it: each
-    removes its own as it ends, whoever looks for what is left meanwhile."""
+def _lock(directory: Path) -> int | None:
+    """Lock a directory and return its descriptor; None when another process has locked it, or has just removed it."""
     try:
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        os.close(handle)
+        os.close(descriptor)
         return None
-    return handle
+    return descriptor
 
 
-def _remove(own: Path, pid: int) -> None:
-    if os.getpid() == pid:  # not in a child that was forked
-        shutil.rmtree(own, ignore_errors=True)
+def _remove(directory: Path, pid: int) -> None:
+    """Remove a directory when the process with this id ends, but not when a child that it has forked does."""
+    if os.getpid() == pid:
+        shutil.rmtree(directory, ignore_errors=True)

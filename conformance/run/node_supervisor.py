@@ -1,4 +1,4 @@
-"""The supervisor of one node: what it was told last, whether it is up, and its life in the history."""
+"""Starts, stops and reconfigures one node, and records each of these in the history."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -14,86 +14,87 @@ Render = Callable[[Mapping[str, Any], Mapping[str, Mapping[str, Any]], Mapping[s
 
 
 class NodeSupervisor:
-    """Starts and ends a node, and records it.
+    """Controls one node.
 
-    Raises NodeError when the node does not do its part, WrongNodeState when it is not up (or down) as a step needs it.
-    Whoever does something to it that takes time holds `busy` meanwhile: what happens at a moment of the protocol and
-    the steps of the scenario come one after another.
+    Methods raise NodeError when the node does not do its part, and WrongNodeState when it is not running, or is, contrary to
+    what the step needs. Steps of the scenario and actions at a moment of the protocol may come at the same time: each holds `lock`
+    while it changes the state of the node.
     """
 
-    def __init__(self, node: Node, render: Render, recorder: Recorder, machine: ResourceMonitor) -> None:
+    def __init__(self, node: Node, render: Render, recorder: Recorder, resources: ResourceMonitor) -> None:
         self.node = node
-        self.lost = False
-        """Whether it did not start again on its own queue: nothing brings it back."""
-        self._machine = machine
+        self.lock = asyncio.Lock()
+        self.is_running = False
+        self.is_paused = False
+        self.cannot_restart = False
+        """Whether it failed to start again on its own queue; starting it is not tried again."""
         self._has_run = False
-        self.busy = asyncio.Lock()
-        self.up = False
-        self.frozen = False
+        """Whether it has run on the data that it has."""
         self._render = render
         self._recorder = recorder
+        self._resources = resources
         self._transport: dict[str, Any] = {}
         self._listeners: dict[str, dict[str, Any]] = {}
 
     async def start(self) -> None:
-        """Start on the data that is there and wait until it is ready.
+        """Start the node on the data that it has, and wait until it is ready.
 
-        Raises CannotRestart when it has run on that data before, and does not start on it any more.
+        Raises CannotRestart when it has run on that data before and now fails to start.
         """
-        self._must_be(up=False, stage="start")
-        self._note("started")
+        self._require(running=False, stage="start")
+        self._record("started")
         try:
             await self.node.start(self._render(self._transport, self._listeners, {}))
         except ConfigurationRefused as error:
-            self._note("refused", error.reason)
+            self._record("refused", error.reason)
             raise
         except Unsupported:
             raise
         except NodeError as error:
-            self._note("failed", error.reason)
-            self._note_shortage(error.reason)
+            self._record("failed", error.reason)
+            self._record_shortage(error.reason)
             if not self._has_run:
                 raise
-            self.lost = True
+            self.cannot_restart = True
             raise CannotRestart(self.node.name, "start", error.reason, "on its own queue") from error
-        self.up = self._has_run = True
-        self._note("ready")
+        self.is_running = self._has_run = True
+        self._record("ready")
 
     async def stop(self) -> None:
-        """Stop in an orderly way."""
-        self._must_be(up=True, stage="stop")
+        """Stop the node in an orderly way and wait for its end."""
+        self._require(running=True, stage="stop")
         code = await self.node.stop()
-        self.up = False
-        self._note("stopped", f"exit code {code}")
+        self.is_running = False
+        self._record("stopped", f"exit code {code}")
 
     async def kill(self, detail: str = "") -> None:
-        """Kill; recorded first, since what the node sends after its death was sent before it."""
-        self._must_be(up=True, stage="kill")
-        self._note("killed", detail)
-        self.up = False
-        self.frozen = False
+        """Kill the node. That is recorded first: what arrives from it afterwards was sent before its death."""
+        self._require(running=True, stage="kill")
+        self._record("killed", detail)
+        self.is_running = False
+        self.is_paused = False
         await self.node.kill()
 
     async def wipe(self) -> None:
-        """Destroy the queue database."""
-        self._must_be(up=False, stage="wipe")
+        """Destroy the queue database of the node, which must not be running."""
+        self._require(running=False, stage="wipe")
         await self.node.wipe()
-        self._has_run = self.lost = False
-        self._note("wiped")
+        self._has_run = self.cannot_restart = False
+        self._record("wiped")
 
     async def pause(self) -> None:
-        """Freeze."""
-        self._must_be(up=True, stage="pause")
+        """Freeze the node's processes."""
+        self._require(running=True, stage="pause")
         await self.node.pause()
-        self.frozen = True
-        self._note("paused")
+        self.is_paused = True
+        self._record("paused")
 
     async def resume(self) -> None:
-        """Thaw."""
-        self._must_be(up=True, stage="resume")
+        """Let the node's frozen processes run again."""
+        self._require(running=True, stage="resume")
         await self.node.resume()
-        self.frozen = False
-        self._note("resumed")
+        self.is_paused = False
+        self._record("resumed")
 
     async def reconfigure(
         self,
@@ -101,42 +102,47 @@ class NodeSupervisor:
         listeners: Mapping[str, Mapping[str, Any]],
         unknown: Mapping[str, Any],
     ) -> None:
-        """Offer changes; what was refused is not kept. A node that is down gets them when it starts."""
+        """Change the node's configuration and have it reload; a node that is not running gets the changes when it starts.
+
+        `transport` and `listeners` change parameters and are kept for later; `unknown` keys are sent this time only. Raises
+        ConfigurationRefused when the node refuses them: then nothing is kept.
+        """
         new_transport = {**self._transport, **transport}
-        doors = {*self._listeners, *listeners}
-        new_listeners = {door: {**self._listeners.get(door, {}), **listeners.get(door, {})} for door in sorted(doors)}
-        if self.up:
+        names = sorted({*self._listeners, *listeners})
+        new_listeners = {name: {**self._listeners.get(name, {}), **listeners.get(name, {})} for name in names}
+        if self.is_running:
             await self.node.reload(self._render(new_transport, new_listeners, unknown))
-            self._note("reloaded")
+            self._record("reloaded")
         self._transport, self._listeners = new_transport, new_listeners
 
     async def inspect(self) -> None:
-        """Record what the node's `inspect` prints."""
+        """Record what the node's command `inspect` prints."""
         state = await self.node.command("inspect")
         self._recorder.record(Inspected, node=self.node.name, state=state)
 
-    def note_failure(self) -> None:
-        """Record that the node ended on its own, once."""
-        if self.up and self.node.failure is not None:
-            self.up = False
-            self._note("exited", self.node.failure)
-            self._note_shortage(self.node.failure)
+    def record_failure(self) -> None:
+        """Record that the node ended on its own, if it did and that is not recorded yet."""
+        if self.is_running and self.node.failure is not None:
+            self.is_running = False
+            self._record("exited", self.node.failure)
+            self._record_shortage(self.node.failure)
 
     @property
     def may_be_short_of_memory(self) -> bool:
-        """Whether the kernel may have killed a process of the node since the machine, not the node, had no memory left."""
+        """Whether the kernel may have killed a process of the node because the machine, not the node, had no memory left."""
         return self.node.oom_kills != 0 and not exceeded_own_limit(self.node.failure or "")
 
-    def _note_shortage(self, why: str) -> None:
-        """Record that the machine ran out of something, where that may be why the node ended."""
-        if words := self._machine.explanation_of(why, kills=self.may_be_short_of_memory):
-            self._note("starved", words)
+    def _record_shortage(self, failure: str) -> None:
+        """Record that the machine ran out of a resource, if that may be the cause of a failure of the node."""
+        if explanation := self._resources.explanation_of(failure, kills=self.may_be_short_of_memory):
+            self._record("starved", explanation)
 
-    def _must_be(self, *, up: bool, stage: str) -> None:
-        self.note_failure()
-        if self.up is not up:
-            why = self.node.failure or f"the node is {'running' if self.up else 'not running'}"
-            raise WrongNodeState(self.node.name, stage, why)
+    def _require(self, *, running: bool, stage: str) -> None:
+        """Raise WrongNodeState unless the node is running, or not, as `running` says; `stage` is what was to be done."""
+        self.record_failure()
+        if self.is_running is not running:
+            reason = self.node.failure or f"the node is {'running' if self.is_running else 'not running'}"
+            raise WrongNodeState(self.node.name, stage, reason)
 
-    def _note(self, action: str, detail: str = "") -> None:
+    def _record(self, action: str, detail: str = "") -> None:
         self._recorder.record(NodeEvent, node=self.node.name, action=action, detail=detail)

@@ -1,4 +1,4 @@
-"""The outbox: the messages that the harness made, and every transmission of them."""
+"""The messages that the harness made for a cell, and its background sends."""
 
 import asyncio
 from collections.abc import Iterable
@@ -10,11 +10,11 @@ from conformance.wire.sender import SendResult
 
 @dataclass(slots=True)
 class OutMessage:
-    """A message of the harness: its name in the scenario, its octets, how it was sent first, and what came of it."""
+    """A message of the harness: its name in the scenario (`m#3`), its octets, the step that made it, and each attempt."""
 
     name: str
     content: bytes
-    how: Send
+    step: Send
     attempts: list[SendResult] = field(default_factory=list)
 
 
@@ -26,25 +26,24 @@ class Outbox:
         self._sends: dict[str, list[asyncio.Task[None]]] = {}
 
     def add(self, message: OutMessage) -> None:
-        """Keep a message. Raises KeyError when the name is taken."""
+        """Add a message. Raises KeyError when the name is taken."""
         if message.name in self._messages:
             raise KeyError(f"a message {message.name} was made before; give the step another `as`")
         self._messages[message.name] = message
 
-    def named(self, name: str) -> list[OutMessage]:
-        """Return the messages that `m` (all of a step) or `m#3` (one) stands for. Raises KeyError when there is
-        none."""
+    def find(self, name: str) -> list[OutMessage]:
+        """Return the messages that `m` (all of a step) or `m#3` (one) names. Raises KeyError when there is none."""
         found = [m for key, m in self._messages.items() if key == name or key.partition("#")[0] == name]
         if not found:
             raise KeyError(f"no message {name!r} was made before this step")
         return found
 
-    def in_background(self, name: str, task: asyncio.Task[None]) -> None:
-        """Remember a send that goes on."""
+    def add_background_send(self, name: str, task: asyncio.Task[None]) -> None:
+        """Note a task that sends the messages named `name`, or holds the conversation of that name."""
         self._sends.setdefault(name.partition("#")[0], []).append(task)
 
-    async def wait(self, name: str) -> None:
-        """Wait until the background sends of these messages have ended; their exceptions pass through."""
+    async def wait_for_sends(self, name: str) -> None:
+        """Wait until the background sends of these messages have ended. Raises what they raised."""
         for task in self._sends.get(name.partition("#")[0], []):
             await task
 

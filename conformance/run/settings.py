@@ -1,4 +1,4 @@
-"""How a run runs: which clock, which seed; the same for every cell of it."""
+"""The settings of a run, which are the same for all of its cells."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,25 +11,26 @@ from conformance.verdicts.changes import Should
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`scale` divides documented times under a scaled clock; `tolerance` is in documented seconds; `should` says what a
-    broken `should` does."""
+    """The settings of a run, as the command line's options give them."""
 
     clock: ClockName = "virtual"
     scale: float = 1.0
+    """What documented times are divided by on a scaled clock."""
     seed: int = 1
     grid: GridSize = "smoke"
     keep: Literal["failed"] | None = None
-    """Of which cells the data of the nodes stay until it is known how they ended."""
+    """The cells whose nodes keep their data; None: no cell's."""
     cell_timeout: float | None = None
-    """Real seconds that one cell may take; None is a bound that its steps, its drain and the clock give."""
+    """Real seconds that one cell may take; None: a limit that is computed from its steps (`deadline.cell_timeout`)."""
     should: Should = "warn"
+    """What the violation of a requirement of the level `should` does."""
     disk: DiskKind | None = None
-    """What a power cut strikes where both can be had; None: a loop device, else a layer for the reference."""
+    """Under which kind of disk a power cut is made; None: a loop device, or for the reference a layer where there is none."""
 
     @property
     def tolerance(self) -> float:
-        """How late, in documented seconds, something may come before a timing check says so.
+        """By how many documented seconds something may be late before a timing check fails.
 
-        A machine's hiccup counts as `scale` times as much.
+        A delay of the machine is multiplied by `scale`, as it is measured in documented time.
         """
         return CLOCKS[self.clock].tolerance * self.scale

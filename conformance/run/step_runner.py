@@ -1,4 +1,4 @@
-"""Plays the steps of a cell, one after another, and writes down when each began and ended."""
+"""Runs the steps of a cell, one after another, and records when each began and ended."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -11,89 +11,93 @@ from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.blocks import Expect, Parallel, Repeat, Step
 from conformance.scenarios.steps.nodes import Start
 
-Holds = Callable[[Cell, Step, Sequence[AnyEvent]], bool]
-"""Says whether an expectation holds on the history so far, so that a run need not wait for its bound. The judge says it
+ExpectationHolds = Callable[[Cell, Step, Sequence[AnyEvent]], bool]
+"""Whether an expectation holds on the history so far, so that the run need not wait for its deadline. The judge decides that
 (`conformance.judge.incremental.IncrementalJudge`), not the runner."""
 
+_DEADLINE_EPSILON_S = 0.001
+"""Documented seconds: what happens exactly at a deadline still counts."""
 
-_BOUND_ITSELF = 0.001
-"""Documented seconds: what happens at the very moment of a bound still counts."""
 
+class StepRunner:
+    """Runs steps in one world. `handlers` has a function for each step verb."""
 
-class Script:
-    """The steps of one cell, played on one world."""
-
-    def __init__(self, world: World, handlers: Mapping[str, Handler[Any]], holds: Holds) -> None:
+    def __init__(self, world: World, handlers: Mapping[str, Handler[Any]], holds: ExpectationHolds) -> None:
         self._world = world
         self._handlers = handlers
         self._holds = holds
         self._began: dict[str, float] = {}
+        """When each labelled step began; of a `start` step, when its nodes were ready. Documented seconds."""
 
-    async def play(self, steps: Sequence[Step]) -> None:
-        """Play steps in order. An exception of a step is recorded and passes through."""
+    async def run(self, steps: Sequence[Step]) -> None:
+        """Run steps in their order. An exception of a step is recorded and raised."""
         for step in steps:
-            await self._step(step)
+            await self._run_step(step)
 
-    async def _step(self, step: Step) -> None:
+    async def _run_step(self, step: Step) -> None:
         if isinstance(step.action, Expect):
-            await self._expect(step, step.action)
+            await self._run_expect(step, step.action)
             return
-        event = self._note("began", step)
+        event = self._record("began", step)
         if step.label:
             self._began[step.label] = event.t
         try:
-            detail = await self._do(step)
+            detail = await self._perform(step)
         except Exception as error:
-            self._note("failed", step, str(error))
+            self._record("failed", step, str(error))
             raise
-        ended = self._note("ended", step, detail)
+        ended = self._record("ended", step, detail)
         if step.label and isinstance(step.action, Start):
             self._began[step.label] = ended.t
-        self._world.note_lag()
+        self._world.lag.record()
 
-    async def _do(self, step: Step) -> str:
+    async def _perform(self, step: Step) -> str:
+        """Perform the action of a step that is no expectation; return the detail to record, or ""."""
         action = step.action
         if isinstance(action, Parallel):
             async with asyncio.TaskGroup() as group:
                 for inner in action.steps:
-                    group.create_task(self._step(inner), name=f"step {inner.path}")
+                    group.create_task(self._run_step(inner), name=f"step {inner.path}")
             return ""
         if isinstance(action, Repeat):
             for _ in range(action.times):
-                await self.play(action.steps)
+                await self.run(action.steps)
             return ""
         return await self._handlers[step.verb](self._world, action)
 
-    async def _expect(self, step: Step, action: Expect) -> None:
-        """Note that the expectation was reached; with `within`, go on until it holds or its bound has passed, and with it
-        the tolerance of the clock: what comes a little late shall be seen, and judged."""
-        reached = self._note("reached", step)
+    async def _run_expect(self, step: Step, action: Expect) -> None:
+        """Record that the expectation was reached; with `within`, wait until it holds or its deadline has passed.
+
+        The wait ends later than the deadline by the tolerance of the clock, so that what comes a little late is recorded.
+        """
+        reached = self._record("reached", step)
         within = action.expectation.within
         if within is not None:
             since = self._began.get(action.expectation.since or "", reached.t)
-            await self._wait(step, since + within + self._world.settings.tolerance + _BOUND_ITSELF)
-        self._world.note_lag()  # before the end, up to which it is judged
-        self._note("ended", step)
+            await self._wait_until_holds(step, since + within + self._world.settings.tolerance + _DEADLINE_EPSILON_S)
+        self._world.lag.record()  # before the end of the step, up to which lag counts for it
+        self._record("ended", step)
 
-    async def _wait(self, step: Step, until: float) -> None:
+    async def _wait_until_holds(self, step: Step, until: float) -> None:
+        """Wait until the expectation of a step holds, or until a time of the clock, documented seconds."""
         world = self._world
-        news = asyncio.Event()
-        forget = world.recorder.subscribe(lambda event: news.set())
+        recorded = asyncio.Event()
+        unsubscribe = world.recorder.subscribe(lambda event: recorded.set())
         try:
             while not self._holds(world.cell, step, world.recorder.events):
-                left = until - world.clock.elapsed()
-                if left <= 0:
+                remaining = until - world.clock.elapsed()
+                if remaining <= 0:
                     return
-                news.clear()
+                recorded.clear()
                 try:
-                    async with asyncio.timeout(world.clock.duration(left)):
-                        await news.wait()
+                    async with asyncio.timeout(world.clock.duration(remaining)):
+                        await recorded.wait()
                 except TimeoutError:
                     return
         finally:
-            forget()
+            unsubscribe()
 
-    def _note(self, phase: str, step: Step, detail: str = "") -> StepEvent:
+    def _record(self, phase: str, step: Step, detail: str = "") -> StepEvent:
         return self._world.recorder.record(
             StepEvent,
             phase=phase,

@@ -1,9 +1,13 @@
-"""The world of one cell: every party of the topology, and a link between every pair that may talk."""
+"""The world of one cell: a node for each server of the topology, the sinks, and a link between all parties that may talk.
+
+Entering the world makes these in an order in which each finds the addresses that it needs: a place (addresses) for each
+server, the sinks, the links between them, then the nodes, whose configuration has the addresses of the links. Leaving the
+world ends everything in the reverse order.
+"""
 
 import asyncio
-import random
 import shutil
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from functools import partial
@@ -13,8 +17,9 @@ from typing import Any
 
 from conformance.candidates.assignment import Assignment
 from conformance.candidates.kind import DISK
-from conformance.clocks import CLOCKS, IN_PROCESS
-from conformance.history.events import Lag, NodeEvent
+from conformance.clocks import IN_PROCESS
+from conformance.history.dialects import Dialect
+from conformance.history.events import NodeEvent
 from conformance.history.recorder import Recorder
 from conformance.nodes.configuration import Address, Contract2, Wiring, render
 from conformance.nodes.contract import Node
@@ -24,33 +29,30 @@ from conformance.nodes.node_directory import status_file_path
 from conformance.nodes.places import Place, PortLeases, wait_for_exclusive_use
 from conformance.parameters import OWN_TIMER_PARAMETERS, effective_parameters
 from conformance.run.clocks.interface import Clock
+from conformance.run.lag import LagRecorder
 from conformance.run.memory_directory import make_directory
 from conformance.run.node_supervisor import NodeSupervisor
 from conformance.run.outbox import Outbox
-from conformance.run.run_delay import RunDelay
 from conformance.run.settings import Settings
 from conformance.scenarios.document import Cell
 from conformance.scenarios.steps.breaking import Disk
-from conformance.scenarios.steps.nodes import Moment
 from conformance.shortage import ResourceMonitor
 from conformance.topology import Server
 from conformance.wire.link import LOOPBACK
 from conformance.wire.links import Links
 from conformance.wire.sinks import Sink, open_sink
 
-SENDERS = ("outside", "submission")
-"""Parties of the harness that only send."""
-
-LATENESS_PERIOD = 0.5
-"""Real seconds within which small delays are added to one `Lag`: each reply of a conversation may be a little late."""
+_SENDERS = ("outside", "submission")
+"""The parties of the harness that only send."""
 
 
 class World:
-    """Builds a cell's parties, holds them, and takes them down again; an async context manager."""
+    """All parties of a cell, as an async context manager that starts and ends them. Steps act on its attributes."""
 
     def __init__(
         self, cell: Cell, assignment: Assignment, settings: Settings, clock: Clock, recorder: Recorder, directory: Path
     ) -> None:
+        """`directory` gets a directory for each server."""
         self.cell = cell
         self.topology = cell.topology
         self.settings = settings
@@ -59,12 +61,16 @@ class World:
         self.links = Links(recorder, duration=clock.duration)
         self.sinks: dict[str, Sink] = {}
         self.supervisors: dict[str, NodeSupervisor] = {}
+        """By the name of the server."""
         self.disks: dict[str, NodeDisk] = {}
+        """The disks that can be made to fail, by the name of the server."""
         self.disk_troubles: dict[str, Disk] = {}
+        """The disk troubles in force, by the name of the step."""
         self.outbox = Outbox()
         self.active_databases: dict[str, str] = {}
-        self.random = random.Random(f"{settings.seed} {cell.id}")  # noqa: S311  # choices that repeat, no secrets
-        self.machine = ResourceMonitor(directory)
+        """The server on which a mailbox database is active, where a step has moved it."""
+        self.resources = ResourceMonitor(directory)
+        self.lag = LagRecorder(clock, recorder, self._guards)
         for right in cell.topology.rights:
             if right.secret is not None:
                 recorder.secrets.add(right.secret)
@@ -73,12 +79,11 @@ class World:
         self._leases = PortLeases()
         self._places: dict[str, Place] = {}
         self._memory: Path | None = None
-        self._run_delay: RunDelay | None = None
         self._exit = AsyncExitStack()
 
     @property
     def heartbeat(self) -> float:
-        """The longest ShadowHeartbeatFrequency of any server, documented seconds."""
+        """The longest ShadowHeartbeatFrequency of all servers, documented seconds."""
         parameters = (
             effective_parameters(self.topology.transport, server.transport) for server in self.topology.servers
         )
@@ -86,25 +91,34 @@ class World:
 
     @property
     def logs(self) -> dict[str, Path]:
-        """The log of each node that has written one: not of those that others kept from being started."""
+        """The log file of each node that has written one; a node that was never started has none."""
         logs = {name: supervisor.node.log for name, supervisor in self.supervisors.items()}
         return {name: log for name, log in logs.items() if log.exists()}
 
+    @property
+    def now(self) -> datetime:
+        """The time of the cell's clock, for Date fields."""
+        return datetime.fromtimestamp(self.clock.now(), UTC)
+
     async def __aenter__(self) -> "World":
+        """Start all nodes and wait until they are ready; end everything again when that fails."""
         try:
             self._exit.callback(self._leases.release)
             await wait_for_exclusive_use(self.topology.servers, self._assignment, self._leases)
             for server in self.topology.servers:
-                self._places[server.name] = await self._find_place(server)
+                candidate, directory = self._assignment.candidate_for(server.name), self._directory / server.name
+                find_place = node_class(candidate.kind).find_place
+                self._places[server.name] = await find_place(server, candidate, directory, self._leases, self._exit)
             self._exit.push_async_callback(self.links.close)
             await self._open_sinks()
             await self._open_links()
             for server in self.topology.servers:
-                self._make_supervisor(server)
-            self._watch_lateness()
+                self.supervisors[server.name] = self._make_supervisor(server)
+            lag_task = asyncio.create_task(self.lag.record_regularly(), name="lag")
+            self._exit.push_async_callback(_cancel, lag_task)
             for supervisor in self.supervisors.values():
                 await supervisor.start()
-            self.note_lag()
+            self.lag.record()
         except BaseException:
             await self._exit.aclose()
             raise
@@ -113,70 +127,34 @@ class World:
     async def __aexit__(self, *error: object) -> None:
         await self._exit.aclose()
 
-    @property
-    def today(self) -> datetime:
-        """The moment by the cell's clock, for Date fields."""
-        return datetime.fromtimestamp(self.clock.now(), UTC)
-
-    def named_servers(self, names: Iterable[str]) -> list[str]:
-        """Return the servers that a step names; `all` is every one of the topology."""
+    def server_names(self, names: Iterable[str]) -> list[str]:
+        """Return the servers that a step names; `all` stands for every one of the topology."""
         return [name for word in names for name in (list(self.supervisors) if word == "all" else [word])]
 
     def sink(self, name: str) -> Sink:
-        """Return a sink by its name. Raises KeyError when there is none."""
+        """Return a sink by its name. Raises KeyError, with the names that exist, when there is none."""
         try:
             return self.sinks[name]
         except KeyError:
             raise KeyError(f"no sink {name!r}; there are {', '.join(self.sinks)}") from None
 
-    def at_moment(self, moment: Moment, do: Callable[[], Awaitable[None]], name: str) -> None:
-        """Have something done when a moment of the protocol comes; the history calls it by its name then."""
-        self.links.run_at_moment(moment, do, name=name)
-
     def heal_all(self) -> None:
-        """Take every fault, partition and scripted answer away."""
+        """End all faults and partitions of links, and all scripted answers of sinks; disk troubles are not healed here."""
         self.links.heal("all")
         for sink in self.sinks.values():
             sink.clear_answers()
 
-    def note_lag(self, *, always: bool = False) -> None:
-        """Record how late the harness, and the machine under the nodes, ran since this was last asked, when they did; with
-        `always` also that they did not."""
-        seconds, why = self.clock.take_lag(), self.clock.take_lag_reason()
-        if self._run_delay is not None:
-            real, node = self._run_delay.waited()
-            waited = real / self.clock.duration(1.0)
-            why = f"{node} waited for a processor" if waited > seconds else why
-            seconds += waited
-        if seconds or always:
-            self.recorder.record(Lag, seconds=seconds, detail=why)
+    def record_shortage(self, description: str) -> None:
+        """Record for all servers that the machine ran out of a resource; nothing when the description is empty."""
+        for server in self.topology.servers if description else ():
+            self.recorder.record(NodeEvent, node=server.name, action="starved", detail=description)
 
-    def _watch_lateness(self) -> None:
-        """Record lateness regularly, and for nodes' programs too, where real time goes on while they wait."""
-        if CLOCKS[self.clock.name].jumps:
-            return
-        self._run_delay = RunDelay(
-            lambda: {
-                name: kept.node.guard_pid for name, kept in self.supervisors.items() if kept.node.guard_pid is not None
-            }
-        )
-        noting = asyncio.create_task(self._note_lag_regularly(), name="lateness")
+    def _guards(self) -> dict[str, int]:
+        """Return the process above each running node's programs, by the name of the server."""
+        guards = {name: supervisor.node.guard_pid for name, supervisor in self.supervisors.items()}
+        return {name: guard for name, guard in guards.items() if guard is not None}
 
-        async def stop() -> None:
-            noting.cancel()
-            await asyncio.wait([noting])
-
-        self._exit.push_async_callback(stop)
-
-    async def _note_lag_regularly(self) -> None:
-        while True:
-            await asyncio.sleep(LATENESS_PERIOD)
-            self.note_lag()
-
-    def note_shortage(self, words: str) -> None:
-        """Record that the machine ran out of something under all servers, where there are words for it."""
-        for server in self.topology.servers if words else ():
-            self.recorder.record(NodeEvent, node=server.name, action="starved", detail=words)
+    # sinks and links
 
     async def _open_sinks(self) -> None:
         for name, protocol in self._sink_protocols().items():
@@ -185,53 +163,52 @@ class World:
             self.sinks[name] = sink
 
     def _sink_protocols(self) -> dict[str, str]:
+        """Return the protocol of each sink: those of the topology, and an LMTP store for each server with mailboxes."""
         hosts = {mailbox.server for mailbox in self.topology.mailboxes} | {s.name for s in self.topology.servers}
         stores = {self.topology.store_name(server): "lmtp" for server in sorted(hosts) if self.topology.mailboxes}
         return {**{sink.name: sink.protocol for sink in self.topology.sinks}, **stores}
 
     async def _open_links(self) -> None:
-        """Lay a link for each (client, server, listener) that may be dialled."""
+        """Open a link from each client to each listener of a server, and to each sink, that the client may dial."""
         names = [server.name for server in self.topology.servers]
         for server in self.topology.servers:
-            for listener, address in self._places[server.name].dial_addresses.items():
-                clients = [*SENDERS, *(name for name in names if name != server.name)]
-                for client in clients:
-                    at = self._hears(client, server.name, listener)
-                    spoken = self._assignment.dialect_between(client, server.name)
-                    await self.links.open(client, server.name, listener, address, dialect=spoken, at=at)
+            for listener, target in self._places[server.name].dial_addresses.items():
+                for client in (*_SENDERS, *(name for name in names if name != server.name)):
+                    dialect = self._assignment.dialect_between(client, server.name)
+                    await self._open_link(client, server.name, listener, target, dialect)
         protocols = self._sink_protocols()
         for sink in self.sinks.values():
             owners = [name for name in names if self.topology.store_name(name) == sink.name] or names
             for client in owners:
-                at = self._hears(client, sink.name, protocols[sink.name])
-                spelling = self._assignment.candidate_for(client).resolved_dialect
-                await self.links.open(client, sink.name, protocols[sink.name], sink.address, dialect=spelling, at=at)
+                dialect = self._assignment.candidate_for(client).resolved_dialect
+                await self._open_link(client, sink.name, protocols[sink.name], sink.address, dialect)
 
-    def _hears(self, client: str, party: str, listener: str) -> Address:
-        """Return where the link to a party has to listen, for a client to find it."""
-        return self._places[client].link_address(party, listener) if client in self._places else LOOPBACK
+    async def _open_link(
+        self, client: str, party: str, listener: str, target: Address | None, dialect: Dialect
+    ) -> None:
+        """Open a link to `target`, at the address at which the client expects it."""
+        at = self._places[client].link_address(party, listener) if client in self._places else LOOPBACK
+        await self.links.open(client, party, listener, target, dialect=dialect, at=at)
 
-    async def _find_place(self, server: Server) -> Place:
-        candidate, own = self._assignment.candidate_for(server.name), self._directory / server.name
-        return await node_class(candidate.kind).find_place(server, candidate, own, self._leases, self._exit)
-
-    def _moved(self, server: str, host: str | None) -> None:
-        """Have the links of a server dial it where it is now; None is nowhere."""
-        doors = self._places[server].listen_addresses
+    def _set_host(self, server: str, host: str | None) -> None:
+        """Have the links to a server dial it at this host from now on; None: nowhere."""
+        addresses = self._places[server].listen_addresses
         for link in self.links:
             if link.pair.server == server:
-                link.target = None if host is None else (host, doors[link.pair.listener][1])
+                link.target = None if host is None else (host, addresses[link.pair.listener][1])
 
-    def _make_supervisor(self, server: Server) -> None:
-        node = self._make_node(server)
+    # nodes
+
+    def _make_supervisor(self, server: Server) -> NodeSupervisor:
+        """Make the node of a server, not started, with its supervisor."""
         candidate = self._assignment.candidate_for(server.name)
         revisions = count(1)
 
         def contract_2() -> Contract2 | None:
             if candidate.contract == 1:
                 return None
-            status = status_file_path(self._seen_directory(server.name))
-            return Contract2(scale=self.clock.scale, revision=next(revisions), status_file=status)
+            status_file = status_file_path(self._directory_seen_by(server.name))
+            return Contract2(scale=self.clock.scale, revision=next(revisions), status_file=status_file)
 
         def configuration(
             transport: Mapping[str, Any], listeners: Mapping[str, Mapping[str, Any]], unknown: Mapping[str, Any]
@@ -239,8 +216,11 @@ class World:
             return render(
                 self.topology,
                 server,
-                Wiring(listen=lambda name, door: self._places[name].listen_addresses[door], dial=self.links.address),
-                data_dir=self._data(server.name),
+                Wiring(
+                    listen=lambda name, listener: self._places[name].listen_addresses[listener],
+                    dial=self.links.address,
+                ),
+                data_dir=self._data_directory(server.name),
                 seed=self.settings.seed,
                 duration=self.clock.duration,
                 changes=transport,
@@ -252,27 +232,7 @@ class World:
                 contract_2=contract_2(),
             )
 
-        self.supervisors[server.name] = NodeSupervisor(node, configuration, self.recorder, self.machine)
-
-    def _data(self, server: str) -> Path:
-        """Return where a server has its data, as it sees it itself: in memory, when it lives in this process."""
-        if IN_PROCESS not in self._assignment.candidate_for(server).features:
-            return self._seen_directory(server) / "data"
-        if self._memory is None:
-            self._memory = make_directory(f"{self.cell.scenario[:40]}-", self._directory)
-            self._exit.callback(self._leave_memory, self._memory)
-        return self._memory / server
-
-    def _leave_memory(self, memory: Path) -> None:
-        """Delete the data that were in memory, or move them to where those of programs are."""
-        if self.settings.keep is not None:
-            for data in memory.iterdir():
-                shutil.copytree(data, self._directory / data.name / "data", dirs_exist_ok=True)
-        shutil.rmtree(memory)
-
-    def _seen_directory(self, server: str) -> Path:
-        """Return a server's own directory, as it sees it itself."""
-        return node_class(self._assignment.candidate_for(server).kind).seen_at or self._directory / server
+        return NodeSupervisor(self._make_node(server), configuration, self.recorder, self.resources)
 
     def _make_node(self, server: Server) -> Node:
         candidate = self._assignment.candidate_for(server.name)
@@ -285,13 +245,39 @@ class World:
                 server.name,
                 candidate,
                 directory,
-                data=self._data(server.name),
+                data=self._data_directory(server.name),
                 place=self._places[server.name],
                 clock=self.clock,
                 disk=self.disks.get(server.name),
                 freeze=lambda frozen: self.links.freeze(server.name, frozen),
-                set_host=partial(self._moved, server.name),
+                set_host=partial(self._set_host, server.name),
             )
         )
         self._exit.push_async_callback(node.close)
         return node
+
+    def _data_directory(self, server: str) -> Path:
+        """Return the directory of a server's data, as the server sees it; in memory if it lives in this process."""
+        if IN_PROCESS not in self._assignment.candidate_for(server).features:
+            return self._directory_seen_by(server) / "data"
+        if self._memory is None:
+            self._memory = make_directory(f"{self.cell.scenario[:40]}-", self._directory)
+            self._exit.callback(self._remove_memory, self._memory)
+        return self._memory / server
+
+    def _remove_memory(self, memory: Path) -> None:
+        """Delete the data in memory, after copying them to the servers' directories if data may be kept."""
+        if self.settings.keep is not None:
+            for data in memory.iterdir():
+                shutil.copytree(data, self._directory / data.name / "data", dirs_exist_ok=True)
+        shutil.rmtree(memory)
+
+    def _directory_seen_by(self, server: str) -> Path:
+        """Return the path of a server's directory as the server sees it, which may have another root."""
+        return node_class(self._assignment.candidate_for(server).kind).seen_at or self._directory / server
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    """Cancel a task and wait until it has ended."""
+    task.cancel()
+    await asyncio.wait([task])

@@ -4,7 +4,7 @@ from typing import Any
 
 from conformance.history.events import Attempt, Delivered, MessageMade
 from conformance.history.values import Digest
-from conformance.run.drain import Account
+from conformance.run.drain import Undelivered
 
 WHO = "victor@outside.test"
 
@@ -24,7 +24,7 @@ def account(
         code=250, accepted=to, dot_sent=True,
     )  # fmt: skip
     delivered = Delivered(n=2, t=0, sink="outside", giver="mta1", recipient=who, sender="a@x", digest=arrived)
-    return Account((made, attempt, delivered), mailboxes).missing
+    return Undelivered((made, attempt, delivered), mailboxes).descriptions
 
 
 def test_what_arrived_is_no_longer_owed():

@@ -3,7 +3,7 @@
 import pytest
 
 from conformance.nodes.contract import NodeError
-from conformance.run.cell import _told
+from conformance.run.cell import describe_errors
 
 
 @pytest.mark.parametrize(
@@ -11,9 +11,9 @@ from conformance.run.cell import _told
     [
         (TimeoutError(), "something took longer than the harness waits for it (TimeoutError)"),
         (TimeoutError("the node was silent"), "TimeoutError: the node was silent"),
-        (KeyError(), "KeyError, without words"),
+        (KeyError(), "KeyError without a message"),
         (NodeError("mbx1", "start", "it would not start"), "mbx1: start: it would not start"),
     ],
 )
 def test_an_error_is_a_sentence(error: Exception, words: str) -> None:
-    assert _told(ExceptionGroup("several", [ExceptionGroup("inner", [error]), error])) == words
+    assert describe_errors(ExceptionGroup("several", [ExceptionGroup("inner", [error]), error])) == words

@@ -74,7 +74,7 @@ def test_a_process_that_ends_while_another_looks_for_what_is_left_harms_it_not(
     monkeypatch.setattr(memory_directory, "SHARED", tmp_path)
     with monkeypatch.context() as meanwhile:
         meanwhile.setattr(Path, "iterdir", ends_now)
-        own = memory_directory._own.__wrapped__()
+        own = memory_directory._process_directory.__wrapped__()
     assert looked == [made.parent], "it was listed, and gone when it was opened"
     assert own is not None
     assert own.is_dir()
@@ -98,13 +98,13 @@ def test_a_name_that_another_user_took_is_not_used(taken: str, tmp_path: Path, m
     monkeypatch.setattr(memory_directory, "SHARED", tmp_path)
     fallback = tmp_path / "disk"
     fallback.mkdir()
-    assert memory_directory._own.__wrapped__() is None
-    monkeypatch.setattr(memory_directory, "_own", memory_directory._own.__wrapped__)
+    assert memory_directory._process_directory.__wrapped__() is None
+    monkeypatch.setattr(memory_directory, "_process_directory", memory_directory._process_directory.__wrapped__)
     assert memory_directory.make_directory("cell-", fallback).parent == fallback
 
 
 def test_without_memory_it_is_below_the_directory_that_was_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory_directory, "_own", lambda: None)
+    monkeypatch.setattr(memory_directory, "_process_directory", lambda: None)
     assert memory_directory.make_directory("cell-", tmp_path).parent == tmp_path

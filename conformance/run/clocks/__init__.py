@@ -1,1 +1,1 @@
-"""What keeps the time of each clock that `conformance.clocks` declares."""
+"""The implementations of the clocks that `conformance.clocks` declares."""

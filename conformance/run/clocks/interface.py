@@ -1,5 +1,6 @@
-"""One interface to time, whichever clock is behind it. Which class keeps the time of which clock, they say
-themselves.
+"""The interface of all clocks, and the registry of the classes that implement those declared in `conformance.clocks`.
+
+*Documented* seconds are those of the documents: a 2-minute heartbeat takes 120 of them, whatever the clock.
 """
 
 import asyncio
@@ -16,20 +17,20 @@ from conformance.run.shifted.shifted_program import ShiftedProgram
 
 
 class Clock(Protocol):
-    """Time in a cell. *Documented* seconds are those of the documents: a 2-minute heartbeat is 120 of them."""
+    """The time of one cell."""
 
     @property
     def name(self) -> str:
-        """Which clock."""
+        """The name of the clock, as `--clock` takes it."""
         ...
 
     @property
     def scale(self) -> float:
-        """What documented durations are divided by; 1 on the virtual and the real clock."""
+        """What documented durations are divided by; 1 except on a scaled clock."""
         ...
 
     def now(self) -> float:
-        """Return the moment for stamps, POSIX seconds."""
+        """Return the date and time of the clock, POSIX seconds."""
         ...
 
     def elapsed(self) -> float:
@@ -37,52 +38,59 @@ class Clock(Protocol):
         ...
 
     def duration(self, seconds: float) -> float:
-        """Return what a documented duration is for a node's configuration and for the loop, seconds."""
+        """Return how many seconds of the event loop, and of a node's configuration, a documented duration is."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Let documented seconds pass."""
+        """Sleep for documented seconds."""
         ...
 
     def take_lag(self) -> float:
-        """Return by how much the harness itself ran late since this was last asked, in all, documented seconds."""
+        """Return by how many documented seconds the harness ran late since the last call, and start again at 0."""
         ...
 
     def take_lag_reason(self) -> str:
-        """Return who kept the harness from being in time since this was last asked, where that is known; '' else."""
+        """Return what made the harness run late since the last call; "" when that is not known. Start again with ""."""
         ...
 
     def note_progress(self) -> None:
-        """Say that something happened: a virtual clock that runs on without any says Runaway."""
+        """Note that an event was recorded: a virtual clock that goes on and on without any is a Runaway."""
         ...
 
     def flush_with(self, flush: Callable[[], None]) -> None:
-        """Have `flush` called after each `progress`: at once, or before virtual time jumps and the loop really waits."""
+        """Set the function that flushes recorded events.
+
+        Where time passes by itself it is called at each `note_progress`; else before time jumps and before the loop blocks.
+        """
         ...
 
     def shifted_program(self, directory: Path) -> ShiftedProgram | None:
-        """Return what moves the clock of a node that is a program, None where nothing has to. Raises CannotShift."""
+        """Return what shifts the clock of a node's program, with its files in `directory`; None unless clocks are shifted.
+
+        Raises CannotShift.
+        """
         ...
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring lag."""
         ...
 
     def raising_clock_errors(self) -> AbstractAsyncContextManager[None]:
-        """Cancel the body and raise ClockError from the context when time cannot go on; the innermost first."""
+        """Return a context that cancels its body and raises ClockError when time cannot go on; the innermost one does."""
         ...
 
 
 class ClockClass(Clock, Protocol):
-    """A clock as it is opened, on the loop that is made for it, or on one of several cells where time does not jump."""
+    """A class that implements a clock: with the loop that it needs, and the arguments with which it is made."""
 
     make_loop: ClassVar[Callable[[], asyncio.AbstractEventLoop]]
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, scale: float) -> None: ...
+    def __init__(self, loop: asyncio.AbstractEventLoop, scale: float) -> None:
+        """`loop` was made by `make_loop`; or it is one that several cells share, if the clock does not jump."""
 
 
-def nothing() -> None:
-    """Keep nothing."""
+def flush_nothing() -> None:
+    """Do nothing: what `flush_with` replaces."""
 
 
 _Class = TypeVar("_Class", bound=ClockClass)
@@ -91,10 +99,10 @@ _CLOCK_CLASSES: registry.Registry[type[ClockClass]] = registry.Registry("class f
 
 
 def implements_clock(name: ClockName) -> Callable[[type[_Class]], type[_Class]]:
-    """Say that a class keeps the time of a clock."""
+    """Return a decorator that registers a class as the implementation of a clock and sets its `name`."""
 
     def register(clock_class: type[_Class]) -> type[_Class]:
-        setattr(clock_class, "name", name)  # noqa: B010  # to read only, for everybody else
+        setattr(clock_class, "name", name)  # noqa: B010  # Clock declares it as read-only
         _CLOCK_CLASSES.add(name, clock_class)
         return clock_class
 
@@ -103,7 +111,7 @@ def implements_clock(name: ClockName) -> Callable[[type[_Class]], type[_Class]]:
 
 @cache
 def clock_classes() -> Mapping[ClockName, type[ClockClass]]:
-    """Return the class of each clock. Raises Unmatched where a clock has none, or a class no clock."""
+    """Return the class of each clock. Raises Unmatched when a clock has no class, or a class no clock."""
     registry.import_submodules(clocks)
     registry.check_counterparts("clock", CLOCKS, "conformance/clocks.py", _CLOCK_CLASSES, "conformance/run/clocks/")
     return _CLOCK_CLASSES

@@ -1,4 +1,4 @@
-"""Real time: at the documents' own values, or with all of them divided by a scale."""
+"""The clocks of real time: at the documents' own values, or with all of them divided by a scale."""
 
 import asyncio
 import time
@@ -7,14 +7,14 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import ClassVar
 
-from conformance.run.clocks.interface import implements_clock, nothing
+from conformance.run.clocks.interface import flush_nothing, implements_clock
 from conformance.run.shifted.shifted_program import ShiftedProgram
 
-_BEAT = 0.02
-"""Real seconds between two looks at how late the harness runs."""
+_CHECK_PERIOD_S = 0.02
+"""Real seconds between two measurements of how late the loop runs."""
 
-_IN_TIME = 0.005
-"""Real seconds by which a beat may be late on a machine that has nothing else to do: these are not counted."""
+_TOLERATED_S = 0.005
+"""Real seconds by which a measurement may be late on an idle machine; it does not count as lag."""
 
 
 @implements_clock("scaled")
@@ -25,70 +25,65 @@ class ScaledClock:
     make_loop: ClassVar[Callable[[], asyncio.AbstractEventLoop]] = asyncio.SelectorEventLoop
 
     def __init__(self, loop: asyncio.AbstractEventLoop, scale: float) -> None:
-        """Begin to measure. Raises ValueError unless `scale` is above 0."""
+        """Begin to measure lag. Raises ValueError unless `scale` is above 0."""
         if not scale > 0:
             raise ValueError(f"a clock cannot be scaled by {scale}")
         self.scale = scale
         self._loop = loop
         self._began = loop.time()
         self._late = 0.0
-        self._due = self._began
-        self._flush: Callable[[], None] = nothing
-        self._beat()
+        self._check_due = self._began
+        self._flush: Callable[[], None] = flush_nothing
+        self._check_lag()
 
     def now(self) -> float:
-        """See Clock; the machine's own, since foreign nodes stamp with it too."""
+        """Return the machine's time, POSIX seconds, unscaled: foreign nodes stamp with it too."""
         return time.time()
 
     def elapsed(self) -> float:
-        """See Clock."""
         return (self._loop.time() - self._began) * self.scale
 
     def duration(self, seconds: float) -> float:
-        """See Clock."""
         return seconds / self.scale
 
     async def sleep(self, seconds: float) -> None:
-        """See Clock."""
         await asyncio.sleep(seconds / self.scale)
 
     def take_lag(self) -> float:
-        """See Clock; a beat that is overdue right now counts."""
-        overdue = max(self._loop.time() - self._due, 0.0)
-        late = self._late + (overdue if overdue > _IN_TIME else 0.0)
+        """Return the lag since the last call, documented seconds, with that of a measurement that is overdue now."""
+        overdue = max(self._loop.time() - self._check_due, 0.0)
+        late = self._late + (overdue if overdue > _TOLERATED_S else 0.0)
         self._late = 0.0
         return late * self.scale
 
     def take_lag_reason(self) -> str:
-        """See Clock; nobody in particular."""
+        """Return "": the reason is not known."""
         return ""
 
     def note_progress(self) -> None:
-        """See Clock."""
         self._flush()
 
     def flush_with(self, flush: Callable[[], None]) -> None:
-        """See Clock."""
         self._flush = flush
 
     def shifted_program(self, directory: Path) -> ShiftedProgram | None:
-        """See Clock; a scaled node is told so by its configuration."""
+        """Return None: a node gets scaled durations in its configuration."""
         return None
 
     def raising_clock_errors(self) -> AbstractAsyncContextManager[None]:
-        """See Clock; real time always goes on."""
+        """Return a context that does nothing: real time always goes on."""
         return nullcontext()
 
     def stop(self) -> None:
-        """Measure no more."""
         self._timer.cancel()
 
-    def _beat(self) -> None:
+    def _check_lag(self) -> None:
+        """Add up by how much this call is late, and schedule the next one."""
         now = self._loop.time()
-        late = now - self._due
-        self._late += late if late > _IN_TIME else 0.0
-        self._due = now + _BEAT
-        self._timer = self._loop.call_at(self._due, self._beat)
+        late = now - self._check_due
+        self._late += late if late > _TOLERATED_S else 0.0
+        self._check_due = now + _CHECK_PERIOD_S
+        self._timer = self._loop.call_at(self._check_due, self._check_lag)
 
 
 @implements_clock("real")

@@ -1,91 +1,124 @@
-"""The virtual clock: time jumps to the next moment for which anything in this process waits."""
+"""The clocks whose time jumps: virtual time, and the shifted time of the machine and of foreign programs."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ClassVar
 
-from conformance.run.clocks.interface import implements_clock
+from conformance.run.clocks.interface import flush_nothing, implements_clock
+from conformance.run.shifted.loop import ShiftedClockEventLoop
 from conformance.run.shifted.shifted_program import ShiftedProgram
 from conformance.run.virtual.errors import ClockError
 from conformance.run.virtual.loop import VirtualClockEventLoop
 
 EPOCH = 1893456000.0
-"""The virtual clock's first moment, POSIX seconds: 2030-01-01T00:00:00Z, so that stamps repeat too."""
+"""The first moment of virtual time, POSIX seconds: 2030-01-01T00:00:00Z in each run, so that dates are reproducible."""
 
 
 @implements_clock("virtual")
 class VirtualClock:
-    """The clock of a VirtualClockEventLoop: as exact as its floats, and never late."""
+    """The time of a VirtualClockEventLoop: it jumps to the next timer when nothing else is left to do."""
 
     name: str
     scale = 1.0
     make_loop: ClassVar[Callable[[], asyncio.AbstractEventLoop]] = VirtualClockEventLoop
 
     def __init__(self, loop: asyncio.AbstractEventLoop, scale: float = 1.0) -> None:
+        """`scale` is not used."""
         assert isinstance(loop, VirtualClockEventLoop)
         self._loop = loop
         self._began = loop.time()
 
     def now(self) -> float:
-        """See Clock."""
         return EPOCH + self.elapsed()
 
     def elapsed(self) -> float:
-        """See Clock."""
         return self._loop.time() - self._began
 
     def duration(self, seconds: float) -> float:
-        """See Clock."""
+        """Return `seconds`: virtual time is documented time."""
         return seconds
 
     async def sleep(self, seconds: float) -> None:
-        """See Clock."""
         await asyncio.sleep(seconds)
 
     def take_lag(self) -> float:
-        """See Clock."""
+        """Return 0: virtual time is never late."""
         return 0.0
 
     def take_lag_reason(self) -> str:
-        """See Clock."""
         return ""
 
     def shifted_program(self, directory: Path) -> ShiftedProgram | None:
-        """See Clock."""
+        """Return None: virtual time is for nodes in this process."""
         return None
 
     def note_progress(self) -> None:
-        """See Clock."""
         self._loop.note_progress()
 
     def flush_with(self, flush: Callable[[], None]) -> None:
-        """See Clock."""
         self._loop.before_waiting = flush
 
     @asynccontextmanager
     async def raising_clock_errors(self) -> AsyncIterator[None]:
-        """See Clock; works as asyncio.timeout does."""
+        """Cancel the body when time cannot go on, as asyncio.timeout does, and raise the ClockError in its place."""
         task = asyncio.current_task()
         assert task is not None
-        told: list[ClockError] = []
+        errors: list[ClockError] = []
 
-        def tell(error: ClockError) -> None:
-            told.append(error)
+        def cancel_body(error: ClockError) -> None:
+            errors.append(error)
             task.cancel()
 
         cancelled_before = task.cancelling()
         try:
-            with self._loop.handling_clock_errors(tell):
+            with self._loop.handling_clock_errors(cancel_body):
                 yield
         except asyncio.CancelledError:
-            if told and task.uncancel() <= cancelled_before:
-                raise told[0] from None
+            if errors and task.uncancel() <= cancelled_before:
+                raise errors[0] from None
             raise
-        if told:  # told, and all the same the body came to its end: the cancellation must not strike what follows
+        if errors:  # the body ended all the same: the cancellation must not reach what follows it
             task.uncancel()
-            raise told[0]
+            raise errors[0]
 
     def stop(self) -> None:
-        """See Clock; the loop goes with it."""
+        """Do nothing: there is no lag to measure."""
+
+
+@implements_clock("shifted")
+class ShiftedClock(VirtualClock):
+    """The time of a ShiftedClockEventLoop: the machine's, which passes by itself, plus an offset that jumps."""
+
+    make_loop: ClassVar[Callable[[], asyncio.AbstractEventLoop]] = ShiftedClockEventLoop
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, scale: float = 1.0) -> None:
+        super().__init__(loop)
+        assert isinstance(loop, ShiftedClockEventLoop)
+        self._shifted_loop = loop
+        self._flush: Callable[[], None] = flush_nothing
+
+    def now(self) -> float:
+        """Return the machine's time plus the offset, POSIX seconds, as the nodes see it."""
+        return time.time() + self._shifted_loop.offset
+
+    def take_lag(self) -> float:
+        """Return by how much the latest timer was late since the last call, seconds."""
+        return self._shifted_loop.take_lag()
+
+    def take_lag_reason(self) -> str:
+        """Return which node woke up so often that timers were late since the last call; "" when none did."""
+        return self._shifted_loop.take_lag_reason()
+
+    def note_progress(self) -> None:
+        super().note_progress()
+        self._flush()
+
+    def flush_with(self, flush: Callable[[], None]) -> None:
+        """Set the function that `note_progress` calls: the machine's time passes by itself."""
+        self._flush = flush
+
+    def shifted_program(self, directory: Path) -> ShiftedProgram | None:
+        return self._shifted_loop.shifted_program(directory)

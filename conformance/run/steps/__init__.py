@@ -1,4 +1,4 @@
-"""What each step verb does: a function for each verb, in a module for each family; `HANDLERS` has them all."""
+"""The handlers of all step verbs (`HANDLERS`), in a module for each module of `conformance.scenarios.steps`."""
 
 import sys
 

@@ -1,6 +1,4 @@
-"""Steps that break links, cut them, have sinks answer as told, and heal; and steps that break the disk under a
-server's data: a power cut, and a disk that is full, read-only, slow or failing.
-"""
+"""Steps that break and heal links, script the answers of sinks, and make the disk under a server's data fail."""
 
 from contextlib import suppress
 
@@ -14,21 +12,21 @@ from conformance.scenarios.steps.nodes import SurvivingNames
 
 @handles(Fault)
 async def fault(world: World, action: Fault) -> str:
-    """Arm a fault."""
+    """Arm a fault on a link."""
     world.links.arm(action)
     return "armed"
 
 
 @handles(Partition)
 async def partition(world: World, action: Partition) -> str:
-    """Cut every link between two groups."""
+    """Cut every link between two groups of parties."""
     world.links.partition(action)
     return "cut"
 
 
 @handles(Heal)
 async def heal(world: World, action: Heal) -> str:
-    """Take one fault or partition away, or all, and with all what sinks were told to answer."""
+    """Heal the fault, partition or disk trouble of this name; with `all`, every one, and end the scripted answers of sinks."""
     if action.what == "all":
         world.heal_all()
         await heal_disks(world)
@@ -41,45 +39,48 @@ async def heal(world: World, action: Heal) -> str:
 
 @handles(Answer)
 async def answer(world: World, action: Answer) -> str:
-    """Have a sink answer as told from now on."""
+    """Script the answers of a sink from now on."""
     world.sink(action.sink).script_answer(action)
     return ""
 
 
-_WORDS: dict[SurvivingNames, str] = {
+_POWER_CUT_DETAILS: dict[SurvivingNames, str] = {
     "what-file-systems-keep": "power cut: what it had not synced is gone",
     "what-posix-promises": "power cut: what it had not synced is gone, and so are names whose directory was not synced",
 }
 
 
 async def cut_power(world: World, server: str, keeps: SurvivingNames) -> None:
-    """Kill a server, and have its disk forget what was not synced."""
-    await world.supervisors[server].kill(_WORDS[keeps])
+    """Kill a server, then undo on its disk what was not synced; `keeps` says which names survive."""
+    await world.supervisors[server].kill(_POWER_CUT_DETAILS[keeps])
     await world.disks[server].cut_power(keeps)
 
 
 @handles(Disk)
 async def disk(world: World, action: Disk) -> str:
-    """Have a server's disk in trouble; full and read-only are proved by a write of the harness's own."""
+    """Make a server's disk full, read-only, slow or failing; if a test write proves that, record that the fault fired.
+
+    Raises ValueError when a trouble of this name is in force.
+    """
     if action.name in world.disk_troubles:
         raise ValueError(f"the disk trouble {action.name!r} is in force already")
     world.disk_troubles[action.name] = action
-    _note(world, action, healed=False)
-    proof = await world.disks[action.node].apply(action, world.clock.duration(action.lasting or 0))
-    if proof:
-        _fired(world, action, f"a write failed: {proof}")
+    _record_armed(world, action, healed=False)
+    error = await world.disks[action.node].apply(action, world.clock.duration(action.lasting or 0))
+    if error:
+        _record_fired(world, action, f"a write failed: {error}")
     return "armed"
 
 
 async def heal_disk(world: World, action: Disk) -> None:
-    """Have a disk well again; one that was read-only is mounted anew, which takes the server down."""
+    """End the trouble of a disk; restart its server if the disk has to be mounted again for that, as after read-only."""
     del world.disk_troubles[action.name]
     disk, supervisor = world.disks[action.node], world.supervisors[action.node]
     if faults := disk.faults_met:
-        _fired(world, action, faults)
-    _note(world, action, healed=True)
-    async with supervisor.busy:
-        restart = disk.needs_restart and supervisor.up
+        _record_fired(world, action, faults)
+    _record_armed(world, action, healed=True)
+    async with supervisor.lock:
+        restart = disk.needs_restart and supervisor.is_running
         if restart:
             await supervisor.kill("its disk is mounted anew")
         await disk.heal()
@@ -88,19 +89,21 @@ async def heal_disk(world: World, action: Disk) -> None:
 
 
 async def heal_disks(world: World) -> None:
-    """Have all disks well again."""
+    """End all troubles of disks; a server that does not restart is left stopped."""
     for action in tuple(world.disk_troubles.values()):
-        with suppress(CannotRestart):  # it is in the history, for the judge
+        with suppress(CannotRestart):  # it is recorded, and judged
             await heal_disk(world, action)
 
 
-def _note(world: World, action: Disk, *, healed: bool) -> None:
+def _record_armed(world: World, action: Disk, *, healed: bool) -> None:
+    """Record that a disk trouble has begun, or ended."""
     world.recorder.record(
         FaultArmed, fault=action.name, action=f"disk-{action.trouble}", links=(f"{action.node} disk",), healed=healed
     )
 
 
-def _fired(world: World, action: Disk, detail: str) -> None:
+def _record_fired(world: World, action: Disk, detail: str) -> None:
+    """Record that a disk trouble has had an effect."""
     world.recorder.record(
         FaultFired,
         fault=action.name,

@@ -1,4 +1,4 @@
-"""The register of what does steps: a function for each step verb, found by the model of what stands under the verb."""
+"""The registry of handlers: the function that performs the steps of each verb, registered by the model of the step."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
@@ -9,11 +9,11 @@ from conformance.scenarios.steps.action import ACTIONS, Action
 
 A = TypeVar("A", bound=Action)
 Handler = Callable[[World, A], Awaitable[str]]
-"""Does what a step says; returns what is worth noting about it."""
+"""Performs a step in a world; returns the detail to record with its end, or ""."""
 
 HANDLERS: Registry[Handler[Any]] = Registry("function for the step")
 
 
 def handles(*models: type[A]) -> Callable[[Handler[A]], Handler[A]]:
-    """Declare a function as what does the steps of these models."""
+    """Return a decorator that registers a function as the handler of the steps of these models."""
     return HANDLERS.declare(*map(ACTIONS.name_of, models))

@@ -1,5 +1,7 @@
 """Steps that act on nodes: kill, stop, start, wipe, pause, resume; configuration and administration."""
 
+from typing import Any
+
 from conformance.history.events import CommandRun, Configured
 from conformance.nodes.contract import ConfigurationRefused, NodeError, Unsupported
 from conformance.run.steps.breaking import cut_power
@@ -23,20 +25,20 @@ from conformance.scenarios.steps.nodes import (
 
 
 @handles(Kill, PowerCut, Stop, Start, Wipe, Pause, Resume)
-async def node_action(world: World, action: NodeAction) -> str:
-    """Do it to each node now, or (with `at`) when the moment comes."""
+async def act_on_nodes(world: World, action: NodeAction) -> str:
+    """Act on each of the nodes now, or with `at` when that moment of the protocol comes."""
     if action.at is not None:
-        world.at_moment(action.at, lambda: do_to_nodes(world, action), action.occasion)
+        world.links.run_at_moment(action.at, lambda: _act_now(world, action), name=action.occasion)
         return "armed"
-    await do_to_nodes(world, action)
+    await _act_now(world, action)
     return ""
 
 
-async def do_to_nodes(world: World, action: NodeAction) -> None:
-    """Do a node action to each of its nodes, in the order named."""
-    for name in world.named_servers(action.node):
+async def _act_now(world: World, action: NodeAction) -> None:
+    """Act on each of the nodes, in the order in which the step names them. Raises NodeError."""
+    for name in world.server_names(action.node):
         supervisor = world.supervisors[name]
-        async with supervisor.busy:
+        async with supervisor.lock:
             match action:
                 case Kill():
                     await supervisor.kill()
@@ -58,56 +60,56 @@ async def do_to_nodes(world: World, action: NodeAction) -> None:
 
 @handles(Configure)
 async def configure(world: World, action: Configure) -> str:
-    """Offer changed parameters; a refusal is recorded, and is for the scenario to expect or not."""
-    for name in world.named_servers(action.node):
+    """Change parameters of nodes and record whether each accepted them: a scenario may expect a refusal."""
+    for name in world.server_names(action.node):
         supervisor = world.supervisors[name]
-        changes = {**action.transport, **{f"listeners.{door}": dict(to) for door, to in action.listeners.items()}}
+        listeners: dict[str, dict[str, Any]] = {key: dict(changes) for key, changes in action.listeners.items()}
         refused = None
         try:
-            async with supervisor.busy:
-                await supervisor.reconfigure(
-                    action.transport, {door: dict(to) for door, to in action.listeners.items()}, action.unknown
-                )
+            async with supervisor.lock:
+                await supervisor.reconfigure(action.transport, listeners, action.unknown)
         except ConfigurationRefused as error:
             refused = error.reason
-        world.recorder.record(Configured, node=name, changes={**changes, **action.unknown}, refused=refused)
+        changes = {**action.transport, **{f"listeners.{key}": to for key, to in listeners.items()}, **action.unknown}
+        world.recorder.record(Configured, node=name, changes=changes, refused=refused)
     return ""
 
 
 @handles(Activate)
 async def activate(world: World, action: Activate) -> str:
-    """Make a mailbox database active elsewhere; every server that runs reads its file again."""
+    """Make a mailbox database active on another server; every running node reloads its configuration."""
     world.active_databases[action.database] = action.on
     for supervisor in world.supervisors.values():
-        async with supervisor.busy:
-            if supervisor.up:
+        async with supervisor.lock:
+            if supervisor.is_running:
                 await supervisor.reconfigure({}, {}, {})
     return f"{action.database} is active on {action.on}"
 
 
 @handles(Redirect)
 async def redirect(world: World, action: Redirect) -> str:
-    """Redirect-Message: drain the active queues of a server to another."""
-    await _command(world, action.sender, "redirect-messages", action.to)
+    """Move the active queues of a server to another (Redirect-Message)."""
+    await _run_command(world, action.sender, "redirect-messages", action.to)
     return ""
 
 
 @handles(Resubmit)
 async def resubmit(world: World, action: Resubmit) -> str:
-    """Ask Safety Net to send again what it holds for a mailbox database."""
-    await _command(world, action.on, "resubmit", action.database)
+    """Have the Safety Net of a server send again what it holds for a mailbox database."""
+    await _run_command(world, action.on, "resubmit", action.database)
     return ""
 
 
 @handles(Inspect)
 async def inspect(world: World, action: Inspect) -> str:
-    """Have the nodes print their queues into the history."""
-    for name in world.named_servers(action.node):
+    """Record the queues of nodes, as their command `inspect` prints them."""
+    for name in world.server_names(action.node):
         await world.supervisors[name].inspect()
     return ""
 
 
-async def _command(world: World, node: str, command: str, *arguments: str) -> None:
+async def _run_command(world: World, node: str, command: str, *arguments: str) -> None:
+    """Run a command of a node and record it, with the reason if it failed. Raises Unsupported if the node lacks it."""
     failed = None
     try:
         await world.supervisors[node].node.command(command, arguments)

@@ -1,4 +1,4 @@
-"""Steps that send: the harness as a sender outside, as the submission service, or as another server."""
+"""Steps that send messages: as a sender outside of the organisation, as the submission service, or as another server."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,101 +16,106 @@ from conformance.wire.sender import Recipient, Sender, SendResult, Transmission
 
 @handles(Send, Submit)
 async def send(world: World, action: Send) -> str:
-    """Make the messages of the step and send them; in the background when it says so."""
-    messages = [_make(world, action, number) for number in range(1, action.count + 1)]
-    await _go(world, action, messages, background=action.background)
+    """Make the messages of the step and send them; with `background`, return at once."""
+    messages = [_make_message(world, action, number) for number in range(1, action.count + 1)]
+    await _start_or_send(world, action, messages, background=action.background)
     return f"{len(messages)} messages"
 
 
 @handles(Resend)
 async def resend(world: World, action: Resend) -> str:
-    """Transmit earlier messages once more, octet for octet, the way they were sent first."""
-    messages = world.outbox.named(action.of)
-    how = messages[0].how.model_copy(update={"via": action.via} if action.via else {})
-    await _go(world, how, messages, background=action.background)
+    """Send messages of an earlier step again, octet for octet, with that step's parameters but for `via`."""
+    messages = world.outbox.find(action.of)
+    step = messages[0].step.model_copy(update={"via": action.via} if action.via else {})
+    await _start_or_send(world, step, messages, background=action.background)
     return f"{len(messages)} messages"
 
 
-async def _go(world: World, how: Send, messages: Sequence[OutMessage], *, background: bool) -> None:
-    sending = _send_all(world, how, messages)
+async def _start_or_send(world: World, step: Send, messages: Sequence[OutMessage], *, background: bool) -> None:
+    """Send messages as a step says: in a new task (`background`), or wait until they are sent."""
+    sending = _send_all(world, step, messages)
     if background:
-        task = asyncio.get_running_loop().create_task(sending, name=f"send {how.name}")
-        world.outbox.in_background(how.name, task)
+        task = asyncio.get_running_loop().create_task(sending, name=f"send {step.name}")
+        world.outbox.add_background_send(step.name, task)
     else:
         await sending
 
 
-async def _send_all(world: World, how: Send, messages: Sequence[OutMessage]) -> None:
-    """Send over as many sessions at a time as the step says, each taking its share of the messages in order."""
-    shares = [messages[start :: how.concurrency] for start in range(min(how.concurrency, len(messages)))]
+async def _send_all(world: World, step: Send, messages: Sequence[OutMessage]) -> None:
+    """Divide the messages among as many concurrent sessions as the step says, and send them all."""
+    shares = [messages[start :: step.concurrency] for start in range(min(step.concurrency, len(messages)))]
     async with asyncio.TaskGroup() as group:
         for number, share in enumerate(shares, 1):
-            group.create_task(_send_share(world, how, share), name=f"send {how.name} over session {number}")
+            group.create_task(_send_share(world, step, share), name=f"send {step.name} over session {number}")
 
 
-async def _send_share(world: World, how: Send, messages: Sequence[OutMessage]) -> None:
+async def _send_share(world: World, step: Send, messages: Sequence[OutMessage]) -> None:
+    """Send messages one after another, over one session where possible, with the retries of the step; record each attempt."""
     sender: Sender | None = None
     for message in messages:
-        patience = how.retry.times if how.retry else 0
-        for attempt in range(patience + 1):
-            server = how.via[attempt % len(how.via)]
+        retries = step.retry.times if step.retry else 0
+        for attempt in range(retries + 1):
+            server = step.via[attempt % len(step.via)]
             if sender is None or not sender.usable:
-                sender = _sender(world, how, server)
-            outcome = await sender.send(_transmission(how, message))
+                sender = _make_sender(world, step, server)
+            result = await sender.send(_transmission(step, message))
             world.recorder.record(
                 Attempt,
                 message=message.name,
                 attempt=len(message.attempts) + 1,
-                client=how.party,
+                client=step.party,
                 server=server,
-                listener=how.listener,
-                session=outcome.session,
-                outcome=outcome.outcome,
-                code=outcome.code,
-                enhanced=outcome.enhanced,
-                text=outcome.text,
-                accepted=outcome.accepted,
-                refused=outcome.refused,
-                dot_sent=outcome.dot_sent,
+                listener=step.listener,
+                session=result.session,
+                outcome=result.outcome,
+                code=result.code,
+                enhanced=result.enhanced,
+                text=result.text,
+                accepted=result.accepted,
+                refused=result.refused,
+                dot_sent=result.dot_sent,
             )
-            message.attempts.append(outcome)
-            if how.sessions == "each" or len(how.via) > 1:
+            message.attempts.append(result)
+            if step.sessions == "each" or len(step.via) > 1:
                 await sender.quit()
                 sender = None
-            if not _may_try_again(outcome) or attempt == patience:
+            if not _may_retry(result) or attempt == retries:
                 break
-            assert how.retry is not None
-            await world.clock.sleep(how.retry.every)
+            assert step.retry is not None
+            await world.clock.sleep(step.retry.every)
     if sender is not None:
         await sender.quit()
 
 
-def _sender(world: World, how: Send, server: str) -> Sender:
+def _make_sender(world: World, step: Send, server: str) -> Sender:
+    """Return a session with a server, not opened, that introduces itself as the step says."""
     identity = Identity(
-        ehlo=f"{how.party}.test" if how.party == "outside" else how.party,
-        offers_xshadow=how.offers_xshadow,
-        database=f"{how.party}-{world.settings.seed}",
+        ehlo=f"{step.party}.test" if step.party == "outside" else step.party,
+        offers_xshadow=step.offers_xshadow,
+        database=f"{step.party}-{world.settings.seed}",
     )
-    address = world.links.address(how.party, server, how.listener)
+    address = world.links.address(step.party, server, step.listener)
     return Sender(address, identity, duration=world.clock.duration, session_behind=world.links.session_behind)
 
 
-def _transmission(how: Send, message: OutMessage) -> Transmission:
-    notify = (f"NOTIFY={how.notify}",) if how.notify else ()
+def _transmission(step: Send, message: OutMessage) -> Transmission:
+    """Return the envelope of a step with the content of a message."""
+    notify = (f"NOTIFY={step.notify}",) if step.notify else ()
     return Transmission(
-        sender=how.sender,
-        recipients=tuple(Recipient(address, notify) for address in how.to),
+        sender=step.sender,
+        recipients=tuple(Recipient(address, notify) for address in step.to),
         content=message.content,
-        raw=load_template(message.how.message).raw,
+        raw=load_template(message.step.message).raw,
         parameters=tuple(
-            f"{name}={value}" for name, value in (("RET", how.ret), ("ENVID", how.envid)) if value is not None
+            f"{name}={value}" for name, value in (("RET", step.ret), ("ENVID", step.envid)) if value is not None
         ),
-        pipelining=how.pipelining,
-        abandon=how.abandon,
+        pipelining=step.pipelining,
+        abandon=step.abandon,
     )
 
 
-def _make(world: World, action: Send, number: int) -> OutMessage:
+def _make_message(world: World, action: Send, number: int) -> OutMessage:
+    """Make the message with this number of a step, add it to the outbox and record it."""
     name = f"{action.name}#{number}"
     content = build_message(
         action.name,
@@ -123,9 +128,9 @@ def _make(world: World, action: Send, number: int) -> OutMessage:
         headers=action.headers,
         size=action.size,
         whole=action.whole,
-        date=world.today,
+        date=world.now,
     )
-    # What is sent raw is read by the receiver as if it were stuffed.
+    # The receiver of a raw content removes dots from it as if it had been dot-stuffed.
     summary = digest(dot_unstuffed(content) if load_template(action.message).raw else content)
     made = OutMessage(name, content, action)
     world.outbox.add(made)
@@ -141,6 +146,6 @@ def _make(world: World, action: Send, number: int) -> OutMessage:
     return made
 
 
-def _may_try_again(outcome: SendResult) -> bool:
-    """Whether a sender keeps the message: the session was lost, or the answer was transient (RFC 5321 4.2.1)."""
-    return outcome.outcome == "lost" or (outcome.code is not None and outcome.code // 100 == 4)
+def _may_retry(result: SendResult) -> bool:
+    """Whether a sender has to try again: the session was lost, or the reply was transient (RFC 5321 4.2.1)."""
+    return result.outcome == "lost" or (result.code is not None and result.code // 100 == 4)

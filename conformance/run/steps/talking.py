@@ -9,58 +9,60 @@ from conformance.run.world import World
 from conformance.scenarios.messages import build_message, load_template
 from conformance.scenarios.steps.talking import Talk
 from conformance.wire.content import dot_stuffed
-from conformance.wire.talk import talk as hold
+from conformance.wire.talk import talk as hold_conversation
 
 
 @handles(Talk)
 async def talk(world: World, action: Talk) -> str:
-    """Say each line and read the replies that are to be read; what came of it is recorded for the judge."""
+    """Send each line of the step and read the replies; with `background`, return at once."""
     if action.background:
-        task = asyncio.get_running_loop().create_task(_talk(world, action), name=f"talk {action.name}")
-        world.outbox.in_background(action.name, task)
+        task = asyncio.get_running_loop().create_task(_run_talk(world, action), name=f"talk {action.name}")
+        world.outbox.add_background_send(action.name, task)
         return "in the background"
-    await _talk(world, action)
+    await _run_talk(world, action)
     return ""
 
 
-async def _talk(world: World, action: Talk) -> None:
-    made = 0
+async def _run_talk(world: World, action: Talk) -> None:
+    """Hold the conversation and record it; also record lag if the harness itself was late in it."""
+    number = 0
 
-    def message(name: str) -> bytes:
-        nonlocal made
-        made += 1
+    def make_content(name: str) -> bytes:
+        """Return the content of a template, dot-stuffed unless the template is raw."""
+        nonlocal number
+        number += 1
         content = build_message(
             action.name,
             message=name,
-            sequence=made,
+            sequence=number,
             scenario=world.cell.scenario,
             seed=world.settings.seed,
             sender="alice@outside.test",
             recipients=("bob@corp.test",),
-            date=world.today,
+            date=world.now,
         )
         return content if load_template(name).raw else dot_stuffed(content)
 
     link = world.links.link(action.party, action.to, action.listener)
-    said = await hold(
+    result = await hold_conversation(
         link.address,
         action.lines,
-        make_content=message,
+        make_content=make_content,
         duration=world.clock.duration,
         elapsed=world.clock.elapsed,
         session_behind=world.links.session_behind,
         mark_keywords=link.dialect.mark_keywords,
         tolerance=world.settings.tolerance,
     )
-    if said.late > 0:
-        world.recorder.record(Lag, seconds=said.late / world.clock.duration(1.0))
+    if result.late > 0:
+        world.recorder.record(Lag, seconds=result.late / world.clock.duration(1.0))
     world.recorder.record(
         Talked,
         conversation=action.name,
         client=action.party,
         server=action.to,
         listener=action.listener,
-        session=said.session,
+        session=result.session,
         exchanges=tuple(
             TalkExchange(
                 said=e.sent,
@@ -70,7 +72,7 @@ async def _talk(world: World, action: Talk) -> None:
                 closed=e.closed,
                 waited=e.waited,
             )
-            for e in said.exchanges
+            for e in result.exchanges
         ),
-        problem=said.problem,
+        problem=result.problem,
     )

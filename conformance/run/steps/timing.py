@@ -7,13 +7,13 @@ from conformance.scenarios.steps.timing import Advance, Await
 
 @handles(Advance)
 async def advance(world: World, action: Advance) -> str:
-    """Let time pass, in documented seconds."""
+    """Sleep for the documented seconds of the step."""
     await world.clock.sleep(action.by)
     return ""
 
 
 @handles(Await)
 async def await_sends(world: World, action: Await) -> str:
-    """Wait until the background sends of these messages have ended."""
-    await world.outbox.wait(action.of)
+    """Wait until the background sends of the named messages have ended. Raises what they raised."""
+    await world.outbox.wait_for_sends(action.of)
     return ""
