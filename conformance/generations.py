@@ -1,7 +1,7 @@
-"""The generations of servers and their roles: names, and which capabilities are of which generation's documents.
+"""The generations of Exchange servers and the roles of a server, by name; the capabilities that a generation documents.
 
-What the documents ask of a generation is in the catalogue of requirements, by these names; the reference, which knows
-nothing of the harness, and Spark, which judges a second time, say for themselves which rules are whose.
+Requirements that apply to some generations only name them in the catalogue. The reference server and Spark's queries state
+for themselves which rules apply to which generation: they must not share them with the harness.
 """
 
 from typing import TYPE_CHECKING, Literal
@@ -11,10 +11,10 @@ GENERATIONS: dict[str, frozenset[str]] = {
     "ex2013": frozenset({"shadow-2013", "safety-net"}),
     "ex2016": frozenset({"shadow-2013", "safety-net"}),
 }
-"""Generation -> the capabilities (node contract) that its documents describe and another's do not; oldest first."""
+"""The capabilities (docs/node-contract.md) that only some generations document, by generation, oldest first."""
 
 DEFAULT_GENERATION = "ex2016"
-"""What a server is of which nothing is said."""
+"""The generation of a server whose topology names none."""
 
 ROLES: dict[str, tuple[str, ...]] = {
     "mailbox": ("frontend", "transport", "delivery"),
@@ -22,13 +22,13 @@ ROLES: dict[str, tuple[str, ...]] = {
     "edge": ("frontend", "transport"),
     "submission": ("frontend", "transport"),
 }
-"""Role -> the listeners that a server of it must open."""
+"""The listeners that a server must open, by its role."""
 
 GENERATION_SPECIFIC = frozenset().union(*GENERATIONS.values())
-"""The capabilities that are of some generations only."""
+"""The capabilities that not all generations document."""
 
 SHADOW_CAPABILITIES = frozenset(claim for claim in GENERATION_SPECIFIC if claim.startswith("shadow-"))
-"""The capabilities that are shadow redundancy, as one generation or another has it."""
+"""The capabilities that are shadow redundancy in one of its forms."""
 
 if TYPE_CHECKING:
     Generation = str
@@ -39,5 +39,5 @@ else:
 
 
 def generations_of(claim: str) -> tuple[Generation, ...]:
-    """Return the generations whose documents describe a capability; all, of one that is not of some only."""
+    """Return the generations that document a capability; all of them unless it is specific to some."""
     return tuple(name for name, claims in GENERATIONS.items() if claim in claims or claim not in GENERATION_SPECIFIC)

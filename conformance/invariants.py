@@ -1,7 +1,7 @@
-"""The invariants: what is judged in every cell that does not waive it, by the names that scenarios know, in order.
+"""The names of the invariants, which are judged in every cell that does not waive them, in the order of their verdicts.
 
-The check of one is the function that `conformance.judge.invariants` knows by the same name. Spark's second oracle, which
-shares nothing with the first, has queries for most of them; a test holds its names against these.
+`conformance.judge.invariants` has a check for each. Spark's queries, a second and independent oracle, judge most of them
+again; a test compares the names.
 """
 
 INVARIANTS = (

@@ -1,4 +1,9 @@
-"""How the two halves of a concept find each other: what is declared in one package, and what does it in another."""
+"""Registries that connect what is declared in one package with what implements it in another.
+
+A scenario step, for example, is declared in `conformance.scenarios.steps` and executed by a function in
+`conformance.run.steps`. Each side registers its half under the same name; `check_counterparts` then compares the names when the
+packages are imported, so that a half without the other is an ImportError.
+"""
 
 import importlib
 import pkgutil
@@ -11,64 +16,74 @@ U = TypeVar("U")
 
 
 class RegistryError(ImportError):
-    """Something is declared that nothing does, or is done that nothing declares."""
+    """A name is registered without its counterpart, twice, or not at all."""
 
 
 class Registry(dict[str, T]):
-    """What was declared under which name, in the order of declaration; `check` raises what is wrong with one."""
+    """Functions, classes or other items by their names, in the order of registration.
 
-    def __init__(self, what: str, check: Callable[[T], None] = lambda thing: None) -> None:
+    `role` names in error messages what the items are: "check of the invariant". `validate` is called with each new item
+    and raises an error to refuse it.
+    """
+
+    def __init__(self, role: str, validate: Callable[[T], None] = lambda item: None) -> None:
         super().__init__()
-        self._what = what
-        self._check = check
+        self._role = role
+        self._validate = validate
 
-    def add(self, name: str, thing: T) -> None:
-        """Take a declaration. Raises Unmatched when it has no name, or that of another."""
+    def add(self, name: str, item: T) -> None:
+        """Register an item. Raises RegistryError when the name is empty or taken, and what `validate` raises."""
         if not name:
-            raise RegistryError(f"{thing!r} is declared as {self._what} and has no name")
+            raise RegistryError(f"{item!r} is declared as {self._role} and has no name")
         if name in self:
-            raise RegistryError(f"the {self._what} {name!r} is declared twice: {self[name]!r} and {thing!r}")
-        self._check(thing)
-        self[name] = thing
+            raise RegistryError(f"the {self._role} {name!r} is declared twice: {self[name]!r} and {item!r}")
+        self._validate(item)
+        self[name] = item
 
-    def declare(self, *names: str) -> Callable[[U], U]:
-        """Return a decorator that takes a function or class under these names."""
+    def register(self, *names: str) -> Callable[[U], U]:
+        """Return a decorator that registers a function or class under each of these names and returns it unchanged."""
 
-        def declared(thing: Any) -> Any:
+        def decorate(item: Any) -> Any:
             for name in names:
-                self.add(name, thing)
-            return thing
+                self.add(name, item)
+            return item
 
-        return declared
+        return decorate
 
-    def name_of(self, thing: T) -> str:
-        """Return the name of a thing. Raises Unmatched when it was not declared."""
-        for name, one in self.items():
-            if one is thing:
+    def name_of(self, item: T) -> str:
+        """Return the first name of an item. Raises RegistryError when it is not registered."""
+        for name, registered in self.items():
+            if registered is item:
                 return name
-        raise RegistryError(f"{thing!r} is not declared as {self._what}")
+        raise RegistryError(f"{item!r} is not declared as {self._role}")
 
 
 def submodule_names(package: ModuleType) -> tuple[str, ...]:
-    """Return the names of a package's modules, without its own, in their order."""
+    """Return the names of a package's modules and subpackages, without its own name before them, sorted."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(package.__path__)))
 
 
 def import_submodules(package: ModuleType) -> None:
-    """Import every module of a package, so that what they register is known."""
+    """Import every module of a package, so that all that they register is in its registry."""
     for name in submodule_names(package):
         importlib.import_module(f"{package.__name__}.{name}")
 
 
-def check_counterparts(what: str, declared: Iterable[str], where: str, done: Iterable[str], there: str) -> None:
-    """Hold the names that are declared in one place against those that another has something for.
+def check_counterparts(
+    concept: str, declared: Iterable[str], declared_in: str, implemented: Iterable[str], implemented_in: str
+) -> None:
+    """Compare the names of what is declared with the names of what is implemented; the other arguments are for messages.
 
-    Raises Unmatched, with each name that stands in one of them only.
+    Raises RegistryError with each name that only one of the two has.
     """
-    first, second = set(declared), set(done)
-    alone = [
-        f"the {what} {name!r} is declared in {where}, and nothing in {there} does it" for name in sorted(first - second)
+    declared, implemented = set(declared), set(implemented)
+    problems = [
+        f"the {concept} {name!r} is declared in {declared_in}, and nothing in {implemented_in} implements it"
+        for name in sorted(declared - implemented)
     ]
-    alone += [f"{there} does the {what} {name!r}, which {where} does not declare" for name in sorted(second - first)]
-    if alone:
-        raise RegistryError("; ".join(alone))
+    problems += [
+        f"{implemented_in} implements the {concept} {name!r}, which {declared_in} does not declare"
+        for name in sorted(implemented - declared)
+    ]
+    if problems:
+        raise RegistryError("; ".join(problems))

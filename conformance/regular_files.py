@@ -1,6 +1,6 @@
-"""Reads files that others wrote: regular ones only, without waiting, and no more octets than a bound.
+"""Reads files that other programs wrote: regular files only, without blocking, and up to a maximum size.
 
-A FIFO without a writer blocks for ever, a device has no end, a directory is none of these: each is an OSError here.
+Opening a FIFO without a writer blocks for ever, and a device has no end. Here both, like a directory, are an OSError.
 """
 
 import errno
@@ -9,20 +9,20 @@ import stat
 from pathlib import Path
 
 MAX_OCTETS = 2**29
-"""Octets of a file of a run directory that are read: 512 MiB, thirty times the longest history of the corpus."""
+"""The largest file of a run directory that is read, in octets: 512 MiB, thirty times the longest history of the corpus."""
 
 
-def read_regular(path: Path, most: int = MAX_OCTETS) -> bytes:
-    """Return the content of a regular file. Raises OSError: no such file, no regular one, or more than `most` octets."""
+def read_regular(path: Path, max_octets: int = MAX_OCTETS) -> bytes:
+    """Return the content of a regular file. Raises OSError when it is missing, not regular, larger than `max_octets`."""
     with open(path, "rb", opener=open_regular) as file:
-        octets = file.read(most + 1)
-    if len(octets) > most:
-        raise OSError(errno.EFBIG, f"the file is too large: at most {most} octets are read", str(path))
+        octets = file.read(max_octets + 1)
+    if len(octets) > max_octets:
+        raise OSError(errno.EFBIG, f"the file is too large: at most {max_octets} octets are read", str(path))
     return octets
 
 
 def open_regular(path: str, flags: int) -> int:
-    """Open a file without waiting for a writer. Raises OSError where it is not a regular file."""
+    """Open a regular file without blocking and return its descriptor; an `opener` for `open`. Raises OSError for others."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

@@ -63,7 +63,7 @@ class Expectation(BaseModel):
 EXPECTATIONS: Registry[type[Expectation]] = Registry("expectation", require_name_types)
 """Every expectation verb and the model of what stands under it. Its check is in `conformance.judge.expectations`."""
 
-expectation = EXPECTATIONS.declare
+expectation = EXPECTATIONS.register
 
 
 _MOST_COPIES = 1_000_000

@@ -1,8 +1,8 @@
-"""What a verdict is, and what follows from verdicts: their order, their words, changes between runs, a row's verdict.
+"""What a verdict is, and the rules about verdicts: their order, how they are displayed, what changed between runs.
 
-These rules stand here once. `judge` makes verdicts, `results` stores them, `report` and `spark` count and compare
-them; all of them take the rules from here, and Spark takes them as SQL text (`conformance.verdicts.sql`), which is
-generated from the same tables. Nothing here knows what a mail server must do.
+`judge` makes verdicts, `results` stores them, `report` and `spark` count and compare them. All of them use these rules; Spark
+uses them as SQL text (`conformance.verdicts.sql`), generated from the same tables. Nothing here knows what a mail server must
+do.
 """
 
 from conformance.verdicts.outcome import Outcome, Reason, Verdict, worst_in_cell, worst_over_cells

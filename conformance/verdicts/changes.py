@@ -1,4 +1,7 @@
-"""What changed between two runs of a cell: the kind of the change, what may have caused it, and whether it is flaky."""
+"""Compares the outcomes of one cell in two or more runs: the kind of a change, its possible causes, and flakiness.
+
+A *cell* is one scenario with one value of each of its axes, run against one candidate.
+"""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -11,7 +14,7 @@ Should = Literal["warn", "fail"]
 
 
 class CellState(StrEnum):
-    """How a cell stands in a run: its outcome, `remark` for a pass with a remark, `absent` when the run lacks it."""
+    """A cell's outcome in one run; `remark` is a pass with a remark, `absent` a run without the cell."""
 
     PASS = "pass"  # noqa: S105  # not a password
     REMARK = "remark"
@@ -23,12 +26,12 @@ class CellState(StrEnum):
 
 
 class ChangeKind(StrEnum):
-    """What a change is to a reader.
+    """The kind of a change between an earlier and a later run of a cell.
 
-    - `regression`: a cell that passed fails or cannot be judged; or a cell that was judged otherwise now fails
-    - `new`: a cell fails that was not there, or did not apply
-    - `fixed`: a cell passes that did not
-    - `lost`: a cell that passed is not there, or does not apply
+    - `regression`: it passed and now fails or could not be judged; or it could not be judged and now fails
+    - `new`: it was absent or not applicable and now fails
+    - `fixed`: it failed or could not be judged and now passes
+    - `lost`: it passed and now is absent or not applicable
     - `other`: any other change
     """
 
@@ -50,13 +53,13 @@ TRANSITIONS: tuple[tuple[frozenset[CellState], frozenset[CellState], ChangeKind]
     (_PASSES, _UNJUDGED, ChangeKind.REGRESSION),
     (_UNJUDGED | {CellState.FAIL}, _PASSES, ChangeKind.FIXED),
 )
-"""States before, states after, kind: the first line that fits holds. Any other pair of different states is `other`."""
+"""States before, states after, kind; the first line that matches counts. Other pairs of different states are `other`."""
 
 
 def cell_state(outcome: Outcome | None, *, remark: bool = False, should: Should = "warn") -> CellState:
-    """Return the state of a cell; None stands for a cell that the run lacks.
+    """Return the state of a cell with this outcome; `absent` for None, a run without the cell.
 
-    A pass with a remark counts as a failure where a broken `should` is to fail.
+    With `should="fail"` a pass with a remark is a failure.
     """
     if outcome is None:
         return CellState.ABSENT
@@ -66,10 +69,12 @@ def cell_state(outcome: Outcome | None, *, remark: bool = False, should: Should 
 
 
 def change_kind(before: CellState, after: CellState) -> ChangeKind | None:
-    """Return the kind of a change, or None where nothing changed."""
+    """Return the kind of a change, None where the states are the same."""
     if before is after:
         return None
-    return next((kind for was, now, kind in TRANSITIONS if before in was and after in now), ChangeKind.OTHER)
+    return next(
+        (kind for earlier, later, kind in TRANSITIONS if before in earlier and after in later), ChangeKind.OTHER
+    )
 
 
 Cause = Literal["candidate", "suite", "environment", "settings"]
@@ -80,26 +85,28 @@ CAUSES: dict[Cause, tuple[str, ...]] = {
     "environment": ("environment_sha256",),
     "settings": ("seed", "clock", "scale", "tolerance", "should"),
 }
-"""The fields of a cell's header that tell causes of a change apart."""
+"""The possible causes of a change, and the fields of a cell's header that differ when it is one."""
 
 
-def change_causes(was: object, now: object) -> tuple[Cause, ...]:
-    """Return what differs between two runs of one cell; nothing when nothing that is recorded differs.
+def change_causes(before: object, after: object) -> tuple[Cause, ...]:
+    """Return the possible causes of a change, () where no field in `CAUSES` differs.
 
-    `was` and `now` have the attributes that `CAUSES` names, as the headers of cells do.
+    `before` and `after` are headers of a cell, or other objects with the attributes named in `CAUSES`.
     """
     return tuple(
-        cause for cause, fields in CAUSES.items() if any(getattr(was, one) != getattr(now, one) for one in fields)
+        cause
+        for cause, fields in CAUSES.items()
+        if any(getattr(before, field) != getattr(after, field) for field in fields)
     )
 
 
 FLAKY = frozenset({Outcome.PASS, Outcome.FAIL})
-"""A cell is flaky when it ended in each of these although no field in `CAUSES` differed.
+"""A cell with each of these outcomes in comparable runs is flaky.
 
-An inconclusive outcome or an error does not make a cell flaky: it says that the harness or the machine was at fault.
+An inconclusive outcome or an error does not make it flaky: there the harness or the machine was at fault.
 """
 
 
 def is_flaky(outcomes: Iterable[Outcome]) -> bool:
-    """Say whether a cell is flaky, from its outcomes in runs that differ in nothing recorded."""
+    """Return whether a cell is flaky, given its outcomes in runs that differ in no field of `CAUSES`."""
     return set(outcomes) >= FLAKY

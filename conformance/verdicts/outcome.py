@@ -1,6 +1,6 @@
-"""The five outcomes, their order within a cell and over many cells, and the words and signs that stand for them. A
-verdict is what one check found in one history; what the verdicts of its checks come to for a row of the catalogue
-stands here too.
+"""The verdict of a check and its five outcomes: their order within a cell and over many cells, and how they are displayed.
+
+A *check* is one expectation of a scenario, or one invariant of all cells. A *row* is a requirement of the catalogue.
 """
 
 from collections.abc import Iterable
@@ -11,13 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Outcome(StrEnum):
-    """How a check or a cell ended. Outcomes are never merged.
+    """The outcome of a check or of a cell. No two of them are ever counted as one.
 
-    - `pass`: there was occasion to fail, and it did not
+    - `pass`: it could have failed, and did not
     - `fail`: the requirement is violated
-    - `inconclusive`: it could not be judged: vacuous, the fault did not fire, the harness lagged, the node died for
-      another reason
-    - `not-applicable`: the candidate does not claim the capability
+    - `inconclusive`: it could not be judged; `Reason` says why
+    - `not-applicable`: the candidate does not claim the capability, or the cell had no occasion for an invariant
     - `error`: the harness or the scenario is at fault
     """
 
@@ -31,12 +30,12 @@ class Outcome(StrEnum):
 class Reason(StrEnum):
     """Why a check could not be judged.
 
-    - `no-occasion`: it had no chance to fail, a fault did not fire, or a moment did not come
+    - `no-occasion`: it had no chance to fail, a fault did not fire, or a moment for a step did not come
     - `cut-short`: the scenario or its history ended before
     - `undecided`: what was seen looks like a violation, and need not be one
-    - `node`: a node died, could not be started, or did not do what a step asked of it
-    - `late`: the harness or its machine ran later than it may
-    - `shortage`: the machine ran out of something
+    - `node`: a node exited unexpectedly, could not be started, or did not do what a step asked of it
+    - `late`: the harness or its machine ran later than is allowed
+    - `shortage`: the machine ran out of memory, disk space or another resource
     """
 
     NO_OCCASION = "no-occasion"
@@ -48,28 +47,28 @@ class Reason(StrEnum):
 
 
 WITHIN_A_CELL = (Outcome.ERROR, Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_APPLICABLE)
-"""The order within one cell: an error comes first, because a set-up that broke proves nothing."""
+"""The order within one cell, worst first: an error is the worst, because a broken set-up proves nothing."""
 
 OVER_CELLS = (Outcome.FAIL, Outcome.ERROR, Outcome.INCONCLUSIVE, Outcome.PASS, Outcome.NOT_APPLICABLE)
-"""The order over many cells: a failure comes first, because an error in one cell does not undo the failure of another."""
+"""The order over many cells, worst first: a failure is the worst, because an error in another cell does not undo it."""
 
 NOT_JUDGED = Outcome.INCONCLUSIVE
-"""The outcome of a cell or row about which nothing was recorded; a cell that was cut short is no better than this."""
+"""The outcome of a cell without verdicts; a cell that was cut short is at best this."""
 
 OK_OUTCOMES = frozenset({Outcome.PASS, Outcome.NOT_APPLICABLE})
-"""The outcomes that leave nothing to report."""
+"""The outcomes that need no attention."""
 
 NOT_OK_OUTCOMES = tuple(outcome for outcome in OVER_CELLS if outcome not in OK_OUTCOMES)
-"""The other outcomes, in the order over cells."""
+"""The outcomes that need attention, in the order over cells."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutcomeDisplay:
-    """How an outcome is shown.
+    """How an outcome is displayed.
 
     Attributes:
-        sign: one character beside every colour, so that nobody has to tell red from green.
-        heading: how the text of a cell begins, in capitals; Allure's categories recognise it.
+        sign: one character that is always displayed with the colour, since not everyone can tell red from green.
+        heading: the beginning of a cell's text, in capitals; Allure's categories match it.
         category: pytest's category in the summary line.
         letter: pytest's progress letter.
         style: Rich's style on a terminal.
@@ -92,13 +91,13 @@ OUTCOME_DISPLAY = {
 
 
 def worst_in_cell(outcomes: Iterable[Outcome]) -> Outcome:
-    """Return the outcome of one cell from those of its checks; a cell without checks was not judged."""
+    """Return the outcome of a cell, given those of its checks; `NOT_JUDGED` without checks."""
     present = set(outcomes)
     return next((outcome for outcome in WITHIN_A_CELL if outcome in present), NOT_JUDGED)
 
 
 def worst_over_cells(outcomes: Iterable[Outcome]) -> Outcome | None:
-    """Return the outcome of many cells together, or None when there are no cells."""
+    """Return the outcome of many cells together, or of a row over many cells; None without cells."""
     present = set(outcomes)
     return next((outcome for outcome in OVER_CELLS if outcome in present), None)
 
@@ -106,11 +105,10 @@ def worst_over_cells(outcomes: Iterable[Outcome]) -> Outcome | None:
 class Verdict(BaseModel):
     """What one check found in one history.
 
-    `check` is `expect.<verb>` or `invariant.<name>`; `requirements` are blamed or confirmed by it, the first one
-    foremost.
-    `sentence` is for a stranger: on failure it says what was expected, what was seen, of which message, when.
-    `evidence` holds the numbers of the events that show it, the offending one first. `occasions` counts how often
-    the check could have failed: a check with none is not a pass but inconclusive ("vacuous").
+    `check` is `expect.<verb>`, `invariant.<name>` or `harness.<name>`. `requirements` are the rows that it is about: a failure
+    is blamed on the first. `sentence` is written for a reader without context: on failure it says what was expected, what
+    was seen, of which message, and when. `evidence` has the numbers of the events that show it, the violating one first.
+    `occasions` counts how often the check could have failed; an expectation with none is inconclusive ("vacuous").
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -132,10 +130,10 @@ class Verdict(BaseModel):
 
 
 def outcome_for_row(outcome: Outcome, rank: int, cell: Outcome) -> Outcome:
-    """Return what a check's outcome means for one of the rows that the check names.
+    """Return what a verdict's outcome means for one of its rows: the row's outcome in this cell.
 
-    `rank` is the row's place among them, from 0; `cell` is the outcome of the whole cell. A failure is blamed on the
-    first row; the others may be the reason, so they are inconclusive. A cell that ended in an error proves nothing.
+    `rank` is the row's place in the verdict, from 0; `cell` is the outcome of the whole cell. A failure is blamed on the
+    first row; the others may be the reason of it, so they are inconclusive. A cell with an error proves nothing.
     """
     if cell is Outcome.ERROR:
         return Outcome.ERROR

@@ -1,6 +1,7 @@
 """The rules of this package as SQL text for Spark, generated from the same tables.
 
-All texts are made of the constants of this package and of column names that the caller writes in its source.
+Each function returns SQL made of constants of this package and of its arguments: names of columns or relations, or
+expressions, that the caller writes in its source. None of them may come from data.
 """
 
 from collections.abc import Sequence
@@ -17,24 +18,23 @@ _COUNTERS = {
 }
 
 COUNT_COLUMNS = "cells whole, " + ", ".join(f"{name} whole" for name in _COUNTERS.values())
-"""The columns that `count_outcomes_sql` makes, and the number of cells, as tables declare them."""
+"""The declaration of a table's columns for the number of cells and for the counts of `count_outcomes_sql`."""
 
 
 def count_outcomes_sql(column: str) -> str:
-    """Return the select list that counts each outcome of a group."""
+    """Return a select list that counts each outcome in a group; `column` has the outcomes."""
     return ", ".join(f"count_if({column} = '{outcome}') AS {name}" for outcome, name in _COUNTERS.items())
 
 
 def sum_counts_sql(relation: str) -> str:
-    """Return the select list that adds up what `count_outcomes_sql` gave of parts of a group, as columns of `relation`."""
+    """Return a select list that adds up the columns of `count_outcomes_sql` in a group of rows of `relation`."""
     return ", ".join(f"sum({relation}.{name}) AS {name}" for name in _COUNTERS.values())
 
 
 def worst_outcome_sql(column: str, order: Sequence[Outcome] = OVER_CELLS) -> str:
-    """Return the aggregate expression of the first outcome in `order` that a group has.
+    """Return an aggregate expression for the outcome in a group that comes first in `order`.
 
-    NULL counts as a cell that was not judged. Outcomes are compared by their place in `order`, so the expression is
-    one minimum.
+    NULL counts as `NOT_JUDGED`. The expression is the minimum of the outcomes' places in `order`.
     """
     places = " ".join(f"WHEN '{outcome}' THEN {place}" for place, outcome in enumerate(order))
     names = ", ".join(f"'{outcome}'" for outcome in order)
@@ -42,25 +42,26 @@ def worst_outcome_sql(column: str, order: Sequence[Outcome] = OVER_CELLS) -> str
 
 
 def change_kind_sql(before: str, after: str) -> str:
-    """Return the expression of the kind of a change between two columns of states; NULL where nothing changed."""
+    """Return an expression for the kind of a change between two states (`changes.change_kind`), NULL where they are equal."""
 
-    def one_of(column: str, states: frozenset[CellState]) -> str:
+    def is_one_of(column: str, states: frozenset[CellState]) -> str:
         return f"{column} IN ({', '.join(sorted(repr(str(state)) for state in states))})"
 
     lines = " ".join(
-        f"WHEN {one_of(before, was)} AND {one_of(after, now)} THEN '{kind}'" for was, now, kind in TRANSITIONS
+        f"WHEN {is_one_of(before, earlier)} AND {is_one_of(after, later)} THEN '{kind}'"
+        for earlier, later, kind in TRANSITIONS
     )
     return f"CASE WHEN {before} = {after} THEN NULL {lines} ELSE '{ChangeKind.OTHER}' END"
 
 
-def change_causes_sql(was: str, now: str) -> str:
-    """Return the expression of what differs, joined with `+`; '' when nothing does.
+def change_causes_sql(before: str, after: str) -> str:
+    """Return an expression for the causes of a change (`changes.change_causes`), joined with `+`; '' for none.
 
-    `was` and `now` are formats of column names: `{}` stands for a field of `CAUSES`.
+    `before` and `after` are format strings of columns: `{}` stands for a field of `CAUSES`, as in `"o.before_{}"`.
     """
     parts = (
         "CASE WHEN "
-        + " OR ".join(f"{was.format(one)} IS DISTINCT FROM {now.format(one)}" for one in fields)
+        + " OR ".join(f"{before.format(field)} IS DISTINCT FROM {after.format(field)}" for field in fields)
         + f" THEN '{cause}' END"
         for cause, fields in CAUSES.items()
     )
@@ -68,11 +69,11 @@ def change_causes_sql(was: str, now: str) -> str:
 
 
 COMPARED_COLUMNS = tuple(field for fields in CAUSES.values() for field in fields)
-"""The columns that must be equal for two runs of a cell to be comparable."""
+"""The columns with the fields of `CAUSES`: two runs of a cell are comparable when these are equal."""
 
 
 def outcome_for_row_sql(outcome: str, rank: str, cell: str) -> str:
-    """Return the expression of `ledger.share`: what a check's outcome means for the row at `rank`, from 0."""
+    """Return an expression for `outcome.outcome_for_row`; the arguments are expressions for its arguments."""
     return (
         f"CASE WHEN {cell} = '{Outcome.ERROR}' THEN '{Outcome.ERROR}' "
         f"WHEN {outcome} = '{Outcome.FAIL}' AND {rank} > 0 THEN '{Outcome.INCONCLUSIVE}' ELSE {outcome} END"

@@ -40,8 +40,8 @@ def test_every_module_of_the_package_is_found(package: Package) -> None:
 @pytest.mark.parametrize(
     ("declared", "words"),
     [
-        (["one", "two", "three"], "the thing 'three' is declared in here, and nothing in halves/ does it"),
-        (["one"], "halves/ does the thing 'two', which here does not declare"),
+        (["one", "two", "three"], "the thing 'three' is declared in here, and nothing in halves/ implements it"),
+        (["one"], "halves/ implements the thing 'two', which here does not declare"),
     ],
 )
 def test_a_half_without_the_other_is_named(package: Package, declared: list[str], words: str) -> None:

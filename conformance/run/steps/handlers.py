@@ -16,4 +16,4 @@ HANDLERS: Registry[Handler[Any]] = Registry("function for the step")
 
 def handles(*models: type[A]) -> Callable[[Handler[A]], Handler[A]]:
     """Return a decorator that registers a function as the handler of the steps of these models."""
-    return HANDLERS.declare(*map(ACTIONS.name_of, models))
+    return HANDLERS.register(*map(ACTIONS.name_of, models))

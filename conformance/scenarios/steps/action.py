@@ -27,4 +27,4 @@ class Action(BaseModel):
 ACTIONS: Registry[type[Action]] = Registry("step", require_name_types)
 """Verb -> model. `expect`, `parallel` and `repeat` hold other verbs: they are read by conformance.scenarios.step_parser."""
 
-step = ACTIONS.declare
+step = ACTIONS.register

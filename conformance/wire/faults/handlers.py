@@ -48,7 +48,7 @@ AFTER_UNIT: Registry[Callable[[FaultContext], None]] = Registry("handler after a
 ON_CONNECTION: Registry[Callable[[FaultContext, Link], None]] = Registry("handler of a connection for the fault")
 """Handlers of a new connection, before the server is dialled; they record the event themselves."""
 
-on_unit, after_unit, on_connection = ON_UNIT.declare, AFTER_UNIT.declare, ON_CONNECTION.declare
+on_unit, after_unit, on_connection = ON_UNIT.register, AFTER_UNIT.register, ON_CONNECTION.register
 
 
 def apply(context: FaultContext, unit: Unit, skip: int) -> Unit | None:
