@@ -1,6 +1,6 @@
-"""Whether a cell applies to an assignment: asked here, and nowhere else, by runs, by trials of defects, and by the start-up probe.
+"""Decides whether a cell applies to an assignment of candidates: for runs, for trials of defects, and for `candidate check`.
 
-What can be known before a cell is started is known here. That a program's clock cannot be moved shows only when the program
+Everything that can be known before a cell starts is decided here. That a program's clock cannot be shifted shows only when it
 runs (`conformance.run.cell`).
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from conformance.candidates.assignment import Assignment
 from conformance.candidates.cell_needs import unclaimed_needs, unsupported_reasons
-from conformance.candidates.description import REFERENCE
+from conformance.candidates.description import REFERENCE, Candidate
 from conformance.history.dialects import PROFILE_1
 from conformance.nodes.disks.node_disk import disk_troubles_of, unsupported_reason
 from conformance.run.settings import Settings
@@ -20,146 +20,145 @@ from conformance.scenarios.steps.breaking import Answer, Fault, Partition
 from conformance.scenarios.steps.nodes import Kill, PowerCut
 from conformance.scenarios.steps.sending import Send
 from conformance.scenarios.steps.talking import Talk
+from conformance.topology import Server
 
 _SHADOW_VERB = re.compile(r"\bX(SHADOW|Q(UERY)?DISCARD)", re.IGNORECASE)
 
 
 def inapplicable_reason(cell: Cell, assignment: Assignment, settings: Settings) -> str:
-    """Return why a cell does not apply to an assignment under these settings; '' when it does."""
+    """Return why a cell does not apply to an assignment under these settings; "" when it does."""
     servers = tuple(cell.topology.by_name)
-    # Asked from here down, candidates last; which reason is told first is another order.
-    part, generation = _without_a_part(cell, assignment), _misplaced(cell, assignment)
-    spelled = tuple(_spelled_otherwise(cell, assignment))
-    waits = (
-        (*_silences(cell, assignment), *_kills(cell, assignment), *_attempts(cell, assignment))
-        if settings.scale != 1
-        else ()
-    )
-    times = tuple(_times(cell, settings)) or waits
+    undescribed = cell.timers == "own" and assignment.own_timers(servers) is None
+    reasons = {
+        "not in this topology: ": _unused_candidates(cell, assignment),
+        "not of this generation: ": _wrong_generations(cell, assignment),
+        "not claimed: ": unclaimed_needs(cell, assignment),
+        "not described: the own-timers of ": (assignment.identity,) if undescribed else (),
+        "": _scale_reasons(cell, assignment) if settings.scale != 1 else (),
+        "spelled as in profile-1: ": _other_dialects(cell, assignment),
+    }
+    if reason := next((prefix + ", ".join(details) for prefix, details in reasons.items() if details), ""):
+        return reason
     disks = {
         name: unsupported_reason(assignment.candidate_for(name), disk_troubles_of(cell, name), settings.disk)
         for name in servers
     }
-    undescribed = cell.timers == "own" and assignment.own_timers(servers) is None
-    reasons = {
-        "not in this topology: ": part,
-        "not of this generation: ": generation,
-        "not claimed: ": unclaimed_needs(cell, assignment),
-        "not described: the own-timers of ": (assignment.identity,) if undescribed else (),
-        "": times,
-        "spelled as in profile-1: ": spelled,
-    }
-    if told := next((beginning + ", ".join(some) for beginning, some in reasons.items() if some), ""):
-        return told
-    lacking = tuple(f"{name}: {reason}" for name, reason in disks.items() if reason)
-    cannot = (*assignment.unavailable(servers), *lacking, *unsupported_reasons(cell, assignment, settings.scale))
-    return "cannot be run: " + ", ".join(cannot) if cannot else ""
+    without_disk = tuple(f"{name}: {reason}" for name, reason in disks.items() if reason)
+    # Asked last, since finding out whether a candidate is available takes the longest.
+    cannot_run = (
+        *assignment.unavailable(servers),
+        *without_disk,
+        *unsupported_reasons(cell, assignment, settings.scale),
+    )
+    return "cannot be run: " + ", ".join(cannot_run) if cannot_run else ""
 
 
-def _without_a_part(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
-    """Return `server (candidate)` for what was named and plays nothing: nothing of it would be judged.
+def _unused_candidates(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
+    """Return `server (candidate)` for each server of the assignment that the topology lacks, unless its candidate plays another.
 
-    The reference is named to fill places: a cell applies without it, if anything that was named plays in it.
+    The reference may be assigned to servers that the topology lacks, as long as another assigned candidate plays in it.
     """
-    there = cell.topology.by_name
-    playing = [candidate for server, candidate in assignment.servers.items() if server in there]
+    servers = cell.topology.by_name
+    playing = [candidate for server, candidate in assignment.servers.items() if server in servers]
     return tuple(
         f"{server} ({candidate.identity})"
         for server, candidate in assignment.servers.items()
-        if server not in there and candidate not in playing and (candidate != REFERENCE or not playing)
+        if server not in servers and candidate not in playing and (candidate != REFERENCE or not playing)
     )
 
 
-def _misplaced(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
-    """Return `candidate is GENERATION, server is GENERATION` for every server that would be started as what it is not."""
+def _wrong_generations(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
+    """Return `candidate is GENERATION, server is GENERATION` for each server whose generation its candidate cannot be."""
     return tuple(
-        f"{assignment.candidate_for(server.name).identity} is {' or '.join(assignment.candidate_for(server.name).generations)}, "
-        f"{server.name} is {server.generation}"
-        for server in cell.topology.servers
-        if server.generation not in assignment.candidate_for(server.name).generations
+        f"{candidate.identity} is {' or '.join(candidate.generations)}, {server.name} is {server.generation}"
+        for server, candidate in _servers_with_candidates(cell, assignment)
+        if server.generation not in candidate.generations
     )
 
 
-def _spelled_otherwise(cell: Cell, assignment: Assignment) -> Iterator[str]:
-    """Yield `server (candidate) has the dialect NAME` for the first that would not understand what the harness says."""
+def _other_dialects(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
+    """Return `server (candidate) has the dialect NAME` for the first server that would not understand the harness's verbs."""
     for step in cell.all_steps:
-        for server in _addressed(step.action):
+        for server in _sent_shadow_verbs_to(step.action):
             candidate = assignment.candidate_for(server)
             if candidate.resolved_dialect != PROFILE_1:
-                yield f"{server} ({candidate.identity}) has the dialect {candidate.resolved_dialect.name}"
-                return
+                return (f"{server} ({candidate.identity}) has the dialect {candidate.resolved_dialect.name}",)
+    return ()
 
 
-def _addressed(action: object) -> tuple[str, ...]:
-    """Return the servers to whom the harness says shadow verbs: line by line, or as a server that keeps its shadows."""
+def _sent_shadow_verbs_to(action: object) -> tuple[str, ...]:
+    """Return the servers to which the harness itself sends shadow verbs in a step: in a conversation, or as a shadow server."""
     match action:
         case Talk(to=to, lines=lines):
-            said = (f"{line.say or ''} {line.octets or ''}" for line in lines)
-            return (to,) if any(map(_SHADOW_VERB.search, said)) else ()
+            texts = (f"{line.say or ''} {line.octets or ''}" for line in lines)
+            return (to,) if any(map(_SHADOW_VERB.search, texts)) else ()
         case Send(via=via, offers_xshadow=True):
             return via
     return ()
 
 
-def _times(cell: Cell, settings: Settings) -> Iterator[str]:
-    """Yield why the times of a cell cannot be shown under these settings; one reason is enough."""
-    if cell.timers == "own" and settings.scale != 1:
-        yield "the server's own timers cannot be scaled"
-    elif cell.unscaled and settings.scale != 1:
-        yield f"a scaled clock cannot show it: {cell.unscaled}"
+def _scale_reasons(cell: Cell, assignment: Assignment) -> tuple[str, ...]:
+    """Return why the documented times of a cell cannot be divided by a scale."""
+    if cell.timers == "own":
+        return ("the server's own timers cannot be scaled",)
+    if cell.unscaled:
+        return (f"a scaled clock cannot show it: {cell.unscaled}",)
+    waits = (
+        _wait_for_silence(cell, assignment),
+        _wait_after_kill(cell, assignment),
+        _wait_between_attempts(cell, assignment),
+    )
+    return tuple(f"a scaled clock cannot show it: {wait}" for wait in waits if wait)
 
 
-def _silences(cell: Cell, assignment: Assignment) -> Iterator[str]:
-    """Yield which server waits for a silent next hop for a time that no clock divides.
+def _wait_for_silence(cell: Cell, assignment: Assignment) -> str:
+    """Return which server waits for a silent next hop for a time that cannot be scaled; "" for none.
 
-    A next hop that falls silent once it has the message is none of these: it has it.
+    A next hop that falls silent when it has the whole message does not make the server wait.
     """
     for step in cell.all_steps:
         match step.action:
             case Fault(does="stall" | "mute", at=at, when=when, sender=sender) if at != "dot" or when == "before":
-                for server in cell.topology.servers:
-                    candidate = assignment.candidate_for(server.name)
+                for server, candidate in _servers_with_candidates(cell, assignment):
                     if sender in (server.name, "*") and candidate.waits_for_silence is not None:
-                        yield (
-                            f"a scaled clock cannot show it: {server.name} ({candidate.identity}) waits "
+                        return (
+                            f"{server.name} ({candidate.identity}) waits "
                             f"{values.format_duration(candidate.waits_for_silence)} of real time for a silent next hop"
                         )
-                        return
+    return ""
 
 
-def _kills(cell: Cell, assignment: Assignment) -> Iterator[str]:
-    """Yield which server may leave a message alone, after a kill amid its attempts, for a time that no clock divides."""
-    steps = [step.action for step in cell.all_steps]
-    if not any(isinstance(action, Answer) and action.reply.startswith("4") for action in steps):
-        return
-    for action in steps:
+def _wait_after_kill(cell: Cell, assignment: Assignment) -> str:
+    """Return which server, killed while mail is deferred, waits for a time that cannot be scaled; "" for none."""
+    actions = [step.action for step in cell.all_steps]
+    if not any(isinstance(action, Answer) and action.reply.startswith("4") for action in actions):
+        return ""
+    for action in actions:
         if isinstance(action, Kill | PowerCut):
-            for server in cell.topology.servers:
-                candidate = assignment.candidate_for(server.name)
+            for server, candidate in _servers_with_candidates(cell, assignment):
                 if {server.name, "all"} & set(action.node) and candidate.waits_after_a_kill is not None:
-                    yield (
-                        f"a scaled clock cannot show it: {server.name} ({candidate.identity}) may leave a message alone for "
+                    return (
+                        f"{server.name} ({candidate.identity}) may leave a message alone for "
                         f"{values.format_duration(candidate.waits_after_a_kill)} of real time after a kill"
                     )
-                    return
+    return ""
 
 
-def _attempts(cell: Cell, assignment: Assignment) -> Iterator[str]:
-    """Yield which server has to try again, and waits before that for a time that no clock divides."""
-    for server in cell.topology.servers:
-        candidate = assignment.candidate_for(server.name)
+def _wait_between_attempts(cell: Cell, assignment: Assignment) -> str:
+    """Return which server has to try again, and waits before that for a time that cannot be scaled; "" for none."""
+    for server, candidate in _servers_with_candidates(cell, assignment):
         if candidate.waits_between_attempts is not None and any(
-            _is_in_the_way(step.action, server.name) for step in cell.all_steps
+            _may_defer_delivery(step.action, server.name) for step in cell.all_steps
         ):
-            yield (
-                f"a scaled clock cannot show it: {server.name} ({candidate.identity}) waits "
+            return (
+                f"{server.name} ({candidate.identity}) waits "
                 f"{values.format_duration(candidate.waits_between_attempts)} of real time between two attempts"
             )
-            return
+    return ""
 
 
-def _is_in_the_way(action: Action, server: str) -> bool:
-    """Whether a step may have a server's attempt at delivering fail for now."""
+def _may_defer_delivery(action: Action, server: str) -> bool:
+    """Whether a step may make an attempt of a server to deliver a message fail temporarily."""
     match action:
         case Answer(reply=reply):
             return reply.startswith("4")
@@ -168,3 +167,8 @@ def _is_in_the_way(action: Action, server: str) -> bool:
         case Partition(between=groups):
             return any(server in group for group in groups)
     return False
+
+
+def _servers_with_candidates(cell: Cell, assignment: Assignment) -> Iterator[tuple[Server, Candidate]]:
+    for server in cell.topology.servers:
+        yield server, assignment.candidate_for(server.name)
