@@ -1,4 +1,5 @@
-"""Shadow redundancy: making shadow copies, keeping them, and letting go of them or taking them over.
-`choice` says which server is tried, `creation` makes the copy, `discard` is the primary's side of discard status,
-`manager` is the Shadow Redundancy Manager of the shadow's side (heartbeat, discard, promotion).
+"""Shadow redundancy of Exchange 2013 and later.
+
+The primary's side: `choice` selects shadow servers, `creation` has the copy stored on one, `discard` reports which copies may be
+discarded. The shadow server's side: `shadow_queues` keeps copies and promotes them, `manager` watches their primaries.
 """

@@ -1,4 +1,4 @@
-"""Which servers are asked to keep a shadow, in which order, and how often (SR-PRF-01 to SR-PRF-06)."""
+"""The choice of shadow servers: which servers are asked, in which order, and how often (SR-PRF-01 to SR-PRF-06)."""
 
 import random
 from collections.abc import Sequence
@@ -9,63 +9,64 @@ from conformance.reference.host import Component
 
 
 class ShadowServerChoice(Component):
-    """Chooses shadow servers, and remembers which of them did not answer."""
+    """Chooses shadow servers, and remembers which of them failed recently."""
 
     _failed: dict[str, float]
 
     def start(self) -> None:
-        """Know nothing bad of anybody."""
+        """Begin without any recorded failure."""
         self._failed = {}
 
     def attempts(self) -> list[Peer]:
-        """Return the servers to try for one message, one for each permitted attempt."""
+        """Return the servers to try for one message, in order; a server appears once for each permitted attempt at it."""
         return attempts(self.host.config, self.unresponsive_servers(), self.host.random)
 
     def unresponsive_servers(self) -> frozenset[str]:
-        """Return the servers that failed within the last ShadowHeartbeatFrequency and did not answer since."""
+        """Return the servers with a failed attempt within the last ShadowHeartbeatFrequency and no contact since."""
         since = self.host.now() - self.host.transport.ShadowHeartbeatFrequency
         return frozenset(name for name, at in self._failed.items() if at > since)
 
     def record_failure(self, server: str) -> None:
-        """Note that an attempt at a server failed."""
+        """Record that an attempt at a server failed."""
         self._failed[server] = self.host.now()
 
     def record_answer(self, server: str) -> None:
-        """Note that a server is there."""
+        """Record contact with a server: its failure, if any, is forgotten."""
         self._failed.pop(server, None)
 
 
-def attempts(config: NodeConfiguration, down: frozenset[str], chance: random.Random) -> list[Peer]:
-    """Return the servers to try, one for each permitted attempt.
+def attempts(config: NodeConfiguration, unresponsive: frozenset[str], rng: random.Random) -> list[Peer]:
+    """Return the servers to try, in order; a server appears once for each permitted attempt at it.
 
-    Each attempt goes to another server as long as there is one; servers known to be `down` come last; the load is
-    spread by chance. In a DAG within one site, and in no DAG, the preference is ignored (SR-PRF-06).
+    The order is random, with `unresponsive` servers last; no server is repeated before all others have been tried. Outside a DAG
+    that spans sites ShadowMessagePreferenceSetting is ignored (SR-PRF-06).
     """
     candidates = [peer for peer in config.peers if can_shadow(config, peer)]
-    chance.shuffle(candidates)
-    candidates.sort(key=lambda peer: peer.name in down)
+    rng.shuffle(candidates)
+    candidates.sort(key=lambda peer: peer.name in unresponsive)
     local = [peer for peer in candidates if peer.site == config.site]
     remote = [peer for peer in candidates if peer.site != config.site]
     transport = config.transport
-    nearby = _times(local, transport.MaxRetriesForLocalSiteShadow)
+    local_attempts = _repeat(local, transport.MaxRetriesForLocalSiteShadow)
     if not spans_sites(config):
-        return nearby
-    far = _times(remote, transport.MaxRetriesForRemoteSiteShadow)
+        return local_attempts
+    remote_attempts = _repeat(remote, transport.MaxRetriesForRemoteSiteShadow)
     match transport.ShadowMessagePreferenceSetting:
         case "LocalOnly":
-            return nearby
+            return local_attempts
         case "RemoteOnly":
-            return far
+            return remote_attempts
         case "PreferRemote":
-            return far + nearby
+            return remote_attempts + local_attempts
 
 
 def spans_sites(config: NodeConfiguration) -> bool:
-    """Return whether this server is in a DAG with members in other sites: only then the preference counts."""
+    """Return whether this server is in a DAG with members in other sites; only then the preference setting counts."""
     return config.dag is not None and any(
         peer.dag == config.dag and peer.site != config.site and peer.role == "mailbox" for peer in config.peers
     )
 
 
-def _times(peers: Sequence[Peer], number: int) -> list[Peer]:
-    return [peers[turn % len(peers)] for turn in range(number)] if peers else []
+def _repeat(peers: Sequence[Peer], number: int) -> list[Peer]:
+    """Return `number` peers, repeating the given ones in turn; none if there are none."""
+    return [peers[index % len(peers)] for index in range(number)] if peers else []

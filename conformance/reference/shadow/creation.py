@@ -1,5 +1,5 @@
-"""Making a shadow copy: it is stored on another server of the boundary before anybody is told that we have the
-message (SR-CRE-01, SR-CRE-02)."""
+"""Creating shadow copies: another server of the boundary stores the message before this one acknowledges it
+(SR-CRE-01, SR-CRE-02), and what happens if that fails (SR-ENA-03, SR-ENA-04, SR-PRF-07, SR-TMO-01)."""
 
 import asyncio
 
@@ -10,23 +10,26 @@ from conformance.reference.replies import Reply
 from conformance.reference.send.dialogue import Dialogue, SessionLost
 from conformance.reference.send.factory import create_dialogue
 
-LEAVING = 16
-"""Sessions that may be about their discard status and their end while others are opened."""
-PATIENCE = 1.0
-"""Seconds that a message waits at most for one of them to end, where there are more."""
+MAX_FINISHING = 16
+"""Shadow sessions that may be querying discard status or closing before further messages have to wait."""
+FINISHING_WAIT = 1.0
+"""The longest time that a message waits for one of them to end, seconds."""
 
 
 class ShadowCreation(Component):
-    """Tries one server after another until one has stored the copy (SR-PRF-01, SR-PRF-07)."""
+    """Tries one server after another until one has stored the copy (SR-PRF-01, SR-PRF-07).
+
+    The session then queries discard status and closes in the background, so that the message is not delayed.
+    """
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._finishing: set[asyncio.Task[None]] = set()
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Have a shadow made; return whether a server has acknowledged one.
+        """Have a shadow stored on another server; return whether one has acknowledged it.
 
-        `deadline` is the loop's time at which the effort ends at the latest: then it has timed out (SR-TMO-01).
+        `deadline` is the event loop's time at which the effort times out (SR-TMO-01); None: it does not.
         """
         if not self.host.transport.ShadowRedundancyEnabled:
             return False
@@ -38,14 +41,14 @@ class ShadowCreation(Component):
                 else:
                     return False
         except TimeoutError:
-            self.host.log.warning("%s shadow: the time for making one is over", message.message_id)
+            self.host.log.warning("%s shadow: timed out", message.message_id)
             return False
-        if len(self._finishing) > LEAVING:  # or sessions would pile up under a load that never ends
-            await asyncio.wait(self._finishing, timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        if len(self._finishing) > MAX_FINISHING:  # else sessions would pile up under constant load
+            await asyncio.wait(self._finishing, timeout=FINISHING_WAIT, return_when=asyncio.FIRST_COMPLETED)
         return True
 
     async def try_server(self, peer: Peer, message: Message, content: bytes) -> bool:
-        """Try one server; return whether it has acknowledged the copy."""
+        """Send the copy to one server; return whether it has acknowledged it."""
         host = self.host
         dialogue = self.new_dialogue(peer)
         try:
@@ -57,53 +60,52 @@ class ShadowCreation(Component):
             host.choice.record_failure(peer.name)
             host.log.warning("%s shadow: attempt at %s failed: %s", message.message_id, peer.name, lost)
             return False
-        except BaseException:  # the time is over, or the node ends
+        except BaseException:  # timed out or cancelled
             dialogue.abort()
             raise
         host.choice.record_answer(peer.name)
         host.log.info("%s shadow: stored by %s", message.message_id, peer.name)
-        leaving = host.tasks.start(self._finish_session(peer, dialogue), f"{host.name}: leave {peer.name}")
-        self._finishing.add(leaving)
-        leaving.add_done_callback(self._finishing.discard)
+        finishing = host.tasks.start(
+            self._finish_session(peer, dialogue), f"{host.name}: finish session with {peer.name}"
+        )
+        self._finishing.add(finishing)
+        finishing.add_done_callback(self._finishing.discard)
         return True
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
-        """Return a session with a server, still to be opened."""
+        """Return a client session with a server, not connected yet."""
         assert peer.dial.transport is not None
         host = self.host
         idle = host.transport.SendConnectionInactivityTimeout
         return create_dialogue(peer.dial.transport, host.name, idle, secret=peer.secret)
 
     async def request_shadow(self, peer: Peer, dialogue: Dialogue) -> None:
-        """Name ourselves and our queue database to the shadow server (wire-profile.md). Raises SessionLost."""
+        """Send XSHADOWREQUEST with our name and queue database (wire-profile.md). Raises SessionLost if it is refused."""
         if "XSHADOWREQUEST" not in dialogue.keywords:
-            raise SessionLost("it offers no XSHADOWREQUEST")
+            raise SessionLost("it does not offer XSHADOWREQUEST")
         answer = await dialogue.command(f"XSHADOWREQUEST {self.host.name} {self.host.identity.database}")
         if not answer.positive:
-            raise SessionLost(f"it answered XSHADOWREQUEST with {answer}")
+            raise SessionLost(f"the reply to XSHADOWREQUEST was {answer}")
         self.host.manager.record_session(peer.name, _named_database(answer))
 
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
-        """Hand the copy over, and remember who holds it, or may hold it. Raises SessionLost."""
+        """Send the copy, and record on disk that the server holds it, or may hold it. Raises SessionLost if it is not stored."""
         discards = self.host.discards
-        # noted while the outcome is open: should we be killed now, we know after the restart where a copy may be
+        # recorded before the outcome is known: after a kill we still know where a copy may be
         discards.add_holder(message.id, peer.name, message.shadow_id, acknowledged=False)
         stored = False
         try:
             replies = await dialogue.transmit(message.envelope, content, f" XSHADOW={message.shadow_id}")
             stored = all(reply.positive for reply in replies.values())
             if not stored:
-                raise SessionLost(f"it would not keep the shadow: {next(iter(replies.values()))}")
+                raise SessionLost(f"it refused the shadow: {next(iter(replies.values()))}")
             discards.add_holder(message.id, peer.name, message.shadow_id, acknowledged=True)
         finally:
             if not stored and not dialogue.outcome_unknown:
                 discards.remove_holder(message.id, peer.name)
 
     async def _finish_session(self, peer: Peer, dialogue: Dialogue) -> None:
-        """End the session, and ask in it for discard status where we hold shadows of that server (SR-MNT-02).
-
-        The message is not held up by it.
-        """
+        """Query discard status if we hold shadows of that server (SR-MNT-02), and close the session."""
         try:
             await self.host.manager.query_in_session(peer.name, dialogue)
             await dialogue.quit()
@@ -114,7 +116,7 @@ class ShadowCreation(Component):
 
 
 def _named_database(answer: Reply) -> str:
-    """Return the database that a peer names in its 250 to XSHADOWREQUEST: `<server> <database>`."""
+    """Return the queue database in a 250 reply to XSHADOWREQUEST, `<server> <database>`; "" if there is none."""
     words = answer.text.split()
     return words[1] if len(words) > 1 else ""
 
@@ -123,23 +125,23 @@ NOT_REDUNDANT = Reply(451, "4.4.0", "Message failed to be made redundant")
 
 
 class Redundancy(Component):
-    """Decides when a message may be acknowledged."""
+    """Makes messages redundant, and decides whether one without a shadow may be acknowledged."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Make a message that is stored here redundant; return why it must be refused, or None.
+        """Have a shadow of a stored message made; return None if the message may be acknowledged, else the refusal.
 
-        `deadline` is the loop's time at which the sender must have its reply.
+        `deadline` is the event loop's time by which the sender must have its reply.
         """
         redundant = await self.host.creation.make_shadow(message, content, deadline)
         return None if redundant or not self.is_mandatory else NOT_REDUNDANT
 
     async def make_redundant_in_background(self, message: Message, content: bytes) -> None:
-        """Make a message that no sender waits for redundant: a report, or one taken over or sent again."""
+        """Make a message redundant for which no sender waits: a report, or one that was promoted or resubmitted."""
         await self.host.creation.make_shadow(message, content, None)
         self.host.messages.clear_redundancy_pending(message.id)
 
     @property
     def is_mandatory(self) -> bool:
-        """Whether a message without a shadow is refused; without shadow redundancy it never is (SR-ENA-06)."""
+        """Whether a message without a shadow is refused; never if shadow redundancy is disabled (SR-ENA-06)."""
         transport = self.host.transport
         return transport.ShadowRedundancyEnabled and transport.RejectMessageOnShadowFailure

@@ -1,5 +1,8 @@
-"""Discard status, the primary's side: notifications queued on disk for each shadow server, told on request
-(wire-profile.md)."""
+"""Discard status, the primary's side: notifications queued on disk for each shadow server (wire-profile.md).
+
+When a message has been processed, a notification is queued for each server that holds or may hold its shadow. XQDISCARD returns
+them. They are removed once the asking server has confirmed the reply by sending another command (SR-WIR-05), or expire.
+"""
 
 from conformance.reference.config import NodeConfiguration
 from conformance.reference.host import Component, Host
@@ -8,7 +11,10 @@ from conformance.reference.storage.discards import DiscardEvent
 
 
 class DiscardStatus(Component):
-    """Answers XQDISCARD; an event counts as told once the asking server sends any further command (SR-WIR-05)."""
+    """Queues discard notifications, and answers XQDISCARD with them.
+
+    `_unconfirmed` has the row ids of those in replies that the asking server has not confirmed yet.
+    """
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -16,11 +22,11 @@ class DiscardStatus(Component):
         self._unconfirmed: set[int] = set()
 
     def start(self) -> None:
-        """Watch for events that nobody asks for."""
+        """Drop expired notifications, and set the alarm for the next."""
         self.drop_expired()
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Keep to a changed ShadowMessageAutoDiscardInterval."""
+        """Apply a changed ShadowMessageAutoDiscardInterval."""
         self.drop_expired()
 
     def queue_notifications(self, message: Message) -> None:
@@ -31,12 +37,12 @@ class DiscardStatus(Component):
         if not self._alarm.is_set:
             self._set_alarm()
 
-    async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
-        """Return the lines of the reply to a server, and the events that they tell, at most `most`.
+    async def answer_query(self, server: str, limit: int) -> tuple[list[str], list[DiscardEvent]]:
+        """Return the lines of the reply to XQDISCARD, and the notifications in them, at most `limit`.
 
-        What is being told to the same server in another session at this moment is left out (SR-WIR-04).
+        Those that are unconfirmed in another session are left out (SR-WIR-04). The caller confirms or releases the returned ones.
         """
-        events, total = self.host.discards.pending(server, most, self._unconfirmed)
+        events, total = self.host.discards.pending(server, limit, self._unconfirmed)
         self._unconfirmed.update(event.id for event in events)
         if events:
             await self.host.db.commit()
@@ -48,18 +54,18 @@ class DiscardStatus(Component):
         return lines, events
 
     def confirm_read(self, events: list[DiscardEvent]) -> None:
-        """Forget events that have been told."""
+        """Delete notifications that the asking server has read."""
         for event in events:
             self._unconfirmed.discard(event.id)
             self.host.discards.remove(event.id)
-            self.host.log.info("%s discard notification told to %s", event.shadow_id, event.server)
+            self.host.log.info("%s discard notification read by %s", event.shadow_id, event.server)
 
     def release_unread(self, events: list[DiscardEvent]) -> None:
-        """Keep events whose reply may not have been read: they are told again."""
+        """Release notifications whose reply may not have been read: the next query returns them again."""
         self._unconfirmed.difference_update(event.id for event in events)
 
     def drop_expired(self) -> None:
-        """Delete what was not asked for within ShadowMessageAutoDiscardInterval (SR-MNT-12)."""
+        """Delete notifications older than ShadowMessageAutoDiscardInterval (SR-MNT-12), and set the alarm for the next."""
         for event in self.host.discards.queued_until(self.host.now() + 0.001 - self.notification_lifetime):
             self.host.discards.remove(event.id)
             self.host.log.warning("%s discard notification for %s expired", event.shadow_id, event.server)
@@ -67,9 +73,10 @@ class DiscardStatus(Component):
 
     @property
     def notification_lifetime(self) -> float:
-        """How long a notification waits to be asked for, seconds."""
+        """How long a notification is kept if no server asks for it, seconds."""
         return self.host.transport.ShadowMessageAutoDiscardInterval
 
     def _set_alarm(self) -> None:
+        """Set the alarm to the expiry of the oldest notification."""
         oldest = self.host.discards.oldest_queued_at()
         self._alarm.set(None if oldest is None else oldest + self.notification_lifetime)

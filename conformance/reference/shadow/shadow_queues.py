@@ -1,4 +1,5 @@
-"""Shadow queues: one for each next hop of each primary (SR-BND-07)."""
+"""The shadow server's side: keeping shadow copies for other servers (SR-CRE-04, SR-CRE-11), the shadow queues that hold them
+(SR-BND-07), and promotion, by which this server takes over the messages of a lost primary (SR-MNT-09, SR-MNT-11)."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from conformance.reference.replies import Reply
 
 @dataclass(frozen=True, slots=True)
 class QueuedShadow:
-    """A shadow message in one of its queues, with those recipients that the primary's next hop is for."""
+    """A shadow message in one shadow queue, with the recipients that its primary sends to the queue's next hop."""
 
     primary: str
     next_hop: str
@@ -20,27 +21,27 @@ class QueuedShadow:
 
 
 class ShadowQueues(Component):
-    """Says in which queues a shadow message is held."""
+    """Sorts shadow messages into shadow queues, one for each primary and next hop of it."""
 
     def all_queued(self) -> Iterator[QueuedShadow]:
-        """Yield all shadow messages, once for each queue that holds them."""
+        """Yield all shadow messages, each once for each of its queues."""
         for message in self.host.messages.in_place("shadow"):
             yield from self.queues_of(message)
 
     def queues_of(self, message: Message) -> Iterator[QueuedShadow]:
-        """Yield a shadow message once for each next hop that its primary needs for it."""
-        hops: dict[str, list[Recipient]] = {}
+        """Yield a shadow message once for each next hop to which its primary sends it."""
+        by_next_hop: dict[str, list[Recipient]] = {}
         for recipient in message.envelope.recipients:
-            hops.setdefault(self.host.routing.next_hop_name_in_boundary(recipient.address), []).append(recipient)
-        for next_hop, recipients in hops.items():
+            by_next_hop.setdefault(self.host.routing.next_hop_name_in_boundary(recipient.address), []).append(recipient)
+        for next_hop, recipients in by_next_hop.items():
             yield QueuedShadow(message.primary, next_hop, message, tuple(recipients))
 
 
 class ShadowKeeping(Component):
-    """Stores what a primary asks us to keep, once."""
+    """Stores the shadow copies that primaries send, each once."""
 
     async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
-        """Store a shadow copy, and acknowledge it once it is on disk (SR-CRE-04)."""
+        """Store a shadow copy unless it is held already, and return 250 once it is on disk (SR-CRE-04)."""
         host = self.host
         host.manager.record_session(primary, database)
         if host.shadows.find(primary, database, shadow_id) is None:
@@ -51,7 +52,7 @@ class ShadowKeeping(Component):
         return Reply(250, "2.6.0", f"<{internet_message_id(content) or shadow_id}> Queued mail for redundancy")
 
     def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
-        """Put the copy into the shadow queue."""
+        """Add a copy to the shadow queue."""
         host = self.host
         shadow = new_message(
             content,
@@ -68,24 +69,24 @@ class ShadowKeeping(Component):
 
 
 class Promotion(Component):
-    """Makes shadow messages primary messages of this server."""
+    """Makes primary messages of this server out of shadow messages."""
 
     def take_over(self, rows: Sequence[int]) -> None:
-        """Take shadows over: from now on they are ours, under names of our own, and are processed like any other."""
+        """Make these rows primary messages with ids of this server, and start processing them; ignore rows that are gone."""
         host = self.host
         for row in rows:
             if (shadow := host.messages.get(row)) is None:
                 continue
-            name = self.new_message_id(shadow)
-            host.messages.take_over(row, message_id=name, since=host.now())
-            host.log.warning("%s taken over from %s: <%s>", name, shadow.primary, shadow.internet_id)
+            new_id = self.new_message_id(shadow)
+            host.messages.take_over(row, message_id=new_id, since=host.now())
+            host.log.warning("%s taken over from %s: <%s>", new_id, shadow.primary, shadow.internet_id)
             if (message := host.messages.get(row)) is not None:
                 self.start_processing(message)
 
     def new_message_id(self, message: Message) -> str:
-        """Return the id that a shadow has from now on: a new one, for it is a message of this server."""
+        """Return the id of a shadow as a message of this server: a new one."""
         return self.host.identity.new_id()
 
     def start_processing(self, message: Message) -> None:
-        """Process a message that was a shadow: redundant afresh, and at the same time to its next hops."""
+        """Start processing a promoted message: have a new shadow made, and deliver it at the same time."""
         self.host.delivery.start_processing(message)
