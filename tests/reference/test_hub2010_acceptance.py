@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from conformance.reference.host import Host
-from conformance.reference.hub2010.delayed_acknowledgement import ID_IN_USE, DelayedAcknowledgement
+from conformance.reference.hub2010.delayed_acknowledgement import SHADOW_ID_IN_USE, DelayedAcknowledgement
 from conformance.reference.message import Envelope, Recipient
 from conformance.reference.receive.acceptance import MessageOrigin
 from tests.reference.furnished import CONTENT, HandClock, live_as_hub, places, settled, stored
@@ -38,7 +38,7 @@ def test_the_same_shadow_id_is_not_taken_twice_nor_for_another_message(tmp_path:
         again = await acceptance.accept_with_shadow(envelope, CONTENT, ORIGIN, "hub3", "theirs-1")
         other = CONTENT.replace(b"<one@test>", b"<two@test>")
         assert again == first
-        assert await acceptance.accept_with_shadow(envelope, other, ORIGIN, "hub3", "theirs-1") == ID_IN_USE
+        assert await acceptance.accept_with_shadow(envelope, other, ORIGIN, "hub3", "theirs-1") == SHADOW_ID_IN_USE
         assert places(host) == ["primary"]
 
     live_as_hub(tmp_path, life)

@@ -1,4 +1,7 @@
-"""Exchange 2010 Hub and Edge Transport servers, where the sender keeps the shadow (EX2010).
-`rights` says between whom, `verbs` and `outbound` are the two ends of a session, `shadow_queue` holds what was sent,
-`heartbeat` is the Shadow Redundancy Manager, `delayed_acknowledgement` serves all other senders.
+"""Shadow redundancy of Exchange 2010 Hub and Edge Transport servers, in which the sender keeps the shadow (EX2010).
+
+The sender says XSHADOW and keeps what it has sent in a shadow queue until the next hop, now the primary, reports that it has passed
+the message on (`outbound`, `verbs`, `shadow_queues`). `manager` queries that and resubmits the shadows of a failed next hop.
+A sender that keeps no shadow gets its acknowledgement late instead (`delayed_acknowledgement`). `completion` replaces what
+begins with 2013.
 """

@@ -1,5 +1,8 @@
-"""What all next hops have taken is not kept as a primary message: where a next hop is tracked it is in the shadow queue,
-elsewhere it counts as delivered (SR-E10-01, SR-E10-14)."""
+"""Completion in Exchange 2010, and the components that begin with 2013.
+
+A message that all next hops have accepted is not kept: its shadow is in the shadow queue of each next hop that uses XSHADOW, and any
+other next hop counts as delivered (SR-E10-01, SR-E10-14). There are no shadows made at receipt, and no Safety Net.
+"""
 
 import asyncio
 
@@ -12,52 +15,52 @@ from conformance.reference.shadow.creation import ShadowCreation
 
 
 class HubCompletion(Completion):
-    """Forgets messages that were passed on, and tells who waits for that."""
+    """Deletes messages that were passed on, and wakes the sessions that wait for that."""
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._passed_on_events: dict[int, asyncio.Event] = {}
 
     async def wait_until_passed_on(self, message: Message) -> None:
-        """Return when every next hop has taken the message."""
+        """Wait until no recipient of a message is pending."""
         try:
             while self.host.messages.pending(message.id):
                 await self._passed_on_events.setdefault(message.id, asyncio.Event()).wait()
         finally:
             self._passed_on_events.pop(message.id, None)
 
-    def release_if_processed(self, key: int) -> None:
-        """Release a message where nothing is left to be done, and wake who waits for it."""
-        if (awaited := self._passed_on_events.get(key)) is not None and not self.host.messages.pending(key):
-            awaited.set()
-        super().release_if_processed(key)
+    def release_if_processed(self, row_id: int) -> None:
+        """Wake the waiters of a message without pending recipients, and release the message if it is processed."""
+        if (event := self._passed_on_events.get(row_id)) is not None and not self.host.messages.pending(row_id):
+            event.set()
+        super().release_if_processed(row_id)
 
     def release(self, message: Message) -> None:
-        """Offer the discard notification, and forget the message: there is no Safety Net before 2013."""
+        """Queue the discard notifications of a message, and delete it."""
         self.host.discard_status.queue_notifications(message)
         self.host.messages.drop(message.id)
 
 
 class NoShadowAtReceipt(ShadowCreation):
-    """Asks nobody for a shadow: a 2010 server keeps one itself when it sends."""
+    """Makes no shadow at receipt: a 2010 server keeps one itself when it sends."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Make none."""
+        """Return False: no shadow is made."""
         return False
 
 
 class NoSafetyNet(SafetyNet):
-    """Keeps nothing of what was processed."""
+    """Holds no processed messages."""
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Have nothing to send again."""
+        """Do nothing: there is nothing to resubmit."""
 
     def drop_expired(self) -> None:
-        """Leave the shadow queues alone: they have an expiry of their own (SR-E10-12)."""
+        """Do nothing: the shadow queues have an expiry of their own (SR-E10-12)."""
 
     def set_alarm(self) -> None:
-        """Wait for nothing."""
+        """Do nothing."""
 
     def resubmit(self, database: str) -> int:
-        """Send nothing again."""
+        """Return 0: nothing is resubmitted."""
         return 0

@@ -1,4 +1,8 @@
-"""Delayed acknowledgement: a sender that keeps no shadow keeps the message itself until it is told that we have it."""
+"""Delayed acknowledgement: the reply to a sender that keeps no shadow is withheld until the message has been delivered.
+
+The sender then still has the message if this server fails before. The delay ends after MaxAcknowledgementDelay (SR-E10-15,
+SR-E10-16).
+"""
 
 import asyncio
 
@@ -8,21 +12,21 @@ from conformance.reference.message import Envelope, Message
 from conformance.reference.receive.acceptance import Acceptance, MessageOrigin, content_refusal
 from conformance.reference.replies import Reply
 
-ID_IN_USE = Reply(451, "4.3.0", "another message of that shadow id is being processed")
+SHADOW_ID_IN_USE = Reply(451, "4.3.0", "another message of that shadow id is being processed")
 
 
 class DelayedAcknowledgement(Acceptance):
-    """Takes messages in: at once from who keeps a shadow, and late from who does not."""
+    """Acknowledges a message at once if its sender keeps a shadow, and after its delivery otherwise."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message from a sender without XSHADOW, and withhold the reply (SR-E10-15, SR-E10-16)."""
+        """Accept a message from a sender without XSHADOW; return the reply after its delivery (SR-E10-15, SR-E10-16)."""
         if (refusal := content_refusal(content)) is not None:
             return refusal
         key, traced = self.add_trace_field(content, origin, "ESMTP")
         return await self.acknowledge_after_delivery(self.store(envelope, traced, key, origin), origin.deadline)
 
     async def acknowledge_after_delivery(self, message: Message, deadline: float) -> Reply:
-        """Return the reply to a message that is stored, as soon as it need not be withheld any more."""
+        """Start the delivery of a stored message, and return the reply once it need not be withheld any more."""
         reply = await self.acknowledge(message)
         await self.wait_until_delivered(message, deadline)
         return reply
@@ -30,28 +34,33 @@ class DelayedAcknowledgement(Acceptance):
     async def accept_with_shadow(
         self, envelope: Envelope, content: bytes, origin: MessageOrigin, sender: str, shadow_id: str
     ) -> Reply:
-        """Accept a message whose sender keeps the shadow: at once, noting whom to notify (SR-E10-03)."""
+        """Accept a message at once whose sender keeps the shadow, and record the sender for the notification (SR-E10-03).
+
+        A message with a shadow id that is already in the queue gets the reply of a repeated transmission.
+        """
         if (refusal := content_refusal(content)) is not None:
             return refusal
-        if (known := self.host.shadows.find("", "", shadow_id)) is not None:
-            return self._reply_to_repeat(known[0], content)
+        if (found := self.host.shadows.find("", "", shadow_id)) is not None:
+            return self._reply_to_repeat(found[0], content)
         _, traced = self.add_trace_field(content, origin, "ESMTP")
         message = self.store(envelope, traced, shadow_id, origin)
         self.host.discards.add_holder(message.id, sender, shadow_id, acknowledged=True)
         return await self.acknowledge(message)
 
-    def _reply_to_repeat(self, row: int, content: bytes) -> Reply:
-        """Answer a message whose id is in the queue: the same one once more, whose first reply was lost, is not
-        taken twice."""
-        message = self.host.messages.get(row)
+    def _reply_to_repeat(self, row_id: int, content: bytes) -> Reply:
+        """Return the reply to a message whose shadow id is in the queue already, in this row.
+
+        That is 250 for the same message, whose first reply was lost, and 451 for another one. Nothing is queued.
+        """
+        message = self.host.messages.get(row_id)
         if message is None or message.internet_id is None or message.internet_id != internet_message_id(content):
-            return ID_IN_USE
+            return SHADOW_ID_IN_USE
         return self.acknowledgement_reply(message)
 
     async def wait_until_delivered(self, message: Message, deadline: float) -> None:
-        """Return when all next hops have the message, or after MaxAcknowledgementDelay: best effort then.
+        """Wait until no recipient is pending, at most MaxAcknowledgementDelay and until `deadline`.
 
-        `deadline` is the loop's time at which the sender must have its reply.
+        `deadline` is the event loop's time by which the sender must have its reply. Does not wait if shadow redundancy is disabled.
         """
         if not self.host.transport.ShadowRedundancyEnabled:
             return

@@ -1,4 +1,4 @@
-"""The sending end: messages go to their next hops with XSHADOW, and stay here as shadows (EX2010, message flow)."""
+"""The sending end in Exchange 2010: messages are sent with XSHADOW and kept as shadows (EX2010, message flow)."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,14 +18,17 @@ from conformance.reference.send.dialogue import Dialogue
 
 
 class HubOutbound(Outbound):
-    """Sends as a 2010 server does."""
+    """Sends with XSHADOW where the next hop offers it, and keeps the shadow.
+
+    `_databases` has the queue database of each next hop that accepted XSHADOW in an open session.
+    """
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
         self._databases: WeakKeyDictionary[Dialogue, str] = WeakKeyDictionary()
 
     async def begin_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
-        """Have the next hop track discard status for us (SR-E10-02). Raises SessionLost."""
+        """Send XSHADOW, so that the next hop tracks discard status for us (SR-E10-02). Raises SessionLost."""
         if not self.may_use_xshadow(dialogue, server):
             return
         answer = await dialogue.command(f"XSHADOW {self.host.name} {self.host.identity.database}")
@@ -37,26 +40,26 @@ class HubOutbound(Outbound):
         self._databases[dialogue] = words[1]
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
-        """Hand one fork over, and keep what was taken as a shadow where it is tracked. Raises SessionLost."""
+        """Transmit a message; if XSHADOW is in use, keep a shadow for the recipients that were accepted. Raises SessionLost."""
         database = self._databases.get(dialogue)
         if database is None:
             return await super().transmit(attempt, server, dialogue)
-        key = self.host.identity.new_id()
+        shadow_id = self.host.identity.new_id()
         content = self.host.messages.content(attempt.message.id)
         envelope = attempt.message.envelope.for_recipients(attempt.recipients)
-        replies = await dialogue.transmit(envelope, content, f" XSHADOW={key}")
-        if taken := [recipient for recipient, reply in replies.items() if reply.positive]:
-            shadow_queues_of(self.host).keep(attempt.message, content, taken, server, database, key)
+        replies = await dialogue.transmit(envelope, content, f" XSHADOW={shadow_id}")
+        if accepted := [recipient for recipient, reply in replies.items() if reply.positive]:
+            shadow_queues_of(self.host).keep(attempt.message, content, accepted, server, database, shadow_id)
             self.host.manager.watch(server)
         return replies
 
     async def end_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
-        """Ask for discard status at the end of every session with a server that tracks it (SR-E10-05)."""
+        """Query discard status at the end of a session with a server that tracks it (SR-E10-05). Raises SessionLost."""
         if self.may_use_xshadow(dialogue, server):
             await self.host.manager.query_in_session(server, dialogue)
 
     def may_use_xshadow(self, dialogue: Dialogue, server: str) -> bool:
-        """Whether the server offers XSHADOW, and we may use it."""
+        """Return whether the server offers XSHADOW and this server may use it."""
         peer = self.host.config.peers_by_name.get(server.casefold())
         return "XSHADOW" in dialogue.keywords and sends_xshadow(self.host.config, peer)
 
@@ -65,12 +68,12 @@ class HubRouting(Routing):
     """Routes around servers that have failed (SR-E10-10)."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
-        """Return the next hops; servers that have failed are tried last."""
+        """Return the recipients by next hop; servers that have failed are tried last."""
         failed = hub_manager_of(self.host).failed_primaries
-        return {_last(hop, failed): members for hop, members in super().group_by_next_hop(recipients).items()}
+        return {_failed_last(hop, failed): members for hop, members in super().group_by_next_hop(recipients).items()}
 
 
-def _last(hop: NextHop, failed: frozenset[str]) -> NextHop:
-    """Return a next hop with the servers that have failed behind the others."""
-    ways = sorted(zip(hop.servers, hop.addresses, strict=True), key=lambda way: way[0] in failed)
-    return replace(hop, servers=tuple(name for name, _ in ways), addresses=tuple(dial for _, dial in ways))
+def _failed_last(hop: NextHop, failed: frozenset[str]) -> NextHop:
+    """Return a next hop with its failed servers after the others."""
+    servers = sorted(zip(hop.servers, hop.addresses, strict=True), key=lambda server: server[0] in failed)
+    return replace(hop, servers=tuple(name for name, _ in servers), addresses=tuple(address for _, address in servers))

@@ -1,4 +1,4 @@
-"""The receiving end: XSHADOW, and the discard status of what was sent with it (wire-profile.md, 2010)."""
+"""The receiving end in Exchange 2010: XSHADOW, and queries for the discard status of messages sent with it (wire-profile.md, 2010)."""
 
 from conformance.reference.boundary import accepts_xshadow
 from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowledgement
@@ -9,30 +9,30 @@ from conformance.reference.replies import Reply
 
 
 class HubVerbs(ShadowVerbs):
-    """XSHADOW and XQDISCARD, also called XQUERYDISCARD."""
+    """XSHADOW and XQDISCARD, also called XQUERYDISCARD, in one session."""
 
     def ehlo_keywords(self) -> list[str]:
-        """Return the keywords for the reply to EHLO."""
+        """Return the keywords of the offered verbs for the EHLO reply."""
         return ["XSHADOW"] if self.may_shadow else []
 
     @property
     def may_shadow(self) -> bool:
-        """Whether the client may use the verbs here."""
+        """Whether the client may use the shadow verbs in this session."""
         session_state = self.session_state
         return session_state.listener == "transport" and accepts_xshadow(self.host.config, session_state.peer)
 
-    async def dispatch(self, verb: str, words: list[str]) -> list[str]:
-        """Return the lines of the reply to a shadow verb."""
+    async def dispatch(self, verb: str, arguments: list[str]) -> list[str]:
+        """Handle a shadow verb; return the lines of the reply."""
         match verb:
             case "XSHADOW":
-                return await self.handle_xshadow(words)
+                return await self.handle_xshadow(arguments)
             case "XQDISCARD" | "XQUERYDISCARD":
-                return await self.handle_xqdiscard(words)
+                return await self.handle_xqdiscard(arguments)
             case _:
                 return [NOT_OFFERED]
 
     async def handle_xshadow(self, words: list[str]) -> list[str]:
-        """The sender names itself and its queue database, and will keep what it sends as shadows (SR-E10-02)."""
+        """Handle XSHADOW server database: a sender names itself and its queue database and will keep shadows (SR-E10-02)."""
         if refused := self.refusal(words, SHADOW_ID):
             return [refused]
         if self.client_identity is not None:
@@ -42,7 +42,7 @@ class HubVerbs(ShadowVerbs):
         return [f"250 2.0.0 {self.host.name} {self.host.identity.database}"]
 
     async def accept_message(self, shadow_id: str, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Accept a message whose sender keeps the shadow."""
+        """Accept a message whose sender keeps the shadow; return the reply."""
         assert self.client_identity is not None
         acceptance = self.host.acceptance
         assert isinstance(acceptance, DelayedAcknowledgement)

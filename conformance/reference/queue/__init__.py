@@ -1,4 +1,5 @@
-"""Delivery queues of messages for which this node is the primary: from acceptance to processed.
-`routing` finds next hops, `delivery` takes messages in hand, `next_hop` is one queue, `outbound` a session with a next
-hop, `mailbox_store` the stores behind this server, `completion` what follows when a message has been processed.
+"""Delivery queues of primary messages: from acceptance until every recipient has been reached or reported.
+
+`delivery` processes messages, `hop_queue` is the queue for one next hop, `outbound` the sessions with next hops, and
+`mailbox_store` delivers into the mailbox store behind this server.
 """

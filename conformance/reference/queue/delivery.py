@@ -1,5 +1,11 @@
-"""Delivery: every primary message goes to its next hops, a fork for each, and is tried again until all are
-processed."""
+"""Delivery: processing primary messages until every recipient has been reached or reported.
+
+`start_processing` has a shadow made if one is still missing, reports to the journal, and queues one delivery attempt for each
+next hop (bifurcation). `record_outcome` stores what became of the recipients of an attempt: failures are reported to the sender,
+recipients without an outcome are retried after MessageRetryInterval until the message expires. When no recipient is pending and
+no report about the message is under way, `Completion` releases the message: its shadow may be discarded, and it moves to Safety
+Net. `Redirection` drains the queues to another server on an administrator's command.
+"""
 
 import asyncio
 import heapq
@@ -9,7 +15,7 @@ from collections.abc import Iterable
 from conformance.reference.boundary import in_boundary
 from conformance.reference.host import Component, Host
 from conformance.reference.message import Message, Recipient
-from conformance.reference.queue.hop_queue import DeliveryAttempt, HopQueue, queue_for
+from conformance.reference.queue.hop_queue import DeliveryAttempt, HopQueue, create_hop_queue
 from conformance.reference.replies import Reply
 from conformance.reference.routing.next_hop import NextHop
 
@@ -17,7 +23,10 @@ EXPIRED = Reply(550, "5.4.7", "the message expired in the queue")
 
 
 class Delivery(Component):
-    """Takes messages in hand, spreads them over the queues, and settles what became of them."""
+    """Processes primary messages: queues attempts, records their outcomes, and schedules retries.
+
+    `_processing` has the row ids of the messages in process, `_deferred` a heap of (due time, tie-breaker, message, recipients).
+    """
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -32,12 +41,12 @@ class Delivery(Component):
         self._paused = False
 
     def start(self) -> None:
-        """Go on with what is in the database."""
+        """Resume all primary messages in the database."""
         for message in self.host.messages.in_place("primary"):
             self.start_processing(message)
 
     def start_processing(self, message: Message) -> None:
-        """Begin to process a primary message, unless that is being done."""
+        """Start processing a primary message, unless it is in process already or the node is stopping."""
         if message.id in self._processing or self._paused:
             return
         self._processing.add(message.id)
@@ -46,14 +55,14 @@ class Delivery(Component):
         else:
             self._begin_delivery(message)
 
-    def stop_processing(self, key: int) -> None:
-        """Let go of a message that has been processed: what has left is not made redundant any more (SR-BND-04)."""
-        self._processing.discard(key)
-        if (effort := self._redundancy_tasks.pop(key, None)) is not None:
+    def stop_processing(self, row_id: int) -> None:
+        """Forget a message that has been processed, and cancel making a shadow of it (SR-BND-04)."""
+        self._processing.discard(row_id)
+        if (effort := self._redundancy_tasks.pop(row_id, None)) is not None:
             effort.cancel()
 
     async def _start_redundancy(self, message: Message) -> None:
-        """Begin to make a message redundant, and its delivery: no sender waits, and none of the two waits for the other."""
+        """Start to make a message redundant in the background, and its delivery at the same time, once it is on disk."""
         await self.host.db.commit()
         effort = self._make_redundant(message, self.host.messages.content(message.id))
         self._redundancy_tasks[message.id] = self.host.tasks.start(
@@ -62,12 +71,14 @@ class Delivery(Component):
         self._begin_delivery(message)
 
     async def _make_redundant(self, message: Message, content: bytes) -> None:
+        """Have a shadow made, and forget the task that does so."""
         try:
             await self.host.redundancy.make_redundant_in_background(message, content)
         finally:
             self._redundancy_tasks.pop(message.id, None)
 
     def _begin_delivery(self, message: Message) -> None:
+        """Send the journal report if due, and queue attempts for the pending recipients, or release the message."""
         self.host.journaling.send_report_if_due(message)
         if pending := self.host.messages.pending(message.id):
             self._queue_attempts(message, pending)
@@ -75,14 +86,15 @@ class Delivery(Component):
             self.host.completion.release_if_processed(message.id)
 
     def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
-        """Queue a fork for each next hop that the recipients need."""
-        diverted = {self._redirect_target: list(recipients)} if self._redirect_target is not None else None
-        for hop, group in (diverted or self.host.routing.group_by_next_hop(recipients)).items():
+        """Queue one attempt for each next hop of the recipients; during a redirection one for its target only."""
+        redirected = {self._redirect_target: list(recipients)} if self._redirect_target is not None else None
+        for hop, group in (redirected or self.host.routing.group_by_next_hop(recipients)).items():
             attempt = DeliveryAttempt(message, tuple(group), hop, asyncio.get_running_loop().create_future())
             self._attempts[attempt] = None
             self._queue_to(hop).add(attempt)
 
     def _queue_to(self, hop: NextHop) -> HopQueue:
+        """Return the queue for a next hop, made if there is none, and remove queues without work."""
         for idle in [known for known, queue in self._queues.items() if not queue.waiting and not queue.workers]:
             del self._queues[idle]
         if hop not in self._queues:
@@ -90,35 +102,42 @@ class Delivery(Component):
         return self._queues[hop]
 
     def create_queue(self, hop: NextHop) -> HopQueue:
-        """Return an empty queue for a next hop."""
-        return queue_for(self.host, hop, self.record_outcome)
+        """Return a new queue for a next hop."""
+        return create_hop_queue(self.host, hop, self.record_outcome)
 
     async def record_outcome(self, attempt: DeliveryAttempt, replies: dict[Recipient, Reply], reports: bool) -> None:
-        """Note what became of each recipient of a fork, and see what is to be done next; returns when it is on disk."""
+        """Record the replies to an attempt, and return once they are on disk.
+
+        Reports to the sender, defers recipients without a final reply, and releases the message if nothing is left to do.
+        `reports`: the next hop takes over delivery status notifications.
+        """
         host, message = self.host, attempt.message
         fate = attempt.hop.fate(reports=reports)
-        taken = [r for r in attempt.recipients if (reply := replies.get(r)) is not None and reply.positive]
+        accepted = [r for r in attempt.recipients if (reply := replies.get(r)) is not None and reply.positive]
         refused = [(r, reply) for r in attempt.recipients if (reply := replies.get(r)) is not None and reply.permanent]
-        host.messages.set_fate(message.id, taken, fate, crossed=attempt.hop.crosses_boundary)
+        host.messages.set_fate(message.id, accepted, fate, crossed=attempt.hop.crosses_boundary)
         host.messages.set_fate(message.id, [r for r, _ in refused], "failed")
         for recipient in attempt.recipients:
-            said = replies.get(recipient)
-            became = fate if recipient in taken else "failed" if said and said.permanent else "deferred"
-            host.log.info("%s to <%s> %s: %s", message.message_id, recipient.address, became, said)
+            reply = replies.get(recipient)
+            outcome = fate if recipient in accepted else "failed" if reply and reply.permanent else "deferred"
+            host.log.info("%s to <%s> %s: %s", message.message_id, recipient.address, outcome, reply)
         if refused:
             host.reports.report_failed(message, refused, attempt.hop)
-        if taken:
-            host.reports.report_succeeded(message, taken, fate, attempt.hop)
-        done = {*taken, *(r for r, _ in refused)}
-        if left := tuple(r for r in attempt.recipients if r not in done):
-            self._defer(message, left, attempt.hop)
+        if accepted:
+            host.reports.report_succeeded(message, accepted, fate, attempt.hop)
+        final = {*accepted, *(r for r, _ in refused)}
+        if unfinished := tuple(r for r in attempt.recipients if r not in final):
+            self._defer(message, unfinished, attempt.hop)
         host.completion.release_if_processed(message.id)
         await host.db.commit()
         del self._attempts[attempt]
         attempt.finished.set_result(None)
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
-        """Have recipients tried again after MessageRetryInterval, until the message expires (SR-MNT-14)."""
+        """Schedule a retry for recipients after MessageRetryInterval, or report them if the message has expired (SR-MNT-14).
+
+        During a redirection, recipients that its target has not been tried for are tried there at once.
+        """
         host = self.host
         if self._redirect_target is not None and hop != self._redirect_target:
             self._queue_attempts(message, recipients)
@@ -135,6 +154,7 @@ class Delivery(Component):
         self._alarm.set(self._deferred[0][0])
 
     def _retry(self) -> None:
+        """Queue attempts for the deferred recipients that are due, and set the alarm for the next."""
         while self._deferred and self.host.is_due(self._deferred[0][0]):
             _, _, message, recipients = heapq.heappop(self._deferred)
             self._queue_attempts(message, recipients)
@@ -142,13 +162,13 @@ class Delivery(Component):
             self._alarm.set(self._deferred[0][0])
 
     async def redirect_all(self, target: NextHop) -> None:
-        """Bring all that is queued to one server instead, each message with one try (Redirect-Message).
+        """Try each queued message once at one server instead of its next hops (Redirect-Message); return when that is done.
 
-        What is in the midst of a session is left to end; what the target does not take goes its usual way again.
+        Attempts that are being transmitted are left to finish. What the target does not accept is routed as usual again.
         """
         self._redirect_target = target
         try:
-            waiting = [(message, recipients) for _, _, message, recipients in sorted(self._deferred)]
+            to_redirect = [(message, recipients) for _, _, message, recipients in sorted(self._deferred)]
             self._deferred.clear()
             self._alarm.cancel()
             for queue in tuple(self._queues.values()):
@@ -156,17 +176,17 @@ class Delivery(Component):
                     attempt = queue.waiting.popleft()
                     del self._attempts[attempt]
                     attempt.finished.cancel()
-                    waiting.append((attempt.message, attempt.recipients))
-            for message, recipients in waiting:
+                    to_redirect.append((attempt.message, attempt.recipients))
+            for message, recipients in to_redirect:
                 self._queue_attempts(message, recipients)
-            concerned = set(self._processing)
-            while settling := [attempt.finished for attempt in self._attempts if attempt.message.id in concerned]:
-                await asyncio.wait(settling)
+            message_ids = set(self._processing)
+            while unfinished := [attempt.finished for attempt in self._attempts if attempt.message.id in message_ids]:
+                await asyncio.wait(unfinished)
         finally:
             self._redirect_target = None
 
     async def stop(self, grace: float) -> None:
-        """Begin nothing new, and return when what is under way has ended, after `grace` seconds at the latest."""
+        """Start nothing new, and wait until the attempts under way have finished, at most `grace` seconds."""
         self._paused = True
         self._alarm.cancel()
         workers: set[asyncio.Task[None]] = set()
@@ -178,44 +198,44 @@ class Delivery(Component):
 
 
 class Completion(Component):
-    """Releases a message when all its forks, and all reports that it caused, are processed (SR-MNT-07, SR-MNT-08)."""
+    """Releases a message when all its recipients, and all reports that it caused, are processed (SR-MNT-07, SR-MNT-08)."""
 
-    def release_if_processed(self, key: int) -> None:
-        """Release a message, and then the one that it is a report about, where nothing is left to be done."""
-        message = self.host.messages.get(key)
+    def release_if_processed(self, row_id: int) -> None:
+        """Release a primary message if it is processed; then do the same for the message that it is a report about, if any."""
+        message = self.host.messages.get(row_id)
         if message is None or message.place != "primary" or not self.is_processed(message):
             return
         self.release(message)
-        self.host.delivery.stop_processing(key)
+        self.host.delivery.stop_processing(row_id)
         self.host.log.info("%s processed", message.message_id)
         if message.cause is not None:
             self.release_if_processed(message.cause)
 
     def is_processed(self, message: Message) -> bool:
-        """Whether every recipient has been reached or reported, and every report processed."""
+        """Return whether no recipient is pending, and every report about the message has been processed."""
         return not self.host.messages.pending(message.id) and not self.host.messages.has_unprocessed_reports(message.id)
 
     def release(self, message: Message) -> None:
-        """Offer the discard notification, and move the message to Safety Net (SR-MNT-01, SR-SFN-01)."""
+        """Queue the discard notifications of a message, and move it to Safety Net (SR-MNT-01, SR-SFN-01)."""
         self.host.discard_status.queue_notifications(message)
         self.host.safety_net.hold(message.id, "safety-net")
 
 
 class CommandRefused(ValueError):
-    """An administrator's command cannot be done. The text says why."""
+    """An administrator's command that cannot be done; the text says why."""
 
 
 class Redirection(Component):
-    """Hands messages over; each stays redundant, for the target shadows it before it acknowledges (SR-CRE-10)."""
+    """Redirect-Message: drains the queues to another server, which has shadows made before it acknowledges (SR-CRE-10)."""
 
     async def redirect(self, target: str) -> dict[str, int]:
-        """Drain the delivery queues to a server, and say how many messages went and stayed.
+        """Drain the delivery queues to a server, and return how many messages were redirected and how many kept.
 
-        Raises CommandRefused when it is no server of the boundary.
+        Waits until each message has been tried. Raises CommandRefused if `target` is not a server of the boundary.
         """
         peer = self.host.config.peers_by_name.get(target.casefold())
         if peer is None or not in_boundary(self.host.config, peer) or peer.dial.transport is None:
-            raise CommandRefused(f"redirect-messages: {target!r} is no server of this boundary")
+            raise CommandRefused(f"redirect-messages: {target!r} is not a server of this boundary")
         before = sum(1 for _ in self.host.messages.in_place("primary"))
         await self.host.delivery.redirect_all(NextHop("redirection", peer.name, (peer.dial.transport,), (peer.name,)))
         kept = sum(1 for _ in self.host.messages.in_place("primary"))

@@ -1,4 +1,11 @@
-"""A fork: one of the ways that a bifurcated message goes."""
+"""The delivery queue for one next hop, and the sessions that carry its messages there.
+
+A message with recipients at several next hops is bifurcated: it has one `DeliveryAttempt` for each next hop. The queue gives
+attempts to at most MAX_SESSIONS workers. A worker for a remote next hop opens a session, transmits up to MESSAGES_PER_SESSION
+attempts in it, and reports the replies of each to `record_outcome`. If the session is lost, the attempt that was under way is
+repeated in a new session or at the next server of the hop, unless all servers have failed: then the attempt is over, and the
+caller retries its recipients later.
+"""
 
 import asyncio
 from collections import deque
@@ -15,7 +22,10 @@ from conformance.reference.send.dialogue import SessionLost
 
 @dataclass(slots=True, eq=False)
 class DeliveryAttempt:
-    """A message on its way to one next hop, for some of its recipients; `settled` is done when the try is over."""
+    """One attempt to deliver a message to one next hop, for those of its recipients that are reached there.
+
+    `finished` is done when the outcome has been recorded, and cancelled when the attempt is withdrawn.
+    """
 
     message: Message
     recipients: tuple[Recipient, ...]
@@ -23,64 +33,67 @@ class DeliveryAttempt:
     finished: asyncio.Future[None]
 
 
-SESSIONS = 5
-"""Sessions with one next hop at the same time."""
+MAX_SESSIONS = 5
+"""The most concurrent sessions with one next hop."""
 MESSAGES_PER_SESSION = 20
-"""After so many messages a session ends and another one begins (SmtpMaxMessagesPerConnection)."""
+"""The most messages in one session (SmtpMaxMessagesPerConnection)."""
 
-_NOWHERE = {"no such mailbox": Reply(550, "5.1.1", "no such mailbox"), "no route": Reply(550, "5.4.4", "no route")}
+_UNROUTABLE = {"no such mailbox": Reply(550, "5.1.1", "no such mailbox"), "no route": Reply(550, "5.4.4", "no route")}
 
 
 RecordOutcome = Callable[[DeliveryAttempt, dict[Recipient, Reply], bool], Awaitable[None]]
-"""Takes what a next hop said of a fork; a recipient without a reply is to be tried again. The last argument says
-whether the next hop reports on its own what becomes of the message (RFC 3461)."""
+"""A function that records the replies to an attempt; a recipient without a reply is to be retried.
+
+The last argument says whether the next hop takes over delivery status notifications (RFC 3461).
+"""
 
 
 class HopQueue:
-    """Messages for one next hop, first in, first out; workers come with work and leave without."""
+    """Delivery attempts for one next hop, first in, first out; worker tasks run while there are attempts."""
 
-    def __init__(self, host: Host, hop: NextHop, settle: RecordOutcome) -> None:
+    def __init__(self, host: Host, hop: NextHop, record_outcome: RecordOutcome) -> None:
         self.host = host
         self.hop = hop
-        self.record_outcome = settle
+        self.record_outcome = record_outcome
         self.waiting: deque[DeliveryAttempt] = deque()
         self.workers: set[asyncio.Task[None]] = set()
         self.paused = False
 
     def add(self, attempt: DeliveryAttempt) -> None:
-        """Put a fork at the end."""
+        """Add an attempt at the end, and start a worker if fewer than MAX_SESSIONS are running."""
         self.waiting.append(attempt)
-        if not self.paused and len(self.workers) < SESSIONS:
+        if not self.paused and len(self.workers) < MAX_SESSIONS:
             task = self.host.tasks.start(self._worker(), f"{self.host.name}: to {self.hop.name}")
             self.workers.add(task)
             task.add_done_callback(self.workers.discard)
 
     def pop(self) -> DeliveryAttempt | None:
-        """Take the first fork out, if there is one and the queue is not paused."""
+        """Remove and return the first attempt; None if there is none or the queue is paused."""
         return self.waiting.popleft() if self.waiting and not self.paused else None
 
     async def _worker(self) -> None:
+        """Deliver attempts until none is left."""
         while (attempt := self.pop()) is not None:
             await self.deliver(attempt)
 
     async def deliver(self, attempt: DeliveryAttempt) -> None:
-        """Try a fork, and perhaps others of the queue after it."""
+        """Make an attempt, possibly further ones of the queue after it, and record the outcomes."""
         raise NotImplementedError
 
 
 class NowhereQueue(HopQueue):
-    """Recipients that no next hop is known for: they fail at once."""
+    """Recipients without a next hop: they fail at once."""
 
     async def deliver(self, attempt: DeliveryAttempt) -> None:
-        """Refuse every recipient."""
-        await self.record_outcome(attempt, dict.fromkeys(attempt.recipients, _NOWHERE[self.hop.name]), False)
+        """Record a permanent failure for every recipient."""
+        await self.record_outcome(attempt, dict.fromkeys(attempt.recipients, _UNROUTABLE[self.hop.name]), False)
 
 
 class MailboxQueue(HopQueue):
-    """Mailboxes hosted here."""
+    """Recipients with mailboxes hosted here."""
 
     async def deliver(self, attempt: DeliveryAttempt) -> None:
-        """Deliver into one mailbox after the other."""
+        """Deliver into one mailbox after another."""
         content = self.host.messages.content(attempt.message.id)
         envelope = attempt.message.envelope
         replies = {
@@ -91,39 +104,43 @@ class MailboxQueue(HopQueue):
 
 
 class RemoteQueue(HopQueue):
-    """Another server: several messages go over one session, and what a broken session held is tried elsewhere."""
+    """Recipients at another server: a session carries several messages, and after a lost session the next server is tried."""
 
     messages_per_session = MESSAGES_PER_SESSION
 
     async def deliver(self, attempt: DeliveryAttempt) -> None:
-        """Try one address of the next hop after the other, until one takes the fork or none is left."""
+        """Try one server of the next hop after another, until an attempt has an outcome or no server is left.
+
+        If no server could be reached, the other attempts in the queue end without a reply too.
+        """
         reached = False
-        for server, dial in zip(self.hop.servers, self.hop.addresses, strict=True):
-            left, opened = await self._deliver_in_session(server, dial, attempt)
+        for server, address in zip(self.hop.servers, self.hop.addresses, strict=True):
+            unfinished, opened = await self._deliver_in_session(server, address, attempt)
             reached = reached or opened
-            if left is None:
+            if unfinished is None:
                 return
-            attempt = left
+            attempt = unfinished
         await self.record_outcome(attempt, {}, False)
         while not reached and (waiting := self.pop()) is not None:
-            await self.record_outcome(waiting, {}, False)  # nobody is there: the others need not try in vain
+            await self.record_outcome(waiting, {}, False)  # the next hop is unreachable for them too
 
     async def next_in_session(self) -> DeliveryAttempt | None:
-        """Return what is to be brought in a session after a message, or None: then it ends."""
+        """Remove and return the next attempt for an open session; None ends the session."""
         return self.pop()
 
     async def _deliver_in_session(
-        self, server: str, dial: Address, first: DeliveryAttempt
+        self, server: str, address: Address, first: DeliveryAttempt
     ) -> tuple[DeliveryAttempt | None, bool]:
-        """Bring as many forks as there are, beginning with `first`, over one session.
+        """Transmit `first` and then further attempts of the queue in one session, at most `messages_per_session`.
 
-        Returns the fork that the session was lost with, and whether the server answered at all.
+        Return the attempt that was under way when the session was lost (None if each has its outcome or is back in the queue), and
+        whether the session could be opened.
         """
         outbound = self.host.outbound
-        dialogue = outbound.new_dialogue(self.hop, server, dial)
+        dialogue = outbound.new_dialogue(self.hop, server, address)
         attempt: DeliveryAttempt | None = first
         opened = False
-        served = 0
+        transmissions = 0
         try:
             await dialogue.open()
             opened = True
@@ -132,9 +149,9 @@ class RemoteQueue(HopQueue):
                 if attempt is None:
                     break
                 replies = await outbound.transmit(attempt, server, dialogue)
-                served += 1
-                done, attempt = attempt, None
-                await self.record_outcome(done, replies, "DSN" in dialogue.keywords)
+                transmissions += 1
+                transmitted, attempt = attempt, None
+                await self.record_outcome(transmitted, replies, "DSN" in dialogue.keywords)
                 attempt = await self.next_in_session()
             if attempt is not None:
                 self.waiting.appendleft(attempt)
@@ -143,22 +160,22 @@ class RemoteQueue(HopQueue):
             await dialogue.quit()
         except SessionLost as lost:
             self.host.log.info("next hop %s: %s", server, lost)
-            if attempt is not None and served and not dialogue.outcome_unknown:
+            if attempt is not None and transmissions and not dialogue.outcome_unknown:
                 self.waiting.appendleft(
                     attempt
-                )  # a session may end after any message: this one begins the next session
+                )  # a server may end a session between messages: a new session begins with this one
                 attempt = None
         finally:
             dialogue.abort()
         return attempt, opened
 
 
-def queue_for(host: Host, hop: NextHop, settle: RecordOutcome) -> HopQueue:
-    """Return an empty queue for a next hop."""
+def create_hop_queue(host: Host, hop: NextHop, record_outcome: RecordOutcome) -> HopQueue:
+    """Return an empty queue of the kind that a next hop needs."""
     match hop.kind:
         case "nowhere":
-            return NowhereQueue(host, hop, settle)
+            return NowhereQueue(host, hop, record_outcome)
         case "mailbox":
-            return MailboxQueue(host, hop, settle)
+            return MailboxQueue(host, hop, record_outcome)
         case _:
-            return RemoteQueue(host, hop, settle)
+            return RemoteQueue(host, hop, record_outcome)

@@ -1,4 +1,4 @@
-"""Delivery into mailboxes hosted here: through duplicate detection into the store behind this server (LMTP)."""
+"""Delivery into mailboxes hosted here: duplicate detection, then LMTP to the mailbox store behind this server."""
 
 from conformance.reference.config import Address
 from conformance.reference.host import Component
@@ -7,30 +7,30 @@ from conformance.reference.replies import Reply
 from conformance.reference.send.dialogue import SessionLost
 from conformance.reference.send.factory import create_dialogue
 
-BUSY = Reply(451, "4.3.0", "the mailbox store does not answer")
-DROPPED = Reply(250, "2.1.5", "delivered before: duplicate dropped")
-ELSEWHERE = Reply(451, "4.3.0", "the mailbox is not active here")
+NO_ANSWER = Reply(451, "4.3.0", "the mailbox store does not answer")
+DUPLICATE = Reply(250, "2.1.5", "delivered before: duplicate dropped")
+NOT_ACTIVE_HERE = Reply(451, "4.3.0", "the mailbox is not active here")
 
 
 class MailboxStore(Component):
-    """The mailbox databases that are active on this server."""
+    """Delivers into the mailbox databases that are active on this server."""
 
     async def deliver_for_peer(self, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Deliver to one mailbox for another server of the boundary, if its database is active here."""
+        """Deliver to one mailbox for another server of the boundary; return 451 if its database is not active here."""
         mailbox = self.host.config.mailboxes_by_address.get(recipient.address.casefold())
         if mailbox is None or mailbox.sink is None or mailbox.server != self.host.name:
-            return ELSEWHERE
+            return NOT_ACTIVE_HERE
         return await self.deliver(mailbox.sink.dial, envelope, recipient, content)
 
     async def deliver(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Deliver to one mailbox, or drop a duplicate; the reply is what the giver is told."""
+        """Deliver to one mailbox, or drop a duplicate; return the reply to the server that sent the message, positive for both."""
         duplicates = self.host.duplicates
         key = duplicates.key_of(recipient.address, content)
         if key is None:
             return await self.transmit_to_store(sink, envelope, recipient, content)
         if not await duplicates.claim_delivery(key):
             self.host.log.info("<%s> duplicate for <%s> dropped", key.internet_id, recipient.address)
-            return DROPPED
+            return DUPLICATE
         delivered = False
         try:
             reply = await self.transmit_to_store(sink, envelope, recipient, content)
@@ -41,14 +41,14 @@ class MailboxStore(Component):
         return reply
 
     async def transmit_to_store(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Give the message to the store, over LMTP."""
-        idle = self.host.transport.SendConnectionInactivityTimeout
-        dialogue = create_dialogue(sink, self.host.name, idle, "lmtp")
-        reply = BUSY
+        """Transmit the message to the mailbox store over LMTP; return its reply, or 451 if the session is lost."""
+        idle_timeout = self.host.transport.SendConnectionInactivityTimeout
+        dialogue = create_dialogue(sink, self.host.name, idle_timeout, "lmtp")
+        reply = NO_ANSWER
         try:
             await dialogue.open()
-            single = Envelope(envelope.reverse_path, (recipient,), envelope.body)
-            reply = (await dialogue.transmit(single, content))[recipient]
+            envelope_for_one = Envelope(envelope.reverse_path, (recipient,), envelope.body)
+            reply = (await dialogue.transmit(envelope_for_one, content))[recipient]
             await dialogue.quit()
         except SessionLost as lost:
             self.host.log.warning("<%s>: mailbox store: %s", recipient.address, lost)

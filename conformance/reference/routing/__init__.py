@@ -1,4 +1,5 @@
-"""Routing between Active Directory sites, and where a message for several of them is split (SR-BIF).
-`least_cost` is the site selection algorithm, `fan_out` delayed fan-out, `forks` puts both together with the routes out
-of the organisation and gives each recipient its next hop. All of it is pure functions of the configuration.
+"""Routing: pure functions of the configuration.
+
+`next_hop` gives a recipient its next hop, `site_routes` has the least-cost routes between Active Directory sites and delayed
+fan-out, `bifurcation` combines both and groups the recipients of a message by next hop (SR-BIF).
 """

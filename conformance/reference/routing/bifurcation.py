@@ -1,4 +1,10 @@
-"""Bifurcation: into which forks a message divides at this server, and where each of them goes."""
+"""Bifurcation: grouping the recipients of a message by next hop, with one transmission for each group (SR-BIF).
+
+A recipient whose mailbox is on a server of another Active Directory site is reached over the least-cost route of sites. Recipients
+with a common part of their routes share one transmission to the last common site that has a server (delayed fan-out). The
+connection does not stop at the sites between: it goes directly to the last site of the route, and only if no server there can be
+reached to the site before it.
+"""
 
 from collections.abc import Iterable
 
@@ -11,85 +17,88 @@ from conformance.reference.routing.site_routes import Path, least_cost_path, sha
 
 
 def group_by_next_hop(config: NodeConfiguration, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
-    """Return the next hops of these recipients, in the order of the recipients.
+    """Return the recipients by next hop.
 
-    Delayed fan-out is for recipients whose delivery group is an Active Directory site, and for nobody else: not where
-    it is a DAG, nor a next hop outside (SR-BIF-04).
+    Delayed fan-out applies only to recipients whose delivery group is an Active Directory site: not to a DAG, nor to a next hop
+    outside (SR-BIF-04).
     """
-    alone: dict[NextHop, list[Recipient]] = {}
-    by_site: dict[Path, list[Recipient]] = {}
+    groups: dict[NextHop, list[Recipient]] = {}
+    by_route: dict[Path, list[Recipient]] = {}
     for recipient in recipients:
         hop = find_next_hop(config, recipient.address)
-        path = _path_to(config, hop)
+        path = _site_route(config, hop)
         if path is None:
-            alone.setdefault(hop, []).append(recipient)
+            groups.setdefault(hop, []).append(recipient)
         else:
-            by_site.setdefault(path, []).append(recipient)
-    for trunk, together in shared_transmissions(by_site, _sites_with_servers(config)):
-        members = [recipient for path in together for recipient in by_site[path]]
-        hop = _along(config, trunk, {_hosting(config, member) for member in members})
-        alone.setdefault(hop, []).extend(members)
-    return alone
+            by_route.setdefault(path, []).append(recipient)
+    for route, sharing in shared_transmissions(by_route, _sites_with_servers(config)):
+        members = [recipient for path in sharing for recipient in by_route[path]]
+        hop = _hop_along(config, route, {_hosting_server(config, member) for member in members})
+        groups.setdefault(hop, []).extend(members)
+    return groups
 
 
-def _path_to(config: NodeConfiguration, hop: NextHop) -> Path | None:
-    """Return the route to a next hop whose delivery group is another Active Directory site, or None."""
+def _site_route(config: NodeConfiguration, hop: NextHop) -> Path | None:
+    """Return the site route to a next hop whose delivery group is another Active Directory site; None for any other hop."""
     if hop.kind != "transport":
         return None
-    host = config.peers_by_name[hop.name.casefold()]
-    if host.dag is not None or host.site == config.site or not _carries(host):
+    peer = config.peers_by_name[hop.name.casefold()]
+    if peer.dag is not None or peer.site == config.site or not _routes_mail(peer):
         return None
-    path = least_cost_path(config.site_links, config.site, host.site)
-    return None if path is None else _to_hub(path, config.hub_sites & _sites_with_servers(config))
+    path = least_cost_path(config.site_links, config.site, peer.site)
+    return None if path is None else _up_to_hub_site(path, config.hub_sites & _sites_with_servers(config))
 
 
-def _to_hub(path: Path, hubs: frozenset[str]) -> Path:
-    """Return a route up to the first hub site on it: mail passes through a server there."""
-    place = next((place for place, site in enumerate(path[1:], 1) if site in hubs), len(path))
-    return path[: place + 1]
+def _up_to_hub_site(path: Path, hubs: frozenset[str]) -> Path:
+    """Return a route up to the first of these hub sites on it, in which mail has to stop, or the whole route."""
+    index = next((index for index, site in enumerate(path[1:], 1) if site in hubs), len(path))
+    return path[: index + 1]
 
 
 def _sites_with_servers(config: NodeConfiguration) -> frozenset[str]:
-    return frozenset(peer.site for peer in config.peers if _carries(peer))
+    """Return the sites that have a server which mail can be sent to."""
+    return frozenset(peer.site for peer in config.peers if _routes_mail(peer))
 
 
-def _along(config: NodeConfiguration, path: Path, hosts: set[str]) -> NextHop:
-    """Return the next hop for a route: the servers of its last site, then of the one before, and so on back.
+def _hop_along(config: NodeConfiguration, path: Path, hosting: set[str]) -> NextHop:
+    """Return the next hop for a site route: the servers of its last site, then of the site before, and so on back.
 
-    So the connection goes directly to the server that is closest to the mailbox and can be reached (SR-BIF-02).
+    So the connection goes directly to the reachable server that is closest to the mailbox (SR-BIF-02). `hosting` are the names of
+    the servers that host the recipients' mailboxes.
     """
-    servers = [peer for site in reversed(path[1:]) for peer in _servers(config, site, hosts)]
+    servers = [peer for site in reversed(path[1:]) for peer in _servers(config, site, hosting)]
     names = tuple(peer.name for peer in servers)
     return NextHop("transport", names[0], tuple(peer.dial.transport for peer in servers if peer.dial.transport), names)
 
 
-def _servers(config: NodeConfiguration, site: str, hosts: set[str]) -> list[Peer]:
-    """Return a site's transport servers, closest to the mailboxes first.
+def _servers(config: NodeConfiguration, site: str, hosting: set[str]) -> list[Peer]:
+    """Return the transport servers of a site, closest to the mailboxes first.
 
-    That is the hosting server itself from 2013 on; before, a hub (a mailbox server was no transport server then).
+    From 2013 on the hosting server comes first; in 2010 a hub, since a mailbox server was no transport server then.
     """
-    found = [peer for peer in config.peers if peer.site == site and _carries(peer)]
+    servers = [peer for peer in config.peers if peer.site == site and _routes_mail(peer)]
 
     def distance(peer: Peer) -> tuple[bool, bool, str]:
         no_transport_server = peer.role == "mailbox" and not shadows_by_receiver(peer.generation)
-        return (no_transport_server, peer.name not in hosts, peer.name)
+        return (no_transport_server, peer.name not in hosting, peer.name)
 
-    return sorted(found, key=distance)
+    return sorted(servers, key=distance)
 
 
-def _carries(peer: Peer) -> bool:
+def _routes_mail(peer: Peer) -> bool:
+    """Return whether mail can be sent to a peer's transport listener."""
     return peer.role in ("mailbox", "hub") and peer.dial.transport is not None
 
 
-def _hosting(config: NodeConfiguration, recipient: Recipient) -> str:
+def _hosting_server(config: NodeConfiguration, recipient: Recipient) -> str:
     return config.mailboxes_by_address[recipient.address.casefold()].server
 
 
 class Routing(Component):
-    """Finds next hops."""
+    """Routes recipients by the configuration in force; it has no state."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> dict[NextHop, list[Recipient]]:
-        """Return the next hops that a message for these recipients needs (bifurcation)."""
+        """Return the recipients by next hop: the message needs one transmission to each (bifurcation)."""
         return group_by_next_hop(self.host.config, recipients)
 
     def next_hop(self, address: str) -> NextHop:
@@ -97,6 +106,9 @@ class Routing(Component):
         return find_next_hop(self.host.config, address)
 
     def next_hop_name_in_boundary(self, address: str) -> str:
-        """Return the name of the next hop that any server of the boundary, such as a primary, has for a recipient."""
+        """Return the name of the next hop that a recipient has at any server of the boundary, such as a primary.
+
+        For a mailbox that is the server that hosts it.
+        """
         mailbox = self.host.config.mailboxes_by_address.get(address.casefold())
         return mailbox.server if mailbox is not None else self.next_hop(address).name

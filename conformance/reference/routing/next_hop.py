@@ -1,4 +1,4 @@
-"""Routing: from a recipient to the next hop. A pure function of the configuration."""
+"""The next hop of a recipient, as a pure function of the configuration."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,10 +12,11 @@ HopKind = Literal["mailbox", "delivery", "transport", "redirection", "outside", 
 
 @dataclass(frozen=True, slots=True)
 class NextHop:
-    """Where a queue leads: into a mailbox hosted here, to the hosting server's `delivery` listener (in the boundary),
-    to a server's `transport` listener (across it, or by an administrator's redirection within it), outside, or nowhere.
+    """The next hop of a delivery queue.
 
-    `dials` are tried in turn; `servers` are their names.
+    `kind` is `mailbox` (hosted on this server), `delivery` (the delivery listener of the hosting server in the boundary), `transport`
+    (the transport listener of a server outside of the boundary), `redirection` (that of an administrator's target in the
+    boundary), `outside` (of the organisation), or `nowhere`. `addresses` are tried in turn; `servers` are their names.
     """
 
     kind: HopKind
@@ -25,16 +26,16 @@ class NextHop:
 
     @property
     def crosses_boundary(self) -> bool:
-        """Whether the message leaves the boundary on this way."""
+        """Whether the message leaves the boundary here."""
         return self.kind in ("transport", "outside")
 
     @property
     def protocol(self) -> Literal["smtp", "lmtp"]:
-        """What is spoken there."""
+        """The protocol of the next hop."""
         return "lmtp" if self.kind in ("mailbox", "delivery") else "smtp"
 
     def fate(self, *, reports: bool) -> Fate:
-        """Return what became of a recipient that was accepted there; `reports`: the server offers DSN (RFC 3461)."""
+        """Return the fate of a recipient that the next hop has accepted; `reports`: the server offers DSN (RFC 3461)."""
         match self.kind:
             case "mailbox" | "delivery":
                 return "delivered"
@@ -47,27 +48,27 @@ class NextHop:
 def find_next_hop(config: NodeConfiguration, address: str) -> NextHop:
     """Return the next hop for a recipient.
 
-    A mailbox hosted here comes first; then a route for exactly this domain, which stands above the site of the
-    mailbox; then the server that hosts the mailbox; then the route for all domains.
+    In order of precedence: a mailbox hosted here, a route for exactly this domain, the server that hosts the mailbox, the route for
+    all domains. An unknown address in a domain with mailboxes has none.
     """
     mailbox = config.mailboxes_by_address.get(address.casefold())
     if mailbox is not None and mailbox.server == config.name and mailbox.sink is not None:
         return NextHop("mailbox", config.name, (mailbox.sink.dial,), (config.name,))
     domain = address.rpartition("@")[2].casefold()
-    by_domain = {entry.domain.casefold(): entry for entry in config.routes}
+    by_domain = {route.domain.casefold(): route for route in config.routes}
     if domain in by_domain and (mailbox is not None or domain not in config.mailbox_domains):
-        return _along(by_domain[domain])
+        return _hop_of_route(by_domain[domain])
     if mailbox is not None:
-        host = config.peers_by_name.get(mailbox.server.casefold())
-        if host is not None and in_boundary(config, host) and host.dial.delivery is not None:
-            return NextHop("delivery", host.name, (host.dial.delivery,), (host.name,))
-        if host is not None and host.dial.transport is not None:
-            return NextHop("transport", host.name, (host.dial.transport,), (host.name,))
+        hosting = config.peers_by_name.get(mailbox.server.casefold())
+        if hosting is not None and in_boundary(config, hosting) and hosting.dial.delivery is not None:
+            return NextHop("delivery", hosting.name, (hosting.dial.delivery,), (hosting.name,))
+        if hosting is not None and hosting.dial.transport is not None:
+            return NextHop("transport", hosting.name, (hosting.dial.transport,), (hosting.name,))
     if mailbox is None and domain in config.mailbox_domains:
         return NextHop("nowhere", "no such mailbox")
-    return _along(by_domain["*"]) if "*" in by_domain else NextHop("nowhere", "no route")
+    return _hop_of_route(by_domain["*"]) if "*" in by_domain else NextHop("nowhere", "no route")
 
 
-def _along(entry: Route) -> NextHop:
-    names = tuple(hop.name for hop in entry.next_hops)
-    return NextHop("outside", ",".join(names), tuple(hop.dial for hop in entry.next_hops), names)
+def _hop_of_route(route: Route) -> NextHop:
+    names = tuple(hop.name for hop in route.next_hops)
+    return NextHop("outside", ",".join(names), tuple(hop.dial for hop in route.next_hops), names)

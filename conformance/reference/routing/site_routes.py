@@ -1,4 +1,8 @@
-"""The site selection algorithm: least cost, then fewest hops, then the alphanumerically lower path (SR-BIF-01)."""
+"""Routes between Active Directory sites, and delayed fan-out.
+
+The route with the least cost is chosen, then the one with the fewest hops, then the alphanumerically lower one (SR-BIF-01).
+Recipients whose routes begin alike share one transmission up to where the routes part (delayed fan-out, SR-BIF-03).
+"""
 
 import heapq
 from collections.abc import Collection, Iterable, Sequence
@@ -13,57 +17,58 @@ Path = tuple[str, ...]
 
 @lru_cache(maxsize=4096)
 def least_cost_path(links: tuple[SiteLink, ...], start: str, end: str) -> Path | None:
-    """Return the route between two sites, or None when no links lead there.
+    """Return the route between two sites, or None if no links connect them.
 
-    Dijkstra's algorithm over (cost, hops, names): a longer route never sorts below its own beginning, and of two that
-    reach the same site the lower one stays the lower however both go on.
+    Dijkstra's algorithm over (cost, hops, names). It is valid since a route never sorts below its own beginning, and of two routes
+    to a site the lower one stays lower when both are continued in the same way.
     """
-    waiting: list[tuple[int, int, Path]] = [(0, 0, (start,))]
-    done: set[str] = set()
-    while waiting:
-        cost, hops, path = heapq.heappop(waiting)
-        here = path[-1]
-        if here == end:
+    queue: list[tuple[int, int, Path]] = [(0, 0, (start,))]
+    visited: set[str] = set()
+    while queue:
+        cost, hops, path = heapq.heappop(queue)
+        site = path[-1]
+        if site == end:
             return path
-        if here in done:
+        if site in visited:
             continue
-        done.add(here)
-        for there, more in _neighbours(links, here):
-            if there not in done:
-                heapq.heappush(waiting, (cost + more, hops + 1, (*path, there)))
+        visited.add(site)
+        for neighbour, link_cost in _neighbours(links, site):
+            if neighbour not in visited:
+                heapq.heappush(queue, (cost + link_cost, hops + 1, (*path, neighbour)))
     return None
 
 
 def _neighbours(links: Sequence[SiteLink], site: str) -> list[tuple[str, int]]:
-    found = []
+    """Return the sites that a link connects to a site, with the cost of the link."""
+    neighbours = []
     for link in links:
-        one, other = link.between
-        if site in (one, other):
-            found.append((other if site == one else one, link.cost))
-    return found
+        first, second = link.between
+        if site in (first, second):
+            neighbours.append((second if site == first else first, link.cost))
+    return neighbours
 
 
 def common_beginning(paths: Sequence[Path]) -> Path:
-    """Return the sites that all routes pass through before they part."""
+    """Return the beginning that all routes have in common."""
     return tuple(step[0] for step in takewhile(lambda step: len(set(step)) == 1, zip(*paths, strict=False)))
 
 
 def shared_transmissions(paths: Iterable[Path], with_servers: Collection[str]) -> list[tuple[Path, list[Path]]]:
-    """Return which routes share a transmission: for each the route that it takes, and the routes that share it.
+    """Return the transmissions for these routes: for each the route that it takes, and the routes that share it.
 
-    It ends in the last common site that has a server to split the message; where there is none, every route has a
-    transmission of its own. The routes all begin in the sender's own site, and each leads out of it.
+    A shared one ends in the last common site that has a server, which splits the message; if there is no such site, each route has
+    a transmission of its own. All routes begin in the sender's site and lead to another.
     """
     by_first_step: dict[str, list[Path]] = {}
     for path in dict.fromkeys(paths):
         by_first_step.setdefault(path[1], []).append(path)
-    found: list[tuple[Path, list[Path]]] = []
-    for together in by_first_step.values():
-        trunk = common_beginning(together)
-        while len(trunk) > 1 and trunk[-1] not in with_servers:
-            trunk = trunk[:-1]
-        if len(together) == 1 or len(trunk) == 1:
-            found += [(path, [path]) for path in together]
+    transmissions: list[tuple[Path, list[Path]]] = []
+    for sharing in by_first_step.values():
+        common = common_beginning(sharing)
+        while len(common) > 1 and common[-1] not in with_servers:
+            common = common[:-1]
+        if len(sharing) == 1 or len(common) == 1:
+            transmissions += [(path, [path]) for path in sharing]
         else:
-            found.append((trunk, together))
-    return found
+            transmissions.append((common, sharing))
+    return transmissions
