@@ -1,5 +1,5 @@
-"""What people open: failure text, sequence diagrams, Allure content, the pages of a run, the conformance statement.
+"""Reports for people: failure texts, sequence diagrams, Allure content, pages, and the conformance statement.
 
-Renderers are pure functions from a `cell.Material` (a cell) or a `ledger.RunBook` (a run) to text; `site` and
-`allure_content` alone write anything.
+Renderers are functions without side effects, from a `cell_view.CellView` (a cell) or a `run_summary.RunSummary` (a run)
+to text. Files are written by `site`, `tables_page`, `rendering` (the style sheet), and the modules `allure_*`.
 """

@@ -1,4 +1,4 @@
-"""Compares two runs cell by cell: what changed, and what may have caused it, as the hashes in the cells' headers say."""
+"""Comparison of two runs cell by cell: changed outcomes, and what else changed according to the cells' headers."""
 
 from dataclasses import dataclass
 
@@ -19,8 +19,8 @@ _TITLES = {
 class CellChange:
     """A cell whose state differs between two runs.
 
-    `before` and `after` are None where a run lacks the cell. `causes` is what else differs; it is empty when nothing
-    that is recorded differs, and when a run lacks the cell.
+    `before` or `after` is None where that run lacks the cell. `states` are the states before and after. `causes` names what
+    else was recorded as different; it is empty where nothing was, and where a run lacks the cell.
     """
 
     before: CellSummary | None
@@ -32,8 +32,10 @@ class CellChange:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Two runs compared: the names of both, the changed cells, how many cells did not change, and how many cells of the
-    earlier run a later run of a part of the suite left out.
+    """The comparison of two runs: their names, and the changed cells in the order of the later run.
+
+    `same` counts the unchanged cells. `left_out` counts the cells of the earlier run that the later run did not run
+    because only a part of the suite was asked for.
     """
 
     before: str
@@ -48,15 +50,15 @@ class RunComparison:
 
 
 def compare_runs(before: RunSummary, after: RunSummary, should: Should = "warn") -> RunComparison:
-    """Compare two runs; a cell is known by its node id (scenario, candidate's name, axis values).
+    """Return what changed between two runs; cells are matched by node id (scenario, candidate's name, axis values).
 
-    A later run of only a part of the suite loses no cell: those that it lacks were not asked for. With
+    Where the later run was asked for only a part of the suite, the cells that it lacks do not count as lost. With
     `should="fail"` a pass with a remark counts as a failure.
     """
-    old, new = ({cell.header.nodeid: cell for cell in book.cells} for book in (before, after))
+    old, new = ({cell.header.nodeid: cell for cell in run.cells} for run in (before, after))
     missing = [nodeid for nodeid in old if nodeid not in new]
     compared = [*new, *([] if after.header.filtered else missing)]
-    changes = [change for one in compared if (change := _change(old.get(one), new.get(one), should)) is not None]
+    changes = [c for nodeid in compared if (c := _change(old.get(nodeid), new.get(nodeid), should)) is not None]
     return RunComparison(
         before=before.header.run,
         after=after.header.run,
@@ -81,18 +83,19 @@ def _change(before: CellSummary | None, after: CellSummary | None, should: Shoul
 
 
 def comparison_text(difference: RunComparison) -> str:
-    """Return the comparison for a terminal, regressions first."""
+    """Return a comparison as text for a terminal, regressions first."""
     lines = [f"{visible(difference.before)} -> {visible(difference.after)}"]
     for kind, title in _TITLES.items():
         if chosen := difference.of(kind):
-            lines += ["", f"{title}: {len(chosen)}", *(line for change in chosen for line in _lines(change))]
+            lines += ["", f"{title}: {len(chosen)}", *(line for change in chosen for line in _change_lines(change))]
     lines += ["", f"unchanged: {difference.same}"]
     if difference.left_out:
         lines.append(f"not in the later run, which was asked for a part of the suite: {difference.left_out}")
     return "\n".join(lines)
 
 
-def _lines(change: CellChange) -> list[str]:
+def _change_lines(change: CellChange) -> list[str]:
+    """Return the line of a changed cell, and the sentence of its failure where it fails now."""
     cell = change.after or change.before
     assert cell is not None  # one of the two runs has it
     was, now = change.states

@@ -1,4 +1,4 @@
-"""The runs before: how many of their cells ended how, how one cell ended in each of them, and whether it is flaky."""
+"""Earlier runs: finding them, the outcomes of one cell in them, and whether that cell is flaky."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from conformance.verdicts import Outcome
 from conformance.verdicts.changes import Cause, change_causes, is_flaky
 
 MAX_RUNS = 20
-"""So many earlier runs are looked at, the latest of them."""
+"""The number of earlier runs that reports show, the latest ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierRun:
-    """An earlier run that came to its end."""
+    """An earlier run that has ended."""
 
     path: Path
     header: RunHeader
@@ -25,49 +25,52 @@ class EarlierRun:
 
 @dataclass(frozen=True, slots=True)
 class EarlierOutcome:
-    """How a cell ended in an earlier run; `causes` is what was different there, nothing when nothing recorded was."""
+    """How a cell ended in an earlier run; `causes` names what was recorded as different in that run, if anything."""
 
     run: str
     outcome: Outcome
     causes: tuple[Cause, ...]
 
 
-def find_earlier_runs(run_dir: Path, folder: Path, *, most: int = MAX_RUNS) -> tuple[EarlierRun, ...]:
-    """Return the runs in `folder` that ended before `run_dir` began and judged one of its candidates, oldest first.
+def find_earlier_runs(run_dir: Path, folder: Path, *, max_runs: int = MAX_RUNS) -> tuple[EarlierRun, ...]:
+    """Return the runs in `folder` that ended before `run_dir` began and have one of its candidates, oldest first.
 
-    What is no run directory, or cannot be read, is passed over: it is not what was asked for. Raises RunDirectoryError
-    for `run_dir` itself.
+    Directories in `folder` that are not runs, or cannot be read, are skipped. Raises RunDirectoryError where `run_dir`
+    itself cannot be read.
     """
-    own = read_run(run_dir).header
-    names = {one.name for one in own.candidates}
-    found = []
-    for place in sorted(path.parent for path in folder.glob(f"*/{RUN_FILE}")):
+    header = read_run(run_dir).header
+    names = {candidate.name for candidate in header.candidates}
+    earlier = []
+    for path in sorted(path.parent for path in folder.glob(f"*/{RUN_FILE}")):
         try:
-            run = read_run(place)
+            run = read_run(path)
         except RunDirectoryError:
             continue
-        before = run.footer is not None and run.footer.finished <= own.started and run.header.run != own.run
-        if before and run.footer is not None and names & {one.name for one in run.header.candidates}:
-            found.append(EarlierRun(place, run.header, run.footer))
-    return tuple(sorted(found, key=lambda past: (past.footer.finished, past.header.run))[-most:])
+        before = run.footer is not None and run.footer.finished <= header.started and run.header.run != header.run
+        if before and run.footer is not None and names & {candidate.name for candidate in run.header.candidates}:
+            earlier.append(EarlierRun(path, run.header, run.footer))
+    return tuple(sorted(earlier, key=lambda run: (run.footer.finished, run.header.run))[-max_runs:])
 
 
 def earlier_outcomes(earlier: Sequence[EarlierRun], slug: str, header: CellHeader) -> tuple[EarlierOutcome, ...]:
-    """Return how the cell ended in the runs before, as far as it was in them and came to its end."""
-    found = []
-    for past in earlier:
-        file = cell_file(past.path, slug)
+    """Return how the cell ended in each earlier run in which it has a readable footer, in the order of `earlier`."""
+    outcomes = []
+    for run in earlier:
+        file = cell_file(run.path, slug)
         if file is None:
             continue
         try:
-            was, footer = read_cell_end(file)
+            earlier_header, footer = read_cell_end(file)
         except CellUnreadable:
             continue
         if footer is not None:
-            found.append(EarlierOutcome(past.header.run, footer.outcome, change_causes(was, header)))
-    return tuple(found)
+            outcomes.append(EarlierOutcome(run.header.run, footer.outcome, change_causes(earlier_header, header)))
+    return tuple(outcomes)
 
 
 def find_flaky_run(outcome: Outcome, past: Sequence[EarlierOutcome]) -> EarlierOutcome | None:
-    """Return the latest run that shows the cell to be flaky, or None."""
+    """Return the latest earlier outcome that differs from this one although nothing recorded does, or None.
+
+    The two outcomes must be a pass and a failure (`is_flaky`).
+    """
     return next((one for one in reversed(past) if not one.causes and is_flaky((one.outcome, outcome))), None)

@@ -1,4 +1,4 @@
-"""Says in words what an event is: one line for each kind, hostile content made visible and bounded."""
+"""One line of text for each kind of event, with invisible characters escaped and long values cut; and times as text."""
 
 import re
 
@@ -32,33 +32,33 @@ MAX_WIRE_TEXT = 300
 
 
 def format_moment(seconds: float) -> str:
-    """Write a time since the cell began (seconds) for reading: `0.004s`, `31.200s`, `2h58m0.5s`."""
+    """Return a time in seconds since the cell began as text: `0.004s`, `31.200s`, `2h58m0.5s`."""
     if abs(seconds) < 60:
         return f"{seconds:.3f}s"
     return format_duration(round(seconds, 3))
 
 
 def rounded_duration(seconds: float) -> str:
-    """Write a long while (seconds) with its parts apart: `2 h 58 m`, `1 d 4 h`, `12.5 s`; no more than two parts."""
+    """Return a duration in seconds as text of at most two units, the rest cut off: `2 h 58 m`, `1 d 4 h`, `12.5 s`."""
     parts: list[str] = []
     rest = seconds
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        count, left = divmod(rest, size)
+        count, remainder = divmod(rest, size)
         if count:
             parts.append(f"{count:.0f} {unit}")
-            rest = left
+            rest = remainder
     if rest >= 0.05 or not parts:
         parts.append(f"{round(rest, 1):g} s")
     return " ".join(parts[:2])
 
 
 def reply_text(reply: Reply) -> str:
-    """Return a reply as it stood on the wire, its lines joined by ` / `; long ones are cut."""
+    """Return the code and lines of a reply, joined by ` / `, cut at 300 characters."""
     return visible(f"{reply.code:03d} " + " / ".join(reply.lines), MAX_WIRE_TEXT)
 
 
 def operation_text(event: AnyEvent) -> str:
-    """Return what a line means in terms of shadow redundancy (`shadow stored: id`), or '' when nothing."""
+    """Return the operation of shadow redundancy that a command or reply is (`shadow stored: ID`), or '' for others."""
     operation = event.operation if isinstance(event, Command | Reply) else None
     if operation is None:
         return ""
@@ -66,18 +66,20 @@ def operation_text(event: AnyEvent) -> str:
     if operation.shadow_id is not None:
         parts.append(operation.shadow_id)
     if operation.name == "discard-list":
-        parts.append(f"{len(operation.shadow_ids)} told, {operation.left if operation.left is not None else '?'} left")
+        parts.append(
+            f"{len(operation.shadow_ids)} listed, {operation.left if operation.left is not None else '?'} left"
+        )
     elif operation.server is not None:
         parts.append(operation.server + (f" ({operation.database})" if operation.database else ""))
     return visible(": ".join(parts), MAX_WIRE_TEXT)
 
 
 def event_text(event: AnyEvent) -> str:
-    """Return what happened, in one printable line, without parties and time where those stand beside it."""
-    return visible(_described(event))
+    """Return what happened, as one printable line; parties and time are left out where callers show them beside it."""
+    return visible(_raw_event_text(event))
 
 
-def _described(event: AnyEvent) -> str:  # one branch a kind: a table of lambdas would hide the types
+def _raw_event_text(event: AnyEvent) -> str:  # a table of lambdas instead of branches would lose the types
     match event:
         case Connected():
             return f"connected to {event.listener}"
@@ -88,17 +90,17 @@ def _described(event: AnyEvent) -> str:  # one branch a kind: a table of lambdas
         case Reply():
             return reply_text(event) + (f"  (for {visible(event.recipient, 80)})" if event.recipient else "")
         case Content():
-            return f"{event.digest.size} octets and final dot, {_identity(event.digest.message_id)}"
+            return f"{event.digest.size} octets and final dot, {_message_id_text(event.digest.message_id)}"
         case Closed():
             return f"closed by {event.by} ({event.how})"
         case FaultFired():
-            return f"fault {event.fault} fired: {event.action}" + _more(event.detail)
+            return f"fault {event.fault} fired: {event.action}" + _detail_suffix(event.detail)
         case FaultArmed():
             done = "healed" if event.healed else "armed"
             return f"fault {event.fault} {done}: {event.action} on {visible(', '.join(event.links), MAX_WIRE_TEXT)}"
         case StepEvent():
             label = f" [{event.label}]" if event.label else ""
-            return f"step {event.path} {event.verb}{label} {event.phase}" + _more(event.detail)
+            return f"step {event.path} {event.verb}{label} {event.phase}" + _detail_suffix(event.detail)
         case MessageMade():
             to = visible(", ".join(event.recipients), 120)
             return f"message {event.message} made: {event.digest.size} octets, {visible(event.sender, 80)} to {to}"
@@ -106,33 +108,31 @@ def _described(event: AnyEvent) -> str:  # one branch a kind: a table of lambdas
             answer = f"{event.code} {visible(event.text, 120)}" if event.code is not None else visible(event.text, 120)
             return f"attempt {event.attempt} of {event.message}: {event.outcome} {answer}".rstrip()
         case Delivered():
-            return f"delivered to {visible(event.recipient, 80)}: {_identity(event.digest.message_id)}"
+            return f"delivered to {visible(event.recipient, 80)}: {_message_id_text(event.digest.message_id)}"
         case Talked():
-            return f"talk {event.conversation} ended" + _more(event.problem)
+            return f"talk {event.conversation} ended" + _detail_suffix(event.problem)
         case NodeEvent():
-            return f"node {event.node} {event.action}" + _more(event.detail)
+            return f"node {event.node} {event.action}" + _detail_suffix(event.detail)
         case Configured():
             taken = f"refused: {visible(event.refused, MAX_WIRE_TEXT)}" if event.refused is not None else "taken"
             return f"node {event.node} was offered {visible(str(event.changes), MAX_WIRE_TEXT)}: {taken}"
         case Inspected():
             return f"node {event.node} was inspected: {visible(str(event.state), MAX_WIRE_TEXT)}"
         case CommandRun():
-            end = _more(event.failed) if event.failed else ""
-            return (
-                f"node {event.node} was told {visible(' '.join([event.command, *event.arguments]), MAX_WIRE_TEXT)}{end}"
-            )
+            end = _detail_suffix(event.failed) if event.failed else ""
+            return f"node {event.node} was given the command {visible(' '.join([event.command, *event.arguments]), MAX_WIRE_TEXT)}{end}"
         case Drained():
             quiet = "quiet" if event.quiet else "NOT quiet"
-            return f"drained: {quiet} after {rounded_duration(event.waited)}" + _more(event.detail)
+            return f"drained: {quiet} after {rounded_duration(event.waited)}" + _detail_suffix(event.detail)
         case Lag():
             return f"the harness was late by up to {event.seconds:.3f}s"
 
 
-def _identity(message_id: str | None) -> str:
+def _message_id_text(message_id: str | None) -> str:
     return f"Message-ID {visible(message_id, 120)}" if message_id else "no Message-ID"
 
 
-def _more(detail: str) -> str:
+def _detail_suffix(detail: str) -> str:
     return f": {visible(detail, MAX_WIRE_TEXT)}" if detail else ""
 
 
@@ -140,10 +140,10 @@ _MESSAGE_ID = re.compile(r" \((<[^<>()\s]+@[^<>()\s]+>)\)")
 
 
 def without_message_ids(sentence: str) -> str:
-    """Return a sentence without the Message-IDs behind the labels of messages: `m#1 (<x@y>)` is `m#1`."""
+    """Return a sentence without the Message-IDs after the names of messages: `m#1 (<x@y>)` becomes `m#1`."""
     return _MESSAGE_ID.sub("", sentence)
 
 
 def listed_message_ids(sentence: str) -> str:
-    """Return the Message-IDs that `label_alone` takes out, once each, or ''."""
+    """Return the Message-IDs that `without_message_ids` removes, once each, joined by `, `; '' for none."""
     return ", ".join(dict.fromkeys(_MESSAGE_ID.findall(sentence)))

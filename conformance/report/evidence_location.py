@@ -1,11 +1,12 @@
-"""Names the offending exchange in one line: which event, when, who to whom, what was said, about which message.
-Around it stand the few events that make it understood, each as a line of the conversation, and where something was
-left out between.
+"""The offending event of a verdict as one line of text, and the events around it.
+
+The line says which event, when, from which party to which, what was sent, and about which message. `events_around`
+selects the neighbouring events that explain it, with gaps where events are left out.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from itertools import islice
 
 from conformance.history.events import (
     AnyEvent,
@@ -28,24 +29,24 @@ Sessions = Mapping[str, Connected]
 
 
 def history_text(events: Iterable[AnyEvent], sessions: Sessions, marked: Collection[int] = ()) -> str:
-    """Return the events one a line, in their order; the marked ones begin with `>`."""
+    """Return the text of a history: one line for each event; those whose numbers are in `marked` begin with `>`."""
     return "\n".join(event_line(event, sessions, event.n in marked) for event in events)
 
 
 def event_line(event: AnyEvent, sessions: Sessions, marked: bool = False) -> str:
-    """Return one line: mark, number, time, session, who to whom, what; printable, without a break."""
+    """Return one printable line: mark, number, time, session, parties, what happened, and its meaning in brackets."""
     session, parties = session_and_parties(event, sessions)
-    sign = ">" if marked else " "
-    means = operation_text(event)
-    return f"{sign} #{event.n:<5d} {format_moment(event.t):>9s}  {session:<4s} {parties}{event_text(event)}" + (
-        f"   [{means}]" if means else ""
+    mark = ">" if marked else " "
+    operation = operation_text(event)
+    return f"{mark} #{event.n:<5d} {format_moment(event.t):>9s}  {session:<4s} {parties}{event_text(event)}" + (
+        f"   [{operation}]" if operation else ""
     )
 
 
 def session_and_parties(event: AnyEvent, sessions: Sessions) -> tuple[str, str]:
-    """Return the session's name and `client -> server  `; both '' for what has neither.
+    """Return the name of an event's session and `client -> server  `, each '' for an event without one.
 
-    A reply's arrow points back: the client always stands left, so that a column is a party.
+    A reply gives `client <- server  `: the client is always on the left, so that lines of a session align.
     """
     session = getattr(event, "session", None) or ""
     match event:
@@ -59,96 +60,100 @@ def session_and_parties(event: AnyEvent, sessions: Sessions) -> tuple[str, str]:
             return session, f"{event.giver} -> {event.sink}  "
         case _:
             return session, ""
-    began = sessions.get(event.session)
-    return session, f"{began.client} {arrow} {began.server}  " if began else f"? {arrow} ?  "
+    connected = sessions.get(event.session)
+    return session, f"{connected.client} {arrow} {connected.server}  " if connected else f"? {arrow} ?  "
 
 
-T = TypeVar("T")
-
-_SEVERAL = 4
-"""So many pieces of evidence are shown; the first is the offending one, the later ones only support it."""
+_MAX_SHOWN_EVIDENCE = 4
+"""Events of the evidence that are shown: the first is the offending one, the later ones only support it."""
 
 
 def events_around(events: Sequence[AnyEvent], evidence: Iterable[int], radius: int = 3) -> list[AnyEvent | None]:
-    """Return the events around the evidence in their order; None stands where some were left out.
+    """Return the evidence's first four events and their neighbours in order, with None wherever events are left out.
 
-    Around an event of a session these are its neighbours in that session; around any other, its neighbours of the
-    wire in the one order. An event that is not in the history (its file was damaged) is passed over.
+    The neighbours of an event of a session are the `radius` events before and after it in that session; those of any
+    other event are exchanges, deliveries and attempts of any session. Numbers that the history lacks (its file was
+    damaged) are skipped.
     """
-    places = {event.n: place for place, event in enumerate(events)}
+    index_of = {event.n: index for index, event in enumerate(events)}
     chosen: set[int] = set()
-    for number in list(evidence)[:_SEVERAL]:
-        if (place := places.get(number)) is not None:
-            chosen.add(place)
-            chosen.update(_neighbours(events, place, radius))
+    for number in list(evidence)[:_MAX_SHOWN_EVIDENCE]:
+        if (index := index_of.get(number)) is not None:
+            chosen.add(index)
+            chosen.update(_neighbours(events, index, radius))
     return _with_gaps(events, sorted(chosen))
 
 
-def _neighbours(events: Sequence[AnyEvent], place: int, radius: int) -> set[int]:
-    session: str | None = getattr(events[place], "session", None)
+def _neighbours(events: Sequence[AnyEvent], index: int, radius: int) -> set[int]:
+    """Return the indexes of up to `radius` related events before and after the event at `index`."""
+    session: str | None = getattr(events[index], "session", None)
 
-    def near(other: AnyEvent) -> bool:
+    def is_related(other: AnyEvent) -> bool:
         if session is not None:
             return bool(getattr(other, "session", None) == session)
         return isinstance(other, Command | Reply | Content | Closed | Delivered | Attempt)
 
-    before = _first(radius, (p for p in range(place - 1, -1, -1) if near(events[p])))
-    after = _first(radius, (p for p in range(place + 1, len(events)) if near(events[p])))
-    return {*before, *after}
+    before = (i for i in range(index - 1, -1, -1) if is_related(events[i]))
+    after = (i for i in range(index + 1, len(events)) if is_related(events[i]))
+    return {*islice(before, radius), *islice(after, radius)}
 
 
-def _first(count: int, values: Iterable[T]) -> list[T]:
-    return [value for value, _ in zip(values, range(count), strict=False)]
-
-
-def _with_gaps(events: Sequence[AnyEvent], places: Sequence[int]) -> list[AnyEvent | None]:
-    found: list[AnyEvent | None] = []
-    for index, place in enumerate(places):
-        if index and place != places[index - 1] + 1:
-            found.append(None)
-        found.append(events[place])
-    return found
+def _with_gaps(events: Sequence[AnyEvent], indexes: Sequence[int]) -> list[AnyEvent | None]:
+    """Return the events at these ascending indexes, with None between two that are not neighbours."""
+    chosen: list[AnyEvent | None] = []
+    for position, index in enumerate(indexes):
+        if position and index != indexes[position - 1] + 1:
+            chosen.append(None)
+        chosen.append(events[index])
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceLocation:
-    """Where a verdict points: the event's number, the line about it, and the message (either may be '').
+    """The offending event of a verdict: its number, one line about it, and the message that it is about.
 
-    Both texts are printable. `message` has the scenario's name of the message and its Message-ID.
+    Both texts are printable. `message` has the scenario's name of the message and its Message-ID; it is '' for an event
+    about no message.
     """
 
-    event: int
+    event_number: int
     exchange: str
     message: str
 
 
 def locate_evidence(verdict: Verdict, cell: CellView) -> EvidenceLocation | None:
-    """Return what the first of the verdict's events was, or None when it names none that the history has."""
+    """Return the location of the first event of a verdict's evidence, or None where the history has none of them."""
     event = next((cell.event_by_number[n] for n in cell.evidence_of(verdict) if n in cell.event_by_number), None)
     if event is None:
         return None
     session, parties = session_and_parties(event, cell.sessions)
-    means = operation_text(event)
-    told = (
+    operation = operation_text(event)
+    exchange = (
         f"event #{event.n} at {format_moment(event.t)}: "
         + (f"{session} " if session else "")
         + parties
         + event_text(event)
     )
-    return EvidenceLocation(event.n, told + (f"  [{means}]" if means else ""), _message(verdict, event, cell))
+    return EvidenceLocation(
+        event.n, exchange + (f"  [{operation}]" if operation else ""), _message_text(verdict, event, cell)
+    )
 
 
-def _message(verdict: Verdict, event: AnyEvent, cell: CellView) -> str:
-    made = {one.message: one.message_id for one in cell.events if isinstance(one, MessageMade)}
-    name = verdict.message or _name(event, cell, made)
+def _message_text(verdict: Verdict, event: AnyEvent, cell: CellView) -> str:
+    """Return the message that a verdict or its event is about: `m#1, Message-ID <x@y>`, or ''."""
+    message_ids = {e.message: e.message_id for e in cell.events if isinstance(e, MessageMade)}
+    name = verdict.message or _message_name(event, cell, message_ids)
     if not name:
         return ""
-    identity = made.get(name)
+    identity = message_ids.get(name)
     return visible(f"{name}, Message-ID {identity}" if identity else name, 300)
 
 
-def _name(event: AnyEvent, cell: CellView, made: Mapping[str, str | None]) -> str:
-    """Return the name of the message that an event is about; one that the harness did not make has its Message-ID."""
+def _message_name(event: AnyEvent, cell: CellView, message_ids: Mapping[str, str | None]) -> str:
+    """Return the scenario's name of the message that an event is about, or '' for an event about no message.
+
+    A message that the harness did not make is named by its Message-ID. `message_ids` has those of the harness's messages.
+    """
     match event:
         case Attempt():
             return event.message
@@ -156,11 +161,13 @@ def _name(event: AnyEvent, cell: CellView, made: Mapping[str, str | None]) -> st
             identity = event.digest.message_id
         case Reply(to="CONTENT"):
             earlier = (
-                one.digest.message_id
-                for one in reversed(cell.events)
-                if one.n < event.n and isinstance(one, Content) and one.session == event.session
+                e.digest.message_id
+                for e in reversed(cell.events)
+                if e.n < event.n and isinstance(e, Content) and e.session == event.session
             )
             identity = next(earlier, None)
         case _:
             return ""
-    return next((name for name, known in made.items() if identity and known == identity), identity or "")
+    return next(
+        (name for name, message_id in message_ids.items() if identity and message_id == identity), identity or ""
+    )

@@ -1,4 +1,4 @@
-"""The text of a failure, for a stranger with a terminal: what was expected and seen, where, and how to see it again."""
+"""The text of a failure in a terminal: what was expected and seen, the step, the exchange, and how to repeat the cell."""
 
 import textwrap
 from collections.abc import Iterator
@@ -13,37 +13,40 @@ from conformance.verdicts.outcome import OUTCOME_DISPLAY
 WIDTH = 100
 _INDENT = "  "
 BROKE = "the candidate broke"
+"""Begins the line about a node that exited or failed to start; one of Allure's categories matches it."""
 
-_OTHERS = 6
+_MAX_OTHERS = 6
+"""Further findings, and remarks, that are listed."""
 
 
 def failure_text(cell: CellView, *, width: int = WIDTH) -> str:
-    """Return what the terminal shows of a cell that did not pass.
+    """Return the text about a cell for a terminal, in lines of at most `width` columns where they can be wrapped.
 
-    First the sentence with what was expected and seen and the clause; then the step in its file, the offending
-    exchange, whatever else was found, the command that repeats the cell, and where its whole history is.
+    In this order: the deciding finding with its sentence, expected and seen values and clause; its step in the scenario's
+    file; the offending exchange; other findings; remarks; the command that repeats the cell; the history and logs.
     """
     parts = [_head(cell)]
     if cell.known:
         parts.append(_labelled("known", cell.known, width))
     if cell.findings:
         first, *others = cell.findings
-        parts += [*_finding(cell, first, width), *_step(cell, first), *_exchange(cell, first, width)]
+        parts += [*_finding(cell, first, width), _step(cell, first), _exchange(cell, first, width)]
         by_root: dict[str, list[Verdict]] = {"": []}
-        for one in others:
-            by_root.setdefault(cell.may_follow_from(one), []).append(one)
-        parts += [_others(own, width, root) for root, own in by_root.items() if own]
+        for verdict in others:
+            by_root.setdefault(cell.may_follow_from(verdict), []).append(verdict)
+        parts += [_other_findings(verdicts, width, root) for root, verdicts in by_root.items() if verdicts]
     else:
         parts += [_wrapped(verdict.sentence, width) for verdict in cell.verdicts[:1] if verdict.sentence]
     if cell.remarks:
         parts.append(_remarks(cell, width))
-    parts.append(_where(cell))
+    parts.append(_repeat_and_files(cell))
     return "\n\n".join(part for part in parts if part)
 
 
 def failure_message(cell: CellView) -> str:
-    """Return the beginning of that text, for a place that shows the rest elsewhere: what was expected and seen, and the
-    row with its text. '' for a pass.
+    """Return the beginning of `failure_text` for Allure, which shows the rest elsewhere: heading, sentence and clause.
+
+    '' for a cell that passed.
     """
     if cell.outcome is Outcome.PASS:
         return ""
@@ -56,30 +59,35 @@ def failure_message(cell: CellView) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def exchange_lines(cell: CellView, most: int) -> list[str]:
-    """Return the exchange of the finding that decided, at most `most` lines, the offending ones marked with `>`."""
+def exchange_lines(cell: CellView, max_lines: int) -> list[str]:
+    """Return the events around the deciding finding's evidence as at most `max_lines` lines, the evidence marked by `>`.
+
+    No lines where the cell has no finding, or its evidence alone takes more lines.
+    """
     if not cell.findings:
         return []
     evidence = cell.evidence_of(cell.findings[0])
     chosen = next(
-        (lines for radius in (3, 2, 1, 0) if len(lines := events_around(cell.events, evidence, radius)) <= most), ()
+        (lines for radius in (3, 2, 1, 0) if len(lines := events_around(cell.events, evidence, radius)) <= max_lines),
+        (),
     )
     marked = frozenset(evidence)
     return ["..." if event is None else event_line(event, cell.sessions, event.n in marked) for event in chosen]
 
 
 def deciding_sentence(cell: CellView) -> str:
-    """Return one line: the sentence of the finding that decided, or '' when all is well; bounded and visible."""
+    """Return the sentence of the deciding finding, printable and cut at 400 characters; '' for a cell without findings."""
     return visible(cell.findings[0].sentence or cell.findings[0].check, 400) if cell.findings else ""
 
 
 def clause_of(requirement: str) -> str:
-    """Return a requirement as reports quote it; an id that the catalogue has not is told as such."""
+    """Return a requirement with its text as reports quote it, or a note that the catalogue does not have the id."""
     row = catalogue().get(requirement)
     return row.clause if row is not None else f"{visible(requirement, 40)}: not in the catalogue of this version"
 
 
 def _head(cell: CellView) -> str:
+    """Return the outcome with the cell's and candidate's names, and lines about a crashed node or a cut history."""
     outcome = cell.outcome
     known = " (known)" if cell.known else ""
     lines = [
@@ -87,21 +95,22 @@ def _head(cell: CellView) -> str:
         f"{_INDENT}candidate {visible(cell.header.candidate)}",
     ]
     if cell.crashed_node is not None and outcome is not Outcome.PASS:
-        lines.append(f"{_INDENT}{BROKE}: node {visible(cell.crashed_node)} ended on its own, or would not start")
+        lines.append(f"{_INDENT}{BROKE}: node {visible(cell.crashed_node)} exited unexpectedly or failed to start")
     if cell.cut_short:
-        lines.append(f"{_INDENT}the run ended before this cell did: its history has no end")
+        lines.append(f"{_INDENT}the run ended before this cell did: its history is incomplete")
     return "\n".join(lines)
 
 
 def _finding(cell: CellView, verdict: Verdict, width: int) -> Iterator[str]:
+    """Yield the sentence of a verdict, then a table: expected, seen, check, requirements, message, offending event."""
     yield _wrapped(verdict.sentence or f"{verdict.check}: {verdict.outcome}", width)
     table = [
         _labelled(label, text, width)
         for label, text in (("expected", verdict.expected), ("seen", verdict.seen), ("check", verdict.check))
-        if text and text not in verdict.sentence  # a sentence that says it all needs no table of it
+        if text and text not in verdict.sentence  # a sentence that contains the value needs no line for it
     ]
     word = "violates" if verdict.outcome is Outcome.FAIL else "about"
-    table += [_labelled(word, clause_of(one), width) for one in verdict.requirements[:1]]
+    table += [_labelled(word, clause_of(requirement), width) for requirement in verdict.requirements[:1]]
     if also := verdict.requirements[1:]:
         table.append(_labelled("also", ", ".join(also), width))
     if (location := locate_evidence(verdict, cell)) is not None:
@@ -110,21 +119,23 @@ def _finding(cell: CellView, verdict: Verdict, width: int) -> Iterator[str]:
     yield "\n".join(table)
 
 
-def _step(cell: CellView, verdict: Verdict) -> Iterator[str]:
+def _step(cell: CellView, verdict: Verdict) -> str:
+    """Return the place of the step that a verdict is about, and its line of YAML; '' for a verdict without a step."""
     if verdict.line is None:
-        return
+        return ""
     place = f"step {verdict.step}  " if verdict.step else ""
     line = cell.source_line(verdict.line)
-    yield f"{_INDENT}{place}{visible(cell.header.path)}:{verdict.line}" + (
+    return f"{_INDENT}{place}{visible(cell.header.path)}:{verdict.line}" + (
         f"\n{_INDENT}{_INDENT}{visible(line.strip(), 400)}" if line else ""
     )
 
 
-def _exchange(cell: CellView, verdict: Verdict, width: int) -> Iterator[str]:
+def _exchange(cell: CellView, verdict: Verdict, width: int) -> str:
+    """Return the events around a verdict's evidence, one on each line; '' for a verdict without evidence."""
     evidence = cell.evidence_of(verdict)
     chosen = events_around(cell.events, evidence)
     if not chosen:
-        return
+        return ""
     marked = frozenset(evidence)
     lines = [
         f"{_INDENT}{_INDENT}..."
@@ -132,28 +143,32 @@ def _exchange(cell: CellView, verdict: Verdict, width: int) -> Iterator[str]:
         else _cut(_INDENT + event_line(event, cell.sessions, event.n in marked), width)
         for event in chosen
     ]
-    yield "\n".join([f"{_INDENT}the exchange (> marks what the verdict rests on)", *lines])
+    return "\n".join([f"{_INDENT}the exchange (> marks what the verdict rests on)", *lines])
 
 
-def _others(others: list[Verdict], width: int, root: str = "") -> str:
-    """List further findings; with `root` those that may follow from the violation of that row."""
+def _other_findings(verdicts: list[Verdict], width: int, root: str = "") -> str:
+    """Return a list of further findings, under a heading that names the row that they may follow from, if any."""
     lines = [
-        _cut(f"{_INDENT}{OUTCOME_DISPLAY[one.outcome].sign} {one.check}: {visible(one.sentence, 400)}", width)
-        for one in others[:_OTHERS]
+        _cut(
+            f"{_INDENT}{OUTCOME_DISPLAY[verdict.outcome].sign} {verdict.check}: {visible(verdict.sentence, 400)}", width
+        )
+        for verdict in verdicts[:_MAX_OTHERS]
     ]
-    if len(others) > _OTHERS:
-        lines.append(f"{_INDENT}... and {len(others) - _OTHERS} more")
+    if len(verdicts) > _MAX_OTHERS:
+        lines.append(f"{_INDENT}... and {len(verdicts) - _MAX_OTHERS} more")
     return "\n".join([f"{_INDENT}may follow from {root}" if root else f"{_INDENT}also found", *lines])
 
 
 def _remarks(cell: CellView, width: int) -> str:
-    lines = [_labelled("remark", f"{one.sentence} ({one.check})", width) for one in cell.remarks[:_OTHERS]]
-    if len(cell.remarks) > _OTHERS:
-        lines.append(f"{_INDENT}... and {len(cell.remarks) - _OTHERS} more")
+    shown = cell.remarks[:_MAX_OTHERS]
+    lines = [_labelled("remark", f"{verdict.sentence} ({verdict.check})", width) for verdict in shown]
+    if len(cell.remarks) > _MAX_OTHERS:
+        lines.append(f"{_INDENT}... and {len(cell.remarks) - _MAX_OTHERS} more")
     return "\n".join(lines)
 
 
-def _where(cell: CellView) -> str:
+def _repeat_and_files(cell: CellView) -> str:
+    """Return the command that repeats the cell, and the paths of its history, logs and kept directories."""
     lines = []
     if cell.header.repeat:
         lines.append(f"{_INDENT}repeat    {visible(cell.header.repeat)}")
@@ -166,12 +181,14 @@ def _where(cell: CellView) -> str:
 
 
 def _wrapped(text: str, width: int) -> str:
+    """Return a text as indented lines, printable and cut at 2,000 characters."""
     return textwrap.fill(
         visible(text, 2000), width, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False
     )
 
 
 def _labelled(label: str, text: str, width: int) -> str:
+    """Return a text beside its label, with further lines indented; printable and cut at 2,000 characters."""
     return textwrap.fill(
         visible(text, 2000),
         width,

@@ -226,7 +226,9 @@ def _joined(book: RunSummary, catalogue: Catalogue) -> list[tuple[RequirementRow
 def _first_evidence(cell: CellSummary) -> str:
     """Return the anchor of the offending event on a cell's page, with its `#`, or ''."""
     pairs = zip(cell.verdicts, cell.evidence_locations, strict=True)
-    wanted = (one.event for verdict, one in pairs if one is not None and verdict.outcome is cell.outcome)
+    wanted = (
+        location.event_number for verdict, location in pairs if location is not None and verdict.outcome is cell.outcome
+    )
     return next((f"#e{number}" for number in wanted), "")
 
 
