@@ -1,5 +1,6 @@
-"""The requirement ledger: for each row of the catalogue what the cells of one candidate say about it, and on what
-evidence. Rows that nobody judged are in it too, with the reason.
+"""The requirement rows: for each row of the catalogue the verdict of one candidate's cells, with evidence.
+
+Rows that no check judged are included, as inconclusive or not applicable, with the reason.
 """
 
 from collections.abc import Sequence
@@ -12,14 +13,14 @@ from conformance.verdicts import Outcome
 from conformance.verdicts.outcome import outcome_for_row, worst_over_cells
 
 MAX_EVIDENCE = 20
-"""So many pieces of evidence are listed with a row; all of them are counted."""
+"""Pieces of evidence that are listed with a row; `RequirementRow.judged` counts all."""
 
 
 class RowEvidence(BaseModel):
-    """One check of one cell that speaks for the row's verdict; `events` are numbers in that cell's history.
+    """One check of one cell that judged a row; `events` are numbers of events in that cell's history.
 
-    `place` is the scenario's file and line. `exchange` and `message` tell a stranger what the first of the events was
-    and which message it was about; both are '' for a pass.
+    `place` is the scenario's file and line. `exchange` describes the first of the events and `message` the message that it
+    was about; both are '' for a pass.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -36,7 +37,7 @@ class RowEvidence(BaseModel):
 
 
 class RequirementRow(BaseModel):
-    """A requirement and its verdict. `judged` counts the checks behind it, `evidence` lists those that decided."""
+    """A requirement and its verdict. `judged` counts the checks of it, `evidence` lists those with the row's outcome."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -52,23 +53,24 @@ class RequirementRow(BaseModel):
 
 
 def requirement_rows(cells: Sequence[CellSummary], catalogue: Catalogue) -> tuple[RequirementRow, ...]:
-    """Return the rows in force, in the catalogue's order, as these cells (of one candidate) decide them.
+    """Return the verdicts of these cells (of one candidate) on the rows that are not retired, in the catalogue's order.
 
-    `conformance.verdicts.outcome` has the rules by which the verdicts of checks decide a row.
+    The rules by which verdicts of checks decide a row are in `conformance.verdicts.outcome`.
     """
-    found: dict[str, list[RowEvidence]] = {}
+    by_row: dict[str, list[RowEvidence]] = {}
     for cell in cells:
-        for requirement, evidence in _pieces(cell):
-            found.setdefault(requirement, []).append(evidence)
+        for requirement, evidence in _evidence_of_cell(cell):
+            by_row.setdefault(requirement, []).append(evidence)
     generations = {generation for cell in cells for generation in cell.header.generations}
     return tuple(
-        _row(requirement, found.get(requirement.id, []), generations)
+        _decide_row(requirement, by_row.get(requirement.id, []), generations)
         for requirement in catalogue.requirements
         if requirement.retired is None
     )
 
 
-def _pieces(cell: CellSummary) -> list[tuple[str, RowEvidence]]:
+def _evidence_of_cell(cell: CellSummary) -> list[tuple[str, RowEvidence]]:
+    """Return an (id of a row, evidence) pair for each verdict of a cell and each requirement of that verdict."""
     pieces = []
     for verdict, location in zip(cell.verdicts, cell.evidence_locations, strict=True):
         for rank, requirement in enumerate(verdict.requirements):
@@ -97,14 +99,15 @@ def _pieces(cell: CellSummary) -> list[tuple[str, RowEvidence]]:
     return pieces
 
 
-def _row(requirement: Requirement, pieces: list[RowEvidence], generations: set[str]) -> RequirementRow:
+def _decide_row(requirement: Requirement, pieces: list[RowEvidence], generations: set[str]) -> RequirementRow:
+    """Return the verdict on a row from all its evidence; `generations` are those of the servers that were run."""
     outcome = worst_over_cells(piece.outcome for piece in pieces)
     deciding = [piece for piece in pieces if piece.outcome is outcome]
     reason = ""
     if outcome is None:
         if generations and not requirement.binds(generations):
             outcome = Outcome.NOT_APPLICABLE
-            reason = f"binds {', '.join(requirement.generations)} only, and no such server was run"
+            reason = f"binds {', '.join(requirement.generations)} only; no server of these generations was run"
         else:
             outcome, reason = Outcome.INCONCLUSIVE, "no check of this run judged it"
     elif outcome is not Outcome.PASS:

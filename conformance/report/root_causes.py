@@ -1,4 +1,19 @@
-"""Root causes of a run's violations: the violated rows that presuppose no other violated row."""
+"""Root causes: which violated requirements of a run explain the others.
+
+A requirement (a row of the catalogue) may presuppose others: a shadow copy cannot be discarded in time if it was never
+made. So a server with one mistake may violate many rows, and a list of all violations hides the mistake.
+
+1. Each failed cell is counted for one row: the first requirement of the first verdict that failed (`_violated_row`).
+   Known failures are not counted.
+2. The root of each such row is found among the rows that it presupposes (`root_violations`). Only a row that at least as
+   many cells violate counts as violated there: what breaks a prerequisite breaks it more often than not.
+3. The other way round for rows that a cell shows to be violated on their own (`independently_violated`): these are roots,
+   and the rows that they presuppose may follow from them.
+4. The cells of all rows with one root are added up. For each candidate, root causes are ordered by that number; of equal
+   ones the first is that whose row fewer cells judged, since a larger part of its cells violates it.
+
+This is a heuristic for reading, so reports say "may follow from". It changes no verdict.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,10 +26,10 @@ from conformance.verdicts import Outcome
 
 @dataclass(frozen=True, slots=True)
 class RootCause:
-    """A violated row of one candidate that presupposes no other violated one.
+    """A violated row of one candidate that presupposes no other violated row.
 
-    `cells` counts the cells that lead to it, `following` names the violated rows that may follow from it, those with
-    the most cells first.
+    `cells` counts the failed cells of this row and of the rows in `following`: violated rows that may follow from it, those
+    with the most cells first.
     """
 
     candidate: str
@@ -24,7 +39,7 @@ class RootCause:
 
     @property
     def sentence(self) -> str:
-        """The cause in one line: `SR-CRE-01 is violated (90 cells); 25 rows may follow from it: ...`."""
+        """One line: `SR-CRE-01 is violated (90 cells); 25 rows may follow from SR-CRE-01: SR-CRE-02, ...`."""
         cells = "1 cell" if self.cells == 1 else f"{self.cells} cells"
         line = f"{self.requirement} is violated ({cells})"
         if not self.following:
@@ -34,66 +49,62 @@ class RootCause:
 
 
 def blamed_requirement(cell: CellSummary) -> str:
-    """Return the row that a cell is put under: the first of the first verdict that decided it, or '' when there is none."""
-    decided = (one for one in cell.verdicts if one.outcome is cell.outcome)
-    return next((one.requirements[0] for one in decided if one.requirements), "")
+    """Return the first requirement of the first verdict that has the cell's outcome and a requirement; '' without one."""
+    deciding = (verdict for verdict in cell.verdicts if verdict.outcome is cell.outcome)
+    return next((verdict.requirements[0] for verdict in deciding if verdict.requirements), "")
 
 
-def _violated(cell: CellSummary) -> str:
-    """Return the row that a new violation in a cell is blamed on, or ''."""
+def _violated_row(cell: CellSummary) -> str:
+    """Return the row that a failed cell violates; '' for other cells and for a known failure."""
     return blamed_requirement(cell) if cell.outcome is Outcome.FAIL and not cell.known else ""
 
 
 def find_root_causes(cells: Sequence[CellSummary]) -> tuple[RootCause, ...]:
-    """Return the causes of the violations in these cells, for each candidate the one with the most cells first; of those
-    with equally many the one whose row fewer cells judge, of which it was thus violated in the larger part.
-
-    A cell leads to the root of the row that its first violation is blamed on. A row follows from one that it
-    presupposes if that is blamed in as many cells at least: what breaks a prerequisite breaks it more often than not.
-    Where a cell shows that a row is broken by itself, it is the other way round: what it presupposes may follow from it.
-    What is known to fail is left out.
-    """
-    found: list[RootCause] = []
+    """Return the root causes of the violations in these cells, by candidate, those with the most cells first."""
+    root_causes: list[RootCause] = []
     for candidate in dict.fromkeys(cell.header.candidate for cell in cells):
         own = [cell for cell in cells if cell.header.candidate == candidate]
-        counted = Counter(row for row in map(_violated, own) if row)
-        leading = independently_violated(cell.verdicts for cell in own if not cell.known)
-        root = {row: _root(row, counted, leading) for row in counted}
-        whole = Counter[str]()
-        for row, number in counted.items():
-            whole[root[row]] += number
-        judged = Counter(row for cell in own for row in _judged(cell))
-        for requirement, number in sorted(whole.items(), key=lambda pair: (-pair[1], judged[pair[0]], pair[0])):
-            following = [row for row, _ in counted.most_common() if root[row] == requirement and row != requirement]
-            found.append(RootCause(candidate, requirement, number, tuple(following)))
-    return tuple(found)
+        violations = Counter(row for row in map(_violated_row, own) if row)
+        independent = independently_violated(cell.verdicts for cell in own if not cell.known)
+        root = {row: _root_of(row, violations, independent) for row in violations}
+        cells_of_root = Counter[str]()
+        for row, number in violations.items():
+            cells_of_root[root[row]] += number
+        judged = Counter(row for cell in own for row in _judged_rows(cell))
+        for row, number in sorted(cells_of_root.items(), key=lambda pair: (-pair[1], judged[pair[0]], pair[0])):
+            following = [other for other, _ in violations.most_common() if root[other] == row and other != row]
+            root_causes.append(RootCause(candidate, row, number, tuple(following)))
+    return tuple(root_causes)
 
 
-def _judged(cell: CellSummary) -> frozenset[str]:
-    """Return the rows that a cell was decided on: its scenario's, and that on which it is blamed."""
+def _judged_rows(cell: CellSummary) -> frozenset[str]:
+    """Return the rows that a cell judged: its scenario's and the violated one; none unless the cell passed or failed."""
     decided = cell.outcome in (Outcome.PASS, Outcome.FAIL)
-    return frozenset((*cell.header.requirements, *filter(None, [_violated(cell)]))) if decided else frozenset()
+    return frozenset((*cell.header.requirements, *filter(None, [_violated_row(cell)]))) if decided else frozenset()
 
 
-def _root(row: str, counted: Counter[str], leading: Mapping[str, frozenset[str]]) -> str:
-    violated = {other for other in counted if counted[other] >= counted[row]}
-    return root_violations(violated.union(leading, *leading.values()), independent=leading)[row]
+def _root_of(row: str, violations: Counter[str], independent: Mapping[str, frozenset[str]]) -> str:
+    """Return the root of a violated row among the rows that at least as many cells violate (see the module's steps)."""
+    violated = {other for other in violations if violations[other] >= violations[row]}
+    return root_violations(violated.union(independent, *independent.values()), independent=independent)[row]
 
 
-def order_by_root_cause(cells: Sequence[CellSummary], found: Sequence[RootCause]) -> list[tuple[CellSummary, str]]:
-    """Return the cells with the row that their violation may follow from ('' where there is none).
+def order_by_root_cause(
+    cells: Sequence[CellSummary], root_causes: Sequence[RootCause]
+) -> list[tuple[CellSummary, str]]:
+    """Return the cells ordered by root cause, each with the row that its violation may follow from, or ''.
 
-    Those of a cause stand together, its own first and then what may follow from it; causes are in the order of
-    `found`. Cells that are not violations, or are known to be, come last, in their order.
+    Cells that violate the root cause itself come before those that may follow from it. Cells without a violation and
+    known failures come last, in their order.
     """
-    place = {
+    ranks = {
         (cause.candidate, row): (number, row != cause.requirement)
-        for number, cause in enumerate(found)
+        for number, cause in enumerate(root_causes)
         for row in (cause.requirement, *cause.following)
     }
-    last = (len(found), False)
+    last = (len(root_causes), False)
 
     def rank(cell: CellSummary) -> tuple[int, bool]:
-        return place.get((cell.header.candidate, _violated(cell)), last)
+        return ranks.get((cell.header.candidate, _violated_row(cell)), last)
 
-    return [(cell, found[rank(cell)[0]].requirement if rank(cell)[1] else "") for cell in sorted(cells, key=rank)]
+    return [(cell, root_causes[rank(cell)[0]].requirement if rank(cell)[1] else "") for cell in sorted(cells, key=rank)]

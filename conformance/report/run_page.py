@@ -63,9 +63,9 @@ def _size(group: FailureGroup) -> int:
     return 0 if group.outcome is Outcome.FAIL else -len(group.cells)
 
 
-def candidate_summaries(book: RunSummary, catalogue: Catalogue) -> tuple[CandidateSummary, ...]:
+def candidate_summaries(run: RunSummary, catalogue: Catalogue) -> tuple[CandidateSummary, ...]:
     """Return a summary for each candidate of the run, in its order."""
-    return tuple(_summary(name, cells_of_candidate(book.cells, name), catalogue) for name in book.candidates)
+    return tuple(_summary(name, cells_of_candidate(run.cells, name), catalogue) for name in run.candidates)
 
 
 def _reason(cell: CellSummary) -> str:
@@ -98,7 +98,7 @@ CARDS = 5
 
 
 def run_page(
-    book: RunSummary,
+    run: RunSummary,
     catalogue: Catalogue,
     *,
     pages: Mapping[str, str] | None = None,
@@ -114,35 +114,35 @@ def run_page(
     command that makes the others ('' when none is missing); `statements` has that of each candidate's statement; `allure` is the Allure site's. `earlier` are the runs before, the oldest first, and `pasts` has
     for the slug of a cell how it ended in them.
     """
-    found = find_root_causes(book.cells)
+    found = find_root_causes(run.cells)
     troubles = order_by_root_cause(
-        [cell for outcome in NOT_OK_OUTCOMES for cell in book.cells if cell.outcome is outcome], found
+        [cell for outcome in NOT_OK_OUTCOMES for cell in run.cells if cell.outcome is outcome], found
     )
-    lines = outcome_matrix(book)
-    rows = _joined(book, catalogue)
-    shown = rows if _claims_shadows(book) else [one for one in rows if catalogue[one[0].id].profile == "relay"]
+    lines = outcome_matrix(run)
+    rows = _joined(run, catalogue)
+    shown = rows if _claims_shadows(run) else [one for one in rows if catalogue[one[0].id].profile == "relay"]
     by_group: dict[str, list[tuple[RequirementRow, list[RequirementRow], Outcome]]] = {}
     for one in shown:
         by_group.setdefault(one[0].group, []).append(one)
-    mostly_not_applicable = 2 * book.outcomes[Outcome.NOT_APPLICABLE] > len(book.cells)
+    mostly_not_applicable = 2 * run.outcomes[Outcome.NOT_APPLICABLE] > len(run.cells)
     return render_page(
         "run.html.j2",
         script="run.js",
-        book=book,
+        run=run,
         lines=lines,
         folders=tuple(dict.fromkeys(line.folder for line in lines)),
         causes=found,
         troubles=group_failures([cell for cell, _ in troubles]),
         roots={cell.slug: root for cell, root in troubles if root},
         cards=CARDS,
-        summaries=candidate_summaries(book, catalogue),
+        summaries=candidate_summaries(run, catalogue),
         counts=_counts,
         verdicts=_verdicts,
         order={outcome: place for place, outcome in enumerate(OVER_CELLS)},
         unchecked=(Outcome.NOT_APPLICABLE,) if mostly_not_applicable else (),
-        remarked=[cell for cell in book.cells if cell.remarks],
-        bars=_bars(book.outcomes),
-        trend=_trend(book, earlier),
+        remarked=[cell for cell in run.cells if cell.remarks],
+        bars=_bars(run.outcomes),
+        trend=_trend(run, earlier),
         pasts=pasts or {},
         flaky=find_flaky_run,
         by_group=by_group,
@@ -157,9 +157,9 @@ def run_page(
     )
 
 
-def _claims_shadows(book: RunSummary) -> bool:
+def _claims_shadows(run: RunSummary) -> bool:
     """Whether a candidate claims shadow redundancy; one of which nothing is known is not taken for a relay."""
-    claims = [one.claims for one in book.header.candidates]
+    claims = [one.claims for one in run.header.candidates]
     return not all(claims) or any(claim.startswith("shadow") for own in claims for claim in own)
 
 
@@ -188,10 +188,10 @@ def _bars(outcomes: Mapping[Outcome, int]) -> list[tuple[Outcome, float, float]]
     return bars
 
 
-def _trend(book: RunSummary, earlier: Sequence[EarlierRun]) -> list[dict[str, Any]]:
+def _trend(run: RunSummary, earlier: Sequence[EarlierRun]) -> list[dict[str, Any]]:
     """Return a line for each run before and for this one; nothing when there was none before."""
-    lines = [_line_of(past.header, past.footer.outcomes, book.header) for past in earlier]
-    return [*lines, _line_of(book.header, book.outcomes, book.header)] if lines else []
+    lines = [_line_of(past.header, past.footer.outcomes, run.header) for past in earlier]
+    return [*lines, _line_of(run.header, run.outcomes, run.header)] if lines else []
 
 
 def _line_of(header: RunHeader, outcomes: Mapping[Outcome, int], now: RunHeader) -> dict[str, Any]:
@@ -212,9 +212,9 @@ def _line_of(header: RunHeader, outcomes: Mapping[Outcome, int], now: RunHeader)
     }
 
 
-def _joined(book: RunSummary, catalogue: Catalogue) -> list[tuple[RequirementRow, list[RequirementRow], Outcome]]:
+def _joined(run: RunSummary, catalogue: Catalogue) -> list[tuple[RequirementRow, list[RequirementRow], Outcome]]:
     """Return each requirement with its row for every candidate, and the most telling of their verdicts."""
-    ledgers = [requirement_rows(cells_of_candidate(book.cells, one), catalogue) for one in book.candidates]
+    ledgers = [requirement_rows(cells_of_candidate(run.cells, one), catalogue) for one in run.candidates]
     joined = []
     for rows in zip(*ledgers, strict=True):
         telling = worst_over_cells(row.outcome for row in rows)

@@ -1,5 +1,6 @@
-"""A whole run in memory, without its events: what the run's page, the statement and the comparison are made of. What
-its violations come from are causes: the rows that are violated, each with those that may follow from it.
+"""The summary of a run in memory, without events, and its matrix of scenarios and candidates.
+
+The run's page, the terminal's summary, the conformance statement and the comparison of runs are made from it.
 """
 
 from collections import Counter
@@ -20,10 +21,10 @@ from conformance.verdicts.outcome import OVER_CELLS
 
 @dataclass(frozen=True, slots=True)
 class CellSummary:
-    """One cell of the book; `slug` is the name of its file and of its page.
+    """One cell of a run, without its events.
 
-    `offences` has for each of the verdicts what it points at; None for a pass, and for what points at nothing.
-    `known` is the baseline's comment when all that failed is known to.
+    `evidence_locations` has an entry for each verdict: None for a pass and for a verdict without evidence. `known` is the
+    baseline's comment where every failure is known. `seconds` is the wall time, or None for a cell that was cut short.
     """
 
     header: CellHeader
@@ -39,13 +40,16 @@ class CellSummary:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """The sentences of the broken `should` rows with which the cell passed."""
+        """The sentences of the violated `should` rows with which the cell passed."""
         return tuple(visible(verdict.sentence, 400) for verdict in self.verdicts if verdict.remark)
 
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """A run: its header, its footer (None when it did not end), and its cells in the order of their files."""
+    """A run: its header, its footer (None where the run has not ended), its readable cells in the order of their slugs.
+
+    `damage` has a line `file:line: why` for each line or file that could not be read.
+    """
 
     header: RunHeader
     footer: RunFooter | None
@@ -54,129 +58,131 @@ class RunSummary:
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """Who was judged, in the header's order; then whoever has cells all the same."""
-        named = [one.name for one in self.header.candidates]
-        return tuple(dict.fromkeys([*named, *(cell.header.candidate for cell in self.cells)]))
+        """The names of the candidates in the header's order, then names that only cells have."""
+        names = [candidate.name for candidate in self.header.candidates]
+        return tuple(dict.fromkeys([*names, *(cell.header.candidate for cell in self.cells)]))
 
     @property
     def scenarios(self) -> tuple[str, ...]:
-        """The scenarios, by file and then in it."""
+        """The ids of the scenarios, ordered by file and line."""
         places = {(cell.header.path, cell.header.line, cell.header.scenario) for cell in self.cells}
         return tuple(dict.fromkeys(scenario for _, _, scenario in sorted(places)))
 
     @property
     def outcomes(self) -> dict[Outcome, int]:
-        """How many cells ended how; every outcome has an entry."""
+        """Outcome -> number of cells; every outcome has an entry."""
         counts = Counter(cell.outcome for cell in self.cells)
         return {outcome: counts[outcome] for outcome in OVER_CELLS}
 
-    def remarks(self) -> tuple[str, ...]:
-        """Return what a reader has to know of how the run came to its verdicts, in words."""
+    def notes(self) -> tuple[str, ...]:
+        """Return sentences about cells that were run again and about passes with remarks, with the clauses violated."""
         again = len(self.footer.again) if self.footer is not None else 0
         cells = "1 cell was" if again == 1 else f"{again} cells were"
-        words = (
-            f"{cells} run once more, alone: the harness had been late beside others (first attempts: {LATE_FOLDER}/)"
+        run_again = f"{cells} run once more, alone: the harness had been late beside other cells"
+        run_again += f" (first attempts: {LATE_FOLDER}/)"
+        remarked = sum(bool(cell.remarks) for cell in self.cells)
+        passed = (
+            f"{remarked} {'cell' if remarked == 1 else 'cells'} passed with a remark: a `should` row is broken there"
         )
-        noted = sum(bool(cell.remarks) for cell in self.cells)
-        passed = f"{noted} {'cell' if noted == 1 else 'cells'} passed with a remark: a `should` row is broken there"
         rows = (verdict.requirements[0] for cell in self.cells for verdict in cell.verdicts if verdict.remark)
         clauses = (clause_of(row) for row in sorted(set(rows)))
-        return (*((words,) if again else ()), *((passed, *clauses) if noted else ()))
+        return (*((run_again,) if again else ()), *((passed, *clauses) if remarked else ()))
 
     def shortfalls(self) -> tuple[str, ...]:
-        """Return why the run is no whole run of the suite, in words; nothing when it is one."""
-        found = []
+        """Return the reasons why the run is not a complete run of the suite; none for a complete one."""
+        reasons = []
         if self.header.filtered:
-            found.append("only a part of the suite was asked for")
+            reasons.append("only a part of the suite was asked for")
         if self.footer is None:
-            found.append("the run has no end")
+            reasons.append("the run has no end")
         elif self.footer.interrupted:
-            found.append("the run was interrupted")
+            reasons.append("the run was interrupted")
         if missing := self.header.cells_planned - len(self.cells):
-            found.append(
-                f"{len(self.cells)} of {self.header.cells_planned} planned cells are there ({missing} missing)"
+            reasons.append(
+                f"{len(self.cells)} of {self.header.cells_planned} planned cells were run ({missing} missing)"
             )
         if cut := sum(cell.cut_short for cell in self.cells):
-            found.append(f"{cut} cells were cut short")
+            reasons.append(f"{cut} cells were cut short")
         if self.damage:
-            found.append(f"{len(self.damage)} lines or files could not be read")
-        return tuple(found)
+            reasons.append(f"{len(self.damage)} lines or files could not be read")
+        return tuple(reasons)
 
 
 def read_run_summary(
     run_dir: Path, *, corpus: Path | None = None, on_cell: Callable[[CellView, str], None] | None = None
 ) -> RunSummary:
-    """Read a run directory; `on_cell` is called with every cell and its slug while it is in memory with its events.
+    """Read a run directory, one cell at a time, and return its summary; call `on_cell` with each cell's view and slug.
 
-    Without `on_cell` the events of a cell in which all is well are not read: nothing of the book is made of them.
-    `corpus` is where scenarios' texts are looked for. Raises RunDirectoryError, SchemaTooNew.
+    Without `on_cell`, events are parsed only for cells with a verdict whose evidence must be located. Scenarios' files are
+    read from the directory `corpus`, if given. Raises RunDirectoryError, SchemaTooNew.
     """
     run = read_run(run_dir)
-    unread: list[Damage] = []
+    unreadable_cells: list[Damage] = []
     cells: list[CellSummary] = []
     damage: list[str] = []
-    for found in run.cells(unread, unparsed=None if on_cell else EVENT_LINES):
-        cell = read_cell(found.path) if found.unparsed and any(map(_points_at_events, found.verdicts)) else found
-        material = view_stored_cell(cell, corpus)
-        slug = cell.slug
+    for stored in run.cells(unreadable_cells, unparsed=None if on_cell else EVENT_LINES):
+        if stored.unparsed and any(map(_needs_events, stored.verdicts)):
+            stored = read_cell(stored.path)  # the same cell, with its events
+        cell = view_stored_cell(stored, corpus)
         if on_cell is not None:
-            on_cell(material, slug)
-        damage += [str(one) for one in cell.damage]
-        cells.append(summarize_cell(material, slug, cell.footer.wall_seconds if cell.footer is not None else None))
-    return RunSummary(run.header, run.footer, tuple(cells), (*(str(one) for one in unread), *damage))
+            on_cell(cell, stored.slug)
+        damage += map(str, stored.damage)
+        seconds = stored.footer.wall_seconds if stored.footer is not None else None
+        cells.append(summarize_cell(cell, stored.slug, seconds))
+    return RunSummary(run.header, run.footer, tuple(cells), (*map(str, unreadable_cells), *damage))
 
 
-def _points_at_events(verdict: Verdict) -> bool:
+def _needs_events(verdict: Verdict) -> bool:
+    """Whether the summary of a verdict has an evidence location, for which the cell's events are needed."""
     return (verdict.outcome is not Outcome.PASS or verdict.remark) and (
         bool(verdict.evidence) or verdict.message is not None
     )
 
 
-def summarize_cell(material: CellView, slug: str, seconds: float | None = None) -> CellSummary:
-    """Return a cell's entry; `seconds` is how long it took."""
+def summarize_cell(cell: CellView, slug: str, seconds: float | None = None) -> CellSummary:
+    """Return the summary of a cell; `seconds` is its wall time, or None."""
     return CellSummary(
-        header=material.header,
+        header=cell.header,
         slug=slug,
-        name=material.name,
-        outcome=material.outcome,
-        sentence=deciding_sentence(material),
-        verdicts=tuple(material.verdicts),
+        name=cell.name,
+        outcome=cell.outcome,
+        sentence=deciding_sentence(cell),
+        verdicts=tuple(cell.verdicts),
         evidence_locations=tuple(
-            None if verdict.outcome is Outcome.PASS else locate_evidence(verdict, material)
-            for verdict in material.verdicts
+            None if verdict.outcome is Outcome.PASS else locate_evidence(verdict, cell) for verdict in cell.verdicts
         ),
-        cut_short=material.cut_short,
-        known=material.known,
+        cut_short=cell.cut_short,
+        known=cell.known,
         seconds=seconds,
     )
 
 
 def cells_of_candidate(cells: Sequence[CellSummary], candidate: str) -> tuple[CellSummary, ...]:
-    """Return the cells that a candidate played."""
+    """Return the cells whose candidate has this name."""
     return tuple(cell for cell in cells if cell.header.candidate == candidate)
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixSquare:
-    """The cells of one scenario played by one candidate; none means that it was not played."""
+    """The cells of one scenario and one candidate; no cells where that candidate did not run the scenario."""
 
     cells: tuple[CellSummary, ...]
 
     @property
     def outcome(self) -> Outcome | None:
-        """The most telling outcome, or None."""
+        """The worst outcome over the cells, or None without cells."""
         return worst_over_cells(cell.outcome for cell in self.cells)
 
     @property
     def counts(self) -> tuple[tuple[Outcome, int], ...]:
-        """How many cells ended how, the most telling first, without zeros."""
+        """The outcomes of the cells with their numbers, the worst outcome first, without zeros."""
         counts = Counter(cell.outcome for cell in self.cells)
         return tuple((outcome, counts[outcome]) for outcome in OVER_CELLS if counts[outcome])
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixLine:
-    """One scenario: its title and file, and a square for each candidate in their order."""
+    """One scenario: its title and file, and a square for each candidate of the run in their order."""
 
     scenario: str
     title: str
@@ -185,25 +191,25 @@ class MatrixLine:
 
     @property
     def folder(self) -> str:
-        """The folder of its file: the group of requirements that it belongs to."""
+        """The folder of the scenario's file; pages group scenarios by it."""
         return self.path.rpartition("/")[0] or "."
 
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
-        """Every outcome that is in the line."""
+        """The outcomes of the line's cells, the worst first."""
         present = {cell.outcome for square in self.squares for cell in square.cells}
         return tuple(outcome for outcome in OVER_CELLS if outcome in present)
 
 
-def outcome_matrix(book: RunSummary) -> tuple[MatrixLine, ...]:
-    """Return the lines of a run, in the order of the scenarios' files."""
-    cells: dict[str, list[CellSummary]] = {}
-    for cell in book.cells:
-        cells.setdefault(cell.header.scenario, []).append(cell)
-    return tuple(_line(cells[scenario], book.candidates) for scenario in book.scenarios)
+def outcome_matrix(run: RunSummary) -> tuple[MatrixLine, ...]:
+    """Return a line for each scenario of a run, in the order of `RunSummary.scenarios`."""
+    by_scenario: dict[str, list[CellSummary]] = {}
+    for cell in run.cells:
+        by_scenario.setdefault(cell.header.scenario, []).append(cell)
+    return tuple(_line(by_scenario[scenario], run.candidates) for scenario in run.scenarios)
 
 
 def _line(cells: Sequence[CellSummary], candidates: Sequence[str]) -> MatrixLine:
     header = cells[0].header
-    squares = tuple(MatrixSquare(tuple(cell for cell in cells if cell.header.candidate == one)) for one in candidates)
+    squares = tuple(MatrixSquare(cells_of_candidate(cells, candidate)) for candidate in candidates)
     return MatrixLine(header.scenario, header.title, header.path, squares)

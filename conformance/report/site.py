@@ -37,7 +37,7 @@ class BuiltSite:
     """What was built, and what was left out and why."""
 
     page: Path
-    book: RunSummary
+    run: RunSummary
     badges: list[Path] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -102,17 +102,17 @@ def _build(
         page = cell_page(material, home=f"{up}index.html", kept=kept, past=past, shared=f"{up}{SHARED}")
         staged.write_text(out / place, page)
 
-    book = read_run_summary(run_dir, corpus=corpus, on_cell=each)
-    built = BuiltSite(out / "index.html", book)
+    run = read_run_summary(run_dir, corpus=corpus, on_cell=each)
+    built = BuiltSite(out / "index.html", run)
     links = {
-        name: _statement(book, name, out, pages, built, staged) for name in [one.name for one in book.header.candidates]
+        name: _statement(run, name, out, pages, built, staged) for name in [one.name for one in run.header.candidates]
     }
     site = ""
     if allure is not None:
         site = _allure_site(run_dir, out, allure, earlier, _addresses(out / "allure", pages, files), built)
-    others = all_pages_command(run_dir, out) if len(pages) < len(book.cells) else ""
+    others = all_pages_command(run_dir, out) if len(pages) < len(run.cells) else ""
     page = run_page(
-        book, catalogue(), pages=pages, others=others, statements=links, allure=site, earlier=earlier, pasts=pasts
+        run, catalogue(), pages=pages, others=others, statements=links, allure=site, earlier=earlier, pasts=pasts
     )
     staged.write_text(built.page, page)
     return built
@@ -150,9 +150,9 @@ def _addresses(site: Path, pages: Mapping[str, str], files: Mapping[str, Path]) 
 
 
 def _statement(
-    book: RunSummary, candidate: str, out: Path, pages: Mapping[str, str], built: BuiltSite, staged: StagedFiles
+    run: RunSummary, candidate: str, out: Path, pages: Mapping[str, str], built: BuiltSite, staged: StagedFiles
 ) -> str:
-    made = make_statement(book, candidate, catalogue())
+    made = make_statement(run, candidate, catalogue())
     folder = out / "statements"
     folder.mkdir(exist_ok=True)
     stem = file_stem(candidate)
@@ -188,7 +188,7 @@ def _allure_site(
             out / "allure",
             pinned=allure.pinned,
             cache=allure.cache,
-            candidates=built.book.candidates,
+            candidates=built.run.candidates,
             resolve=resolve,
             earlier=[past.path for past in earlier],
             kept=allure.history,

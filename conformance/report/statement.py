@@ -44,16 +44,16 @@ class Statement(BaseModel):
         return {outcome: counts[outcome] for outcome in OVER_CELLS}
 
 
-def make_statement(book: RunSummary, candidate: str, catalogue: Catalogue) -> Statement:
+def make_statement(run: RunSummary, candidate: str, catalogue: Catalogue) -> Statement:
     """Return the statement of a candidate of the run. Raises KeyError when the run's header names no such one."""
-    record = {one.name: one for one in book.header.candidates}[candidate]
-    cells = cells_of_candidate(book.cells, candidate)
+    record = {one.name: one for one in run.header.candidates}[candidate]
+    cells = cells_of_candidate(run.cells, candidate)
     counts = Counter(cell.outcome for cell in cells)
     return Statement(
         candidate=record,
-        run=book.header,
-        finished=book.footer.finished if book.footer is not None else None,
-        shortfalls=book.shortfalls(),
+        run=run.header,
+        finished=run.footer.finished if run.footer is not None else None,
+        shortfalls=run.shortfalls(),
         cells={outcome: counts[outcome] for outcome in OVER_CELLS},
         groups=catalogue.groups,
         rows=requirement_rows(cells, catalogue),

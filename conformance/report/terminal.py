@@ -23,7 +23,7 @@ _ANNOTATIONS = 10
 """GitHub shows so many of a kind for each step, and drops the rest."""
 
 
-def terminal_summary(book: RunSummary, *, width: int, colour: bool) -> str:
+def terminal_summary(run: RunSummary, *, width: int, colour: bool) -> str:
     """Return the matrix, the sentences of what did not pass and the counts, at most `width` columns wide."""
     out = StringIO()
     console = Console(
@@ -34,13 +34,13 @@ def terminal_summary(book: RunSummary, *, width: int, colour: bool) -> str:
         legacy_windows=False,
         highlight=False,
     )
-    console.print(_table(book))
-    found = find_root_causes(book.cells)
+    console.print(_table(run))
+    found = find_root_causes(run.cells)
     for cause in found[:_CAUSES]:
-        console.print(Text(_cause(cause, book), style="bold"))
+        console.print(Text(_cause(cause, run), style="bold"))
     if len(found) > _CAUSES:
         console.print(f"... and {len(found) - _CAUSES} more rows")
-    troubles = _troubles(book, found)
+    troubles = _troubles(run, found)
     for cell, root in troubles[:_FAILURES]:
         sign = (f"{OUTCOME_DISPLAY[cell.outcome].sign} ", OUTCOME_DISPLAY[cell.outcome].style)
         console.print(Text.assemble(sign, (visible(cell.name), "bold"), f"  {visible(cell.header.candidate)}"))
@@ -51,25 +51,25 @@ def terminal_summary(book: RunSummary, *, width: int, colour: bool) -> str:
             console.print(Text(f"  known: {visible(cell.known)}", style="yellow"))
     if len(troubles) > _FAILURES:
         console.print(f"... and {len(troubles) - _FAILURES} more")
-    for cell in [cell for cell in book.cells if cell.remarks][:_FAILURES]:
+    for cell in [cell for cell in run.cells if cell.remarks][:_FAILURES]:
         console.print(
             Text.assemble(("! ", "yellow"), (visible(cell.name), "bold"), f"  {visible(cell.header.candidate)}")
         )
         console.print(Text("\n".join(f"  remark: {sentence}" for sentence in cell.remarks[:_REMARKS]), style="yellow"))
-    console.print(_counts(book))
-    for words in (*book.remarks(), *book.shortfalls()):
+    console.print(_counts(run))
+    for words in (*run.notes(), *run.shortfalls()):
         console.print(Text(words, style="yellow"))
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def github_annotations(book: RunSummary) -> Iterator[str]:
+def github_annotations(run: RunSummary) -> Iterator[str]:
     """Yield GitHub workflow commands: an error for each violation and harness error, a warning for what is open, a
     notice for what is known to fail.
 
     Files are named as the node ids name them: from where the run was started, which in CI is the repository's root. A
     scenario of the installed package lies in no repository: what is said of it names no file.
     """
-    troubles = [cell for cell, _ in _troubles(book, find_root_causes(book.cells))]
+    troubles = [cell for cell, _ in _troubles(run, find_root_causes(run.cells))]
     for level in ("error", "warning", "notice"):
         for cell in [cell for cell in troubles if _level(cell) == level][:_ANNOTATIONS]:
             file = cell.header.nodeid.partition("::")[0]
@@ -85,25 +85,25 @@ def is_users_file(file: str) -> bool:
     return not file.startswith(("/", "..")) and "site-packages" not in Path(file).parts
 
 
-def github_step_summary(book: RunSummary) -> str:
+def github_step_summary(run: RunSummary) -> str:
     """Return the Markdown for GITHUB_STEP_SUMMARY."""
-    lines = [f"## Conformance run {escape_markdown(book.header.run)}", "", _counts(book).plain, ""]
-    lines += [f"> {escape_markdown(words)}" for words in (*book.remarks(), *book.shortfalls())]
-    names = [escape_markdown(name) for name in book.candidates]
+    lines = [f"## Conformance run {escape_markdown(run.header.run)}", "", _counts(run).plain, ""]
+    lines += [f"> {escape_markdown(words)}" for words in (*run.notes(), *run.shortfalls())]
+    names = [escape_markdown(name) for name in run.candidates]
     lines += ["", f"| scenario | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
-    for line in outcome_matrix(book):
+    for line in outcome_matrix(run):
         squares = " | ".join(_square(square).plain for square in line.squares)
         lines.append(f"| {escape_markdown(line.scenario)} | {squares} |")
-    if noted := [cell for cell in book.cells if cell.remarks]:
+    if noted := [cell for cell in run.cells if cell.remarks]:
         lines += ["", "### Remarks: broken `should` rows", ""]
         lines += [
             f"- **{escape_markdown(cell.name)}**: {escape_markdown(cell.remarks[0])}" for cell in noted[:_FAILURES]
         ]
-    found = find_root_causes(book.cells)
-    troubles = _troubles(book, found)
+    found = find_root_causes(run.cells)
+    troubles = _troubles(run, found)
     if troubles:
         lines += ["", "### What did not pass", ""]
-    lines += [f"- **{escape_markdown(_cause(cause, book))}**" for cause in found[:_CAUSES]]
+    lines += [f"- **{escape_markdown(_cause(cause, run))}**" for cause in found[:_CAUSES]]
     for cell, root in troubles[:_FAILURES]:
         named = f"**{escape_markdown(cell.name)}** ({escape_markdown(cell.header.candidate)})"
         lines.append(
@@ -119,32 +119,32 @@ def github_step_summary(book: RunSummary) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _troubles(book: RunSummary, found: Sequence[RootCause]) -> list[tuple[CellSummary, str]]:
+def _troubles(run: RunSummary, found: Sequence[RootCause]) -> list[tuple[CellSummary, str]]:
     """Return what did not pass, causes first, with the row that a violation may follow from."""
-    cells = [cell for cell in book.cells if cell.outcome not in OK_OUTCOMES]
+    cells = [cell for cell in run.cells if cell.outcome not in OK_OUTCOMES]
     return order_by_root_cause(cells, found)
 
 
-def _cause(cause: RootCause, book: RunSummary) -> str:
+def _cause(cause: RootCause, run: RunSummary) -> str:
     """Return the sentence of a cause; with several candidates it names whose it is."""
-    return cause.sentence if len(book.candidates) == 1 else f"{visible(cause.candidate)}: {cause.sentence}"
+    return cause.sentence if len(run.candidates) == 1 else f"{visible(cause.candidate)}: {cause.sentence}"
 
 
 def _level(cell: CellSummary) -> str:
     return "notice" if cell.known else "warning" if cell.outcome is Outcome.INCONCLUSIVE else "error"
 
 
-def report_to_github(book: RunSummary, environment: Mapping[str, str]) -> Iterator[str]:
+def report_to_github(run: RunSummary, environment: Mapping[str, str]) -> Iterator[str]:
     """Yield the annotations to print and append the step summary to its file, when GitHub Actions runs this.
 
     `environment` is the process's. Raises OSError when the file that GitHub names cannot be written.
     """
     if environment.get("GITHUB_ACTIONS") != "true":
         return
-    yield from github_annotations(book)
+    yield from github_annotations(run)
     if place := environment.get("GITHUB_STEP_SUMMARY"):
         with Path(place).open("a", encoding="utf-8") as file:
-            file.write(github_step_summary(book))
+            file.write(github_step_summary(run))
 
 
 def _told(cell: CellSummary) -> str:
@@ -164,12 +164,12 @@ def _line(cell: CellSummary) -> int:
     return next(decided, cell.header.line)
 
 
-def _table(book: RunSummary) -> Table:
+def _table(run: RunSummary) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("scenario", overflow="fold")
-    for name in book.candidates:
+    for name in run.candidates:
         table.add_column(Text(visible(name)), overflow="fold")
-    for line in outcome_matrix(book):
+    for line in outcome_matrix(run):
         table.add_row(Text(visible(line.scenario)), *(_square(square) for square in line.squares))
     return table
 
@@ -181,8 +181,8 @@ def _square(square: MatrixSquare) -> Text:
     return Text("  ").join(Text(text, style) for text, style in parts) if parts else Text("not run", "dim")
 
 
-def _counts(book: RunSummary) -> Text:
+def _counts(run: RunSummary) -> Text:
     parts = [
-        Text(f"{count} {o.replace('-', ' ')}", OUTCOME_DISPLAY[o].style) for o, count in book.outcomes.items() if count
+        Text(f"{count} {o.replace('-', ' ')}", OUTCOME_DISPLAY[o].style) for o, count in run.outcomes.items() if count
     ]
     return Text(", ").join(parts) if parts else Text("no cell was run")

@@ -258,7 +258,7 @@ class TestSite:
                     target = (page.parent / place).resolve() if place else page
                     assert target in ids, value
                     assert not anchor or anchor in ids[target], value
-        assert built.book.outcomes[Outcome.FAIL] == 1
+        assert built.run.outcomes[Outcome.FAIL] == 1
 
     def test_a_badge_of_an_earlier_build_does_not_outlive_a_refusal(self, tmp_path: Path) -> None:
         out = tmp_path / "site"

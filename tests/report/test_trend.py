@@ -44,7 +44,7 @@ def test_earlier_runs_of_the_same_candidate_count_the_oldest_first(runs: Path) -
     (folder / "broken").mkdir()
     (folder / "broken" / "run.json").write_text("{")
     assert [past.header.run for past in find_earlier_runs(runs, folder)] == ["first", "third"]
-    assert [past.header.run for past in find_earlier_runs(runs, folder, most=1)] == ["third"]
+    assert [past.header.run for past in find_earlier_runs(runs, folder, max_runs=1)] == ["third"]
 
 
 def test_a_cell_that_ended_otherwise_with_nothing_changed_is_flaky(runs: Path) -> None:
