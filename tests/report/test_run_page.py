@@ -140,4 +140,4 @@ def test_600_cells_with_300_failures_are_at_most_20_screens_and_the_filter_is_in
 
 def test_a_server_without_a_name_takes_no_page_away():
     damaged = material(topology={"servers": [{"name": "mbx1"}, {"nam": "mbx2"}, "mbx3"]})
-    assert damaged.servers == ("mbx1",)
+    assert damaged.server_names == ("mbx1",)
