@@ -1,6 +1,4 @@
-"""The page of a cell: findings on top, the diagram in parts, each with its text, and all verdicts. A report that has
-no page of its own gets the part around what the verdict points at, as one small SVG file.
-"""
+"""The HTML page of a cell: findings on top, the diagram in parts, each with its text alternative, and all verdicts."""
 
 import shlex
 from collections.abc import Sequence
@@ -20,22 +18,22 @@ from conformance.report.rendering import render_page
 from conformance.results.layout import slug_of
 from conformance.verdicts import Outcome, Verdict
 
-_OPEN = 8
-"""So many parts are open from the start; of a longer history only those that are marked, the first and the last."""
+_MAX_OPEN_PARTS = 8
+"""Up to this number of parts, all are open at first; of more, the first, the last and those with evidence."""
 
 MAX_PAGE_OCTETS = 500_000
 """Octets of a page."""
-_ROWS = (400, 200, 100, 50)
-"""So many rows are drawn; fewer where their text is so long that the page would be too large."""
-_FINDINGS = 30
-"""So many findings have a card."""
-_VERDICTS = 100
-"""So many verdicts are listed, findings first."""
+_MAX_ROWS = (400, 200, 100, 50)
+"""Limits of the rows that are drawn: the next one is tried where the page gets too large."""
+_MAX_FINDINGS = 30
+"""Findings, and remarks, that have a card."""
+_MAX_VERDICTS = 100
+"""Verdicts that are listed, findings first."""
 
-_SUFFIXES = {"pcapng": "pcapng", "perfetto": "json", "scenario": "scenario.yaml"}
+_EXPORT_SUFFIXES = {"pcapng": "pcapng", "perfetto": "json", "scenario": "scenario.yaml"}
 """Format of `conformance export` -> suffix of its file."""
 
-_QUIET = {
+_NO_FINDING_TEXT = {
     Outcome.PASS: "Every check of this cell passed.",
     Outcome.NOT_APPLICABLE: "Not applicable: the candidate does not claim what this scenario needs.",
 }
@@ -44,20 +42,22 @@ _QUIET = {
 def cell_page(
     cell: CellView, *, home: str = "", kept: str = "", past: Sequence[EarlierOutcome] = (), shared: str = ""
 ) -> str:
-    """Return the HTML page of a cell; `home` is a relative link to the page of its run, `kept` one to the directory in which
-    those of its nodes are kept, `past` is how the cell ended in the runs before. It is self-contained, or shares its style with
-    others (`html.rendered`).
+    """Return the HTML page of a cell, of at most `MAX_PAGE_OCTETS` unless its findings and verdicts alone are larger.
+
+    `home` is the relative link to the run's page, `kept` that to the copies of the nodes' directories; '' for none. `past`
+    has the cell's outcomes in earlier runs. `shared` is the relative path of the folder with the style sheet; with '' the
+    page is self-contained (`render_page`).
     """
     rows = diagram_rows(cell)
-    shown = {n for verdict in (*cell.findings, *cell.remarks) for n in cell.evidence_of(verdict)}
-    for most in _ROWS:
-        page = _page(cell, condense_rows(rows, most, shown), home, kept, past, shared)
+    linked = {n for verdict in (*cell.findings, *cell.remarks) for n in cell.evidence_of(verdict)}
+    for max_rows in _MAX_ROWS:
+        page = _render(cell, condense_rows(rows, max_rows, linked), home, kept, past, shared)
         if len(page.encode()) <= MAX_PAGE_OCTETS:
             break
     return page
 
 
-def _page(
+def _render(
     cell: CellView, rows: Sequence[DiagramRow], home: str, kept: str, past: Sequence[EarlierOutcome], shared: str
 ) -> str:
     diagram = lay_out(rows, party_columns(cell.events, cell.server_names), cell.events)
@@ -71,51 +71,57 @@ def _page(
         kept=kept,
         past=past,
         flaky=find_flaky_run(cell.outcome, past),
-        remarks=[_finding(verdict, cell, anchors) for verdict in cell.remarks[:_FINDINGS]],
-        findings=[_finding(verdict, cell, anchors) for verdict in cell.findings[:_FINDINGS]],
-        more_findings=max(len(cell.findings) - _FINDINGS, 0),
-        verdicts=sorted(cell.verdicts, key=_is_quiet)[:_VERDICTS],
-        exports=_exports(cell.file) if cell.file is not None else [],
-        quiet=_QUIET.get(cell.outcome, "No check came to a verdict."),
-        sections=[_section(section, diagram) for section in diagram.sections],
+        remarks=[_finding_context(verdict, cell, anchors) for verdict in cell.remarks[:_MAX_FINDINGS]],
+        findings=[_finding_context(verdict, cell, anchors) for verdict in cell.findings[:_MAX_FINDINGS]],
+        more_findings=max(len(cell.findings) - _MAX_FINDINGS, 0),
+        verdicts=sorted(cell.verdicts, key=_has_no_finding)[:_MAX_VERDICTS],
+        exports=_export_commands(cell.file) if cell.file is not None else [],
+        quiet=_NO_FINDING_TEXT.get(cell.outcome, "No check came to a verdict."),
+        sections=[_section_context(section, diagram) for section in diagram.sections],
     )
 
 
-def _exports(file: Path) -> list[str]:
-    """Return the commands that write the cell of this file in the formats of other tools."""
+def _export_commands(file: Path) -> list[str]:
+    """Return the commands that export the cell with this file, one for each format."""
     words = ["conformance", "export", str(file.parent.parent), "--cell", slug_of(file)]
-    return [shlex.join([*words, "--format", name, "--out", f"cell.{end}"]) for name, end in _SUFFIXES.items()]
+    return [
+        shlex.join([*words, "--format", name, "--out", f"cell.{suffix}"]) for name, suffix in _EXPORT_SUFFIXES.items()
+    ]
 
 
-def _is_quiet(verdict: Verdict) -> bool:
-    return verdict.outcome in _QUIET and not verdict.remark
+def _has_no_finding(verdict: Verdict) -> bool:
+    """Whether a verdict is a pass without a remark, or not applicable."""
+    return verdict.outcome in _NO_FINDING_TEXT and not verdict.remark
 
 
-def _finding(verdict: Verdict, cell: CellView, anchors: dict[int, int]) -> dict[str, Any]:
+def _finding_context(verdict: Verdict, cell: CellView, anchors: dict[int, int]) -> dict[str, Any]:
+    """Return the template's variables of a finding's card; `anchors` maps an event's number to that of its row's anchor."""
     return {
         "verdict": verdict,
         "clause": clause_of(verdict.requirements[0]) if verdict.requirements else "",
-        "also": [(one, clause_of(one)) for one in verdict.requirements[1:]],
+        "also": [(requirement, clause_of(requirement)) for requirement in verdict.requirements[1:]],
         "source": (cell.source_line(verdict.line) or "").strip(),
         "location": locate_evidence(verdict, cell),
         "places": [(number, anchors[number]) for number in cell.evidence_of(verdict) if number in anchors],
     }
 
 
-def _section(section: Section, diagram: Diagram) -> dict[str, Any]:
+def _section_context(section: Section, diagram: Diagram) -> dict[str, Any]:
+    """Return the template's variables of one part of the diagram."""
     rows: list[DiagramRow] = [placed.row for placed in section.placed]
     numbers = [number for row in rows for number in row.numbers]
-    few = len(diagram.sections) <= _OPEN
+    all_open = len(diagram.sections) <= _MAX_OPEN_PARTS
     return {
         "number": section.number,
-        "open": few or section.marked or section.number in (1, len(diagram.sections)),
+        "open": all_open or section.marked or section.number in (1, len(diagram.sections)),
         "marked": section.marked,
-        "summary": _summary(rows, numbers),
+        "summary": _section_summary(rows, numbers),
         "svg": draw_section(diagram, section),
         "lines": [(row.marked, row_text(row)) for row in rows],
     }
 
 
-def _summary(rows: list[DiagramRow], numbers: list[int]) -> str:
+def _section_summary(rows: list[DiagramRow], numbers: list[int]) -> str:
+    """Return the range of events and times of a part: `events #1 to #80, 0.000s to 2m3.5s`."""
     when = f"{format_moment(rows[0].t)} to {format_moment(rows[-1].t)}"
     return f"events #{min(numbers)} to #{max(numbers)}, {when}" if numbers else when

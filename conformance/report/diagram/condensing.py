@@ -1,8 +1,13 @@
-"""Stretches of a diagram that say nothing new, folded to one row each before anything is drawn.
+"""Shortening of a diagram's rows: repeated stretches are folded, and a diagram that is still too long is cut.
 
-A row is uneventful when three like it stand above: the same parties, the same meaning, the same reply code, whatever the
-ids, addresses and sizes are. What a violation points at, steps, faults and nodes' starts and ends are never folded. A
-history that is longer even so is drawn where it matters: around its marks, at its beginning and at its end.
+Folding. Rows are alike if they have the same parties, operation and reply code, whatever their ids, addresses and sizes
+are. A row is repetitive if three rows like it come before it. A stretch of at least twelve repetitive rows becomes one
+band with their number, except for its last four rows, which lead to what comes next. Evidence, rows that the page links
+to, steps, faults and changes of nodes are never folded.
+
+Cutting. Of a diagram that is still longer than the limit, rows are chosen in this order until the limit is reached: the
+first and last rows, rows around the evidence, faults, steps and changes of nodes, and then the others from both ends
+inwards. Each stretch between chosen rows becomes one band.
 """
 
 import re
@@ -13,80 +18,83 @@ from itertools import groupby
 from conformance.report.diagram.rows import DiagramRow
 from conformance.report.event_text import rounded_duration
 
-_ENOUGH = 3
-"""So many rows that are alike are drawn before others like them are uneventful."""
-_LEAST = 8
-"""Rows of a stretch that is worth folding."""
-_BEFORE = 4
-"""Rows at the end of a stretch that are drawn: they lead to what matters again."""
+_DRAWN_ALIKE = 3
+"""Rows that are alike and are drawn, before further ones count as repetitive."""
+_MIN_FOLDED = 8
+"""Rows of the smallest stretch that is folded."""
+_DRAWN_LAST = 4
+"""Rows at the end of a repetitive stretch that are drawn."""
 _AROUND = 12
-"""Rows before and after a mark that are always drawn."""
+"""Rows before and after a marked row that are chosen first."""
 _ENDS = 40
-"""Rows at the beginning, and at the end, of a diagram that is too long; more where there is room."""
+"""Rows at the beginning, and at the end, that are chosen first; fewer with a low limit."""
 
-_ALWAYS = frozenset({"fault", "down", "node", "step"})
+_NEVER_FOLDED = frozenset({"fault", "down", "node", "step"})
 _CODE = re.compile(r"\d{3}(?: \d\.\d{1,3}\.\d{1,3})?(?= |$)")
-_OWN = re.compile(r"[^\s,:/]*\d[^\s,:/]*")
-"""What is a row's own: a word with a digit in it. In what it means, only one that is longer than a small number."""
-_ID = re.compile(r"(?=[^\s,:/]{4})[^\s,:/]*\d[^\s,:/]*")
+_WORD_WITH_DIGIT = re.compile(r"[^\s,:/]*\d[^\s,:/]*")
+"""An id, an address or a size in a row's text; rows that differ in nothing else are alike."""
+_LONG_WORD_WITH_DIGIT = re.compile(r"(?=[^\s,:/]{4})[^\s,:/]*\d[^\s,:/]*")
 
 
-def condense_rows(rows: Sequence[DiagramRow], most: int = 400, shown: Collection[int] = ()) -> tuple[DiagramRow, ...]:
-    """Return rows with their uneventful stretches folded, and of those the `most` that matter most.
+def condense_rows(
+    rows: Sequence[DiagramRow], max_rows: int = 400, linked: Collection[int] = ()
+) -> tuple[DiagramRow, ...]:
+    """Return rows with repetitive stretches folded, and cut to `max_rows` rows and the bands between them.
 
-    `shown` are numbers of events that something links to: their rows are not folded for being like others.
+    The rows of the events with the numbers in `linked` are not folded, so that links to them work.
     """
-    folded = tuple(_folded(rows, frozenset(shown)))
-    return folded if len(folded) <= most else tuple(_shortened(folded, most))
+    folded = tuple(_fold_repetitive(rows, frozenset(linked)))
+    return folded if len(folded) <= max_rows else tuple(_cut_to(folded, max_rows))
 
 
-def _folded(rows: Sequence[DiagramRow], shown: frozenset[int]) -> Iterator[DiagramRow]:
+def _fold_repetitive(rows: Sequence[DiagramRow], linked: frozenset[int]) -> Iterator[DiagramRow]:
+    """Yield the rows, with each long stretch of repetitive rows as one band."""
     seen: Counter[object] = Counter()
-    uneventful = []
+    repetitive = []
     for row in rows:
-        like = _like(row)
-        matters = row.marked or row.style in _ALWAYS or not shown.isdisjoint(row.numbers)
-        uneventful.append(not matters and seen[like] >= _ENOUGH)
-        seen[like] += 1
-    for quiet, pairs in groupby(zip(uneventful, rows, strict=True), key=lambda pair: pair[0]):
+        likeness = _likeness(row)
+        matters = row.marked or row.style in _NEVER_FOLDED or not linked.isdisjoint(row.numbers)
+        repetitive.append(not matters and seen[likeness] >= _DRAWN_ALIKE)
+        seen[likeness] += 1
+    for is_repetitive, pairs in groupby(zip(repetitive, rows, strict=True), key=lambda pair: pair[0]):
         stretch = [row for _, row in pairs]
-        if quiet and len(stretch) >= _LEAST + _BEFORE:
-            yield _one(stretch[:-_BEFORE], "{count} exchanges like those above, {span}")
-            stretch = stretch[-_BEFORE:]
+        if is_repetitive and len(stretch) >= _MIN_FOLDED + _DRAWN_LAST:
+            yield _band(stretch[:-_DRAWN_LAST], "{count} exchanges like those above, {span}")
+            stretch = stretch[-_DRAWN_LAST:]
         yield from stretch
 
 
-def _like(row: DiagramRow) -> object:
-    """Return what uneventful rows have in common."""
+def _likeness(row: DiagramRow) -> object:
+    """Return a value that is equal for rows that are alike."""
     if row.kind == "gap":
         return "gap"
     code = _CODE.match(row.text)
-    return row.kind, row.style, row.left, row.right, code and code[0], _OWN.sub("#", row.text), _ID.sub("#", row.means)
+    text, operation = _WORD_WITH_DIGIT.sub("#", row.text), _LONG_WORD_WITH_DIGIT.sub("#", row.operation)
+    return row.kind, row.style, row.left, row.right, code and code[0], text, operation
 
 
-def _shortened(rows: Sequence[DiagramRow], most: int) -> Iterator[DiagramRow]:
-    """Yield the rows that matter most, and one for each stretch between them."""
+def _cut_to(rows: Sequence[DiagramRow], max_rows: int) -> Iterator[DiagramRow]:
+    """Yield the `max_rows` rows that are chosen as the module says, and a band for each stretch between them."""
     last = len(rows) - 1
-    inwards = [
-        place for pair in zip(range(most // 2), range(last, last - most // 2, -1), strict=True) for place in pair
-    ]
-    places = inwards[: min(2 * _ENDS, most // 4)]
-    for mark in (place for place, row in enumerate(rows) if row.marked):
-        places += range(max(mark - _AROUND, 0), min(mark + _AROUND, last) + 1)
-    places += [place for place, row in enumerate(rows) if row.style in _ALWAYS]
-    drawn = set(list(dict.fromkeys([*places, *inwards]))[:most])
+    half = max_rows // 2
+    inwards = [index for pair in zip(range(half), range(last, last - half, -1), strict=True) for index in pair]
+    indexes = inwards[: min(2 * _ENDS, max_rows // 4)]
+    for mark in (index for index, row in enumerate(rows) if row.marked):
+        indexes += range(max(mark - _AROUND, 0), min(mark + _AROUND, last) + 1)
+    indexes += [index for index, row in enumerate(rows) if row.style in _NEVER_FOLDED]
+    drawn = set(list(dict.fromkeys([*indexes, *inwards]))[:max_rows])
     for is_drawn, pairs in groupby(enumerate(rows), key=lambda pair: pair[0] in drawn):
         stretch = [row for _, row in pairs]
         if is_drawn or len(stretch) == 1:
             yield from stretch
         else:
-            yield _one(stretch, "{count} exchanges are not drawn here, {span}: the whole history has them")
+            yield _band(stretch, "{count} exchanges are not drawn here, {span}: the whole history has them")
 
 
-def _one(stretch: Sequence[DiagramRow], words: str) -> DiagramRow:
-    """Return the row that stands for a stretch of rows."""
+def _band(stretch: Sequence[DiagramRow], template: str) -> DiagramRow:
+    """Return the band that replaces a stretch of rows; `template` takes their `count` and their time `span`."""
     numbers = sorted(number for row in stretch for number in row.numbers)
     count = sum(row.kind != "gap" for row in stretch)
-    lasted = rounded_duration(stretch[-1].t - stretch[0].t)
-    text = f"… {words.format(count=f'{count:,}', span=lasted)} …"
+    duration = rounded_duration(stretch[-1].t - stretch[0].t)
+    text = f"… {template.format(count=f'{count:,}', span=duration)} …"
     return DiagramRow("band", "wire", tuple(numbers), stretch[0].t, text)

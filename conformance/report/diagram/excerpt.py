@@ -1,4 +1,7 @@
-"""An excerpt."""
+"""An excerpt of a cell's diagram, as a small SVG file: the rows around the evidence of its findings.
+
+Allure's results have it, since they have no page with the whole diagram.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,56 +12,55 @@ from conformance.report.diagram.svg import draw_section
 from conformance.report.rendering import template_text
 
 ROWS_AROUND = 4
-"""Rows that are kept before and after one that the verdict points at."""
+"""Rows before and after each row of the evidence."""
 MAX_EXCERPT_ROWS = 40
-"""Rows of an excerpt, not counted those that say how many were left out."""
-_END = 20
-"""Rows of an excerpt when a verdict points at nothing: the last ones."""
+"""Rows of an excerpt, without the gap rows that count the rows left out."""
+_LAST_ROWS = 20
+"""Rows of an excerpt where the findings have no evidence: the last ones of the cell."""
 
 
 def excerpt_svg(cell: CellView) -> str:
-    """Return the SVG document: the rows around the decisive evidence, in their order, the end of the cell without any.
+    """Return the SVG document of a cell's excerpt: the rows around the evidence, or its last rows without evidence.
 
     '' for a cell without events.
     """
     rows = diagram_rows(cell)
-    kept = excerpt_rows(rows, _pointed_at(cell))
-    shown = party_columns([cell.event_by_number[n] for row in kept for n in row.numbers], cell.server_names)
-    diagram = lay_out(kept, shown, cell.events)
+    numbers = [number for verdict in cell.findings for number in cell.evidence_of(verdict)]
+    excerpt = excerpt_rows(rows, numbers)
+    columns = party_columns([cell.event_by_number[n] for row in excerpt for n in row.numbers], cell.server_names)
+    diagram = lay_out(excerpt, columns, cell.events)
     if not diagram.sections:
         return ""
     style = template_text("palette.css") + template_text("diagram.css") + ":root{background:var(--sheet)}"
-    picture = str(draw_section(diagram, diagram.sections[0], words=False))  # so few rows are one section
+    picture = str(draw_section(diagram, diagram.sections[0], hover_text=False))  # an excerpt is one section
     return picture.replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1).replace(
         ">", f"><style>{style}</style>", 1
     )
 
 
 def excerpt_rows(rows: Sequence[DiagramRow], numbers: Iterable[int]) -> tuple[DiagramRow, ...]:
-    """Return the rows around those of these events, the first ones when they are many, with a gap where some are left
-    out.
+    """Return the rows around those of the events with these numbers, with a gap row wherever rows are left out.
+
+    At most `MAX_EXCERPT_ROWS` are chosen, those around the first numbers; without any, the last rows are.
     """
-    place_of = {number: place for place, row in enumerate(rows) for number in row.numbers}
+    index_of = {number: index for index, row in enumerate(rows) for number in row.numbers}
     chosen = set[int]()
-    for place in (place_of[number] for number in numbers if number in place_of):
-        near = range(max(place - ROWS_AROUND, 0), min(place + ROWS_AROUND + 1, len(rows)))
+    for index in (index_of[number] for number in numbers if number in index_of):
+        near = range(max(index - ROWS_AROUND, 0), min(index + ROWS_AROUND + 1, len(rows)))
         chosen.update(list(near)[: max(MAX_EXCERPT_ROWS - len(chosen), 0)])
-    places = sorted(chosen) or list(range(max(len(rows) - _END, 0), len(rows)))
-    kept: list[DiagramRow] = []
+    indexes = sorted(chosen) or list(range(max(len(rows) - _LAST_ROWS, 0), len(rows)))
+    excerpt: list[DiagramRow] = []
     last = -1
-    for place in places:
-        kept += _left_out(rows, last + 1, place)
-        kept.append(rows[place])
-        last = place
-    return (*kept, *_left_out(rows, last + 1, len(rows)))
+    for index in indexes:
+        excerpt += _gap_row(rows, last + 1, index)
+        excerpt.append(rows[index])
+        last = index
+    return (*excerpt, *_gap_row(rows, last + 1, len(rows)))
 
 
-def _left_out(rows: Sequence[DiagramRow], begin: int, end: int) -> tuple[DiagramRow, ...]:
+def _gap_row(rows: Sequence[DiagramRow], begin: int, end: int) -> tuple[DiagramRow, ...]:
+    """Return what stands for the rows from `begin` to before `end`: nothing for none, a single row itself, else a gap."""
     count = end - begin
     if count <= 0:
         return ()
     return (rows[begin],) if count == 1 else (DiagramRow("gap", "wire", (), rows[begin].t, f"… {count} rows …"),)
-
-
-def _pointed_at(cell: CellView) -> list[int]:
-    return [number for verdict in cell.findings for number in cell.evidence_of(verdict)]

@@ -1,4 +1,10 @@
-"""Where everything of a diagram stands: pure geometry, in CSS pixels, no colour and no markup."""
+"""Positions of everything in a diagram, in CSS pixels: no colours, no markup.
+
+Each party has a column. The rows are cut into sections of 80 rows, since browsers draw a section only when it is scrolled
+into view. Within a section, `y` grows downward from 0: every twenty rows the parties' names are repeated as heads, and
+each kind of row has a fixed height. A session is a bar on the lines of its two parties; bars of sessions that overlap at
+one party are shifted by some pixels. A party's line consists of pieces, which show whether its node was down.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,26 +14,28 @@ from conformance.history.events import AnyEvent, NodeEvent
 from conformance.report.diagram.rows import DiagramRow
 
 GUTTER = 144
-"""Pixels left of the first column, for number and time."""
+"""Width left of the first column, for number and time."""
 HEAD = 46
+"""Height of the parties' names."""
 CHARACTER = 7.0
-"""Pixels of one character of the wire's text."""
+"""Width of one character of monospaced text."""
 
 _MARGIN = 56
-_WIDTH, _NARROWEST, _WIDEST = 850, 220, 340
+_COLUMNS_WIDTH, _MIN_COLUMN, _MAX_COLUMN = 850, 220, 340
+"""The wanted width of all columns together, and limits of the distance between two columns."""
 _HEIGHTS = {"arrow": 34, "fold": 34, "note": 34, "band": 30, "gap": 36}
-_ROWS = 80
-"""Rows of a section."""
-_NAMED = 20
-"""After so many rows the parties are named again: nobody scrolls back to see who is who."""
+_SECTION_ROWS = 80
+_HEAD_INTERVAL = 20
+"""Rows after which the parties' names are repeated."""
 _DOWN = frozenset({"killed", "stopped", "exited", "failed"})
 _UP = frozenset({"started", "ready"})
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedRow:
-    """A row at its place: `y` is its middle, `x1` to `x2` where its line runs (or its note hangs), `room` in
-    characters."""
+    """A row with its position: `y` is its middle, `x1` and `x2` are the ends of its line, `room` the characters of text
+    that fit. A note's middle is at `x1`.
+    """
 
     row: DiagramRow
     y: float
@@ -38,7 +46,7 @@ class PlacedRow:
 
 @dataclass(frozen=True, slots=True)
 class SessionBar:
-    """A session, seen on a party's line: from its first to its last row in the section."""
+    """A session on a party's line, from its first to its last row in the section."""
 
     session: str
     x: float
@@ -48,7 +56,7 @@ class SessionBar:
 
 @dataclass(frozen=True, slots=True)
 class LifelinePiece:
-    """A piece of a party's line; `down` while its node was."""
+    """A piece of a party's line; `down` says whether its node was down."""
 
     x: float
     top: float
@@ -58,7 +66,7 @@ class LifelinePiece:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A piece of the diagram that is drawn, and left out by browsers, as one; the parties' names stand at `heads`."""
+    """A part of the diagram that browsers draw or skip as a whole; `heads` are the tops of the parties' names."""
 
     number: int
     height: float
@@ -69,13 +77,13 @@ class Section:
 
     @property
     def marked(self) -> bool:
-        """Whether a violation points into it."""
+        """Whether a row of the section is evidence of a finding."""
         return any(placed.row.marked for placed in self.placed)
 
 
 @dataclass(frozen=True, slots=True)
 class Diagram:
-    """The whole of it: the columns' names and middles, and the sections one below the other."""
+    """A whole diagram: the middle of each party's column, the width, and the sections from top to bottom."""
 
     columns: Mapping[str, float]
     width: float
@@ -83,40 +91,42 @@ class Diagram:
 
 
 def lay_out(rows: Sequence[DiagramRow], names: Sequence[str], events: Sequence[AnyEvent]) -> Diagram:
-    """Place the rows under the columns, cut into sections of equal numbers of rows."""
-    between = max(_NARROWEST, min(_WIDEST, _WIDTH / max(len(names) - 1, 1)))
-    columns = {name: GUTTER + _MARGIN + index * between for index, name in enumerate(names)}
-    width = GUTTER + _MARGIN + max(len(names) - 1, 0) * between + 2 * _MARGIN
+    """Return the diagram of these rows with a column for each name; `events` tell when nodes were down."""
+    distance = max(_MIN_COLUMN, min(_MAX_COLUMN, _COLUMNS_WIDTH / max(len(names) - 1, 1)))
+    columns = {name: GUTTER + _MARGIN + index * distance for index, name in enumerate(names)}
+    width = GUTTER + _MARGIN + max(len(names) - 1, 0) * distance + 2 * _MARGIN
     changes = tuple(
         (e.n, e.node, e.action in _DOWN) for e in events if isinstance(e, NodeEvent) and e.action in _DOWN | _UP
     )
     down: set[str] = set()
     sections = []
-    for number, start in enumerate(range(0, len(rows), _ROWS), start=1):
-        placed, heads, height = _placed(rows[start : start + _ROWS], columns, width)
-        lives, down = _lives(placed, height, columns, changes, down)
-        sections.append(Section(number, height, heads, placed, _bars(placed, columns), lives))
+    for number, start in enumerate(range(0, len(rows), _SECTION_ROWS), start=1):
+        placed, heads, height = _place_rows(rows[start : start + _SECTION_ROWS], columns, width)
+        lives, down = _lifelines(placed, height, columns, changes, down)
+        sections.append(Section(number, height, heads, placed, _session_bars(placed, columns), lives))
     return Diagram(columns, width, tuple(sections))
 
 
-def _placed(
+def _place_rows(
     rows: Sequence[DiagramRow], columns: Mapping[str, float], width: float
 ) -> tuple[tuple[PlacedRow, ...], tuple[float, ...], float]:
+    """Return the rows of one section with their positions, the tops of the heads, and the section's height."""
     y: float = 0
-    found, heads = [], []
-    for place, row in enumerate(rows):
-        if place % _NAMED == 0 and (place == 0 or place < len(rows) - _NAMED // 2):
+    placed, heads = [], []
+    for index, row in enumerate(rows):
+        if index % _HEAD_INTERVAL == 0 and (index == 0 or index < len(rows) - _HEAD_INTERVAL // 2):
             heads.append(y)
             y += HEAD
         height = _HEIGHTS[row.kind]
-        x1, x2 = _ends(row, columns, width)
+        x1, x2 = _line_ends(row, columns, width)
         room = abs(x2 - x1) - 24 if row.kind in ("arrow", "fold") else width - GUTTER - 60 if row.left is None else 210
-        found.append(PlacedRow(row, y + height / 2, x1, x2, max(int(room / CHARACTER), 8)))
+        placed.append(PlacedRow(row, y + height / 2, x1, x2, max(int(room / CHARACTER), 8)))
         y += height
-    return tuple(found), tuple(heads), y + 16
+    return tuple(placed), tuple(heads), y + 16
 
 
-def _ends(row: DiagramRow, columns: Mapping[str, float], width: float) -> tuple[float, float]:
+def _line_ends(row: DiagramRow, columns: Mapping[str, float], width: float) -> tuple[float, float]:
+    """Return where a row's line begins and ends; a row of one party with itself gets a short line to the right."""
     if row.left is None or row.left not in columns:
         return GUTTER, width - 20
     x1 = columns[row.left]
@@ -124,39 +134,45 @@ def _ends(row: DiagramRow, columns: Mapping[str, float], width: float) -> tuple[
     return x1, x2 + 60 if row.right is not None and x1 == x2 else x2
 
 
-def _bars(placed: Sequence[PlacedRow], columns: Mapping[str, float]) -> tuple[SessionBar, ...]:
+def _session_bars(placed: Sequence[PlacedRow], columns: Mapping[str, float]) -> tuple[SessionBar, ...]:
+    """Return the bars of the sessions of one section, those that overlap at a party side by side."""
     spans: dict[tuple[str, str], tuple[float, float]] = {}
-    for one in placed:
-        if one.row.session is None or one.row.kind not in ("arrow", "fold"):
+    for placed_row in placed:
+        row = placed_row.row
+        if row.session is None or row.kind not in ("arrow", "fold"):
             continue
-        for party in (one.row.left, one.row.right):
+        for party in (row.left, row.right):
             if party is not None and party in columns:
-                top, _ = spans.get((one.row.session, party), (one.y, one.y))
-                spans[one.row.session, party] = (top, one.y)
-    ends: dict[str, list[float]] = {}
+                top, _ = spans.get((row.session, party), (placed_row.y, placed_row.y))
+                spans[row.session, party] = (top, placed_row.y)
+    lane_ends: dict[str, list[float]] = {}  # party -> where the last bar of each of its lanes ends
     bars = []
     for (session, party), (top, bottom) in spans.items():
-        lanes = ends.setdefault(party, [])
-        lane = next((place for place, end in enumerate(lanes) if end < top), len(lanes))
+        lanes = lane_ends.setdefault(party, [])
+        lane = next((number for number, end in enumerate(lanes) if end < top), len(lanes))
         lanes[lane : lane + 1] = [bottom]
         bars.append(SessionBar(session, columns[party] + min(lane, 3) * 4, top - 6, bottom + 6))
     return tuple(bars)
 
 
-def _lives(
+def _lifelines(
     placed: Sequence[PlacedRow],
     height: float,
     columns: Mapping[str, float],
     changes: Sequence[tuple[int, str, bool]],
     down: set[str],
 ) -> tuple[tuple[LifelinePiece, ...], set[str]]:
-    at = {number: one.y for one in placed for number in one.row.numbers}
-    lives: list[LifelinePiece] = []
-    after = set(down)
+    """Return the pieces of the parties' lines in one section, and the parties that are down at its end.
+
+    `changes` are (event number, node, whether it goes down); `down` has the parties that are down at the section's start.
+    """
+    y_of = {number: placed_row.y for placed_row in placed for number in placed_row.row.numbers}
+    pieces: list[LifelinePiece] = []
+    down_after = set(down)
     for name, x in columns.items():
         points = [(HEAD - 12.0, name in down)]
-        points += [(at[number], goes) for number, node, goes in changes if node == name and number in at]
+        points += [(y_of[number], goes_down) for number, node, goes_down in changes if node == name and number in y_of]
         for (top, is_down), (bottom, _) in pairwise([*points, (height, False)]):
-            lives.append(LifelinePiece(x, top, bottom, is_down))
-        (after.add if points[-1][1] else after.discard)(name)
-    return tuple(lives), after
+            pieces.append(LifelinePiece(x, top, bottom, is_down))
+        (down_after.add if points[-1][1] else down_after.discard)(name)
+    return tuple(pieces), down_after

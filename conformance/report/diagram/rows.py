@@ -1,6 +1,10 @@
-"""What a diagram shows: one row for each exchange that matters, uneventful ones folded, long gaps told.
+"""The rows of a cell's diagram, made from its events.
 
-Folding never crosses a row that matters, so that what is drawn is in the history's order.
+An event is routine if it only shows that the protocol went its way (`_is_routine`), and no finding has it as evidence.
+Consecutive routine events are folded into one row for each session, with the verbs as text. Any other event is a row of
+its own: an arrow between two parties, a note at one party, or a band across the diagram. Time without any event becomes a
+gap row of constant height. Pending routine events are written out before each such row, so that rows stay in the
+history's order.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,20 +41,22 @@ Kind = Literal["arrow", "fold", "note", "band", "gap"]
 Style = Literal["wire", "content", "final", "refusal", "shadow", "discard", "fault", "down", "node", "step", "given"]
 
 GAP = 1.0
-"""Seconds without any event after which a gap is drawn, folded to one row whatever its length."""
+"""Seconds without any event from which on a gap row is drawn."""
 
-_ROUTINE = frozenset({
+_ROUTINE_VERBS = frozenset({
     "GREETING", "EHLO", "HELO", "LHLO", "MAIL", "RCPT", "DATA", "RSET", "NOOP", "QUIT", "STARTTLS", "AUTH", "BDAT",
     "XSHADOW", "XSHADOWREQUEST",
 })  # fmt: skip
-_SHADOW = frozenset({"request-shadow", "track-shadow", "shadow-message", "shadow-stored"})
+_SHADOW_OPERATIONS = frozenset({"request-shadow", "track-shadow", "shadow-message", "shadow-stored"})
 
 
 @dataclass(frozen=True, slots=True)
 class DiagramRow:
-    """One row: `numbers` are the events that it stands for, `left` and `right` the parties it runs between.
+    """One row of a diagram; `numbers` are those of the events that it shows, `t` the time of the first of them.
 
-    An arrow's head is at `right`; a note hangs on `left`; a band and a gap run across.
+    An arrow or fold runs from the party `left` to the party `right`; a note is at the party `left`; a band or gap runs
+    across. `operation` is the operation of shadow redundancy (`operation_text`). `marked` says that a finding has one of
+    the events as evidence.
     """
 
     kind: Kind
@@ -58,7 +64,7 @@ class DiagramRow:
     numbers: tuple[int, ...]
     t: float
     text: str
-    means: str = ""
+    operation: str = ""
     left: str | None = None
     right: str | None = None
     session: str | None = None
@@ -68,26 +74,28 @@ class DiagramRow:
 def diagram_rows(cell: CellView) -> tuple[DiagramRow, ...]:
     """Return the rows of a cell's diagram, in the history's order."""
     rows: list[DiagramRow] = []
-    waiting: dict[str, list[AnyEvent]] = {}
+    pending: dict[str, list[AnyEvent]] = {}  # session -> its routine events since the last row
     last = 0.0
     for event in cell.events:
-        quiet = event.n not in cell.violation_by_event and _uneventful(event)
         if event.t - last >= GAP:
-            rows += _folded(waiting, cell)
+            rows += _flush_folded(pending, cell)
             rows.append(DiagramRow("gap", "wire", (), event.t, f"… {rounded_duration(event.t - last)} …"))
         last = event.t
-        if quiet:
+        if event.n not in cell.violation_by_event and _is_routine(event):
             if session := getattr(event, "session", None):
-                waiting.setdefault(session, []).append(event)
+                pending.setdefault(session, []).append(event)
             continue
-        rows += _folded(waiting, cell)
+        rows += _flush_folded(pending, cell)
         rows.append(_row(event, cell))
-    rows += _folded(waiting, cell)
+    rows += _flush_folded(pending, cell)
     return tuple(rows)
 
 
 def party_columns(events: Sequence[AnyEvent], servers: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns: senders, then the topology's servers in its order, then sinks and stores."""
+    """Return the parties of these events in the order of their columns: senders, servers of the topology, then the others.
+
+    `servers` has the names of the topology's servers in its order.
+    """
     clients, others = dict[str, None](), dict[str, None]()
     for event in events:
         match event:
@@ -99,23 +107,23 @@ def party_columns(events: Sequence[AnyEvent], servers: Sequence[str]) -> tuple[s
                 others.setdefault(event.sink)
             case NodeEvent() | Configured() | Inspected() | CommandRun():
                 others.setdefault(event.node)
-    seen = {**clients, **others}
-    first = [name for name in clients if name not in servers and name not in others]
-    middle = [name for name in servers if name in seen]
-    return tuple(dict.fromkeys([*first, *middle, *others, *clients]))
+    present = {**clients, **others}
+    senders = [name for name in clients if name not in servers and name not in others]
+    present_servers = [name for name in servers if name in present]
+    return tuple(dict.fromkeys([*senders, *present_servers, *others, *clients]))
 
 
-def _uneventful(event: AnyEvent) -> bool:
-    """Whether an event says nothing but that the protocol went its way."""
+def _is_routine(event: AnyEvent) -> bool:
+    """Whether an event only shows that the protocol went its way: connecting, positive replies, ended steps."""
     match event:
         case Connected() | MessageMade() | Inspected():
             return True
         case Closed():
             return event.how == "fin"
         case Command():
-            return event.verb in _ROUTINE and event.operation is None
+            return event.verb in _ROUTINE_VERBS and event.operation is None
         case Reply():
-            return event.to in _ROUTINE and 200 <= event.code < 400 and event.operation is None
+            return event.to in _ROUTINE_VERBS and 200 <= event.code < 400 and event.operation is None
         case StepEvent():
             return event.phase == "ended"
         case Lag():
@@ -128,12 +136,12 @@ def _uneventful(event: AnyEvent) -> bool:
             return False
 
 
-def _folded(waiting: dict[str, list[AnyEvent]], cell: CellView) -> Iterator[DiagramRow]:
-    """Empty what waits: a row for each session, in the order in which they began to wait."""
-    for session, events in waiting.items():
+def _flush_folded(pending: dict[str, list[AnyEvent]], cell: CellView) -> Iterator[DiagramRow]:
+    """Yield a row for each session with pending events, in the order of their first ones; then empty `pending`."""
+    for session, events in pending.items():
         drawn = [event for event in events if not isinstance(event, Attempt | Talked)]
-        began = cell.sessions.get(session)
-        if not drawn or began is None:
+        connected = cell.sessions.get(session)
+        if not drawn or connected is None:
             continue
         if len(drawn) == 1:
             yield _row(drawn[0], cell)
@@ -143,16 +151,16 @@ def _folded(waiting: dict[str, list[AnyEvent]], cell: CellView) -> Iterator[Diag
             style="wire",
             numbers=tuple(event.n for event in events),
             t=drawn[0].t,
-            text=_gist(drawn),
-            left=began.client,
-            right=began.server,
+            text=_folded_text(drawn),
+            left=connected.client,
+            right=connected.server,
             session=session,
         )
-    waiting.clear()
+    pending.clear()
 
 
-def _gist(events: Sequence[AnyEvent]) -> str:
-    """Name the verbs of folded exchanges: `connect, EHLO, MAIL, 3 RCPT, DATA`."""
+def _folded_text(events: Sequence[AnyEvent]) -> str:
+    """Return the verbs of folded events with their numbers: `connect, EHLO, MAIL, 3 RCPT, DATA`."""
     counts: dict[str, int] = {}
     for event in events:
         match event:
@@ -168,14 +176,15 @@ def _gist(events: Sequence[AnyEvent]) -> str:
 
 
 def _row(event: AnyEvent, cell: CellView) -> DiagramRow:
+    """Return the row of a single event."""
     kind, style, left, right = _shape(event, cell)
     return DiagramRow(
         kind=kind,
         style=style,
         numbers=(event.n,),
         t=event.t,
-        text=_told_step(event, cell) if isinstance(event, StepEvent) else event_text(event),
-        means=operation_text(event),
+        text=_step_text(event, cell) if isinstance(event, StepEvent) else event_text(event),
+        operation=operation_text(event),
         left=left,
         right=right,
         session=getattr(event, "session", None),
@@ -183,8 +192,8 @@ def _row(event: AnyEvent, cell: CellView) -> DiagramRow:
     )
 
 
-def _told_step(event: StepEvent, cell: CellView) -> str:
-    """A step is told by its own line of the scenario, where that is to be had."""
+def _step_text(event: StepEvent, cell: CellView) -> str:
+    """Return a step's path and its line of the scenario; for a failed step, or without that line, the event's text."""
     line = cell.source_line(event.line)
     if event.phase == "failed" or line is None:
         return event_text(event)
@@ -192,14 +201,15 @@ def _told_step(event: StepEvent, cell: CellView) -> str:
 
 
 def _shape(event: AnyEvent, cell: CellView) -> tuple[Kind, Style, str | None, str | None]:
+    """Return kind, style, left and right of the row of an event; an event of an unknown session is a band."""
     match event:
         case Reply() | Command() | Content() | Connected() | Closed():
-            began = cell.sessions.get(event.session)
-            if began is None:
+            connected = cell.sessions.get(event.session)
+            if connected is None:
                 return "band", _style(event), None, None
-            back = isinstance(event, Reply) or (isinstance(event, Closed) and event.by == "server")
-            ends = (began.server, began.client) if back else (began.client, began.server)
-            return "arrow", _style(event), *ends
+            from_server = isinstance(event, Reply) or (isinstance(event, Closed) and event.by == "server")
+            parties = connected.client, connected.server
+            return "arrow", _style(event), *(reversed(parties) if from_server else parties)
         case ConnectFailed() | FaultFired() | Attempt() | Talked():
             return "arrow", _style(event), event.client, event.server
         case Delivered():
@@ -218,8 +228,9 @@ def _shape(event: AnyEvent, cell: CellView) -> tuple[Kind, Style, str | None, st
 
 
 def _style(event: AnyEvent) -> Style:
+    """Return the style of an arrow, which decides its colour and sign."""
     if isinstance(event, Command | Reply) and event.operation is not None:
-        return "shadow" if event.operation.name in _SHADOW else "discard"
+        return "shadow" if event.operation.name in _SHADOW_OPERATIONS else "discard"
     match event:
         case Content():
             return "content"
@@ -238,8 +249,8 @@ def _style(event: AnyEvent) -> Style:
 
 
 def row_text(row: DiagramRow) -> str:
-    """Return a row in one line, as the text alternative and the pointer's hover show it."""
-    who = f"{row.left} to {row.right}: " if row.right else f"{row.left}: " if row.left else ""
+    """Return a row as one line, for its text alternative and its tooltip."""
+    parties = f"{row.left} to {row.right}: " if row.right else f"{row.left}: " if row.left else ""
     numbers = f"#{row.numbers[0]}" + (f"–#{row.numbers[-1]}" if len(row.numbers) > 1 else "") if row.numbers else ""  # noqa: RUF001
-    means = f" [{row.means}]" if row.means else ""
-    return f"{numbers} {format_moment(row.t)} {who}{row.text}{means}".strip()
+    operation = f" [{row.operation}]" if row.operation else ""
+    return f"{numbers} {format_moment(row.t)} {parties}{row.text}{operation}".strip()

@@ -1,5 +1,6 @@
-"""Draws a laid-out section as SVG: text escaped, colours by class, every row a group with its words for hover and
-screen reader.
+"""SVG of one section of a diagram: colours by CSS class, all text escaped.
+
+Every row is a group with its text as tooltip and for screen readers.
 """
 
 from collections.abc import Iterator
@@ -12,13 +13,14 @@ from conformance.report.escaping import visible
 from conformance.report.event_text import format_moment
 from conformance.scenarios.values import format_duration as told_time
 
-_TITLE = 600
+_MAX_TITLE = 600
+"""Characters of a row's tooltip."""
 
 
-def draw_section(diagram: Diagram, section: Section, *, words: bool = True) -> Markup:
-    """Return one section as an inline `<svg>`; marked rows can be reached by the Tab key and as `#e<number>`.
+def draw_section(diagram: Diagram, section: Section, *, hover_text: bool = True) -> Markup:
+    """Return one section as an inline `<svg>`; the Tab key reaches marked rows, and `#eNUMBER` links to any row.
 
-    Without `words` rows have no text for pointers and screen readers: in a picture neither can reach them.
+    Without `hover_text` rows have no tooltip, link target and text for screen readers, which images cannot use.
     """
     width, height = f"{diagram.width:g}", f"{section.height:g}"
     parts = [
@@ -35,13 +37,14 @@ def draw_section(diagram: Diagram, section: Section, *, words: bool = True) -> M
             for bar in section.bars
         ),
         *(part for y in section.heads for part in _heads(diagram, y)),
-        *(_row(placed, diagram.width, words) for placed in section.placed),
+        *(_row(placed, diagram.width, hover_text) for placed in section.placed),
         "</svg>",
     ]
     return Markup("".join(parts))  # noqa: S704  # every text in it went through escape()
 
 
 def _heads(diagram: Diagram, y: float) -> Iterator[str]:
+    """Yield a box with each party's name, at the top `y`."""
     for name, x in diagram.columns.items():
         shown = _fit(visible(name), 18)
         half = max(len(shown) * 4.2 + 12, 34)
@@ -51,29 +54,31 @@ def _heads(diagram: Diagram, y: float) -> Iterator[str]:
         )
 
 
-def _row(placed: PlacedRow, width: float, words: bool) -> str:
+def _row(placed: PlacedRow, width: float, hover_text: bool) -> str:
+    """Return the group of one row."""
     row = placed.row
     classes = f"row {row.kind} {row.style}" + (" marked" if row.marked else "")
     parts = [_ground(placed, width), _gutter(placed), _shape(placed, width), "</g>"]
-    if not words:
+    if not hover_text:
         return "".join([f'<g class="{classes}">', *(parts if row.marked else parts[1:])])
-    told_row = escape(_fit(("marked: " if row.marked else "") + row_text(row), _TITLE))
-    place = f' id="e{row.numbers[0]}"' if row.numbers else ""
+    title = escape(_fit(("marked: " if row.marked else "") + row_text(row), _MAX_TITLE))
+    anchor = f' id="e{row.numbers[0]}"' if row.numbers else ""
     return "".join(
         [
-            f'<g class="{classes}"{place} role="img" tabindex="{0 if row.marked else -1}" aria-label="{told_row}">',
-            f"<title>{told_row}</title>",
+            f'<g class="{classes}"{anchor} role="img" tabindex="{0 if row.marked else -1}" aria-label="{title}">',
+            f"<title>{title}</title>",
             *parts,
         ]
     )
 
 
 def _ground(placed: PlacedRow, width: float) -> str:
-    """An area to point at; of a marked row it is seen."""
+    """Return the rectangle behind a row that takes the pointer; it is visible for a marked row."""
     return f'<rect class="ground" x="4" y="{placed.y - 16:g}" width="{width - 8:g}" height="32" rx="5"/>'
 
 
 def _gutter(placed: PlacedRow) -> str:
+    """Return the number and time left of a row; '' for a row without events."""
     row = placed.row
     if not row.numbers:
         return ""
@@ -85,11 +90,12 @@ def _gutter(placed: PlacedRow) -> str:
 
 
 def _clock(t: float) -> str:
-    """Return a moment short enough for the gutter: beyond an hour in whole seconds, beyond a day in minutes."""
+    """Return a time short enough for the gutter: from one hour on in whole seconds, from one day on in whole minutes."""
     return format_moment(t) if t < 3600 else told_time(int(t)) if t < 86400 else told_time(int(t) // 60 * 60)
 
 
 def _shape(placed: PlacedRow, width: float) -> str:
+    """Return the line, note, band or gap of a row, with its text."""
     match placed.row.kind:
         case "arrow" | "fold":
             return _arrow(placed)
@@ -112,9 +118,9 @@ def _shape(placed: PlacedRow, width: float) -> str:
 
 def _arrow(placed: PlacedRow) -> str:
     row, y = placed.row, placed.y + 7
-    way = 1 if placed.x2 >= placed.x1 else -1
-    start, end = placed.x1 + 5 * way, placed.x2 - 5 * way
-    heads = _head(end, y, way) + (_head(start, y, -way) if row.kind == "fold" else "")
+    direction = 1 if placed.x2 >= placed.x1 else -1
+    start, end = placed.x1 + 5 * direction, placed.x2 - 5 * direction
+    heads = _arrowhead(end, y, direction) + (_arrowhead(start, y, -direction) if row.kind == "fold" else "")
     text = f"{_SIGNS.get(row.style, '')}{row.text}"
     return (
         f'<line class="shaft" x1="{start:g}" x2="{end:g}" y1="{y:g}" y2="{y:g}"/>{heads}'
@@ -124,11 +130,11 @@ def _arrow(placed: PlacedRow) -> str:
 
 
 _SIGNS = {"fault": "⚡ ", "shadow": "◆ ", "discard": "◇ ", "content": "✉ ", "refusal": "⊘ "}
-"""A sign beside each colour."""
+"""The sign before the text of a row, so that colours are not needed to tell rows apart."""
 
 
-def _head(x: float, y: float, way: int) -> str:
-    return f'<path class="head" d="M{x:g} {y:g}l{-8 * way} -4v8z"/>'
+def _arrowhead(x: float, y: float, direction: int) -> str:
+    return f'<path class="head" d="M{x:g} {y:g}l{-8 * direction} -4v8z"/>'
 
 
 def _note(placed: PlacedRow, width: float) -> str:
@@ -143,4 +149,5 @@ def _note(placed: PlacedRow, width: float) -> str:
 
 
 def _fit(text: str, room: int) -> str:
+    """Return a text of at most `room` characters, with an ellipsis where it is cut."""
     return text if len(text) <= room else text[: room - 1] + "…"
