@@ -1,6 +1,6 @@
-"""Fixtures for other people's tests, and nothing else: no option, no collection of scenario files.
+"""Fixtures for tests outside this project, and nothing else: no option, no collection of scenario files.
 
-`pytest_plugins = ["conformance.fixtures"]` in a conftest.py makes them known.
+`pytest_plugins = ["conformance.fixtures"]` in a conftest.py makes them available (docs/your-own-tests.md).
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import pytest
 
 if TYPE_CHECKING:
     from conformance.execute import CellResult
-    from conformance.testing import Link, MailBench, MailNode, MailSink
+    from conformance.testing import MailBench, MailLink, MailNode, MailSink
 
     RunScenario = Callable[..., tuple[CellResult, ...]]
 
 
 @pytest.fixture
 def run_scenario(tmp_path: Path) -> RunScenario:
-    """Run all cells of a scenario file against a candidate and return their results, in the order of the file.
+    """A function that runs all cells of a scenario file against a candidate, and returns their results in the file's order.
 
-    `run_scenario(file, candidate="reference", clock=..., scale=..., seed=...)`: `candidate` is what `--candidate` takes; the
-    others are those of `conformance.run.settings.Settings`. What is run is written below the test's `tmp_path`, in `run`. A
+    `run_scenario(file, candidate="reference", clock=..., scale=..., seed=...)`: `candidate` has the syntax of `--candidate`;
+    the keywords are the fields of `conformance.run.settings.Settings`. The run directory is `run` in the test's `tmp_path`. A
     result has an `outcome` ("pass", "fail", "inconclusive", "not-applicable" or "error"), `verdicts`, `events`, the `file` of
     its history, and the `logs` of the nodes. Raises ScenarioErrors, CandidateError.
     """
 
     def run(file: str | Path, candidate: str = "reference", **settings: object) -> tuple[CellResult, ...]:
-        # Imported here, since a test session that runs no scenario need not pay for it.
+        # These imports are slow, and many test sessions run no scenario.
         from conformance import paths
         from conformance.candidates.assignment import read_assignment
         from conformance.execute import execute
@@ -40,15 +40,15 @@ def run_scenario(tmp_path: Path) -> RunScenario:
         from conformance.scenarios.loader import read_corpus
 
         assignment = read_assignment(candidate, paths.fixtures() / "candidates")
-        how = Settings(**settings)  # type: ignore[arg-type]  # what it is given is the caller's to know
+        chosen = Settings(**settings)  # type: ignore[arg-type]  # the caller's keywords are not checked statically
         results = []
         for scenario in read_corpus([Path(file)], paths.fixtures()):
-            for cell in scenario.cells(how.grid):
+            for cell in scenario.cells(chosen.grid):
                 name = f"{Path(file).name}::{cell.id}::{item_name(cell, assignment)}"
                 header = cell_header(
-                    cell, assignment, how, run="run", nodeid=name, environment_sha256=environment_sha256(), repeat=""
+                    cell, assignment, chosen, run="run", nodeid=name, environment_sha256=environment_sha256(), repeat=""
                 )
-                results.append(run_without_loop(execute(cell, assignment, how, header, tmp_path / "run")))
+                results.append(run_without_loop(execute(cell, assignment, chosen, header, tmp_path / "run")))
         return tuple(results)
 
     return run
@@ -56,7 +56,7 @@ def run_scenario(tmp_path: Path) -> RunScenario:
 
 @pytest.fixture
 def mail_bench() -> Iterator[MailBench]:
-    """Make any number of sinks and links: `mail_bench.sink(name, "smtp" or "lmtp")`, `mail_bench.link(name, (host, port))`."""
+    """An object that makes sinks and links: `mail_bench.sink(name, "smtp" or "lmtp")`, `mail_bench.link(name, (host, port))`."""
     from conformance.testing import MailBench
 
     bench = MailBench()
@@ -68,27 +68,31 @@ def mail_bench() -> Iterator[MailBench]:
 
 @pytest.fixture
 def smtp_sink(mail_bench: MailBench) -> MailSink:
-    """An SMTP server that takes all mail, or answers as it is told: `host`, `port`, `answer`, `fault`, `messages`, `wait_for`."""
+    """An SMTP server that accepts all mail unless `answer` or `fault` says otherwise; see `conformance.testing.MailSink`."""
     return mail_bench.sink("smtp-sink", "smtp")
 
 
 @pytest.fixture
 def lmtp_sink(mail_bench: MailBench) -> MailSink:
-    """An LMTP server (RFC 2033) that takes all mail, or answers as it is told, each recipient by itself."""
+    """An LMTP server (RFC 2033), which answers for each recipient; otherwise like `smtp_sink`."""
     return mail_bench.sink("lmtp-sink", "lmtp")
 
 
 @pytest.fixture
-def smtp_link(mail_bench: MailBench) -> Callable[[str, int], Link]:
-    """Lay a link to a server that runs: `smtp_link(host, port)` has a `host` and `port` to dial instead, records what passes, and
-    can be broken with `fault`."""
+def smtp_link(mail_bench: MailBench) -> Callable[[str, int], MailLink]:
+    """A function that opens a link to a running server: `smtp_link(host, port)` returns it.
+
+    A client dials the link's own `host` and `port`; what passes is recorded, and `fault` breaks it.
+    """
     return lambda host, port: mail_bench.link(f"server-{port}", (host, port))
 
 
 @pytest.fixture
 def mail_node(tmp_path: Path) -> Iterator[Callable[[str], MailNode]]:
-    """Start a mail server by the name or file of its description: `mail_node("postfix")` has a `host` and `port`, and a sink
-    `next_hop` at which everything arrives. It can be killed and started again."""
+    """A function that starts a mail server by the name or file of its description: `mail_node("postfix")` returns the server.
+
+    It has a `host` and `port`, and a sink `next_hop` to which it relays all mail. It can be killed and started again.
+    """
     from conformance.testing import MailNodes
 
     nodes = MailNodes(tmp_path / "nodes")

@@ -1,4 +1,4 @@
-"""Where the files that are no code lie: the corpus of scenarios, the fixtures, Allure's set-up, in a checkout or installed."""
+"""The directories of the data files (scenarios, fixtures, Allure's set-up), in a checkout or in an installed package."""
 
 import os
 from pathlib import Path
@@ -6,10 +6,10 @@ from pathlib import Path
 _PACKAGE = Path(__file__).parent
 
 
-def data(folder: str) -> Path:
-    """Return the directory of a name, `scenarios`: of the checkout when there is one, else of the installed package.
+def _data_directory(folder: str) -> Path:
+    """Return a data directory by its path in the checkout: that of the checkout itself, else that of the installed package.
 
-    Raises FileNotFoundError when neither is there.
+    Raises FileNotFoundError when neither exists.
     """
     checkout, installed = _PACKAGE.parent, _PACKAGE / "_data"
     if (checkout / "pyproject.toml").is_file() and (checkout / folder).is_dir():
@@ -20,20 +20,20 @@ def data(folder: str) -> Path:
 
 
 def fixtures() -> Path:
-    """Topologies, messages, candidates."""
-    return data("fixtures")
+    """Return the directory of topologies, messages and candidates' descriptions."""
+    return _data_directory("fixtures")
 
 
 def corpus() -> Path:
-    """The scenarios that come with the harness."""
-    return data("scenarios")
+    """Return the directory of the scenarios that come with the harness."""
+    return _data_directory("scenarios")
 
 
 def allure() -> Path:
-    """The pinned set-up of the Allure that builds a run's site."""
-    return data("reports/allure")
+    """Return the directory of the pinned npm package of Allure, which builds a run's site."""
+    return _data_directory("reports/allure")
 
 
 def cache() -> Path:
-    """Where this program may keep what it can make again (XDG base directories); it need not be there yet."""
+    """Return the directory for files that can be made again (XDG base directories); it may not exist yet."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "smtp-conformance"

@@ -1,8 +1,8 @@
-"""What the machine has run out of, so that nothing that follows from it is held against a server.
+"""Finds out whether the machine has run out of something, so that no server is blamed for what follows from that.
 
-A full disk, a limit on processes, open files or memory strikes the harness and the servers alike; the kernel kills what
-takes too much memory. None of it is a server's own fault.
-What is said when the harness itself breaks names it, or the place.
+A full disk and limits on processes, open files or memory affect the harness and the servers alike, and the kernel kills
+processes when memory is short. None of that is a server's fault. The sentence for an unexpected exception of the harness
+names the shortage too, or else the place in the code.
 """
 
 import errno
@@ -20,111 +20,122 @@ SHORTAGES = {
     errno.EMFILE: "this process may open no more files",
     errno.ENFILE: "the machine can open no more files",
 }
-"""The errors by which a system call says that something has run out."""
+"""The errors of system calls that mean that something has run out, in words."""
 
 KILLED_EXTERNALLY = "it was killed by SIGKILL, which the harness did not send: the machine may have run out of memory"
-"""Why a node ended whose processes somebody else killed."""
+"""Why a node ended when a process other than the harness sent it SIGKILL."""
 
 _OWN_LIMIT = "killed: it"
-"""How a guard says that a node was beyond a limit of its description: that is the node's own fault."""
+"""How a guard's message begins when a node was over a limit of its description, which is the node's own fault."""
 
-_SAID_BY_NODES = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM))
-_ENOUGH = 64 * 1024
-"""Octets: a disk with less than this left is full."""
+_IN_NODE_LOGS = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM))
+_MIN_FREE = 64 * 1024
+"""A disk with fewer free octets is full."""
 
-_OF_MEMORY = "the kernel has killed a process for want of memory"
+_OUT_OF_MEMORY = "the kernel has killed a process for want of memory"
 _COUNTERS = {
-    Path("/proc/vmstat"): ("oom_kill", _OF_MEMORY),
-    Path("/sys/fs/cgroup/memory.events"): ("oom_kill", _OF_MEMORY),
+    Path("/proc/vmstat"): ("oom_kill", _OUT_OF_MEMORY),
+    Path("/sys/fs/cgroup/memory.events"): ("oom_kill", _OUT_OF_MEMORY),
     Path("/sys/fs/cgroup/pids.events"): ("max", "the limit on processes was reached"),
 }
-"""Where the kernel counts what it had to refuse, the counter's name, and what it means when it has grown.
+"""Files in which the kernel counts what it refused or killed -> (name of the counter, what it means that it has grown).
 
-What it killed is counted for the whole machine: a process of another run beyond a limit of its own counts as well.
+The counter of kills is one for the whole machine: a process of another run that is over its own limit counts too.
 """
 
 
 def shortage_of(error: BaseException) -> str:
-    """Return what has run out, by an error that the harness met; '' when it is about something else.
+    """Return in words what has run out, if that is what an exception of the harness is about; else ''.
 
-    Of a group of exceptions the first that is about a shortage counts; of one that was raised on account of another, that.
+    In a group the first exception about a shortage decides; of a chain of causes or contexts the first OSError or
+    MemoryError, from the exception itself on.
     """
     if isinstance(error, BaseExceptionGroup):
-        return next((words for one in error.exceptions if (words := shortage_of(one))), "")
+        return next((shortage for one in error.exceptions if (shortage := shortage_of(one))), "")
     if isinstance(error, OSError):
         return SHORTAGES.get(error.errno or 0, "")
     if isinstance(error, MemoryError):
         return "no memory is left"
-    before = error.__cause__ or error.__context__
-    return shortage_of(before) if before is not None else ""
+    cause = error.__cause__ or error.__context__
+    return shortage_of(cause) if cause is not None else ""
 
 
 def system_error_in(text: str) -> OSError | None:
-    """Return the error of the system that another program tells in its words (Java: `No space left on device`), or None."""
+    """Return the shortage that another program's message quotes as an OSError; None when there is none.
+
+    Java, for one, quotes the text of errno: `No space left on device`.
+    """
     number = next((number for number in SHORTAGES if os.strerror(number) in text), None)
     return OSError(number, os.strerror(number)) if number is not None else None
 
 
 def is_sigkill(code: int | None) -> bool:
-    """Whether an exit code (of a guard, a container, or a process) is that of SIGKILL."""
+    """Whether an exit code means an end by SIGKILL: 128 + 9 of a guard or container, -9 of a process."""
     return code in (137, -9)
 
 
 class ResourceMonitor:
-    """What the machine has run out of since this was made."""
+    """Notices what the machine has run out of since the monitor was made; `directory` is on the disk that it watches."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._before = {path: _counter(path) for path in _COUNTERS}
+        self._counts_before = {path: _count(path) for path in _COUNTERS}
 
     def shortage(self, *, kills: bool = True) -> str:
-        """Return what has run out; '' while there is enough of everything.
+        """Return in words what has run out; '' when nothing has.
 
-        Without `kills` it does not matter what the kernel has killed for want of memory: it was none of those who ask.
+        With `kills` False the kernel's kills for lack of memory are ignored, for callers who know that none hit their own
+        processes.
         """
         disk = os.statvfs(self._directory)
-        if disk.f_bavail * disk.f_frsize < _ENOUGH or (disk.f_files and not disk.f_favail):
+        if disk.f_bavail * disk.f_frsize < _MIN_FREE or (disk.f_files and not disk.f_favail):
             return f"{SHORTAGES[errno.ENOSPC]} of {self._directory}"
-        grown = (_COUNTERS[path][1] for path, before in self._before.items() if _counter(path) > before)
-        return next((words for words in grown if kills or words != _OF_MEMORY), "")
+        grown = (_COUNTERS[path][1] for path, before in self._counts_before.items() if _count(path) > before)
+        return next((meaning for meaning in grown if kills or meaning != _OUT_OF_MEMORY), "")
 
-    def explanation_of(self, why: str, *, kills: bool = True) -> str:
-        """Return what has run out, where that may be why a node ended with these words; '' where it is not."""
-        if exceeded_own_limit(why):
+    def explanation_of(self, failure: str, *, kills: bool = True) -> str:
+        """Return in words the shortage that may be why a node ended with this message; '' when it is the node's fault.
+
+        `kills` is that of `shortage`.
+        """
+        if exceeded_own_limit(failure):
             return ""
-        if why.startswith(KILLED_EXTERNALLY):
+        if failure.startswith(KILLED_EXTERNALLY):
             return KILLED_EXTERNALLY
-        said = next((words for words in _SAID_BY_NODES if words in why), "")
-        return self.shortage(kills=kills) or said
+        quoted = next((text for text in _IN_NODE_LOGS if text in failure), "")
+        return self.shortage(kills=kills) or quoted
 
 
-def exceeded_own_limit(why: str) -> bool:
-    """Whether a node ended, with these words, since it was beyond a limit of its description."""
-    return _OWN_LIMIT in why
+def exceeded_own_limit(failure: str) -> bool:
+    """Whether a node's failure message says that it was killed for being over a limit of its description."""
+    return _OWN_LIMIT in failure
 
 
 def read_counter(file: Path, name: str) -> int | None:
-    """Return one of the kernel's counters in a file of lines `name value`; None where the file or the name is not there."""
+    """Return a counter of the kernel from a file of lines `name value`; None when the file or the name does not exist."""
     try:
         values = dict(line.split()[:2] for line in file.read_text("ascii").splitlines() if " " in line)
-    except OSError:  # no such controller here
+    except OSError:  # the kernel has no such controller here
         return None
     return int(values[name]) if name in values else None
 
 
-def _counter(path: Path) -> int:
+def _count(path: Path) -> int:
     return read_counter(path, _COUNTERS[path][0]) or 0
 
 
-_HERE = Path(__file__).parent
+_PACKAGE = Path(__file__).parent
 
 
 def describe_harness_error(error: BaseException) -> str:
-    """Return a sentence on an exception that nobody expected: what it says, and where the harness raised it."""
-    said = " ".join(traceback.format_exception_only(error)[-1].split())
-    if words := shortage_of(error):
-        return f"the machine ran out of something: {words} ({said})"
+    """Return a sentence about an exception that the harness did not expect: its message, and the shortage or the place.
+
+    The place is the innermost frame in this package.
+    """
+    message = " ".join(traceback.format_exception_only(error)[-1].split())
+    if shortage := shortage_of(error):
+        return f"the machine ran out of something: {shortage} ({message})"
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).is_relative_to(_HERE)] or frames
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(_PACKAGE)] or frames
     place = f" ({Path(own[-1].filename).name}, line {own[-1].lineno}, in {own[-1].name})" if own else ""
-    return f"the harness itself broke: {said}{place}"
+    return f"the harness itself broke: {message}{place}"

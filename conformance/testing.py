@@ -1,8 +1,9 @@
-"""Sinks, links and servers for other people's tests: an SMTP server that can be told to misbehave, a connection that can be
-broken, a mail server that was installed for the harness. `conformance.fixtures` gives them to pytest.
+"""Sinks, links and servers for tests outside this project; `conformance.fixtures` makes pytest fixtures of them.
 
-They run on an event loop in a thread of their own, so that a test without one can use them. Addresses are those of links:
-everything that passes is recorded as events (`conformance.history.events`).
+A sink is an SMTP or LMTP server that can be made to misbehave; a link is a connection that can be broken; a node is a mail
+server with a description of a candidate. All methods block: the work is done by an event loop in a thread, so that a test
+without an event loop can use them. All addresses are those of links, which record everything that passes as events
+(`conformance.history.events`).
 """
 
 import asyncio
@@ -35,9 +36,9 @@ T = TypeVar("T")
 
 _CLIENT = "client"
 _NODE = "mta1"
-_WORLD = """\
+_SCENARIO = """\
 id: a-server-in-a-test
-title: A server in a test of somebody else
+title: A server in a test outside this project
 requirements: [RL-ACK-01]
 topology:
   name: one-server-in-a-test
@@ -50,7 +51,7 @@ steps: [{advance: 1s}]
 
 @dataclass(frozen=True, slots=True)
 class ReceivedMessage:
-    """A message that a sink took: the envelope, and the content octet for octet."""
+    """A message that a sink accepted: its envelope, and its content octet for octet."""
 
     sender: str
     recipients: tuple[str, ...]
@@ -58,42 +59,42 @@ class ReceivedMessage:
 
     @property
     def message(self) -> EmailMessage:
-        """The content as the standard library reads it."""
+        """The content, parsed by the standard library."""
         return email.message_from_bytes(self.content, policy=SMTP)
 
 
 class BackgroundLoop:
-    """An event loop in a thread. Every coroutine and function given to it runs there."""
+    """An event loop in a thread of its own; its methods are called from other threads and block."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="conformance", daemon=True)
         self._thread.start()
 
-    def wait(self, work: Awaitable[T]) -> T:
-        """Return what an awaitable returns. Raises what it raises."""
+    def run(self, awaitable: Awaitable[T]) -> T:
+        """Await it on the loop, and return its result. Raises what it raises."""
 
         async def run() -> T:
-            return await work
+            return await awaitable
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Return what a function returns. Raises what it raises."""
-        done: Future[T] = Future()
+        """Call a function on the loop, and return its result. Raises what it raises."""
+        result: Future[T] = Future()
 
         def run() -> None:
             try:
-                done.set_result(function(*arguments))
+                result.set_result(function(*arguments))
             except BaseException as error:  # noqa: BLE001  # it is raised to the caller
-                done.set_exception(error)
+                result.set_exception(error)
 
         self._loop.call_soon_threadsafe(run)
-        return done.result()
+        return result.result()
 
     def close(self) -> None:
-        """End the loop, its threads and its own thread."""
-        self.wait(self._loop.shutdown_default_executor())
+        """Stop the loop, and end its thread and those of its executor."""
+        self.run(self._loop.shutdown_default_executor())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -101,14 +102,17 @@ class BackgroundLoop:
 
 @dataclass(slots=True)
 class _Stopwatch:
-    began: float = field(default_factory=time.monotonic)
+    """The clock of a recorder: real time since it was made."""
+
+    started: float = field(default_factory=time.monotonic)
 
     def elapsed(self) -> float:
-        return time.monotonic() - self.began
+        """Return the seconds since the start."""
+        return time.monotonic() - self.started
 
 
-class Link:
-    """One link: dial it (`host`, `port`), break it (`fault`), read what passed (`history`, `commands`)."""
+class MailLink:
+    """A connection to a server by way of `host` and `port`, which can be broken (`fault`) and is recorded (`history`)."""
 
     def __init__(
         self, background: BackgroundLoop, links: Links, recorder: Recorder, pair: tuple[str, str, str]
@@ -123,49 +127,50 @@ class Link:
     def fault(self, does: str, **fields: Any) -> str:
         """Arm a fault of the scenario language, such as `fault("reset", at="dot", when="after", times=1)`; return its name.
 
-        Fields are those of `fault` (docs/writing-scenarios.md), `may_not_fire` excepted; durations are seconds or `"5s"`.
-        Raises ValueError when it makes no sense.
+        Fields are those of `fault` (docs/writing-scenarios.md) except `may_not_fire`; durations are seconds or `"5s"`.
+        Raises ValueError when the fields contradict each other or the kind of fault.
         """
         client, server, listener = self._pair
         name = f"fault-{next(self._faults)}"
-        given = {"as": name, "from": client, "to": server, "listener": listener, "does": does, **fields}
-        self._background.call(self._links.arm, Fault.model_validate(given))
+        values = {"as": name, "from": client, "to": server, "listener": listener, "does": does, **fields}
+        self._background.call(self._links.arm, Fault.model_validate(values))
         return name
 
     def heal(self, name: str = "all") -> None:
-        """Take a fault away by its name, or all. Raises ValueError when none has that name."""
+        """Remove a fault by its name, or all faults. Raises ValueError when no fault has that name."""
         self._background.call(self._links.heal, name)
 
     @property
     def history(self) -> tuple[AnyEvent, ...]:
-        """All that was recorded up to now, in its order: of this link and of what is beside it."""
+        """All events recorded so far, in order, of this link and of the others of the same bench or node."""
         return self._background.call(lambda: tuple(self._recorder.events))
 
     @property
     def commands(self) -> list[str]:
-        """The command lines that clients of this link said, in their order."""
+        """The command lines that clients have sent on this link so far, in order."""
         client, server, _ = self._pair
         events = self.history
-        ours = {e.session for e in events if isinstance(e, Connected) and (e.client, e.server) == (client, server)}
-        return [event.line for event in events if isinstance(event, Command) and event.session in ours]
+        sessions = {e.session for e in events if isinstance(e, Connected) and (e.client, e.server) == (client, server)}
+        return [event.line for event in events if isinstance(event, Command) and event.session in sessions]
 
 
-class MailSink(Link):
-    """A server that takes mail, and answers otherwise where it is told to. Clients dial `host` and `port`."""
+class MailSink(MailLink):
+    """A server at `host` and `port` that accepts all mail, except where `answer` or a fault says otherwise."""
 
     def __init__(
         self, background: BackgroundLoop, links: Links, recorder: Recorder, pair: tuple[str, str, str], sink: Sink
     ) -> None:
         super().__init__(background, links, recorder, pair)
         self._sink = sink
-        self._taken: list[ReceivedMessage] = []
-        self._news = threading.Condition()
-        sink.on_delivery = self._keep
+        self._messages: list[ReceivedMessage] = []
+        self._changed = threading.Condition()
+        sink.on_delivery = self._add_message
 
-    def _keep(self, sender: str, recipients: Sequence[str], content: bytes) -> None:
-        with self._news:
-            self._taken.append(ReceivedMessage(sender, tuple(recipients), content))
-            self._news.notify_all()
+    def _add_message(self, sender: str, recipients: Sequence[str], content: bytes) -> None:
+        """Add a message; called on the loop's thread."""
+        with self._changed:
+            self._messages.append(ReceivedMessage(sender, tuple(recipients), content))
+            self._changed.notify_all()
 
     def answer(
         self,
@@ -175,26 +180,29 @@ class MailSink(Link):
         recipient: str | None = None,
         times: int | None = None,
     ) -> None:
-        """Answer so from now on, `times` times or for good; the reply `accept` ends the earlier ones at this place."""
-        given = {"sink": self._sink.name, "at": at, "reply": reply, "recipient": recipient, "times": times}
-        self._background.call(self._sink.script_answer, Answer.model_validate(given))
+        """Send this reply at a point of the session from now on, `times` times or always; `accept` ends earlier replies there.
+
+        With `recipient` it is sent for that recipient only.
+        """
+        values = {"sink": self._sink.name, "at": at, "reply": reply, "recipient": recipient, "times": times}
+        self._background.call(self._sink.script_answer, Answer.model_validate(values))
 
     @property
     def messages(self) -> list[ReceivedMessage]:
-        """What was taken up to now, in its order."""
-        with self._news:
-            return list(self._taken)
+        """The messages accepted so far, in order."""
+        with self._changed:
+            return list(self._messages)
 
     def wait_for(self, count: int, within: float = 10.0) -> list[ReceivedMessage]:
-        """Wait until so many messages were taken, and return all. Raises TimeoutError after `within` seconds."""
-        with self._news:
-            if not self._news.wait_for(lambda: len(self._taken) >= count, within):
-                raise TimeoutError(f"{len(self._taken)} of {count} messages came within {within:g} s")
-            return list(self._taken)
+        """Wait until `count` messages have been accepted, and return all. Raises TimeoutError after `within` seconds."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self._messages) >= count, within):
+                raise TimeoutError(f"{len(self._messages)} of {count} messages came within {within:g} s")
+            return list(self._messages)
 
 
 class MailBench:
-    """Makes sinks and links, and ends them."""
+    """Makes sinks and links with one recorder, and closes them."""
 
     def __init__(self) -> None:
         self._background = BackgroundLoop()
@@ -203,105 +211,109 @@ class MailBench:
         self._sinks: list[Sink] = []
 
     def sink(self, name: str, protocol: Literal["smtp", "lmtp"]) -> MailSink:
-        """Open a sink behind a link. Raises OSError without a port, ValueError for a name that there is."""
-        sink = self._background.wait(open_sink(name, protocol, self._recorder, self._links))
+        """Open a sink and a link to it. Raises OSError when no port is free, ValueError when the name is taken."""
+        sink = self._background.run(open_sink(name, protocol, self._recorder, self._links))
         self._sinks.append(sink)
-        self._lay(name, protocol, sink.address)
+        self._open_link(name, protocol, sink.address)
         return MailSink(self._background, self._links, self._recorder, (_CLIENT, name, protocol), sink)
 
-    def link(self, name: str, to: Address) -> Link:
-        """Lay a link to a server that runs already. Raises OSError without a port, ValueError for a name that there is."""
-        self._lay(name, "smtp", to)
-        return Link(self._background, self._links, self._recorder, (_CLIENT, name, "smtp"))
+    def link(self, name: str, to: Address) -> MailLink:
+        """Open a link to a running server. Raises OSError when no port is free, ValueError when the name is taken."""
+        self._open_link(name, "smtp", to)
+        return MailLink(self._background, self._links, self._recorder, (_CLIENT, name, "smtp"))
 
-    def _lay(self, name: str, protocol: str, to: Address) -> None:
-        self._background.wait(self._links.open(_CLIENT, name, protocol, to))
+    def _open_link(self, name: str, protocol: str, to: Address) -> None:
+        self._background.run(self._links.open(_CLIENT, name, protocol, to))
 
     def close(self) -> None:
-        """End all of it. Raises the first exception that a sink met, if there was one."""
+        """Close all sinks and links. Raises the first exception that a sink met, if there was one."""
         try:
-            self._background.wait(self._links.close())
+            self._background.run(self._links.close())
             for sink in self._sinks:
-                self._background.wait(sink.close())
+                self._background.run(sink.close())
         finally:
             self._background.close()
 
 
-class MailNode(Link):
-    """A mail server: dial `host` and `port`. What it passes on arrives at `next_hop`, whatever the recipient's domain."""
+class MailNode(MailLink):
+    """A mail server at `host` and `port`; it relays mail for every domain to the sink `next_hop`."""
 
     def __init__(self, background: BackgroundLoop, world: World) -> None:
         pair = ("outside", _NODE, "frontend")
         super().__init__(background, world.links, world.recorder, pair)
-        self._keeper = world.supervisors[_NODE]
+        self._supervisor = world.supervisors[_NODE]
         self.next_hop = MailSink(
             background, world.links, world.recorder, (_NODE, "outside", "smtp"), world.sink("outside")
         )
 
     def kill(self) -> None:
-        """SIGKILL all of it."""
-        self._background.wait(self._keeper.kill())
+        """SIGKILL all processes of the server."""
+        self._background.run(self._supervisor.kill())
 
     def start(self) -> None:
-        """Start it again on the queue that it has, and wait until it is ready. Raises NodeError."""
-        self._background.wait(self._keeper.start())
+        """Start the killed server again on its queue, and wait until it is ready. Raises NodeError."""
+        self._background.run(self._supervisor.start())
 
     @property
     def log(self) -> Path:
-        """The file of what it printed."""
-        return self._keeper.node.log
+        """The file of what the server printed."""
+        return self._supervisor.node.log
 
 
 class MailNodes:
-    """Starts mail servers by the names of their descriptions, and ends them."""
+    """Starts mail servers by their descriptions, each in a world of its own, and ends them."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._background = BackgroundLoop()
-        self._ends: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
+        self._running: list[tuple[asyncio.Event, asyncio.Task[None]]] = []
 
     def start(self, candidate: str) -> MailNode:
-        """Start a server. Raises CandidateError, NodeError."""
-        place = self._directory / f"{len(self._ends) + 1}"
-        place.mkdir(parents=True)
-        file = place / "world.scenario.yaml"
-        file.write_text(_WORLD, "utf-8")
+        """Start the server of a description, given by name or file, and wait until it is ready.
+
+        Raises CandidateError, NodeError.
+        """
+        directory = self._directory / f"{len(self._running) + 1}"
+        directory.mkdir(parents=True)
+        file = directory / "world.scenario.yaml"
+        file.write_text(_SCENARIO, "utf-8")
         (cell,) = read_corpus([file], paths.fixtures())[0].cells("smoke")
         assignment = read_assignment(candidate, paths.fixtures() / "candidates")
 
-        async def begin() -> World:
+        async def start_world() -> World:
             loop = asyncio.get_running_loop()
             clock = RealClock(loop, 1.0)
-            world = World(cell, assignment, Settings(clock="real"), clock, Recorder(clock), place)
-            up: asyncio.Future[None] = loop.create_future()
+            world = World(cell, assignment, Settings(clock="real"), clock, Recorder(clock), directory)
+            started: asyncio.Future[None] = loop.create_future()
             end = asyncio.Event()
 
             async def live() -> None:
+                # A world is entered and left by the same task.
                 try:
                     async with world:
-                        up.set_result(None)
+                        started.set_result(None)
                         await end.wait()
                 except BaseException as error:
-                    if up.done():
+                    if started.done():
                         raise
-                    up.set_exception(error)
+                    started.set_exception(error)
 
-            self._ends.append((end, loop.create_task(live())))
-            await up
+            self._running.append((end, loop.create_task(live())))
+            await started
             return world
 
-        return MailNode(self._background, self._background.wait(begin()))
+        return MailNode(self._background, self._background.run(start_world()))
 
     def close(self) -> None:
-        """End all of them. Raises the first exception of an end, if there was one."""
+        """End all servers. Raises the first exception that ending one raised, if there was one."""
 
-        async def end() -> None:
-            for over, _ in self._ends:
-                over.set()
-            for _, life in self._ends:
-                await life
+        async def end_all() -> None:
+            for end, _ in self._running:
+                end.set()
+            for _, task in self._running:
+                await task
 
         try:
-            self._background.wait(end())
+            self._background.run(end_all())
         finally:
             self._background.close()

@@ -1,4 +1,5 @@
-"""The requirement catalogue: what must be true, as data with its sources, and who covers each row.
+"""The requirement catalogue: what must be true of a transport, one testable statement a row, with its sources.
 
-`catalogue` reads and looks up; `coverage` says which scenarios and defects stand for a requirement.
+`catalogue` reads the rows, `coverage` finds the scenarios that judge a row and the defects that break it, `consequences`
+says which violated row may follow from which.
 """

@@ -1,4 +1,4 @@
-"""The requirement catalogue: its rows, checked when they are read, and how a row is quoted."""
+"""Reads the requirement catalogue (`catalogue.yaml`) and checks that its rows refer to each other correctly."""
 
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
@@ -14,6 +14,8 @@ _FILE = Path(__file__).with_name("catalogue.yaml")
 
 
 class _Closed(BaseModel):
+    """A model that refuses unknown keys."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -24,7 +26,7 @@ else:
 
 
 class Requirement(_Closed):
-    """One row: a testable statement."""
+    """One row of the catalogue: a testable statement."""
 
     id: str = Field(pattern=r"^(SR|RL)-[A-Z0-9]{3}-[0-9]{2}$")
     level: Literal["must", "should", "may"]
@@ -38,16 +40,16 @@ class Requirement(_Closed):
 
     @property
     def group(self) -> str:
-        """The three letters of its group: `CRE`. All rows that bind any relay are the group RLY."""
+        """The three letters of the row's group, such as `CRE`; RLY for every row that binds any SMTP relay."""
         return "RLY" if self.profile == "relay" else self.id.split("-")[1]
 
     @property
     def clause(self) -> str:
-        """The row as reports quote it: `SR-CRE-01 (must, EX2016 creation): A message ...`."""
+        """The row as reports quote it, such as `SR-CRE-01 (must, EX2016 creation): A message ...`."""
         return f"{self.id} ({self.level}, {'; '.join(self.source)}): {self.text}"
 
     def binds(self, generations: Iterable[str]) -> bool:
-        """Whether it binds servers of at least one of these generations."""
+        """Whether the row binds servers of at least one of these generations."""
         return "any" in self.generations or not set(self.generations).isdisjoint(generations)
 
 
@@ -59,10 +61,10 @@ class Catalogue(_Closed):
     requirements: tuple[Requirement, ...]
 
     @model_validator(mode="after")
-    def _hangs_together(self) -> "Catalogue":
+    def _check_references(self) -> "Catalogue":
         ids = [row.id for row in self.requirements]
-        if twice := sorted({one for one in ids if ids.count(one) > 1}):
-            raise ValueError(f"two requirements are called {twice[0]}")
+        if duplicates := sorted({id_ for id_ in ids if ids.count(id_) > 1}):
+            raise ValueError(f"two requirements are called {duplicates[0]}")
         for row in self.requirements:
             if row.group not in self.groups:
                 raise ValueError(f"{row.id}: no group {row.group!r}")
@@ -78,41 +80,41 @@ class Catalogue(_Closed):
         return self
 
     def prerequisites(self, requirement: str) -> frozenset[str]:
-        """Return every row that a row presupposes, directly or through others; none for an unknown id."""
-        found: set[str] = set()
+        """Return the ids of all rows that a row presupposes, directly or through others; none for an unknown id."""
+        prerequisites: set[str] = set()
         pending = [requirement]
         while pending:
             row = self.by_id.get(pending.pop())
-            new = set(row.presupposes) - found if row is not None else set()
-            found |= new
+            new = set(row.presupposes) - prerequisites if row is not None else set()
+            prerequisites |= new
             pending += new
-        return frozenset(found)
+        return frozenset(prerequisites)
 
     @cached_property
     def by_id(self) -> dict[str, Requirement]:
-        """The rows by id."""
+        """All rows by id, the retired ones too."""
         return {row.id: row for row in self.requirements}
 
     @cached_property
     def ids(self) -> frozenset[str]:
-        """The ids of all rows that are in force."""
+        """The ids of all rows that are not retired."""
         return frozenset(row.id for row in self.requirements if row.retired is None)
 
     def get(self, requirement: str) -> Requirement | None:
-        """Return a row, or None when there is none of that id."""
+        """Return the row with an id, or None."""
         return self.by_id.get(requirement)
 
     def __getitem__(self, requirement: str) -> Requirement:
-        """Return a row. Raises KeyError when there is none of that id."""
+        """Return the row with an id. Raises KeyError when there is none."""
         return self.by_id[requirement]
 
 
 @lru_cache(maxsize=1)
 def catalogue() -> Catalogue:
-    """Return the catalogue of the package, read once. Raises pydantic.ValidationError when the file is damaged."""
+    """Return the package's catalogue, read once and cached. Raises pydantic.ValidationError when the file is damaged."""
     return Catalogue.model_validate(YAML(typ="safe").load(_FILE.read_text("utf-8")))
 
 
 def clause(requirement: str) -> str:
-    """Return a row as reports quote it, with its level and its sources. Raises KeyError."""
+    """Return the row with an id as reports quote it (see `Requirement.clause`). Raises KeyError."""
     return catalogue()[requirement].clause

@@ -1,4 +1,10 @@
-"""What may follow from what: violated rows, ordered by the rows that they presuppose."""
+"""Which violated rows of the catalogue may be mere consequences of other violated rows, which reports then show first.
+
+A row that presupposes another cannot hold, or cannot be seen to hold, while the other is violated. So each violated row
+gets a root: a violated row that it presupposes, directly or through others, and that presupposes no violated row itself.
+An exception are rows that were violated independently: their violation does not follow from what they presuppose, and the
+order is turned round.
+"""
 
 from collections.abc import Collection, Iterable
 
@@ -11,52 +17,52 @@ def root_violations(
 ) -> dict[str, str]:
     """Return the root of each violated row: the violated row from which its violation may follow, or itself.
 
-    A root presupposes no other violated row. Of several roots the first in the catalogue's order is chosen. Ids that
-    the catalogue does not have are their own roots. `independent` are rows that were seen to be broken by themselves:
-    they are roots, and what they presuppose may follow from them.
+    Of several roots the first in the order of the catalogue `known` (None: the package's) is chosen. Ids that it does not
+    have are their own roots. `independent` are violated rows that were violated independently: they are roots, and the
+    violated rows that they presuppose may follow from them.
     """
     rows = known if known is not None else catalogue()
-    order = {row.id: place for place, row in enumerate(rows.requirements)}
-    before = {one: rows.prerequisites(one).intersection(violated) for one in violated}
-    leading = {one: before[one] for one in independent if one in before}
-    for one in frozenset().union(*leading.values()):
-        before[one] = frozenset(lead for lead, presupposed in leading.items() if one in presupposed)
-    before |= dict.fromkeys(leading, frozenset())
+    order = {row.id: position for position, row in enumerate(rows.requirements)}
+    causes = {row: rows.prerequisites(row).intersection(violated) for row in violated}
+    presupposed = {row: causes[row] for row in independent if row in causes}
+    for row in frozenset().union(*presupposed.values()):
+        causes[row] = frozenset(lead for lead, below in presupposed.items() if row in below)
+    causes |= dict.fromkeys(presupposed, frozenset())
 
-    def root(one: str) -> str:
-        if not before[one]:
-            return one
-        own = [other for other in before[one] if not before[other]] or before[one]
-        return root(min(own, key=lambda other: order[other]))
+    def root_of(row: str) -> str:
+        if not causes[row]:
+            return row
+        candidates = [cause for cause in causes[row] if not causes[cause]] or causes[row]
+        return root_of(min(candidates, key=lambda cause: order[cause]))
 
-    return {one: root(one) for one in violated}
+    return {row: root_of(row) for row in violated}
 
 
 def independently_violated(
     cells: Iterable[Iterable[Verdict]], known: Catalogue | None = None
 ) -> dict[str, frozenset[str]]:
-    """Return the rows that the verdicts of these cells of one candidate show to be broken by themselves, each with the rows
-    of which they show it.
+    """Return the rows that the verdicts of one candidate's cells show to be violated independently.
 
-    Such a row was violated where an expectation is about it alone, while in the same cell the same expectation held where
-    it is about a row that the former presupposes. The server can do what the presupposed row asks for, and does not do it
-    in the case that this row adds (the default, a sender of another kind): what violates the presupposed row, or what
-    presupposes that, may be the same case. A row for which that expectation held in any of the cells is left out: a server
-    that does now what it did not do a moment ago would look the same.
+    Each is given with the rows that it presupposes and that were seen to hold. A row counts where an expectation about it
+    alone failed, while in the same cell the same kind of expectation passed for a row that it presupposes: the server can
+    do what that row asks for, and does not in the case that this row adds (a default, another kind of sender). Its
+    violation explains violations of the presupposed row, which may be about the same case. A row for which that kind of
+    expectation passed in any cell is left out: a server whose behaviour changed in between would look the same.
     """
     rows = known if known is not None else catalogue()
     found: dict[tuple[str, str], frozenset[str]] = {}
-    held_anywhere: set[tuple[str, str]] = set()
+    passed_anywhere: set[tuple[str, str]] = set()
     for verdicts in cells:
-        alone = [one for one in verdicts if one.step is not None and len(one.requirements) == 1]
-        violated = {_about(one) for one in alone if one.outcome is Outcome.FAIL}
-        held = {_about(one) for one in alone if one.outcome is Outcome.PASS and not one.remark} - violated
-        held_anywhere |= held
-        for check, row in violated:
-            beside = frozenset(other for other in rows.prerequisites(row) if (check, other) in held)
-            found[check, row] = found.get((check, row), frozenset()) | beside
-    return {about[1]: beside for about, beside in found.items() if beside and about not in held_anywhere}
+        single = [verdict for verdict in verdicts if verdict.step is not None and len(verdict.requirements) == 1]
+        failed = {_check_and_row(verdict) for verdict in single if verdict.outcome is Outcome.FAIL}
+        clean = (verdict for verdict in single if verdict.outcome is Outcome.PASS and not verdict.remark)
+        passed = set(map(_check_and_row, clean)) - failed
+        passed_anywhere |= passed
+        for check, row in failed:
+            held = frozenset(other for other in rows.prerequisites(row) if (check, other) in passed)
+            found[check, row] = found.get((check, row), frozenset()) | held
+    return {key[1]: held for key, held in found.items() if held and key not in passed_anywhere}
 
 
-def _about(verdict: Verdict) -> tuple[str, str]:
+def _check_and_row(verdict: Verdict) -> tuple[str, str]:
     return verdict.check, verdict.requirements[0]

@@ -1,6 +1,4 @@
-"""Who covers a requirement: the scenarios that judge it, and the defects of the reference that break it. The
-catalogue as a page of the documentation, too, the same for the same catalogue.
-"""
+"""Finds the scenarios that judge each requirement and the defects of the reference that break it, and writes docs/requirements.md."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +8,7 @@ from conformance.requirements.catalogue import Catalogue, Requirement
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """One row of the catalogue and who stands for it, names sorted."""
+    """One row of the catalogue with the names of the scenarios that judge it and the defects that break it, sorted."""
 
     requirement: Requirement
     scenarios: tuple[str, ...]
@@ -18,7 +16,7 @@ class Coverage:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What is missing: every row needs a scenario, and every binding row that is seen on the wire a defect."""
+        """What is missing, `scenario` or `defect` or both: every row needs a scenario, every `must` row of the wire a defect."""
         needs_defect = self.requirement.level == "must" and self.requirement.seen_on == "wire"
         return (*(() if self.scenarios else ("scenario",)), *(("defect",) if needs_defect and not self.defects else ()))
 
@@ -26,12 +24,12 @@ class Coverage:
 def coverage(
     catalogue: Catalogue, scenarios: Mapping[str, Iterable[str]], defects: Mapping[str, Iterable[str]]
 ) -> tuple[Coverage, ...]:
-    """Return who covers each row in force, in the catalogue's order.
+    """Return the coverage of each row that is not retired, in the catalogue's order.
 
-    `scenarios` and `defects` give the requirement ids that each judges, or breaks. Raises KeyError for an id that no
-    row has: a gap must not hide behind a slip of the pen.
+    `scenarios` and `defects` map a name to the ids of the requirements that it judges or breaks. Raises KeyError for an id
+    that no row has, since a misspelt id would hide a gap.
     """
-    by_scenario, by_defect = _turned(catalogue, scenarios), _turned(catalogue, defects)
+    by_scenario, by_defect = _names_by_row(catalogue, scenarios), _names_by_row(catalogue, defects)
     return tuple(
         Coverage(row, tuple(sorted(by_scenario.get(row.id, ()))), tuple(sorted(by_defect.get(row.id, ()))))
         for row in catalogue.requirements
@@ -44,12 +42,13 @@ def uncovered(rows: Iterable[Coverage]) -> tuple[Coverage, ...]:
     return tuple(row for row in rows if not row.scenarios)
 
 
-def _turned(catalogue: Catalogue, names: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
-    turned: dict[str, set[str]] = {}
-    for name, requirements in names.items():
+def _names_by_row(catalogue: Catalogue, rows_by_name: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
+    """Invert a mapping of names to ids of rows. Raises KeyError for an id that no row has."""
+    names: dict[str, set[str]] = {}
+    for name, requirements in rows_by_name.items():
         for requirement in requirements:
-            turned.setdefault(catalogue[requirement].id, set()).add(name)
-    return turned
+            names.setdefault(catalogue[requirement].id, set()).add(name)
+    return names
 
 
 _HEAD = """\
@@ -59,7 +58,7 @@ What must be true of a transport that loses no mail, one testable statement a ro
 `may` rows say what the documents permit: no check fails it. A row is seen on the wire (from recorded traffic alone), by
 an administrator (it needs an action or the inspector), or in the configuration that a node is offered.
 
-Which scenarios judge a row, and which defects of the reference break it, says the program:
+These commands print which scenarios judge a row, and which defects of the reference break it:
 
 ```console
 $ conformance requirements
@@ -72,11 +71,12 @@ This page is written by `conformance requirements --write docs/requirements.md`.
 
 
 def page(catalogue: Catalogue) -> str:
-    """Return the page as Markdown."""
+    """Return the page docs/requirements.md as Markdown; equal catalogues give equal pages."""
     return "\n".join([_HEAD, *_groups(catalogue), *_sources(catalogue), ""])
 
 
 def _groups(catalogue: Catalogue) -> Iterator[str]:
+    """Yield the lines of one table of rows for each group."""
     for group, about in catalogue.groups.items():
         yield f"## {group}: {about}\n"
         yield "| id | level | binds | seen | source | statement |"
@@ -86,6 +86,7 @@ def _groups(catalogue: Catalogue) -> Iterator[str]:
 
 
 def _row(row: Requirement) -> str:
+    """Return the table line of a row; the text of a retired one is struck through."""
     text = row.text.replace("|", "\\|")
     if row.retired is not None:
         text = f"~~{text}~~ Retired: {row.retired}"
@@ -95,6 +96,7 @@ def _row(row: Requirement) -> str:
 
 
 def _sources(catalogue: Catalogue) -> Iterator[str]:
+    """Yield the lines of the list of sources."""
     yield "## Sources\n"
     for key, title in catalogue.sources.items():
         yield f"- **{key}**: {title}"

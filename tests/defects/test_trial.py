@@ -69,7 +69,7 @@ def test_the_same_trials_end_the_same(cells: list[Cell]):
 
 def test_what_the_kernel_kills_elsewhere_excuses_no_defect(cells: list[Cell], monkeypatch: pytest.MonkeyPatch):
     kills = itertools.count()
-    monkeypatch.setattr(shortage, "_counter", lambda path: next(kills) if path.name == "vmstat" else 0)
+    monkeypatch.setattr(shortage, "_count", lambda path: next(kills) if path.name == "vmstat" else 0)
     defects = [defect for defect in active_defects() if defect.name == DEFECT]
     (broken, *_) = [one for one in plan_trials(defects, cells) if one.defect == DEFECT]
     assert trial.run_trial(broken, seed=1).outcome is Outcome.FAIL

@@ -17,7 +17,7 @@ def test_a_kill_elsewhere_on_the_machine_matters_only_to_who_may_have_lost_a_pro
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed = 0
-    monkeypatch.setattr(shortage, "_counter", lambda path: killed if path.name == "vmstat" else 0)
+    monkeypatch.setattr(shortage, "_count", lambda path: killed if path.name == "vmstat" else 0)
     machine = ResourceMonitor(tmp_path)
     assert machine.shortage() == ""
     killed = 1

@@ -8,7 +8,7 @@ import pytest
 
 from conformance.history.events import Delivered, FaultFired, NodeEvent
 from conformance.nodes.contract import NodeError
-from conformance.testing import Link, MailBench, MailNode, MailNodes, MailSink
+from conformance.testing import MailBench, MailLink, MailNode, MailNodes, MailSink
 
 pytest_plugins = ["conformance.fixtures"]
 pytestmark = pytest.mark.integration
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 LETTER = "Subject: hello\r\nMessage-ID: <1@app.test>\r\n\r\nFirst line\r\n.A dot\r\n"
 
 
-def send(server: Link, *recipients: str, client: type[smtplib.SMTP] = smtplib.SMTP) -> dict[str, tuple[int, bytes]]:
+def send(server: MailLink, *recipients: str, client: type[smtplib.SMTP] = smtplib.SMTP) -> dict[str, tuple[int, bytes]]:
     with client(server.host, server.port, timeout=20) as session:
         return session.sendmail("app@app.test", recipients or ["victor@outside.test"], LETTER)
 
