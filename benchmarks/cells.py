@@ -82,9 +82,9 @@ def verdicts(directory: Path, baselines: Mapping[str, Baseline]) -> Verdicts:
 
 def _came_to(cell: StoredCell, baselines: Mapping[str, Baseline]) -> tuple[str, ...]:
     known = baselines[cell.header.candidate].known if cell.header.candidate in baselines else ()
-    races = [entry for entry in known if entry.sometimes and entry.binds(cell.header)]
+    races = [entry for entry in known if entry.sometimes and entry.covers(cell.header)]
     failed = [verdict for verdict in cell.verdicts if verdict.outcome is Outcome.FAIL]
-    news = [verdict for verdict in failed if not any(entry.explains(verdict) for entry in races)]
+    news = [verdict for verdict in failed if not any(entry.matches(verdict) for entry in races)]
     outcome = str(cell.footer.outcome if cell.footer else "cut short")
     if len(news) < len(failed):
         print(f"a race was lost: {cell.header.nodeid}")

@@ -1,11 +1,16 @@
-"""Baselines: what is known to fail, each with its reason pinned and a comment.
+"""Baselines: files that list a candidate's known failures, each with the check and requirement that fail and a comment.
 
-A known failure must fail, and for the reason that is written there; one that does not is stale, and that is a failure
-too. Only of a race of the candidate's own, which an entry has to name, it is no news when it was not lost this time. A
-cell that could not be judged never counts as the failure that was expected.
+How a cell is compared with its candidate's baseline (`compare_with_baseline`):
 
-A draft is made from a run: an entry for every failure, with the comment of the baseline that there was, or one that is
-left to be written by somebody who knows why; and the list of the run's cells.
+- A failure that an entry matches is known: the cell ends as an expected failure (xfail), with the entry's comment.
+- An entry whose cell did not fail for its reason is stale, and makes the cell fail: the entry has to be removed.
+- An entry with `sometimes` is about a race of the candidate, and is never stale.
+- A failure that no entry matches is new, and the cell fails.
+- A cell that could not be judged is inconclusive: it never counts as the failure that was expected.
+- A failure in a cell that did not exist when the baseline was written is reported as known, under "new since VERSION".
+
+A draft (`--baseline write`) has an entry for every failure of a run, with the comment of the earlier baseline or one that has
+to be written by hand, and the list of the run's cells.
 """
 
 from collections import defaultdict
@@ -25,56 +30,56 @@ from conformance.scenarios.yaml_full import read_full_yaml
 from conformance.verdicts import Outcome, Verdict
 
 UNEXPLAINED = "say why:"
-"""How the comment of a drafted entry begins; nobody may leave it so."""
+"""How the comment of a drafted entry begins; a baseline that still has it is not accepted."""
 
-_MOVED = {
+_RENUMBERED = {
     ("invariant.content-unchanged", "SR-CRE-06"): "RL-CNT-01",
     ("invariant.one-final-reply", "SR-CRE-05"): "RL-RPL-01",
     ("invariant.replies-well-formed", "SR-WIR-03"): "RL-RPL-02",
 }
-"""Check and requirement of 0.1.0 -> the requirement that the check blames now: baselines of that version stay right."""
+"""Check and requirement of version 0.1.0 -> the requirement that the check blames now; keeps baselines of 0.1.0 valid."""
 
-NEW = "new since "
-"""How the text begins that is told of a failure in a cell that the baseline does not list."""
+NEW_CELL = "new since "
+"""How the text begins for a failure in a cell that the baseline does not list."""
 
-_MOST_OCTETS = 16 * 2**20
-_MOST_VALUES = 500_000
-"""Of a baseline: it may list every cell of a run with the full grid."""
+_MAX_OCTETS = 16 * 2**20
+_MAX_VALUES = 500_000
+"""Limits of a baseline file: it may list every cell of a run with the full grid."""
 
 WRITE = "write"
-"""The word in place of a file that has a draft written."""
+"""The value of `--baseline` that asks for a draft, in place of a file."""
 
 
 class BaselineError(ValueError):
     """A baseline file cannot be used; the text says why."""
 
 
-class _Closed(BaseModel):
+class _StrictModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class MatrixCell(Protocol):
-    """A cell, as it is run or as it was stored."""
+    """A cell that is run, or one that was stored."""
 
     @property
     def scenario(self) -> str:
-        """Its scenario's id."""
+        """The id of its scenario."""
 
     @property
     def axes(self) -> Mapping[str, str]:
-        """Its place in the scenario's matrix."""
+        """Its value on each axis of the scenario's matrix."""
 
 
 class JudgedCell(MatrixCell, Protocol):
-    """A cell whose outcome is held against a baseline."""
+    """A cell whose outcome is compared with a baseline."""
 
     @property
     def waive(self) -> Mapping[str, str]:
-        """The invariants that its scenario waives: what is known to fail of these cannot be stale."""
+        """The invariants that its scenario waives, with the reason; entries about these cannot be stale."""
 
 
-class KnownFailure(_Closed):
-    """One known failure: in which cells, by which check, of which requirement, and why we live with it."""
+class KnownFailure(_StrictModel):
+    """An entry of a baseline: the cells that fail, the check and the requirement, and why that is accepted."""
 
     scenario: str
     axes: dict[str, str] = Field({}, description="only cells with these axis values; default: all of the scenario")
@@ -91,23 +96,23 @@ class KnownFailure(_Closed):
     @classmethod
     def _explained(cls, comment: str) -> str:
         if comment.startswith(UNEXPLAINED):
-            raise ValueError("a draft's comment: say why it fails, and whence you know")
+            raise ValueError("a draft's comment: say why it fails, and how you know")
         return comment
 
-    def binds(self, cell: MatrixCell) -> bool:
-        """Whether the entry speaks of a cell."""
+    def covers(self, cell: MatrixCell) -> bool:
+        """Whether the entry is about a cell: it has the scenario, and the values on the entry's axes."""
         return self.scenario == cell.scenario and self.axes.items() <= cell.axes.items()
 
-    def explains(self, verdict: Verdict) -> bool:
-        """Whether the entry's pinned reason is a verdict's: its check, and one of the rows that it is about.
+    def matches(self, verdict: Verdict) -> bool:
+        """Whether a verdict has the entry's check, and the entry's requirement among those that it is about.
 
-        Which of these rows is blamed first has changed between versions of the harness, and an entry outlives that.
+        Not only the first of them: which requirement is blamed first has changed between versions of the harness.
         """
-        rows = (self.requirement, _MOVED.get((self.check, self.requirement), self.requirement))
+        rows = (self.requirement, _RENUMBERED.get((self.check, self.requirement), self.requirement))
         return verdict.check == self.check and any(row in verdict.requirements for row in rows)
 
 
-class Baseline(_Closed):
+class Baseline(_StrictModel):
     """All known failures of one candidate."""
 
     candidate: str
@@ -118,12 +123,12 @@ class Baseline(_Closed):
     )
 
     def lists(self, cell: MatrixCell) -> bool:
-        """Whether a cell is one of those that it was written for."""
+        """Whether a cell is one of those for which the baseline was written."""
         return self.cells is None or cell_id(cell.scenario, cell.axes) in self.cells
 
 
-class BaselineResult(_Closed):
-    """What a baseline makes of a cell: its outcome, whether it was known, and what to tell."""
+class BaselineResult(_StrictModel):
+    """A cell compared with its baseline: the outcome to report, whether it is known, and the baseline's text about it or ''."""
 
     outcome: Outcome
     known: bool = False
@@ -131,15 +136,15 @@ class BaselineResult(_Closed):
 
 
 def cell_id(scenario: str, axes: Mapping[str, str]) -> str:
-    """Return the id of a cell as `conformance list` prints it."""
+    """Return the id of a cell as `conformance list` prints it: `scenario[axis=value,...]`."""
     values = ",".join(f"{name}={value}" for name, value in sorted(axes.items()))
     return f"{scenario}[{values}]" if values else scenario
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Read a baseline file. Raises BaselineError with everything that is wrong, each as `path:line:column: message`."""
+    """Return the baseline in a file. Raises BaselineError with every problem, each as `path:line:column: message`."""
     report = ProblemReport(str(path))
-    node = read_full_yaml(path, report, most=_MOST_OCTETS, most_values=_MOST_VALUES)
+    node = read_full_yaml(path, report, most=_MAX_OCTETS, most_values=_MAX_VALUES)
     baseline = validate(Baseline, node, report) if node is not None and not report.problems else None
     if baseline is None:
         raise BaselineError(f"--baseline {format_problems(report.problems)}")
@@ -147,18 +152,18 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def read_baselines(words: Iterable[str]) -> dict[str, Baseline]:
-    """Read what `--baseline` names, by candidate: files, and folders of them. Raises BaselineError."""
-    found: dict[str, Baseline] = {}
+    """Return the baselines in the files and folders that `--baseline` names, by candidate. Raises BaselineError."""
+    baselines: dict[str, Baseline] = {}
     for word in words:
         if word == WRITE:
             continue
         path = Path(word)
         for file in sorted(path.glob("*.yaml")) if path.is_dir() else [path]:
             baseline = read_baseline(file)
-            if baseline.candidate in found:
+            if baseline.candidate in baselines:
                 raise BaselineError(f"--baseline {file}: there is another for {baseline.candidate}")
-            found[baseline.candidate] = baseline
-    return found
+            baselines[baseline.candidate] = baseline
+    return baselines
 
 
 def compare_with_baseline(
@@ -169,42 +174,42 @@ def compare_with_baseline(
     *,
     new_cells_fail: bool = False,
 ) -> BaselineResult:
-    """Say what is left of a cell's outcome once what is known is taken off.
+    """Return the outcome to report for a cell, by the rules at the top of this module.
 
-    A failure in a cell that the baseline does not list is told as known, as one of a new cell, unless `new_cells_fail`.
+    With `new_cells_fail` a failure in a cell that the baseline does not list is not reported as known.
     """
     if not baseline.lists(cell):
         if outcome is not Outcome.FAIL or new_cells_fail:
             return BaselineResult(outcome=outcome)
-        return BaselineResult(outcome=outcome, known=True, text=f"{NEW}{baseline.harness or 'the baseline'}")
-    entries = [entry for entry in baseline.known if entry.binds(cell)]
-    failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
+        return BaselineResult(outcome=outcome, known=True, text=f"{NEW_CELL}{baseline.harness or 'the baseline'}")
     if outcome not in (Outcome.PASS, Outcome.FAIL):
         return BaselineResult(outcome=outcome)
-    asked = [entry for entry in entries if entry.check.removeprefix("invariant.") not in cell.waive]
-    missing = [entry for entry in asked if not any(entry.explains(verdict) for verdict in failed)]
-    open_still = [verdict for verdict in verdicts if verdict.outcome is Outcome.INCONCLUSIVE]
-    unjudged = [entry for entry in missing if any(entry.explains(verdict) for verdict in open_still)]
+    entries = [entry for entry in baseline.known if entry.covers(cell)]
+    failed = [verdict for verdict in verdicts if verdict.outcome is Outcome.FAIL]
+    inconclusive = [verdict for verdict in verdicts if verdict.outcome is Outcome.INCONCLUSIVE]
+    unmatched = [entry for entry in entries if not any(entry.matches(verdict) for verdict in failed)]
+    missing = [entry for entry in unmatched if entry.check.removeprefix("invariant.") not in cell.waive]
+    unjudged = [entry for entry in missing if any(entry.matches(verdict) for verdict in inconclusive)]
     if stale := [entry for entry in missing if entry not in unjudged and not entry.sometimes]:
-        return BaselineResult(outcome=Outcome.FAIL, text=f"stale baseline: known to fail, and did not: {_named(stale)}")
-    news = [verdict for verdict in failed if not any(entry.explains(verdict) for entry in entries)]
-    if news or not failed:
+        text = f"stale baseline: known to fail, and did not: {_describe(stale)}"
+        return BaselineResult(outcome=Outcome.FAIL, text=text)
+    new = [verdict for verdict in failed if not any(entry.matches(verdict) for entry in entries)]
+    if new or not failed:
         return BaselineResult(outcome=outcome)
     if unjudged:
-        return BaselineResult(
-            outcome=Outcome.INCONCLUSIVE, text=f"known to fail, and could not be judged: {_named(unjudged)}"
-        )
-    seen = [entry.comment for entry in entries if entry not in missing]
-    return BaselineResult(outcome=Outcome.FAIL, known=True, text="; ".join(dict.fromkeys(seen)))
+        text = f"known to fail, and could not be judged: {_describe(unjudged)}"
+        return BaselineResult(outcome=Outcome.INCONCLUSIVE, text=text)
+    comments = [entry.comment for entry in entries if entry not in missing]
+    return BaselineResult(outcome=Outcome.FAIL, known=True, text="; ".join(dict.fromkeys(comments)))
 
 
-def _named(entries: Iterable[KnownFailure]) -> str:
+def _describe(entries: Iterable[KnownFailure]) -> str:
     return "; ".join(f"{entry.check} of {entry.requirement}" for entry in entries)
 
 
 @dataclass(frozen=True, slots=True)
 class DraftCell:
-    """What a draft needs of a cell."""
+    """A cell of a run, with what a draft needs to know about it."""
 
     candidate: str
     scenario: str
@@ -214,8 +219,10 @@ class DraftCell:
 
 
 def write_drafts(run_dir: Path, baselines: Mapping[str, Baseline]) -> tuple[Path, ...]:
-    """Write `baselines/CANDIDATE.yaml` into a run's directory for every candidate that failed, or that had a baseline;
-    return the files. Reasons are kept, and what an earlier baseline says of scenarios that were not run."""
+    """Write `baselines/CANDIDATE.yaml` into a run's directory for each candidate with a failure or a baseline; return the files.
+
+    `baselines` are the earlier ones: their comments are kept, and their entries about scenarios that were not run.
+    """
     cells = [
         DraftCell(
             cell.header.candidate, cell.header.scenario, dict(cell.header.axes), cell.footer.outcome, cell.verdicts
@@ -232,17 +239,15 @@ def write_drafts(run_dir: Path, baselines: Mapping[str, Baseline]) -> tuple[Path
         path = run_dir / "baselines" / f"{candidate}.yaml"
         path.parent.mkdir(exist_ok=True)
         with path.open("w", encoding="utf-8") as file:
-            file.write(
-                f"# Drafted from the run {run_dir.name}. Say in each comment why it fails, and whence you know.\n"
-            )
-            listed = {cell_id(cell.scenario, cell.axes) for cell in cells if cell.candidate == candidate}
+            file.write(f"# Drafted from the run {run_dir.name}. Say in each comment why it fails, and how you know.\n")
+            cell_ids = {cell_id(cell.scenario, cell.axes) for cell in cells if cell.candidate == candidate}
             before = baselines[candidate].cells if candidate in baselines else None
             yaml.dump(
                 {
                     "candidate": candidate,
                     "known": drafts.get(candidate, []),
                     "harness": harness_version(),
-                    "cells": sorted(listed | (before or frozenset())),
+                    "cells": sorted(cell_ids | (before or frozenset())),
                 },
                 file,
             )
@@ -253,8 +258,11 @@ def write_drafts(run_dir: Path, baselines: Mapping[str, Baseline]) -> tuple[Path
 def draft_entries(
     cells: Iterable[DraftCell], baselines: Mapping[str, Baseline] | None = None
 ) -> dict[str, list[dict[str, object]]]:
-    """Return the entries of each candidate: one for a whole scenario where all of its cells failed alike, and with one
-    comment. Of the earlier baselines those entries stay that speak of scenarios that were not run, and of races."""
+    """Return the drafted entries of each candidate that has any: one for each failing cell, check and requirement.
+
+    One entry stands for all cells of a scenario that failed for the same reason, if these were all known with one comment or
+    all not known. Entries of the earlier baselines are added if their scenario was not run, or if they are about a race.
+    """
     ran: dict[tuple[str, str], list[DraftCell]] = defaultdict(list)
     for cell in cells:
         if cell.outcome is not Outcome.NOT_APPLICABLE:
@@ -262,22 +270,23 @@ def draft_entries(
     entries: dict[str, list[dict[str, object]]] = defaultdict(list)
     for (candidate, scenario), group in ran.items():
         known = baselines[candidate].known if baselines and candidate in baselines else ()
-        for (check, requirement), failing in _reasons(group).items():
+        for (check, requirement), failing in _failing_cells(group).items():
             reason = {"check": check, "requirement": requirement}
-            told = [(cell, _told(cell, verdict, known)) for cell, verdict in failing]
-            alike = all(before is not None for _, (before, _) in told) or not any(before for _, (before, _) in told)
-            if len(failing) == len(group) and alike and len({text["comment"] for _, (b, text) in told if b}) <= 1:
-                entries[candidate].append({"scenario": scenario, **reason, **told[0][1][1]})
+            explained = [(cell, *_explanation(cell, verdict, known)) for cell, verdict in failing]
+            states = {was_known for _, was_known, _ in explained}
+            comments = {fields["comment"] for _, was_known, fields in explained if was_known}
+            if len(failing) == len(group) and len(states) == 1 and len(comments) <= 1:
+                entries[candidate].append({"scenario": scenario, **reason, **explained[0][2]})
                 continue
-            for cell, (_, text) in told:
-                entries[candidate].append({"scenario": scenario, "axes": dict(cell.axes), **reason, **text})
+            for cell, _, fields in explained:
+                entries[candidate].append({"scenario": scenario, "axes": dict(cell.axes), **reason, **fields})
     for candidate, baseline in (baselines or {}).items():
-        entries[candidate] += _kept(baseline, ran, entries[candidate])
+        entries[candidate] += _carried_over(baseline, ran, entries[candidate])
     return {candidate: known for candidate, known in entries.items() if known}
 
 
-def _reasons(group: Iterable[DraftCell]) -> dict[tuple[str, str], list[tuple[DraftCell, Verdict]]]:
-    """Return the failing cells of a scenario by check and requirement."""
+def _failing_cells(group: Iterable[DraftCell]) -> dict[tuple[str, str], list[tuple[DraftCell, Verdict]]]:
+    """Return the failing cells of a scenario with the verdict, by check and first requirement."""
     reasons: dict[tuple[str, str], list[tuple[DraftCell, Verdict]]] = defaultdict(list)
     for cell in group:
         for reason, verdict in _failures(cell).items():
@@ -285,34 +294,28 @@ def _reasons(group: Iterable[DraftCell]) -> dict[tuple[str, str], list[tuple[Dra
     return reasons
 
 
-def _told(
-    cell: DraftCell, verdict: Verdict, known: Iterable[KnownFailure]
-) -> tuple[KnownFailure | None, dict[str, object]]:
-    """Return the earlier entry for a failure, and the fields that explain it: that entry's, or a comment to be written."""
-    before = next((entry for entry in known if entry.binds(cell) and entry.explains(verdict)), None)
+def _explanation(cell: DraftCell, verdict: Verdict, known: Iterable[KnownFailure]) -> tuple[bool, dict[str, object]]:
+    """Return whether an earlier entry matches a failure, and the draft's fields: that entry's, or a comment to be written."""
+    before = next((entry for entry in known if entry.covers(cell) and entry.matches(verdict)), None)
     if before is None:
-        return None, {"comment": _comment(verdict)}
-    return before, before.model_dump(include={"comment", "sometimes"}, exclude_none=True)
+        return False, {"comment": f"{UNEXPLAINED} {verdict.sentence}"}
+    return True, before.model_dump(include={"comment", "sometimes"}, exclude_none=True)
 
 
-def _kept(
+def _carried_over(
     baseline: Baseline, ran: Mapping[tuple[str, str], list[DraftCell]], entries: Iterable[Mapping[str, object]]
 ) -> Iterator[dict[str, object]]:
-    """Yield the earlier entries whose cells were not run, and those of a race that was not lost this time."""
-    drafted = {(one["scenario"], one["check"], one["requirement"]) for one in entries}
-    for entry in baseline.known:
-        seen = [cell for cell in ran.get((baseline.candidate, entry.scenario), ()) if entry.binds(cell)]
-        if not seen or (entry.sometimes and (entry.scenario, entry.check, entry.requirement) not in drafted):
-            yield entry.model_dump(exclude_defaults=True)
+    """Yield the earlier entries whose cells were not run, and those about a race that have not failed this time."""
+    drafted = {(entry["scenario"], entry["check"], entry["requirement"]) for entry in entries}
+    for known in baseline.known:
+        cells = [cell for cell in ran.get((baseline.candidate, known.scenario), ()) if known.covers(cell)]
+        if not cells or (known.sometimes and (known.scenario, known.check, known.requirement) not in drafted):
+            yield known.model_dump(exclude_defaults=True)
 
 
 def _failures(cell: DraftCell) -> dict[tuple[str, str], Verdict]:
-    """Return the first failed verdict of each check and requirement; a cell that could not be judged has none."""
+    """Return the first failed verdict by check and first requirement; {} for a cell that did not fail."""
     if cell.outcome is not Outcome.FAIL:
         return {}
     failed = [verdict for verdict in cell.verdicts if verdict.outcome is Outcome.FAIL and verdict.requirements]
     return {(v.check, v.requirements[0]): v for v in reversed(failed)}
-
-
-def _comment(verdict: Verdict) -> str:
-    return f"{UNEXPLAINED} {verdict.sentence}"

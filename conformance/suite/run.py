@@ -32,7 +32,7 @@ from conformance.run.cell_loop import OWN_LOOP, SHARED_LOOP, CellLoop, run_witho
 from conformance.scenarios.document import Cell
 from conformance.shortage import describe_harness_error
 from conformance.suite.baseline import (
-    NEW,
+    NEW_CELL,
     WRITE,
     Baseline,
     BaselineError,
@@ -261,7 +261,7 @@ def summarise(
 
 def _new_failures(book: RunSummary) -> Iterator[str]:
     """Yield what failed in cells that a baseline does not list: `new since 0.1.0: 4 cells fail`, and their ids."""
-    news = [cell for cell in book.cells if cell.known.startswith(NEW)]
+    news = [cell for cell in book.cells if cell.known.startswith(NEW_CELL)]
     for since, count in Counter(cell.known for cell in news).items():
         yield f"{since}: {count} cell{'s' if count > 1 else ''} fail{'' if count > 1 else 's'}"
     yield from (f"  {cell.name}  {cell.header.candidate}" for cell in news)

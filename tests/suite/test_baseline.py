@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import conformance
-from conformance import paths
+from conformance import __version__, paths
 from conformance.commands.run import PLUGIN
 from conformance.suite.baseline import (
     Baseline,
@@ -72,17 +72,17 @@ def test_a_cell_that_could_not_be_judged_is_no_known_failure():
 )
 def test_an_entry_of_the_first_version_explains_what_is_blamed_on_another_row_now(check: str, before: str, now: str):
     entry = KnownFailure(scenario="sends", check=check, requirement=before, comment="it is only a test")
-    assert entry.explains(failed(check, now))
-    assert entry.explains(failed(check, before))
-    assert not entry.explains(failed(check, "RL-ACK-01"))
+    assert entry.matches(failed(check, now))
+    assert entry.matches(failed(check, before))
+    assert not entry.matches(failed(check, "RL-ACK-01"))
 
 
 def test_an_entry_explains_a_check_that_is_about_its_row_whichever_row_is_blamed_first() -> None:
     entry = KnownFailure(scenario="sends", check="expect.report", requirement="RL-RCP-01", comment="it is only a test")
     rows = ("RL-DSN-01", "RL-RCP-01")
     verdict = failed("expect.report", "RL-DSN-01").model_copy(update={"requirements": rows})
-    assert entry.explains(verdict)
-    assert not entry.explains(verdict.model_copy(update={"requirements": rows[:1]}))
+    assert entry.matches(verdict)
+    assert not entry.matches(verdict.model_copy(update={"requirements": rows[:1]}))
 
 
 class _Cell:
@@ -253,5 +253,7 @@ def test_one_command_rewrites_a_baseline_and_new_cells_are_shown_apart(pytester:
     kept.write_text(other, "utf-8")
     reported = run(DEFECT, "--baseline", str(kept))
     assert reported.ret == pytest.ExitCode.OK
-    reported.stdout.fnmatch_lines(["new since 0.1.0: 1 cell fails", f"  inbound-acknowledgement-waits*{DEFECT}"])
+    reported.stdout.fnmatch_lines(
+        [f"new since {__version__}: 1 cell fails", f"  inbound-acknowledgement-waits*{DEFECT}"]
+    )
     assert run(DEFECT, "--baseline", str(kept), "--new-cells", "fail").ret == pytest.ExitCode.TESTS_FAILED
