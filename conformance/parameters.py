@@ -1,8 +1,8 @@
-"""The transport parameters, each declared once for the harness: name, unit, range and documented default.
+"""The transport parameters: name, unit, range and documented default of each, declared once for the harness.
 
-From here come the file that a node reads and its schema, what editors offer in scenarios and topologies, the table of
-docs/node-contract.md, and what a cell's header says was in force. Judging goes by the documents alone, and so
-states the defaults that it needs by itself (`conformance.judge.parameters`); a test compares them with these.
+From these declarations come the configuration file of a node and its schema, the names that editors complete in scenarios and
+topologies, the table in docs/node-contract.md, and the parameters in a cell's header. The judge states the defaults that it
+needs a second time (`conformance.judge.parameters`), and a test compares them: a mistake here must not hide a violation.
 """
 
 from collections.abc import Mapping
@@ -11,16 +11,18 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
 
-_TIME, _OCTETS, _OWN = "s", "octets", "left to the server's own timers"
+_TIME, _OCTETS, _OWN = "s", "octets", "own timer"
+"""Marks in the metadata of a field: a time in seconds, a size in octets, a time that `timers: own` leaves to the server."""
+
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False), _TIME]
 SecondsOrNone = Annotated[float, Field(ge=0, allow_inf_nan=False), _TIME]
 Attempts = Annotated[int, Field(ge=0, le=255)]
 OwnTimer = Annotated[Seconds, _OWN]
-"""A time that a node is not told where a scenario has `timers: own`."""
+"""A time that is left out of a node's configuration in scenarios with `timers: own`."""
 
 
 class TransportParameters(BaseModel):
-    """The transport parameters, under their documented names. The default of a time is divided by `scale`."""
+    """The transport parameters under their documented names; times in seconds, which a scaled clock divides."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -48,30 +50,30 @@ LISTENER_LIMITS: dict[str, dict[str, float]] = {
     "edge": {"connection_timeout": 300, "connection_inactivity_timeout": 60},
     "": {"connection_timeout": 600, "connection_inactivity_timeout": 300},
 }
-"""Default limits of a receive connector by role, seconds (SR-TMO-06, SR-TMO-07)."""
+"""Default limits of a receive connector in seconds, by the server's role; '' for the other roles (SR-TMO-06, SR-TMO-07)."""
 
 DEFAULTS: Mapping[str, Any] = TransportParameters().model_dump()
-"""Every transport parameter with its documented default (seconds, octets)."""
+"""The documented default of every transport parameter, in seconds or octets."""
 
 
-def _marked(mark: str) -> tuple[str, ...]:
+def _names_marked(mark: str) -> tuple[str, ...]:
     return tuple(name for name, field in TransportParameters.model_fields.items() if mark in field.metadata)
 
 
-TIME_PARAMETERS = frozenset([*_marked(_TIME), *LISTENER_LIMITS[""]])
-"""The parameters, and limits of listeners, that are times: a scaled clock divides them."""
+TIME_PARAMETERS = frozenset([*_names_marked(_TIME), *LISTENER_LIMITS[""]])
+"""The parameters, and the limits of listeners, that are times: a scaled clock divides them."""
 
-OWN_TIMER_PARAMETERS = _marked(_OWN)
-"""The parameters that a node is not told under `timers: own`; each then goes by its own default."""
+OWN_TIMER_PARAMETERS = _names_marked(_OWN)
+"""The parameters left out of a node's configuration with `timers: own`: the server uses its own defaults."""
 
 
-def effective_parameters(of_all: Mapping[str, Any], of_server: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every parameter of a server, of what a topology says of all servers and of this one: documented seconds."""
-    return {**DEFAULTS, **of_all, **of_server}
+def effective_parameters(all_servers: Mapping[str, Any], one_server: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the value of every parameter of a server: its own setting, else that of all servers, else the default."""
+    return {**DEFAULTS, **all_servers, **one_server}
 
 
 def parameter_table() -> str:
-    """Return the parameters as a table of the documentation."""
+    """Return the parameters as the Markdown table of docs/node-contract.md."""
     lines = ["| parameter | unit | range | documented default |", "|---|---|---|---|"]
     for name, field in TransportParameters.model_fields.items():
         default = str(field.default).lower() if isinstance(field.default, bool) else field.default
@@ -80,7 +82,10 @@ def parameter_table() -> str:
 
 
 def editor_schema() -> dict[str, Any]:
-    """Return the names as a part of a JSON Schema of what may be set: any value may be offered to a node."""
+    """Return a part of a JSON Schema that lets editors complete the names.
+
+    It restricts no value: a scenario may offer a node a wrong one, to see it refused.
+    """
     described = {
         name: {"description": f"{_unit(field)}; {_range(field)}; documented default: {field.default}"}
         for name, field in TransportParameters.model_fields.items()
@@ -89,12 +94,14 @@ def editor_schema() -> dict[str, Any]:
 
 
 def _unit(field: FieldInfo) -> str:
-    known = {_TIME: "seconds", _OCTETS: "octets"}
-    plain = "number" if field.annotation is int else "yes or no" if field.annotation is bool else "word"
-    return next((known[mark] for mark in field.metadata if isinstance(mark, str) and mark in known), plain)
+    """Return `seconds`, `octets`, or the kind of value that a parameter without a unit has."""
+    units = {_TIME: "seconds", _OCTETS: "octets"}
+    kind = "number" if field.annotation is int else "yes or no" if field.annotation is bool else "word"
+    return next((units[mark] for mark in field.metadata if isinstance(mark, str) and mark in units), kind)
 
 
 def _range(field: FieldInfo) -> str:
+    """Return the allowed values in words: a list of words, or bounds (`at least 1, at most 255`)."""
     if get_origin(field.annotation) is Literal:
         return ", ".join(f"`{word}`" for word in get_args(field.annotation))
     if field.annotation is bool:

@@ -1,4 +1,8 @@
-"""The records of a run directory that say who is judged, in which cell, and how: for every command that writes a run."""
+"""Makes the header records of a run directory: which candidates are judged, and for each cell what is run, how, and on what.
+
+Every command that writes a run directory makes them here. An *assignment* says which candidate runs each server of a topology;
+its identity is the candidate's name in reports.
+"""
 
 import asyncio
 from collections.abc import Iterable
@@ -20,27 +24,27 @@ from conformance.scenarios.document import Cell
 
 
 def candidate_record(assignment: Assignment, cells: Iterable[Cell] = ()) -> CandidateRecord:
-    """Return what the header of a run says of one assignment.
+    """Return the record of an assignment in the header of a run.
 
-    `cells` are those of the run: what is claimed is what all claim who play a server in one of them. Without any it is
-    what everybody in the assignment claims.
+    Its claims are those that all candidates have in common which run a server in one of `cells`; without cells, those that
+    all candidates of the assignment have in common. Asks the candidate for its version, which starts its program.
     """
-    alone = not assignment.servers
-    players = (
+    single = not assignment.servers
+    candidates = (
         assignment.candidates_for(dict.fromkeys(server for cell in cells for server in cell.topology.by_name))
         or assignment.candidates
     )
     return CandidateRecord(
         name=assignment.identity,
-        kind=assignment.default.kind if alone else "mixed",
-        version=_version(assignment.default) if alone else "several",
+        kind=assignment.default.kind if single else "mixed",
+        version=_version(assignment.default) if single else "several",
         sha256=_sha256(assignment),
-        claims=tuple(sorted(frozenset.intersection(*(frozenset(one.claims) for one in players)))),
+        claims=tuple(sorted(frozenset.intersection(*(frozenset(candidate.claims) for candidate in candidates)))),
     )
 
 
 def item_name(cell: Cell, assignment: Assignment) -> str:
-    """Return the last part of a node id: `candidate=postfix,axis=value`, axes sorted."""
+    """Return the bracketed part of a cell's pytest node id: `candidate=postfix,axis=value`."""
     return ",".join([f"candidate={assignment.identity}", *(f"{axis}={value}" for axis, value in cell.axes.items())])
 
 
@@ -54,7 +58,10 @@ def cell_header(
     environment_sha256: str,
     repeat: str,
 ) -> CellHeader:
-    """Return the first line of a cell's file. `repeat` is the command that runs this one cell again."""
+    """Return the first record of a cell's file, stamped with the present time.
+
+    `nodeid` is pytest's; `repeat` is the command line that runs this one cell again.
+    """
     return CellHeader(
         run=run,
         nodeid=nodeid,
@@ -77,7 +84,8 @@ def cell_header(
         repeat=repeat,
         topology=_without_secrets(cell.topology.model_dump(mode="json", by_alias=True)),
         parameters={
-            one.name: effective_parameters(cell.topology.transport, one.transport) for one in cell.topology.servers
+            server.name: effective_parameters(cell.topology.transport, server.transport)
+            for server in cell.topology.servers
         },
         waive=cell.waive,
         own_timers=_own_timers(cell, assignment),
@@ -87,16 +95,18 @@ def cell_header(
 
 
 def _without_secrets(topology: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return a topology whose passwords are not told."""
+    """Return a topology, as JSON, with the passwords of its rights replaced."""
     rights = topology.get("rights")
     if isinstance(rights, list):
-        shown = [{**one, "secret": one.get("secret") and REDACTED} for one in rights if isinstance(one, dict)]
-        return {**topology, "rights": [*shown]}
+        redacted = [
+            {**right, "secret": right.get("secret") and REDACTED} for right in rights if isinstance(right, dict)
+        ]
+        return {**topology, "rights": [*redacted]}
     return topology
 
 
 def _own_timers(cell: Cell, assignment: Assignment) -> dict[str, JsonValue] | None:
-    """Return what the candidate says of its own timers, when the cell goes by them."""
+    """Return the candidate's own timers as JSON for a cell with `timers: own`, None for others or where it states none."""
     timers = assignment.own_timers(cell.topology.by_name)
     if cell.timers != "own" or timers is None:
         return None
@@ -105,12 +115,18 @@ def _own_timers(cell: Cell, assignment: Assignment) -> dict[str, JsonValue] | No
 
 
 def _sha256(assignment: Assignment) -> str:
-    everybody = {name: one.sha256 for name, one in [*assignment.servers.items(), ("", assignment.default)]}
-    return sha256_of_json(everybody) if assignment.servers else assignment.default.sha256
+    """Return the hash of the candidate's description, or one over the descriptions of several candidates."""
+    if not assignment.servers:
+        return assignment.default.sha256
+    candidates = {**assignment.servers, "": assignment.default}
+    return sha256_of_json({name: candidate.sha256 for name, candidate in candidates.items()})
 
 
 def _version(candidate: Candidate) -> str:
-    """Return the version that the candidate reports, or why it reports none: that does not prevent a judgement."""
+    """Return the version that the candidate's program reports, or the described one and why none was reported.
+
+    Blocks while the program runs.
+    """
     try:
         return asyncio.run(node_class(candidate.kind).version(candidate))
     except NodeError as error:

@@ -1,8 +1,8 @@
-"""The world of a scenario: sites, DAGs, servers, mailboxes, sinks, senders, and who may shadow whom.
+"""The topology of a scenario: sites, DAGs, servers, mailboxes, sinks, routes, and which servers may hold whose shadows.
 
-A topology is data (fixtures/topologies/*.yaml). From it the nodes' configuration is rendered (conformance.nodes),
-the links between every
-pair of parties are laid (conformance.run), and the judge knows where the boundary runs.
+Topologies are YAML files (fixtures/topologies/). The configuration of the nodes is rendered from them, links are opened between
+their parties, and the judge asks them for boundaries and sites. A *party* is a server, a sink or a sender; a *sink* receives
+mail and belongs to the harness. A *DAG* (database availability group) is a set of servers that share mailbox databases.
 """
 
 from collections.abc import Iterator
@@ -15,12 +15,14 @@ from conformance.generations import DEFAULT_GENERATION, Generation, Role
 from conformance.parameters import editor_schema
 
 
-class _Closed(BaseModel):
+class _StrictModel(BaseModel):
+    """A frozen model that refuses unknown keys."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
-class Server(_Closed):
-    """A transport server under test (or another one of the reference beside it)."""
+class Server(_StrictModel):
+    """A transport server; each candidate, or the reference server beside it, runs one or more of them."""
 
     name: str
     generation: Generation = DEFAULT_GENERATION
@@ -35,7 +37,7 @@ class Server(_Closed):
     )
 
 
-class Mailbox(_Closed):
+class Mailbox(_StrictModel):
     """A mailbox, in a database whose active copy is on one server."""
 
     address: str
@@ -43,41 +45,41 @@ class Mailbox(_Closed):
     server: str
 
 
-class SiteLink(_Closed):
+class SiteLink(_StrictModel):
     """A link between two sites, with its cost."""
 
     between: tuple[str, str]
     cost: int = Field(ge=1)
 
 
-class Sink(_Closed):
-    """A server of the harness that takes mail for outside domains."""
+class Sink(_StrictModel):
+    """A server of the harness that accepts mail for domains outside."""
 
     name: str
     domains: tuple[str, ...]
     protocol: Literal["smtp", "lmtp"] = "smtp"
 
 
-class Route(_Closed):
-    """Next hops for a recipient domain: sinks or servers, the first that works is used."""
+class Route(_StrictModel):
+    """The next hops (sinks or servers) for a recipient domain, or `*`; a server uses the first that works."""
 
     domain: str
     next_hops: tuple[str, ...] = Field(alias="next-hops")
-    servers: tuple[str, ...] = Field((), description="who has this route; empty: all servers")
+    servers: tuple[str, ...] = Field((), description="servers with this route; empty: all servers")
 
 
-class ConnectorRights(_Closed):
-    """What differs from the default rights between two servers (both rights held among servers)."""
+class ConnectorRights(_StrictModel):
+    """The rights of `peer` on a connector of `server`; without such an entry servers have both rights."""
 
-    server: str = Field(description="whose connector")
+    server: str = Field(description="the server whose connector it is")
     peer: str
     accept_xshadow: bool = Field(True, alias="accept-xshadow")
     send_xshadow: bool = Field(True, alias="send-xshadow")
     secret: str | None = None
 
 
-class Topology(_Closed):
-    """A whole topology; `boundary_of` answers where shadows may be."""
+class Topology(_StrictModel):
+    """A topology; a reference to an unknown party is refused."""
 
     name: str
     title: str = ""
@@ -100,7 +102,7 @@ class Topology(_Closed):
     externally_secured: bool = Field(True, alias="externally-secured")
 
     @model_validator(mode="after")
-    def _names_are_known(self) -> "Topology":
+    def _check_names(self) -> "Topology":
         servers = [server.name for server in self.servers]
         hops = [*servers, *(sink.name for sink in self.sinks)]
         if len(set(hops)) != len(hops):
@@ -130,32 +132,36 @@ class Topology(_Closed):
 
     @cached_property
     def all_sites(self) -> tuple[str, ...]:
-        """Every site that is named anywhere, in order of first mention."""
+        """The names of all sites: those of `sites`, then those of servers."""
         return tuple(dict.fromkeys([*self.sites, *(server.site for server in self.servers)]))
 
     def boundary(self, server: str) -> frozenset[str]:
         """Return the names of all servers in the server's transport high-availability boundary, itself included.
 
-        The DAG for a member of one, else the Active Directory site (SR-BND-01, SR-BND-02); a 2010 server has none
-        but its site.
+        The boundary is the DAG of a member of one (SR-BND-01), else the servers without a DAG in the same Active Directory
+        site (SR-BND-02).
         """
-        one = self.by_name[server]
-        if one.dag is not None:
-            return frozenset(other.name for other in self.servers if other.dag == one.dag)
-        return frozenset(other.name for other in self.servers if other.dag is None and other.site == one.site)
+        dag, site = self.by_name[server].dag, self.by_name[server].site
+        if dag is not None:
+            return frozenset(other.name for other in self.servers if other.dag == dag)
+        return frozenset(other.name for other in self.servers if other.dag is None and other.site == site)
 
     def store_name(self, server: str) -> str:
-        """Return the party name of the mailbox store behind a server: the LMTP sink that it delivers to."""
+        """Return the party name of a server's mailbox store, the LMTP sink that it delivers to."""
         return f"{server}-store"
 
     def next_hops(self, server: str, recipient: str) -> Iterator[str]:
-        """Yield who is next on the way of a message from a server to a recipient."""
-        hosts = {mailbox.address: mailbox.server for mailbox in self.mailboxes}
-        if (host := hosts.get(recipient.lower())) is not None:
-            yield self.store_name(server) if host == server else f"{host}.delivery"
+        """Yield the parties to which a server may pass a message for a recipient.
+
+        For a mailbox that is the mailbox store, or the `delivery` listener of the server that has it; else the next hops
+        of the first route for the recipient's domain, or else for `*`.
+        """
+        mailbox_servers = {mailbox.address: mailbox.server for mailbox in self.mailboxes}
+        if (mailbox_server := mailbox_servers.get(recipient.lower())) is not None:
+            yield self.store_name(server) if mailbox_server == server else f"{mailbox_server}.delivery"
             return
         domain = recipient.rpartition("@")[2].lower()
         routes = [route for route in self.routes if not route.servers or server in route.servers]
-        named = [one for one in routes if one.domain == domain] or [one for one in routes if one.domain == "*"]
-        for route in named[:1]:
+        matching = [route for route in routes if route.domain == domain] or [r for r in routes if r.domain == "*"]
+        for route in matching[:1]:
             yield from (hop for hop in route.next_hops if hop != server)
