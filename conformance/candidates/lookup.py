@@ -62,7 +62,7 @@ def installable_candidates(shipped: Path) -> tuple[Candidate, ...]:
 
 def reference_readings() -> tuple[str, ...]:
     """Return the names of the reference's conforming readings; the last one, `every-reading`, stands for all of them."""
-    catalogue = importlib.import_module("conformance.reference.readings.catalogue")
+    catalogue = importlib.import_module("conformance.reference.defects.catalogue")
     return (*sorted(catalogue.READINGS), catalogue.EVERY)
 
 

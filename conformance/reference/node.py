@@ -192,9 +192,8 @@ def create(path: Path, clock: Clock, defect: str | None = None) -> Node:
     """Return a node, not started, that is configured by the file at `path`. Raises ValueError for an unknown defect."""
     classes = ComponentSets()
     if defect is not None:
-        from conformance.reference.defects.catalogue import (
-            spoiled,
-        )  # a dozen modules that a node without a defect does not need
+        # a dozen modules that a node without a defect does not need
+        from conformance.reference.defects.catalogue import apply_by_name
 
-        classes = spoiled(classes, defect)
+        classes = apply_by_name(classes, defect)
     return Node(path, clock, classes)

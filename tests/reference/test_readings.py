@@ -15,7 +15,7 @@ from conformance.execute import judge
 from conformance.history.events import AnyEvent, Attempt, Connected, Delivered
 from conformance.judge.incremental import IncrementalJudge
 from conformance.reference.components import ComponentSets
-from conformance.reference.defects.catalogue import DEFECTS, spoiled
+from conformance.reference.defects.catalogue import DEFECTS, apply_by_name
 from conformance.reference.readings.reading import EVERY, READINGS, reading
 from conformance.reference.receive.verbs import ShadowVerbs
 from conformance.run.cell import CellRunner
@@ -35,23 +35,23 @@ def test_there_are_enough_of_them_and_none_is_called_as_a_defect():
         assert re.search(r"ruling|wire-profile\.md|RFC|SR-", one.allowed_by), one.name
 
 
-def test_readings_of_one_part_are_put_in_front_of_each_other():
-    parts = spoiled(ComponentSets(), "keeps-shadow-sessions+opens-shadow-sessions-early")
-    names = [one.__name__ for one in parts.class_in("creation").__mro__]
-    assert names.index("OpensEarly") < names.index("KeepsShadowSessions") < names.index("ShadowCreation")
+def test_readings_of_one_slot_are_put_in_front_of_each_other():
+    classes = apply_by_name(ComponentSets(), "keeps-shadow-sessions+opens-shadow-sessions-early")
+    names = [one.__name__ for one in classes.class_in("creation").__mro__]
+    assert names.index("OpensShadowSessionsEarly") < names.index("KeepsShadowSessions") < names.index("ShadowCreation")
 
 
 def test_a_reading_goes_with_a_defect_and_hides_nothing_of_it():
-    parts = spoiled(ComponentSets(), "heartbeats-whatever-the-mail+never-shadows")
-    assert parts.class_in("creation") is spoiled(ComponentSets(), "never-shadows").class_in("creation")
-    assert parts.class_in("manager").__name__ == "HeartbeatsWhateverTheMail"
+    classes = apply_by_name(ComponentSets(), "heartbeats-whatever-the-mail+never-shadows")
+    assert classes.class_in("creation") is apply_by_name(ComponentSets(), "never-shadows").class_in("creation")
+    assert classes.class_in("manager").__name__ == "HeartbeatsWhateverTheMail"
 
 
 def test_all_at_once_is_every_one():
-    parts = spoiled(ComponentSets(), EVERY)
+    classes = apply_by_name(ComponentSets(), EVERY)
     for one in READINGS.values():
-        for name, mixin in one.parts.items():
-            assert issubclass(parts.class_in(name), mixin), one.name
+        for name, mixin in one.classes.items():
+            assert issubclass(classes.class_in(name), mixin), one.name
 
 
 def test_the_command_line_knows_them_and_tells_what_it_does_not_know(tmp_path: Path):
@@ -64,10 +64,10 @@ def test_the_command_line_knows_them_and_tells_what_it_does_not_know(tmp_path: P
         find_candidate("reference+longer-shadow-idz", tmp_path)
 
 
-@pytest.mark.parametrize(("name", "part"), [("longer-shadow-ids", "verbs"), (EVERY, "verbs"), ("new", "no-part")])
-def test_a_name_is_taken_once_and_a_part_must_be_there(name: str, part: str):
-    with pytest.raises(ValueError, match="the name is taken, or there is no part"):
-        reading(name, allowed_by="nothing", parts=(part,))(ShadowVerbs)
+@pytest.mark.parametrize(("name", "slot"), [("longer-shadow-ids", "verbs"), (EVERY, "verbs"), ("new", "no-slot")])
+def test_a_name_is_taken_once_and_a_slot_must_be_there(name: str, slot: str):
+    with pytest.raises(ValueError, match="the name is taken, or there is no slot"):
+        reading(name, allowed_by="nothing", slots=(slot,))(ShadowVerbs)
 
 
 def test_the_page_and_the_tox_environment_name_every_one():

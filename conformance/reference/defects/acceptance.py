@@ -1,4 +1,4 @@
-"""Defects of acceptance: what is promised with a 250, and who keeps it."""
+"""Defects of acceptance: a message is acknowledged with 250 and then lost, changed or delivered twice, or is wrongly refused."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,41 +11,42 @@ from conformance.reference.queue.mailbox_store import MailboxStore
 from conformance.reference.receive.acceptance import Acceptance, MessageOrigin
 from conformance.reference.replies import Reply
 from conformance.reference.shadow.shadow_queues import QueuedShadow, ShadowQueues
-from conformance.reference.storage.database import Database
+from conformance.reference.storage.database import Database, DatabaseError
 
 
-@defect("forgets-its-queue-on-restart", breaks="RL-ACK-01", part="acceptance")
+@defect("forgets-its-queue-on-restart", breaks="RL-ACK-01", slot="acceptance")
 class ForgetsItsQueue(Acceptance):
     """Clears its delivery queues when it starts: what it acknowledged before is gone."""
 
     def start(self) -> None:
-        """Drop what was acknowledged."""
+        """Delete every message of which this server is the primary, although it has acknowledged them."""
         for message in list(self.host.messages.in_place("primary")):
             self.host.messages.drop(message.id)
 
 
-@defect("begins-anew-after-every-failure", breaks="SR-BND-09", part="database")
+@defect("begins-anew-after-every-failure", breaks="SR-BND-09", slot="database")
 class BeginsAnew(Database):
-    """Begins with an empty queue database at every start, and leaves what it had to whoever keeps the shadows: when both
-    fail together, nobody has it any more."""
+    """Begins with an empty queue database at every start, and leaves its messages to their shadow servers: when both
+    fail together, no server has them any more."""
 
     def open(self) -> bool:
-        """Put the old file away."""
+        """Delete the database file of the last start, then open a new one."""
         for old in self._path.parent.glob(f"{self._path.name}*"):
             old.unlink()
         return super().open()
 
 
-@defect("takes-no-second-transmission", breaks="SR-TMO-04", part="acceptance")
+@defect("takes-no-second-transmission", breaks="SR-TMO-04", slot="acceptance")
 class TakesNoSecondTransmission(Acceptance):
     """Refuses a message that it has had before."""
 
     def start(self) -> None:
-        """Nothing was seen yet."""
+        """Begin with no message known; `seen` has sender and content of each accepted message."""
         self.seen: set[str] = set()
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Refuse what was seen."""
+        """Refuse a message with the sender and content of one that was accepted before, although a repeated
+        transmission must be accepted."""
         key = f"{envelope.reverse_path} {content!r}"
         if key in self.seen:
             return Reply(554, "5.6.0", "the message was transmitted before")
@@ -55,22 +56,23 @@ class TakesNoSecondTransmission(Acceptance):
         return reply
 
 
-@defect("folds-letter-case", breaks="RL-ACK-04", part="acceptance")
+@defect("folds-letter-case", breaks="RL-ACK-04", slot="acceptance")
 class FoldsLetterCase(Acceptance):
     """Takes addresses that differ in letter case only for one, wherever they are."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Keep the first of them."""
+        """Accept the message for the first of several recipients whose addresses differ in letter case only, and
+        drop the others."""
         once = {recipient.address.casefold(): recipient for recipient in reversed(envelope.recipients)}
         return await super().accept(envelope.for_recipients(tuple(reversed(once.values()))), content, origin)
 
 
-@defect("delivers-everything-twice", breaks="RL-ACK-04", part="acceptance")
+@defect("delivers-everything-twice", breaks="RL-ACK-04", slot="acceptance")
 class DeliversEverythingTwice(Acceptance):
     """Puts every message into its queue twice."""
 
     async def acknowledge(self, message: Message) -> Reply:
-        """Queue a twin."""
+        """Queue a copy of the message under a new id, then acknowledge and deliver the message itself."""
         host = self.host
         name = host.identity.new_id()
         twin = replace(message, id=0, message_id=name, shadow_id=name, redundancy_pending=False)
@@ -78,31 +80,52 @@ class DeliversEverythingTwice(Acceptance):
         return await super().acknowledge(message)
 
 
-@defect("one-shadow-queue-for-all", breaks="SR-BND-07", part="shadow_queues")
+@defect("one-shadow-queue-for-all", breaks="SR-BND-07", slot="shadow_queues")
 class OneShadowQueueForAll(ShadowQueues):
     """Holds a shadow message in one queue, however many next hops its primary needs."""
 
     def queues_of(self, message: Message) -> Iterator[QueuedShadow]:
-        """Yield it once, in the queue of whoever comes first."""
+        """Yield only the queue of the first next hop, as if it were that of all recipients."""
         first = next(super().queues_of(message))
         yield replace(first, recipients=message.envelope.recipients)
 
 
-@defect("redirects-nothing", breaks="SR-CRE-10", part="redirection")
+@defect("redirects-nothing", breaks="SR-CRE-10", slot="redirection")
 class RedirectsNothing(Redirection):
     """Says that it has redirected its queues, and leaves them where they are."""
 
     async def redirect(self, target: str) -> dict[str, int]:
-        """Do nothing."""
+        """Report that nothing was redirected and nothing kept, and redirect nothing."""
         return {"redirected": 0, "kept": 0}
 
 
-@defect("delivers-one-of-many", breaks="RL-ACK-04", part="store")
+@defect("delivers-one-of-many", breaks="RL-ACK-04", slot="store")
 class DeliversOneOfMany(MailboxStore):
-    """Gives the store one copy for the first recipient, and calls the others delivered, though nobody was refused."""
+    """Gives the store one copy for the first recipient, and calls the others delivered, though none was refused."""
 
     async def deliver(self, sink: Address, envelope: Envelope, recipient: Recipient, content: bytes) -> Reply:
-        """Skip everybody but the first."""
+        """Deliver to the first recipient of the envelope; for any other return 250 without delivering."""
         if recipient != envelope.recipients[0]:
             return Reply(250, "2.1.5", "delivered with the first")
         return await super().deliver(sink, envelope, recipient, content)
+
+
+@defect("acknowledges-what-a-sync-failed-for", breaks="RL-ACK-01", slot="acceptance", on_disks=True)
+class AcknowledgesWhatASyncFailedFor(Acceptance):
+    """Acknowledges a message although the commit that should have brought it to the disk has failed."""
+
+    async def acknowledge(self, message: Message) -> Reply:
+        """Return the acknowledgement even if the commit that writes the message to disk fails."""
+        try:
+            return await super().acknowledge(message)
+        except DatabaseError:
+            return self.acknowledgement_reply(message)
+
+
+@defect("refuses-for-good-without-room", breaks="RL-ACK-06", slot="acceptance", on_disks=True)
+class RefusesForGoodWithoutRoom(Acceptance):
+    """Refuses a message for good when there is no room on its disk: the sender gives it up."""
+
+    def no_room_reply(self) -> Reply:
+        """Return the permanent 552 in place of the transient 452."""
+        return Reply(552, "5.3.4", "insufficient system storage")

@@ -1,34 +1,37 @@
-"""All defects by name: importing every module of this package fills `DEFECTS`."""
+"""All defects and conforming readings by name: importing every module of both packages fills `DEFECTS` and `READINGS`."""
 
 import importlib
 import pkgutil
 
-from conformance.reference import defects
+from conformance.reference import defects, readings
 from conformance.reference.components import ComponentSets
 from conformance.reference.defects.defect import DEFECTS
-from conformance.reference.readings.catalogue import applied
 from conformance.reference.readings.reading import EVERY, READINGS
 
-for _module in pkgutil.iter_modules(defects.__path__):
-    if _module.name != "catalogue":
-        importlib.import_module(f"{defects.__name__}.{_module.name}")
+__all__ = ["DEFECTS", "EVERY", "READINGS", "apply_by_name"]
+
+for _package in (defects, readings):
+    for _module in pkgutil.iter_modules(_package.__path__):
+        if _module.name != "catalogue":
+            importlib.import_module(f"{_package.__name__}.{_module.name}")
 
 
-def spoiled(parts: ComponentSets, names: str) -> ComponentSets:
-    """Return the parts with defects and conforming readings, `NAME` or `NAME+NAME`; readings are put on last.
+def apply_by_name(classes: ComponentSets, names: str) -> ComponentSets:
+    """Return component classes with the defects and conforming readings in `names`: `NAME`, `NAME+NAME`, or EVERY.
 
-    Raises ValueError when there is none of a name.
+    Readings are applied last, in front of defects. Raises ValueError for an unknown name.
     """
-    wanted = names.split("+")
-    if unknown := [name for name in wanted if name not in DEFECTS and name not in READINGS and name != EVERY]:
+    requested = names.split("+")
+    if unknown := [name for name in requested if name not in DEFECTS and name not in READINGS and name != EVERY]:
         raise ValueError(
             f"no defect {unknown[0]!r}; there are: {', '.join(sorted(DEFECTS))}; and conforming readings: "
             f"{', '.join(sorted(READINGS))}, {EVERY}"
         )
-    for name in wanted:
+    for name in requested:
         if name in DEFECTS:
-            parts = DEFECTS[name].spoil(parts)
-    for name in wanted:
-        if name not in DEFECTS:
-            parts = applied(parts, name)
-    return parts
+            classes = DEFECTS[name].apply(classes)
+    for name in requested:
+        for reading in READINGS.values():
+            if name in (reading.name, EVERY):
+                classes = reading.apply(classes)
+    return classes

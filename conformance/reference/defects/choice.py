@@ -1,4 +1,4 @@
-"""Defects in the choice of shadow servers: whom, in which order, how often."""
+"""Defects in the choice of shadow servers: which servers are tried, in which order, and how often."""
 
 from conformance.reference.config import Peer
 from conformance.reference.defects.defect import defect
@@ -7,26 +7,26 @@ from conformance.reference.shadow.choice import ShadowServerChoice
 
 
 class OffersToAnybody(Rights):
-    """Offers the shadow verbs to every server it knows."""
+    """Offers the shadow verbs to every server of the configuration."""
 
     def may_shadow(self, peer: Peer | None) -> bool:
-        """Whether the client is a server at all."""
+        """Whether the client is any known server, of this boundary or not."""
         return peer is not None
 
 
-class Limited(ShadowServerChoice):
-    """What the wrong choices below are made of: servers near and far, and how often each kind is tried."""
+class ChoosesByDistance(ShadowServerChoice):
+    """Base class of wrong choices: the possible shadow servers by site, and attempts at each of them in turn."""
 
-    def near(self) -> list[Peer]:
-        """Return the members of our own site."""
-        return [peer for peer in self.members() if peer.site == self.host.config.site]
+    def same_site_peers(self) -> list[Peer]:
+        """Return the possible shadow servers in this server's site."""
+        return [peer for peer in self.other_members() if peer.site == self.host.config.site]
 
-    def far(self) -> list[Peer]:
-        """Return the members of other sites."""
-        return [peer for peer in self.members() if peer.site != self.host.config.site]
+    def other_site_peers(self) -> list[Peer]:
+        """Return the possible shadow servers in other sites."""
+        return [peer for peer in self.other_members() if peer.site != self.host.config.site]
 
-    def members(self) -> list[Peer]:
-        """Return the other servers of the boundary."""
+    def other_members(self) -> list[Peer]:
+        """Return the other mailbox servers of the boundary: the DAG, or the site where there is no DAG."""
         config = self.host.config
         return [
             peer
@@ -35,143 +35,145 @@ class Limited(ShadowServerChoice):
             and (peer.dag == config.dag if config.dag is not None else peer.dag is None and peer.site == config.site)
         ]
 
-    def times(self, peers: list[Peer], number: int) -> list[Peer]:
-        """Return as many attempts as there are to be, in turn."""
+    def attempts_in_turn(self, peers: list[Peer], number: int) -> list[Peer]:
+        """Return `number` attempts that go through the peers in order and begin again; none without peers."""
         return [peers[turn % len(peers)] for turn in range(number)] if peers else []
 
 
-@defect("shadows-in-another-dag", breaks="SR-BND-01", part="choice", also={"rights": OffersToAnybody})
+@defect("shadows-in-another-dag", breaks="SR-BND-01", slot="choice", also={"rights": OffersToAnybody})
 class ShadowsInAnotherDag(ShadowServerChoice):
     """Takes the servers of other DAGs for its own, and asks them first."""
 
     def attempts(self) -> list[Peer]:
-        """Return the strangers, then who is right."""
+        """Return the servers of other DAGs, then the right ones."""
         config = self.host.config
         strangers = [peer for peer in config.peers if peer.role == "mailbox" and peer.dag != config.dag]
         return strangers + super().attempts()
 
 
-@defect("shadows-in-another-site", breaks="SR-BND-02", part="choice", also={"rights": OffersToAnybody})
+@defect("shadows-in-another-site", breaks="SR-BND-02", slot="choice", also={"rights": OffersToAnybody})
 class ShadowsInAnotherSite(ShadowServerChoice):
     """Without a DAG, asks servers of any site."""
 
     def attempts(self) -> list[Peer]:
-        """Return the servers of other sites, then who is right."""
+        """Return the servers of other sites where there is no DAG, then the right ones."""
         config = self.host.config
         elsewhere = [peer for peer in config.peers if peer.role == "mailbox" and peer.site != config.site]
         return (elsewhere if config.dag is None else []) + super().attempts()
 
 
-@defect("prefers-local", breaks="SR-PRF-01", part="choice")
-class PrefersLocal(Limited):
+@defect("prefers-local", breaks="SR-PRF-01", slot="choice")
+class PrefersLocal(ChoosesByDistance):
     """Under PreferRemote, tries the members of its own site first."""
 
     def attempts(self) -> list[Peer]:
-        """Return near servers before far ones."""
+        """Return attempts in the own site before those in other sites where PreferRemote asks for the reverse."""
         transport = self.host.transport
-        if transport.ShadowMessagePreferenceSetting != "PreferRemote" or not self.far():
+        if transport.ShadowMessagePreferenceSetting != "PreferRemote" or not self.other_site_peers():
             return super().attempts()
-        near = self.times(self.near(), transport.MaxRetriesForLocalSiteShadow)
-        return near + self.times(self.far(), transport.MaxRetriesForRemoteSiteShadow)
+        near = self.attempts_in_turn(self.same_site_peers(), transport.MaxRetriesForLocalSiteShadow)
+        return near + self.attempts_in_turn(self.other_site_peers(), transport.MaxRetriesForRemoteSiteShadow)
 
 
-@defect("prefer-remote-never-falls-back", breaks="SR-PRF-01", part="choice")
-class NeverFallsBack(Limited):
+@defect("prefer-remote-never-falls-back", breaks="SR-PRF-01", slot="choice")
+class NeverFallsBack(ChoosesByDistance):
     """Under PreferRemote, does not try the local members when all remote attempts have failed."""
 
     def attempts(self) -> list[Peer]:
-        """Return far servers only."""
+        """Return attempts in other sites only where PreferRemote asks for attempts in the own site after them."""
         transport = self.host.transport
-        if transport.ShadowMessagePreferenceSetting != "PreferRemote" or not self.far():
+        if transport.ShadowMessagePreferenceSetting != "PreferRemote" or not self.other_site_peers():
             return super().attempts()
-        return self.times(self.far(), transport.MaxRetriesForRemoteSiteShadow)
+        return self.attempts_in_turn(self.other_site_peers(), transport.MaxRetriesForRemoteSiteShadow)
 
 
-@defect("local-only-goes-far", breaks="SR-PRF-02", part="choice")
-class LocalOnlyGoesFar(Limited):
+@defect("local-only-goes-far", breaks="SR-PRF-02", slot="choice")
+class LocalOnlyGoesFar(ChoosesByDistance):
     """Under LocalOnly, tries remote members when the local ones have failed."""
 
     def attempts(self) -> list[Peer]:
-        """Return far servers after the near ones."""
-        more = self.far() if self.host.transport.ShadowMessagePreferenceSetting == "LocalOnly" else []
+        """Return the right attempts and, under LocalOnly, one more at each server of other sites."""
+        more = self.other_site_peers() if self.host.transport.ShadowMessagePreferenceSetting == "LocalOnly" else []
         return super().attempts() + more
 
 
-@defect("remote-only-goes-near", breaks="SR-PRF-03", part="choice")
-class RemoteOnlyGoesNear(Limited):
+@defect("remote-only-goes-near", breaks="SR-PRF-03", slot="choice")
+class RemoteOnlyGoesNear(ChoosesByDistance):
     """Under RemoteOnly, tries local members when the remote ones have failed."""
 
     def attempts(self) -> list[Peer]:
-        """Return near servers after the far ones."""
-        only = self.host.transport.ShadowMessagePreferenceSetting == "RemoteOnly" and self.far()
-        return super().attempts() + (self.near() if only else [])
+        """Return the right attempts and, under RemoteOnly, one more at each server of the own site."""
+        only = self.host.transport.ShadowMessagePreferenceSetting == "RemoteOnly" and self.other_site_peers()
+        return super().attempts() + (self.same_site_peers() if only else [])
 
 
-class Miscounts(Limited):
-    """What the wrong counts below share: both limits, changed by a number."""
+class ShiftsAttemptLimits(ChoosesByDistance):
+    """Base class of wrong limits: both numbers of attempts, each changed by a constant."""
 
-    remote = 0
-    local = 0
+    remote_shift = 0
+    local_shift = 0
 
     def attempts(self) -> list[Peer]:
-        """Return attempts by the changed limits."""
+        """Return attempts in other sites and then in the own one, each with its number changed."""
         right = super().attempts()
         far = [peer for peer in right if peer.site != self.host.config.site]
         near = [peer for peer in right if peer.site == self.host.config.site]
-        return self._changed(far, self.remote) + self._changed(near, self.local)
+        return self._shifted(far, self.remote_shift) + self._shifted(near, self.local_shift)
 
-    def _changed(self, peers: list[Peer], change: int) -> list[Peer]:
-        return self.times(peers, len(peers) + change) if peers else []
+    def _shifted(self, peers: list[Peer], change: int) -> list[Peer]:
+        """Return attempts at the same servers, `change` more or fewer; none if there were none."""
+        return self.attempts_in_turn(peers, len(peers) + change) if peers else []
 
 
-@defect("one-remote-attempt-too-many", breaks="SR-PRF-04", part="choice")
-class OneRemoteTooMany(Miscounts):
+@defect("one-remote-attempt-too-many", breaks="SR-PRF-04", slot="choice")
+class OneRemoteTooMany(ShiftsAttemptLimits):
     """Tries remote members once more than MaxRetriesForRemoteSiteShadow."""
 
-    remote = 1
+    remote_shift = 1
 
 
-@defect("one-remote-attempt-too-few", breaks="SR-PRF-04", part="choice")
-class OneRemoteTooFew(Miscounts):
+@defect("one-remote-attempt-too-few", breaks="SR-PRF-04", slot="choice")
+class OneRemoteTooFew(ShiftsAttemptLimits):
     """Tries remote members once less than MaxRetriesForRemoteSiteShadow."""
 
-    remote = -1
+    remote_shift = -1
 
 
-@defect("one-local-attempt-too-many", breaks="SR-PRF-05", part="choice")
-class OneLocalTooMany(Miscounts):
+@defect("one-local-attempt-too-many", breaks="SR-PRF-05", slot="choice")
+class OneLocalTooMany(ShiftsAttemptLimits):
     """Tries local members once more than MaxRetriesForLocalSiteShadow."""
 
-    local = 1
+    local_shift = 1
 
 
-@defect("one-local-attempt-too-few", breaks="SR-PRF-05", part="choice")
-class OneLocalTooFew(Miscounts):
+@defect("one-local-attempt-too-few", breaks="SR-PRF-05", slot="choice")
+class OneLocalTooFew(ShiftsAttemptLimits):
     """Tries local members once less than MaxRetriesForLocalSiteShadow."""
 
-    local = -1
+    local_shift = -1
 
 
-@defect("preference-within-one-site", breaks="SR-PRF-06", part="choice")
-class PreferenceWithinOneSite(Limited):
-    """Obeys the preference where there is but one site: under RemoteOnly it finds nobody."""
+@defect("preference-within-one-site", breaks="SR-PRF-06", slot="choice")
+class PreferenceWithinOneSite(ChoosesByDistance):
+    """Obeys the preference where there is but one site: under RemoteOnly it finds no server."""
 
     def attempts(self) -> list[Peer]:
-        """Return what the preference alone says."""
+        """Return the attempts that the preference asks for, also where there is one site and the preference has no
+        meaning."""
         transport = self.host.transport
-        near = self.times(self.near(), transport.MaxRetriesForLocalSiteShadow)
-        far = self.times(self.far(), transport.MaxRetriesForRemoteSiteShadow)
+        near = self.attempts_in_turn(self.same_site_peers(), transport.MaxRetriesForLocalSiteShadow)
+        far = self.attempts_in_turn(self.other_site_peers(), transport.MaxRetriesForRemoteSiteShadow)
         return {"LocalOnly": near, "RemoteOnly": far, "PreferRemote": far + near}[
             transport.ShadowMessagePreferenceSetting
         ]
 
 
-@defect("remote-limit-within-one-site", breaks="SR-PRF-06", part="choice")
-class RemoteLimitWithinOneSite(Limited):
+@defect("remote-limit-within-one-site", breaks="SR-PRF-06", slot="choice")
+class RemoteLimitWithinOneSite(ChoosesByDistance):
     """Within one site tries as often as the remote limit says."""
 
     def attempts(self) -> list[Peer]:
-        """Return near servers, as often as far ones would be tried."""
-        if self.far():
+        """Return attempts in the own site, as many as MaxRetriesForRemoteSiteShadow, where there is no other site."""
+        if self.other_site_peers():
             return super().attempts()
-        return self.times(self.near(), self.host.transport.MaxRetriesForRemoteSiteShadow)
+        return self.attempts_in_turn(self.same_site_peers(), self.host.transport.MaxRetriesForRemoteSiteShadow)

@@ -1,4 +1,4 @@
-"""Defects in checking the configuration."""
+"""Defects in checking the configuration: what is wrong is accepted or half reported, what is right is refused."""
 
 from typing import Annotated, Any
 
@@ -8,122 +8,129 @@ from conformance.reference.config import Listener, Listeners, NodeConfiguration,
 from conformance.reference.defects.defect import defect
 
 
-class Unlimited(Listener):
-    """A listener whose limits need not fit each other."""
+class ListenerWithAnyLimits(Listener):
+    """A listener whose timeouts may contradict each other."""
 
     @model_validator(mode="after")
-    def _age_exceeds_idleness(self) -> "Unlimited":
+    def _age_exceeds_idleness(self) -> "ListenerWithAnyLimits":
+        """Accept any timeouts."""
         return self
 
 
-class UnlimitedListeners(Listeners):
-    """Listeners that are such."""
+class ListenersWithAnyLimits(Listeners):
+    """Listeners whose timeouts may contradict each other."""
 
-    frontend: Unlimited | None = None
-    transport: Unlimited | None = None
-    delivery: Unlimited | None = None
+    frontend: ListenerWithAnyLimits | None = None
+    transport: ListenerWithAnyLimits | None = None
+    delivery: ListenerWithAnyLimits | None = None
 
 
-@defect("takes-limits-that-contradict", breaks="SR-CFG-01", part="configuration")
+@defect("takes-limits-that-contradict", breaks="SR-CFG-01", slot="configuration")
 class TakesLimitsThatContradict(NodeConfiguration):
     """Takes a ConnectionTimeout that is not greater than the ConnectionInactivityTimeout."""
 
-    listeners: UnlimitedListeners
+    listeners: ListenersWithAnyLimits
 
 
-class NamesOneLimit(Listener):
-    """A listener that tells of one limit when two contradict each other."""
+class ListenerThatNamesOneLimit(Listener):
+    """A listener whose error message names one of two contradicting timeouts."""
 
     @model_validator(mode="after")
-    def _age_exceeds_idleness(self) -> "NamesOneLimit":
+    def _age_exceeds_idleness(self) -> "ListenerThatNamesOneLimit":
+        """Raise ValueError for contradicting timeouts, and name only the first of them."""
         if self.connection_timeout <= self.connection_inactivity_timeout:
             raise ValueError("connection_timeout is too small")
         return self
 
 
-class ListenersThatNameOne(Listeners):
-    """Listeners that are such."""
+class ListenersThatNameOneLimit(Listeners):
+    """Listeners whose error messages name one of two contradicting timeouts."""
 
-    frontend: NamesOneLimit | None = None
-    transport: NamesOneLimit | None = None
-    delivery: NamesOneLimit | None = None
+    frontend: ListenerThatNamesOneLimit | None = None
+    transport: ListenerThatNamesOneLimit | None = None
+    delivery: ListenerThatNamesOneLimit | None = None
 
 
-@defect("names-one-limit-of-two", breaks="SR-CFG-01", part="configuration")
+@defect("names-one-limit-of-two", breaks="SR-CFG-01", slot="configuration")
 class NamesOneOfTwo(NodeConfiguration):
     """Names only the ConnectionTimeout when it refuses one that is not greater than the ConnectionInactivityTimeout."""
 
-    listeners: ListenersThatNameOne
+    listeners: ListenersThatNameOneLimit
 
 
-class AnyPreference(Transport):
-    """Parameters in which LocalOnly goes with any number of remote attempts."""
+class TransportWithAnyPreference(Transport):
+    """Parameters in which LocalOnly may be combined with any number of remote attempts."""
 
     @model_validator(mode="after")
-    def _local_only_tries_no_remote_site(self) -> "AnyPreference":
+    def _local_only_tries_no_remote_site(self) -> "TransportWithAnyPreference":
+        """Accept LocalOnly with any number of remote attempts."""
         return self
 
 
-@defect("takes-local-only-with-remote-attempts", breaks="SR-CFG-02", part="configuration")
+@defect("takes-local-only-with-remote-attempts", breaks="SR-CFG-02", slot="configuration")
 class TakesLocalOnlyWithRemoteAttempts(NodeConfiguration):
     """Takes LocalOnly with MaxRetriesForRemoteSiteShadow above 0."""
 
-    transport: AnyPreference = AnyPreference()
+    transport: TransportWithAnyPreference = TransportWithAnyPreference()
 
 
-class NoLocalOnly(Transport):
-    """Parameters that cannot be LocalOnly."""
+class TransportWithoutLocalOnly(Transport):
+    """Parameters in which LocalOnly is always an error."""
 
     @model_validator(mode="after")
-    def _local_only_tries_no_remote_site(self) -> "NoLocalOnly":
+    def _local_only_tries_no_remote_site(self) -> "TransportWithoutLocalOnly":
+        """Raise ValueError for LocalOnly, even where no remote attempt is configured."""
         if self.ShadowMessagePreferenceSetting == "LocalOnly":
             raise ValueError("ShadowMessagePreferenceSetting LocalOnly contradicts MaxRetriesForRemoteSiteShadow")
         return self
 
 
-@defect("refuses-local-only", breaks="SR-CFG-02", part="configuration")
+@defect("refuses-local-only", breaks="SR-CFG-02", slot="configuration")
 class RefusesLocalOnly(NodeConfiguration):
     """Refuses LocalOnly also together with a MaxRetriesForRemoteSiteShadow of 0."""
 
-    transport: NoLocalOnly = NoLocalOnly()
+    transport: TransportWithoutLocalOnly = TransportWithoutLocalOnly()
 
 
-class OpenTransport(Transport):
-    """Parameters among which there may be others."""
+class TransportWithUnknownFields(Transport):
+    """Parameters among which unknown names are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
 
-@defect("ignores-unknown-parameters", breaks="SR-CFG-03", part="configuration")
+@defect("ignores-unknown-parameters", breaks="SR-CFG-03", slot="configuration")
 class IgnoresUnknownParameters(NodeConfiguration):
     """Passes over a parameter that there is not."""
 
-    transport: OpenTransport = OpenTransport()
+    transport: TransportWithUnknownFields = TransportWithUnknownFields()
     model_config = ConfigDict(extra="ignore")
 
 
-class AnyNumber(Transport):
-    """Parameters some of which may be any number."""
+class TransportWithAnyNumbers(Transport):
+    """Parameters some of which may be negative."""
 
     MaxRetriesForLocalSiteShadow: int = 2
     ShadowHeartbeatRetryCount: int = 3
     SendConnectionInactivityTimeout: Annotated[float, Field(allow_inf_nan=False)] = 600
 
 
-@defect("takes-negative-numbers", breaks="SR-CFG-03", part="configuration")
+@defect("takes-negative-numbers", breaks="SR-CFG-03", slot="configuration")
 class TakesNegativeNumbers(NodeConfiguration):
     """Takes a number of attempts, and a time to wait, below nothing."""
 
-    transport: AnyNumber = AnyNumber()
+    transport: TransportWithAnyNumbers = TransportWithAnyNumbers()
 
 
-@defect("drops-what-is-wrong-in-a-change", breaks="SR-CFG-03", part="configuration")
+@defect("drops-what-is-wrong-in-a-change", breaks="SR-CFG-03", slot="configuration")
 class DropsWhatIsWrong(NodeConfiguration):
     """Leaves out of a change what is wrong in it, and takes the rest."""
 
     @model_validator(mode="wrap")
     @classmethod
-    def _right_part(cls, document: Any, handler: ModelWrapValidatorHandler["DropsWhatIsWrong"]) -> "DropsWhatIsWrong":
+    def _drop_invalid_fields(
+        cls, document: Any, handler: ModelWrapValidatorHandler["DropsWhatIsWrong"]
+    ) -> "DropsWhatIsWrong":
+        """Validate a configuration; if that fails, validate it again without the invalid keys."""
         try:
             return handler(document)
         except ValidationError as error:
@@ -132,7 +139,7 @@ class DropsWhatIsWrong(NodeConfiguration):
 
 
 def _without(value: Any, wrong: set[str]) -> Any:
-    """Return a document without the keys of those names, at any depth."""
+    """Return a document without the keys of these names, at any depth."""
     if isinstance(value, dict):
         return {key: _without(inner, wrong) for key, inner in value.items() if key not in wrong}
     return value

@@ -1,4 +1,4 @@
-"""Defects in making the shadow copy."""
+"""Defects in making the shadow copy: none, too early, too late, too many, or not equal to the message."""
 
 import asyncio
 from dataclasses import replace
@@ -10,60 +10,61 @@ from conformance.reference.send.dialogue import Dialogue, SessionLost
 from conformance.reference.shadow.creation import ShadowCreation
 
 
-@defect("never-shadows", breaks="SR-CRE-01", part="creation")
+@defect("never-shadows", breaks="SR-CRE-01", slot="creation")
 class NeverShadows(ShadowCreation):
     """Makes no shadow of any message, whatever is configured."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Do nothing, as if redundancy were switched off."""
+        """Make no shadow, and report success unless a shadow is mandatory."""
         return not self.host.transport.RejectMessageOnShadowFailure
 
 
-@defect("off-until-switched-on", breaks="SR-ENA-01", part="creation")
+@defect("off-until-switched-on", breaks="SR-ENA-01", slot="creation")
 class OffUntilSwitchedOn(ShadowCreation):
     """Makes no shadow until ShadowRedundancyEnabled has been switched off and on again."""
 
     switched = False
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Begin with shadows once redundancy was seen to be off."""
+        """Make a shadow only after ShadowRedundancyEnabled was false at an earlier message."""
         self.switched = self.switched or not self.host.transport.ShadowRedundancyEnabled
         if self.switched:
             return await super().make_shadow(message, content, deadline)
         return not self.host.transport.RejectMessageOnShadowFailure
 
 
-@defect("shadows-though-disabled", breaks="SR-ENA-02", part="creation")
+@defect("shadows-though-disabled", breaks="SR-ENA-02", slot="creation")
 class ShadowsThoughDisabled(ShadowCreation):
     """Opens shadow sessions with ShadowRedundancyEnabled false."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Try the servers whatever the switch says."""
+        """Make a shadow on the first server of the choice although ShadowRedundancyEnabled is false."""
         if self.host.transport.ShadowRedundancyEnabled:
             return await super().make_shadow(message, content, deadline)
         return any([await self.try_server(peer, message, content) for peer in self.host.choice.attempts()[:1]])
 
 
-async def _done() -> None:
-    """Do nothing: it is done."""
+async def _do_nothing() -> None:
+    """Replace `Dialogue.open` of a session that is open already."""
 
 
 @defect(
     "opens-shadow-session-early",
     breaks="SR-CRE-02",
-    part="creation",
+    slot="creation",
     retired="ruling 14: a session that was opened before may be used",
 )
 class OpensEarly(ShadowCreation):
     """Keeps a session with each possible shadow server open from the start, and uses that for the first message."""
 
     def start(self) -> None:
-        """Open a session with everybody who might keep a shadow."""
+        """Open a session with each possible shadow server in the background."""
         self.kept: dict[str, Dialogue] = {}
         for peer in {peer.name: peer for peer in self.host.choice.attempts()}.values():
             self.host.tasks.start(self._open(peer), f"{self.host.name}: session with {peer.name}")
 
     async def _open(self, peer: Peer) -> None:
+        """Open a session with a server and keep it for the first message; retry each second until the server is up."""
         while peer.name not in self.kept:
             dialogue = super().new_dialogue(peer)
             try:
@@ -74,20 +75,20 @@ class OpensEarly(ShadowCreation):
                 self.kept[peer.name] = dialogue
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
-        """Return the session that is open; opening it again does nothing."""
+        """Return the session that was opened at the start, or a new one after it was used."""
         kept = self.kept.pop(peer.name, None)
         if kept is None:
             return super().new_dialogue(peer)
-        kept.open = _done  # type: ignore[method-assign]
+        kept.open = _do_nothing  # type: ignore[method-assign]
         return kept
 
 
-@defect("sends-the-copy-after-the-reply", breaks="SR-CRE-02", part="creation")
+@defect("sends-the-copy-after-the-reply", breaks="SR-CRE-02", slot="creation")
 class SendsTheCopyAfterTheReply(ShadowCreation):
     """Opens the shadow session while the sender waits, and sends the copy only after the sender has its reply."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Open a session, and call that a shadow."""
+        """Return True as soon as a shadow session is open, and leave the copy to a background task."""
         for peer in self.host.choice.attempts():
             dialogue = self.new_dialogue(peer)
             try:
@@ -96,11 +97,14 @@ class SendsTheCopyAfterTheReply(ShadowCreation):
             except SessionLost:
                 dialogue.abort()
             else:
-                self.host.tasks.start(self._later(peer, message, content, dialogue), f"{self.host.name}: late copy")
+                self.host.tasks.start(
+                    self._send_later(peer, message, content, dialogue), f"{self.host.name}: late copy"
+                )
                 return True
         return False
 
-    async def _later(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
+    async def _send_later(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
+        """Send the copy a second later, when the sender has its reply; a lost session is only logged."""
         try:
             await asyncio.sleep(1)  # the sender has its reply by then
             await self.transmit_shadow(peer, message, content, dialogue)
@@ -111,32 +115,32 @@ class SendsTheCopyAfterTheReply(ShadowCreation):
             dialogue.abort()
 
 
-@defect("shadows-twice", breaks="SR-CRE-09", part="creation")
+@defect("shadows-twice", breaks="SR-CRE-09", slot="creation")
 class ShadowsTwice(ShadowCreation):
     """Makes a shadow on every server that it may ask."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Try all servers, each once."""
+        """Make a shadow on every server of the choice, and return whether any succeeded."""
         peers = {peer.name: peer for peer in self.host.choice.attempts()}.values()
         return any([await self.try_server(peer, message, content) for peer in peers])
 
 
-@defect("takes-refusal-for-a-shadow", breaks="SR-PRF-07", part="creation")
+@defect("takes-refusal-for-a-shadow", breaks="SR-PRF-07", slot="creation")
 class TakesRefusalForAShadow(ShadowCreation):
     """Counts the last permitted attempt as a success, however it ended."""
 
     async def make_shadow(self, message: Message, content: bytes, deadline: float | None) -> bool:
-        """Try, and be content."""
+        """Try to make a shadow, and return True even if all attempts failed."""
         await super().make_shadow(message, content, deadline)
         return True
 
 
-@defect("timeout-counts-as-shadow", breaks="SR-TMO-02", part="creation")
+@defect("timeout-counts-as-shadow", breaks="SR-TMO-02", slot="creation")
 class TimeoutCountsAsShadow(ShadowCreation):
     """When a shadow session takes too long, takes the copy for made."""
 
     async def try_server(self, peer: Peer, message: Message, content: bytes) -> bool:
-        """Wait a little less than a session may be idle, then believe."""
+        """Return True when an attempt takes nearly as long as a session may be idle."""
         patience = self.host.transport.SendConnectionInactivityTimeout * 0.9
         try:
             async with asyncio.timeout(patience):
@@ -145,53 +149,53 @@ class TimeoutCountsAsShadow(ShadowCreation):
             return True
 
 
-@defect("waits-for-ever-for-a-shadow-server", breaks="SR-TMO-08", part="creation")
-class WaitsForEver(ShadowCreation):
+@defect("waits-for-ever-for-a-shadow-server", breaks="SR-TMO-08", slot="creation")
+class WaitsForeverForShadowServer(ShadowCreation):
     """Waits for a silent shadow server for a week."""
 
     def new_dialogue(self, peer: Peer) -> Dialogue:
-        """Give the session a week's patience."""
+        """Return a session with an idle timeout of a week."""
         dialogue = super().new_dialogue(peer)
         dialogue.idle_timeout = 7 * 86400.0
         return dialogue
 
 
-class Alters(ShadowCreation):
-    """What the defects below share: the copy is not the message."""
+class AltersShadow(ShadowCreation):
+    """Base class of defects whose shadow copy is not equal to the message."""
 
-    def altered(self, message: Message, content: bytes) -> tuple[Message, bytes]:
-        """Return what is sent in the message's place."""
+    def altered_shadow(self, message: Message, content: bytes) -> tuple[Message, bytes]:
+        """Return the message and the content that are sent in place of the right ones."""
         raise NotImplementedError
 
     async def transmit_shadow(self, peer: Peer, message: Message, content: bytes, dialogue: Dialogue) -> None:
-        """Hand over something else."""
-        await super().transmit_shadow(peer, *self.altered(message, content), dialogue)
+        """Send the altered copy."""
+        await super().transmit_shadow(peer, *self.altered_shadow(message, content), dialogue)
 
 
-@defect("shadow-loses-a-recipient", breaks="SR-CRE-06", part="creation")
-class ShadowLosesARecipient(Alters):
+@defect("shadow-loses-a-recipient", breaks="SR-CRE-06", slot="creation")
+class ShadowLosesARecipient(AltersShadow):
     """Leaves the last of several recipients out of the shadow's envelope."""
 
-    def altered(self, message: Message, content: bytes) -> tuple[Message, bytes]:
-        """Return the message for fewer."""
+    def altered_shadow(self, message: Message, content: bytes) -> tuple[Message, bytes]:
+        """Return the message without its last recipient, unless it is the only one."""
         recipients = message.envelope.recipients
         return replace(message, envelope=message.envelope.for_recipients(recipients[:-1] or recipients)), content
 
 
-@defect("shadow-has-another-sender", breaks="SR-CRE-06", part="creation")
-class ShadowHasAnotherSender(Alters):
+@defect("shadow-has-another-sender", breaks="SR-CRE-06", slot="creation")
+class ShadowHasAnotherSender(AltersShadow):
     """Gives the shadow a null reverse-path."""
 
-    def altered(self, message: Message, content: bytes) -> tuple[Message, bytes]:
-        """Return the message of nobody."""
+    def altered_shadow(self, message: Message, content: bytes) -> tuple[Message, bytes]:
+        """Return the message with an empty reverse-path."""
         return replace(message, envelope=replace(message.envelope, reverse_path="")), content
 
 
-@defect("shadow-alters-an-octet", breaks="SR-CRE-06", part="creation")
-class ShadowAltersAnOctet(Alters):
+@defect("shadow-alters-an-octet", breaks="SR-CRE-06", slot="creation")
+class ShadowAltersAnOctet(AltersShadow):
     """Changes one octet of the shadow's body."""
 
-    def altered(self, message: Message, content: bytes) -> tuple[Message, bytes]:
-        """Return the message with another letter near its end."""
+    def altered_shadow(self, message: Message, content: bytes) -> tuple[Message, bytes]:
+        """Return the content with another letter near its end."""
         place = max(len(content.rstrip(b"\r\n.")) - 1, 0)
         return message, content[:place] + (b"x" if content[place : place + 1] != b"x" else b"y") + content[place + 1 :]

@@ -1,4 +1,4 @@
-"""What a defect is, and how one is written: a class that takes the place of a right part."""
+"""What a defect is, and the decorator that declares a class as one."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,45 +11,50 @@ P = TypeVar("P", bound=type)
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """A named way to be wrong, the requirement that it breaks, and what it does in one sentence."""
+    """A named deliberate mistake: the requirement that it breaks, and in `says` one sentence on what the server then does."""
 
     name: str
     breaks: str
     says: str
-    spoil: Callable[[ComponentSets], ComponentSets]
+    classes: Mapping[str, type]
+    """The classes that make the mistake, by the slot that each takes."""
     retired: str | None = None
-    """Why it is right after all; it can still be switched on, and nothing has to catch it."""
+    """Why it conforms after all; it can still be switched on, and no check has to catch it. None for a defect in force."""
     on_disks: bool = False
-    """Whether it shows only where the disk under a server of its own fails."""
+    """Whether it shows only when the disk of a server that runs as a program fails."""
+
+    def apply(self, classes: ComponentSets) -> ComponentSets:
+        """Return component classes with this defect."""
+        return classes.with_replaced(self.classes)
 
 
 DEFECTS: dict[str, Defect] = {}
-"""Name -> defect; `conformance.reference.defects.catalogue` has read all modules that declare one."""
+"""All defects by name, once `conformance.reference.defects.catalogue` is imported."""
 
 
 def defect(
     name: str,
     *,
     breaks: str,
-    part: str,
+    slot: str,
     also: Mapping[str, type] | None = None,
     retired: str | None = None,
     on_disks: bool = False,
 ) -> Callable[[P], P]:
-    """Declare the class below a defect: it takes the place of the part at that place (`parts.PLACES`).
+    """Return a class decorator that declares a defect: the class takes the place of the component in a slot (`SLOTS`).
 
-    `retired` says why it is right after all. `also` names further parts, for a mistake that more than one part must make before it shows. What the defect does
-    is the class's docstring. Raises ValueError for a name that is taken or a part that there is not.
+    `also` has classes for further slots, for a mistake that shows only when several components make it. `retired` says why it
+    conforms after all. The class's docstring becomes `Defect.says`. The decorator raises ValueError for a name that is taken
+    and for an unknown slot.
     """
-    others = dict(also or {})
 
-    def declare(wrong: P) -> P:
-        unknown = {part, *others} - SLOTS
+    def declare(component: P) -> P:
+        classes: dict[str, type] = {slot: component, **(also or {})}
+        unknown = classes.keys() - SLOTS
         if name in DEFECTS or unknown:
-            raise ValueError(f"defect {name}: the name is taken, or there is no part {', '.join(unknown)}")
-        says = " ".join((wrong.__doc__ or "").split())
-        spoiled: dict[str, type] = {part: wrong, **others}
-        DEFECTS[name] = Defect(name, breaks, says, lambda parts: parts.with_replaced(spoiled), retired, on_disks)
-        return wrong
+            raise ValueError(f"defect {name}: the name is taken, or there is no slot {', '.join(sorted(unknown))}")
+        says = " ".join((component.__doc__ or "").split())
+        DEFECTS[name] = Defect(name, breaks, says, classes, retired, on_disks)
+        return component
 
     return declare

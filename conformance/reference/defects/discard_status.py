@@ -1,4 +1,4 @@
-"""Defects in the primary's side of discard status: when a notification is due, and to whom it is told."""
+"""Defects of a primary's discard notifications: when one is queued, which server gets it, when it expires; and of releasing messages."""
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.message import Message
@@ -7,20 +7,20 @@ from conformance.reference.shadow.discard import DiscardStatus
 from conformance.reference.storage.discards import DiscardEvent
 
 
-@defect("never-tells-discards", breaks="SR-MNT-01", part="discard_status")
+@defect("never-tells-discards", breaks="SR-MNT-01", slot="discard_status")
 class NeverTells(DiscardStatus):
     """Never offers a discard notification."""
 
     def queue_notifications(self, message: Message) -> None:
-        """Queue nothing."""
+        """Queue no discard notification."""
 
 
-@defect("tells-discards-to-anybody", breaks="SR-MNT-04", part="discard_status")
+@defect("tells-discards-to-anybody", breaks="SR-MNT-04", slot="discard_status")
 class TellsAnybody(DiscardStatus):
-    """Tells every notification to whoever asks first."""
+    """Tells every notification to the server that asks first."""
 
     async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
-        """Tell also what is queued for others."""
+        """Answer a query also with the notifications that are queued for other servers."""
         lines, events = await super().answer_query(server, most)
         others = [peer.name for peer in self.host.config.peers if peer.name != server]
         for other in others:
@@ -30,121 +30,122 @@ class TellsAnybody(DiscardStatus):
         return [lines[0], *told, lines[-1]], events
 
 
-@defect("forgets-discards-on-restart", breaks="SR-MNT-05", part="discard_status")
-class ForgetsOnRestart(DiscardStatus):
+@defect("forgets-discards-on-restart", breaks="SR-MNT-05", slot="discard_status")
+class ForgetsDiscardsOnRestart(DiscardStatus):
     """Clears its discard notifications when it starts."""
 
     def start(self) -> None:
-        """Drop what is queued."""
+        """Delete all queued notifications."""
         for event in self.host.discards.queued_until(self.host.now() + 1):
             self.host.discards.remove(event.id)
         super().start()
 
 
-@defect("keeps-discards-for-ever", breaks="SR-MNT-12", part="discard_status")
+@defect("keeps-discards-for-ever", breaks="SR-MNT-12", slot="discard_status")
 class KeepsForEver(DiscardStatus):
-    """Never deletes notifications that nobody asks for."""
+    """Never deletes notifications that no server asks for."""
 
     def drop_expired(self) -> None:
-        """Delete nothing."""
+        """Delete no notification."""
 
 
-@defect("expires-discards-at-half", breaks="SR-MNT-12", part="discard_status")
-class ExpiresAtHalf(DiscardStatus):
+@defect("expires-discards-at-half", breaks="SR-MNT-12", slot="discard_status")
+class ExpiresDiscardsAtHalf(DiscardStatus):
     """Deletes notifications after half of ShadowMessageAutoDiscardInterval."""
 
     @property
     def notification_lifetime(self) -> float:
-        """Return half of it."""
+        """Return half of the right lifetime, in seconds."""
         return super().notification_lifetime / 2
 
 
-@defect("tells-more-than-asked", breaks="SR-WIR-04", part="discard_status")
+@defect("tells-more-than-asked", breaks="SR-WIR-04", slot="discard_status")
 class TellsMoreThanAsked(DiscardStatus):
     """Tells all notifications at once, however many were asked for."""
 
     async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
-        """Answer as if a million had been asked for."""
+        """Answer with up to a million notifications, whatever number the query allows."""
         return await super().answer_query(server, 1_000_000)
 
 
-@defect("says-that-nothing-is-left", breaks="SR-WIR-04", part="discard_status")
+@defect("says-that-nothing-is-left", breaks="SR-WIR-04", slot="discard_status")
 class SaysThatNothingIsLeft(DiscardStatus):
     """Says that no notification is left when there are more."""
 
     async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
-        """Answer, and leave the number out."""
+        """Answer correctly, except for the last line: it says that 0 notifications are left."""
         lines, events = await super().answer_query(server, most)
         return [*lines[:-1], "250 2.0.0 end 0"], events
 
 
-@defect("tells-discards-twice", breaks="SR-WIR-04", part="discard_status")
+@defect("tells-discards-twice", breaks="SR-WIR-04", slot="discard_status")
 class TellsTwice(DiscardStatus):
     """Tells each notification twice."""
 
     def start(self) -> None:
-        """Remember what was told once."""
+        """Begin with no notification confirmed once; `once` has the ids of those that are."""
         self.once: set[int] = set()
         super().start()
 
     def confirm_read(self, events: list[DiscardEvent]) -> None:
-        """Forget only what was told before."""
+        """Delete notifications at their second confirmation, so that each is sent twice."""
         again = [event for event in events if event.id in self.once]
         self.once.update(event.id for event in events)
         self.release_unread(events)
         super().confirm_read(again)
 
 
-@defect("forgets-discards-when-told", breaks="SR-WIR-05", part="discard_status")
+@defect("forgets-discards-when-told", breaks="SR-WIR-05", slot="discard_status")
 class ForgetsWhenTold(DiscardStatus):
     """Forgets a notification with the reply that tells it, whether that arrives or not."""
 
     async def answer_query(self, server: str, most: int) -> tuple[list[str], list[DiscardEvent]]:
-        """Answer, and forget."""
+        """Delete the notifications of an answer at once, without waiting for a sign that it arrived."""
         lines, events = await super().answer_query(server, most)
         self.confirm_read(events)
         return lines, []
 
 
-@defect("releases-after-the-first-fork", breaks="SR-MNT-07", part="completion")
+@defect("releases-after-the-first-fork", breaks="SR-MNT-07", slot="completion")
 class ReleasesAfterTheFirstFork(Completion):
     """Offers the discard notification when the first of several next hops has the message."""
 
     def release_if_processed(self, key: int) -> None:
-        """Queue the notification whenever something was reached."""
+        """Queue the discard notifications at every call, also while other next hops do not have the message yet."""
         message = self.host.messages.get(key)
         if message is not None and message.place == "primary":
             self.host.discard_status.queue_notifications(message)
         super().release_if_processed(key)
 
 
-@defect("releases-before-the-report", breaks="SR-MNT-08", part="completion")
+@defect("releases-before-the-report", breaks="SR-MNT-08", slot="completion")
 class ReleasesBeforeTheReport(Completion):
     """Releases a message before the reports that it caused are processed."""
 
     def is_processed(self, message: Message) -> bool:
-        """Look at the recipients alone."""
+        """Whether no recipient is pending; reports that the message caused are not waited for."""
         return not self.host.messages.pending(message.id)
 
 
-@defect("keeps-shadows-of-outside-mail", breaks="SR-CRE-08", part="completion")
+@defect("keeps-shadows-of-outside-mail", breaks="SR-CRE-08", slot="completion")
 class KeepsShadowsOfOutsideMail(Completion):
-    """Tells nobody that a message was acknowledged by a server outside the boundary."""
+    """Queues no notification for a message that a server outside the boundary acknowledged."""
 
     def release(self, message: Message) -> None:
-        """Say nothing of what crossed the boundary."""
+        """Move a message that was handed to a server outside the boundary to Safety Net, without a discard
+        notification."""
         if self.host.messages.with_fate(message.id, ("relayed", "passed-on"), crossed=True):
             self.host.safety_net.hold(message.id, "safety-net")
         else:
             super().release(message)
 
 
-@defect("shadows-again-after-delivery", breaks="SR-BND-04", part="completion")
+@defect("shadows-again-after-delivery", breaks="SR-BND-04", slot="completion")
 class ShadowsAgainAfterDelivery(Completion):
     """Makes another redundant copy of a message that has left the boundary."""
 
     def release(self, message: Message) -> None:
-        """Release it, and have it shadowed once more."""
+        """Release a message, and then make one more shadow of it in the background."""
         content = self.host.messages.content(message.id)
         super().release(message)
         self.host.tasks.start(
@@ -152,11 +153,11 @@ class ShadowsAgainAfterDelivery(Completion):
         )
 
 
-@defect("no-safety-net", breaks="SR-SFN-01", part="completion")
-class NoSafetyNet(Completion):
+@defect("no-safety-net", breaks="SR-SFN-01", slot="completion")
+class DeletesProcessedMessages(Completion):
     """Deletes a message that was processed, in place of keeping it in Safety Net."""
 
     def release(self, message: Message) -> None:
-        """Tell the shadow server, and forget."""
+        """Queue the discard notifications and delete the message instead of moving it to Safety Net."""
         self.host.discard_status.queue_notifications(message)
         self.host.messages.drop(message.id)

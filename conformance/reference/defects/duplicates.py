@@ -1,4 +1,4 @@
-"""Defects in duplicate detection."""
+"""Defects in duplicate detection: which messages count as the same, for how long, and what a restart or a move does."""
 
 from conformance.reference.config import NodeConfiguration
 from conformance.reference.defects.defect import defect
@@ -7,41 +7,41 @@ from conformance.reference.headers import internet_message_id
 from conformance.reference.host import Host
 
 
-@defect("never-deduplicates", breaks="SR-DUP-01", part="duplicates")
+@defect("never-deduplicates", breaks="SR-DUP-01", slot="duplicates")
 class NeverDeduplicates(DuplicateDetection):
     """Delivers every copy."""
 
     def was_delivered(self, key: DuplicateKey) -> bool:
-        """Nothing was ever delivered before."""
+        """Return False: no message counts as delivered before."""
         return False
 
 
-@defect("deduplicates-by-message-id-only", breaks="SR-DUP-02", part="duplicates")
+@defect("deduplicates-by-message-id-only", breaks="SR-DUP-02", slot="duplicates")
 class ByMessageIdOnly(DuplicateDetection):
     """Takes messages with one Message-ID for duplicates though their client submit times differ."""
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Leave the time out."""
+        """Return the key with the same submit time for all messages."""
         key = super().key_of(mailbox, content)
         return None if key is None else key._replace(submitted=0.0)
 
 
-@defect("deduplicates-by-submit-time-only", breaks="SR-DUP-02", part="duplicates")
+@defect("deduplicates-by-submit-time-only", breaks="SR-DUP-02", slot="duplicates")
 class BySubmitTimeOnly(DuplicateDetection):
     """Takes messages with one client submit time for duplicates though their Message-IDs differ."""
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Leave the Message-ID out."""
+        """Return the key with the same Message-ID for all messages."""
         key = super().key_of(mailbox, content)
         return None if key is None else key._replace(internet_id="any")
 
 
-@defect("needs-no-submit-time", breaks="SR-DUP-02", part="duplicates")
+@defect("needs-no-submit-time", breaks="SR-DUP-02", slot="duplicates")
 class NeedsNoSubmitTime(DuplicateDetection):
     """Takes messages with one Message-ID for duplicates though they have no client submit time."""
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Take none for the same."""
+        """Return a key also for a message without a client submit time, with the time 0."""
         internet_id = internet_message_id(content)
         known = super().key_of(mailbox, content)
         return (
@@ -49,46 +49,46 @@ class NeedsNoSubmitTime(DuplicateDetection):
         )
 
 
-@defect("deduplicates-across-mailboxes", breaks="SR-DUP-05", part="duplicates")
+@defect("deduplicates-across-mailboxes", breaks="SR-DUP-05", slot="duplicates")
 class AcrossMailboxes(DuplicateDetection):
     """Delivers a message to one mailbox of a server and drops it for the others."""
 
     def key_of(self, mailbox: str, content: bytes) -> DuplicateKey | None:
-        """Leave the mailbox out."""
+        """Return the key with the same mailbox for all mailboxes."""
         return super().key_of("any", content)
 
 
-@defect("deduplicates-for-ever", breaks="SR-DUP-03", part="duplicates")
+@defect("deduplicates-for-ever", breaks="SR-DUP-03", slot="duplicates")
 class ForEver(DuplicateDetection):
     """Drops duplicates long after the tracking window."""
 
     @property
     def tracking_window(self) -> float:
-        """Return a hundred years."""
+        """Return a hundred years, in seconds."""
         return 36_525 * 86400.0
 
 
-@defect("deduplicates-for-half-the-window", breaks="SR-DUP-03", part="duplicates")
+@defect("deduplicates-for-half-the-window", breaks="SR-DUP-03", slot="duplicates")
 class ForHalfTheWindow(DuplicateDetection):
     """Forgets a delivery after half of the tracking window."""
 
     @property
     def tracking_window(self) -> float:
-        """Return half of it."""
+        """Return half of the right window, in seconds."""
         return super().tracking_window / 2
 
 
-@defect("honours-any-window", breaks="SR-DUP-04", part="duplicates")
+@defect("honours-any-window", breaks="SR-DUP-04", slot="duplicates")
 class HonoursAnyWindow(DuplicateDetection):
     """Honours a tracking window of more than 49 days."""
 
     @property
     def tracking_window(self) -> float:
-        """Return what was configured."""
+        """Return DuplicateTrackingWindow in seconds, without the limit of 49 days."""
         return self.host.transport.DuplicateTrackingWindow
 
 
-@defect("takes-all-for-duplicates-after-a-move", breaks="SR-DUP-06", part="duplicates")
+@defect("takes-all-for-duplicates-after-a-move", breaks="SR-DUP-06", slot="duplicates")
 class AllDuplicatesAfterAMove(DuplicateDetection):
     """Takes everything for a duplicate that comes for a mailbox which moved here without its history."""
 
@@ -97,7 +97,7 @@ class AllDuplicatesAfterAMove(DuplicateDetection):
         self.moved: set[str] = set()
 
     def reconfigured(self, before: NodeConfiguration) -> None:
-        """Note which mailboxes have another server now."""
+        """Remember the mailboxes whose server is another one than before."""
         super().reconfigured(before)
         self.moved |= {
             address
@@ -106,23 +106,23 @@ class AllDuplicatesAfterAMove(DuplicateDetection):
         }
 
     def was_delivered(self, key: DuplicateKey) -> bool:
-        """Whether it may have been delivered at another server."""
+        """Whether the mailbox was moved, or the message was delivered to it before."""
         return key.mailbox in self.moved or super().was_delivered(key)
 
 
-@defect("never-cleans-up", breaks="SR-DUP-07", part="duplicates")
+@defect("never-cleans-up", breaks="SR-DUP-07", slot="duplicates")
 class NeverCleansUp(DuplicateDetection):
     """Keeps expired entries in the delivered-to table for ever."""
 
     def clean_up(self) -> None:
-        """Remove nothing."""
+        """Keep all entries, expired ones too."""
 
 
-@defect("forgets-deliveries-on-restart", breaks="SR-OUT-03", part="duplicates")
-class ForgetsOnRestart(DuplicateDetection):
+@defect("forgets-deliveries-on-restart", breaks="SR-OUT-03", slot="duplicates")
+class ForgetsDeliveriesOnRestart(DuplicateDetection):
     """Clears its delivered-to table when it starts."""
 
     def start(self) -> None:
-        """Begin anew."""
+        """Delete all entries of the delivered-to table."""
         self.host.delivered.remove_before(self.host.now() + 1)
         super().start()

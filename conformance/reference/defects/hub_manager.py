@@ -1,98 +1,186 @@
-"""Defects of the Shadow Redundancy Manager of Exchange 2010: who is asked, who has failed, and what becomes of shadows."""
+"""Defects of the Shadow Redundancy Manager of Exchange 2010: heartbeats, when a primary counts as failed, and what becomes of shadows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.hub2010.manager import HubManager
-from conformance.reference.hub2010.shadow_queues import HubShadowQueues, shadow_queues_of
+from conformance.reference.hub2010.shadow_queues import HubPromotion, HubShadowQueues, shadow_queues_of
 from conformance.reference.message import Message
 from conformance.reference.shadow.shadow_queues import QueuedShadow
 
 
-@defect("hub-asks-no-more-when-asked", breaks="SR-E10-06", part="ex2010.manager")
-class AsksNoMoreWhenAsked(HubManager):
+@defect("hub-heartbeat-too-slow", breaks="SR-E10-06", slot="ex2010.manager")
+class HubHeartbeatTooSlow(HubManager):
+    """Lets twice ShadowHeartbeatTimeoutInterval pass before it asks."""
+
+    def next_session_at(self, primary: str) -> float:
+        """Return the right time and one more ShadowHeartbeatTimeoutInterval."""
+        return super().next_session_at(primary) + self.host.transport.ShadowHeartbeatTimeoutInterval
+
+
+@defect("hub-keeps-what-is-discarded", breaks="SR-E10-07", slot="ex2010.manager")
+class HubKeepsWhatIsDiscarded(HubManager):
+    """Leaves a message in its shadow queue when the primary has passed it on."""
+
+    def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
+        """Ignore a discard notification."""
+
+
+@defect("hub-gives-up-after-one-interval", breaks="SR-E10-08", slot="ex2010.manager")
+class HubGivesUpAfterOne(HubManager):
+    """Declares a primary failed after one interval without a session."""
+
+    def heartbeat_failed(self, primary: str) -> None:
+        """Set the count of failed intervals to the limit at the first one."""
+        self.missed_intervals[primary] = self.host.transport.ShadowHeartbeatRetryCount
+        super().heartbeat_failed(primary)
+
+
+@defect("hub-never-gives-up", breaks="SR-E10-20", slot="ex2010.manager")
+class HubNeverGivesUp(HubManager):
+    """Never declares a primary failed."""
+
+    def declare_failed(self, primary: str) -> None:
+        """Take nothing over when a primary has reached the limit of failed intervals."""
+
+
+@defect("hub-count-never-starts-again", breaks="SR-E10-09", slot="ex2010.manager")
+class HubCountNeverStartsAgain(HubManager):
+    """Does not forget failed intervals when a session succeeds."""
+
+    def record_contact(self, primary: str) -> None:
+        """Record a session, and keep the count of failed intervals instead of resetting it."""
+        failures = self.missed_intervals.get(primary)
+        super().record_contact(primary)
+        if failures is not None:
+            self.missed_intervals[primary] = failures
+
+
+@defect("hub-takes-over-without-a-route", breaks="SR-E10-11", slot="ex2010.manager")
+class HubTakesOverWithoutARoute(HubManager):
+    """Takes shadows over though there is no other way for them."""
+
+    def has_alternative(self, message: Message) -> bool:
+        """Return True: every message counts as having another route."""
+        return True
+
+
+@defect("hub-ignores-a-new-database", breaks="SR-E10-21", slot="ex2010.manager")
+class HubIgnoresANewDatabase(HubManager):
+    """Does not notice that a next hop came back with a new queue database."""
+
+    def compare_database(self, primary: str, database: str) -> None:
+        """Ignore the name of the queue database."""
+
+
+@defect("hub-takes-over-nothing", breaks="SR-E10-22", slot="ex2010.promotion")
+class HubTakesOverNothing(HubPromotion):
+    """Leaves the messages of a failed primary where they are."""
+
+    def take_over(self, rows: Sequence[int]) -> None:
+        """Take no message over."""
+
+
+@defect("hub-resubmits-when-it-is-back", breaks="SR-E10-23", slot="ex2010.manager")
+class HubResubmitsWhenItIsBack(HubManager):
+    """Takes over for a primary that comes back with the database that it had."""
+
+    def compare_database(self, primary: str, database: str) -> None:
+        """Take shadows over at the first session after a failed interval, whatever database the primary has."""
+        if self.missed_intervals.get(primary):
+            self.host.promotion.take_over(self.host.shadows.rows_held_for(primary))
+        super().compare_database(primary, database)
+
+    def record_session(self, primary: str, database: str) -> None:
+        """Compare the database before recording the contact, which resets the count that is asked for."""
+        self.compare_database(primary, database)
+        self.record_contact(primary)
+
+
+@defect("hub-asks-no-more-when-asked", breaks="SR-E10-06", slot="ex2010.manager")
+class HubAsksNoMoreWhenAsked(HubManager):
     """Takes a primary's own query for a session in which it could have asked."""
 
     def record_query_from(self, server: str) -> None:
-        """Count it as contact."""
+        """Record a primary's own query as contact, which puts the next heartbeat off."""
         self.record_contact(server)
 
 
-@defect("hub-fails-a-primary-too-soon", breaks="SR-E10-08", part="ex2010.manager")
-class FailsAPrimaryTooSoon(HubManager):
+@defect("hub-fails-a-primary-too-soon", breaks="SR-E10-08", slot="ex2010.manager")
+class HubFailsAPrimaryTooSoon(HubManager):
     """Declares a primary failed one interval too soon."""
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Count, and wait for one interval less."""
+        """Declare a primary failed one interval before ShadowHeartbeatRetryCount."""
         self.missed_intervals[primary] = self.missed_intervals.get(primary, 0) + 1
         if self.missed_intervals[primary] >= self.host.transport.ShadowHeartbeatRetryCount - 1:
             self.declare_failed(primary)
 
 
-@defect("hub-counts-its-own-absence", breaks="SR-E10-08", part="ex2010.manager")
-class CountsItsOwnAbsence(HubManager):
+@defect("hub-counts-its-own-absence", breaks="SR-E10-08", slot="ex2010.manager")
+class HubCountsItsOwnAbsence(HubManager):
     """Counts the time in which it was down itself as intervals that its primaries have failed."""
 
     def start(self) -> None:
-        """Count the intervals since the last contact."""
+        """Count failed intervals from the last contact before the restart, not from the start."""
         super().start()
         for primary, watch in self.watched.items():
             watch.started_at = self.host.shadows.last_contact(primary) or watch.started_at
 
 
-@defect("hub-drops-what-has-no-route", breaks="SR-E10-11", part="ex2010.manager")
-class DropsWhatHasNoRoute(HubManager):
+@defect("hub-drops-what-has-no-route", breaks="SR-E10-11", slot="ex2010.manager")
+class HubDropsWhatHasNoRoute(HubManager):
     """Drops shadows for which there is no alternative route when their primary has failed."""
 
     def declare_failed(self, primary: str) -> None:
-        """Take over, and clear the rest away."""
+        """Take over what has another route, and delete the other shadows of the primary."""
         super().declare_failed(primary)
         for message in shadow_queues_of(self.host).messages_held_for(primary):
             self.host.messages.drop(message.id)
 
 
-@defect("hub-fails-them-all", breaks="SR-MNT-13", part="ex2010.manager")
-class FailsThemAll(HubManager):
+@defect("hub-fails-them-all", breaks="SR-MNT-13", slot="ex2010.manager")
+class HubFailsThemAll(HubManager):
     """Takes the shadows of every primary over when one of them has failed."""
 
     def declare_failed(self, primary: str) -> None:
-        """Take everything over."""
+        """Take the shadows of all primaries over."""
         for each in self.host.shadows.primaries():
             self.host.promotion.take_over(
                 [message.id for message in shadow_queues_of(self.host).messages_held_for(each)]
             )
 
 
-@defect("hub-discards-by-count", breaks="SR-WIR-06", part="ex2010.manager")
-class DiscardsByCount(HubManager):
+@defect("hub-discards-by-count", breaks="SR-WIR-06", slot="ex2010.manager")
+class HubDiscardsByCount(HubManager):
     """Removes the oldest shadow for each discard notification, whichever it is for."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Remove the oldest."""
+        """Delete the oldest shadow of the primary, whichever the notification names."""
         for message in shadow_queues_of(self.host).messages_held_for(primary)[:1]:
             self.host.messages.drop(message.id)
 
 
-@defect("hub-takes-over-without-telling", breaks="SR-E10-08", part="ex2010.shadow_queues")
-class TakesOverWithoutTelling(HubShadowQueues):
+@defect("hub-takes-over-without-telling", breaks="SR-E10-08", slot="ex2010.shadow_queues")
+class HubTakesOverWithoutTelling(HubShadowQueues):
     """Takes over from a failed primary, and queues no discard notifications for it."""
 
     def notify_when_delivered(self, message: Message, primary: str) -> None:
-        """Tell nothing."""
+        """Queue no discard notification for a message that was taken over."""
 
 
-@defect("hub-keeps-shadows-for-ever", breaks="SR-E10-12", part="ex2010.shadow_queues")
-class KeepsShadowsForEver(HubShadowQueues):
+@defect("hub-keeps-shadows-for-ever", breaks="SR-E10-12", slot="ex2010.shadow_queues")
+class HubKeepsShadowsForEver(HubShadowQueues):
     """Never removes a shadow that finds no route."""
 
     def expire(self, primary: str, before: float) -> None:
-        """Remove nothing."""
+        """Delete no shadow."""
 
 
-@defect("hub-has-one-shadow-queue", breaks="SR-BND-07", part="ex2010.shadow_queues")
-class HasOneShadowQueue(HubShadowQueues):
+@defect("hub-has-one-shadow-queue", breaks="SR-BND-07", slot="ex2010.shadow_queues")
+class HubHasOneShadowQueue(HubShadowQueues):
     """Holds the shadows for all next hops in one queue."""
 
     def queues_of(self, message: Message) -> Iterator[QueuedShadow]:
-        """Say the same queue of every message."""
+        """Yield one queue with the same name for every message."""
         yield QueuedShadow("shadows", "shadows", message, message.envelope.recipients)

@@ -1,24 +1,197 @@
-"""Defects of Exchange 2010 servers at the ends of a session: to whom XSHADOW is offered, and when it is said what was
-delivered."""
+"""Defects of Exchange 2010 servers in their sessions: to whom XSHADOW is offered, which replies are withheld, when delivery is reported."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
 
 from conformance.reference.config import Listener, Peer
 from conformance.reference.defects.defect import defect
 from conformance.reference.hub2010.completion import HubCompletion, NoSafetyNet
 from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowledgement
+from conformance.reference.hub2010.outbound import HubOutbound, HubRouting
 from conformance.reference.hub2010.verbs import HubVerbs
-from conformance.reference.message import Envelope
+from conformance.reference.message import Envelope, Message, Recipient
+from conformance.reference.queue.hop_queue import DeliveryAttempt
 from conformance.reference.receive.acceptance import MessageOrigin
 from conformance.reference.receive.authentication import Rights
 from conformance.reference.replies import Reply
+from conformance.reference.routing.bifurcation import Routing
+from conformance.reference.routing.next_hop import NextHop
+from conformance.reference.send.dialogue import Dialogue
 
 
-@defect("hub-accepts-without-the-right", breaks="SR-E10-18", part="ex2010.verbs")
-class AcceptsWithoutTheRight(HubVerbs):
+@defect("hub-forgets-after-the-first-next-hop", breaks="SR-E10-01", slot="ex2010.completion")
+class HubForgetsAfterTheFirst(HubCompletion):
+    """Deletes a message when the first of several next hops has it."""
+
+    def is_processed(self, message: Message) -> bool:
+        """Whether the message was delivered to any recipient, or is processed."""
+        reached = self.host.messages.with_fate(message.id, ("delivered", "relayed", "passed-on"))
+        return bool(reached) or super().is_processed(message)
+
+
+@defect("hub-never-offers-xshadow", breaks="SR-E10-02", slot="ex2010.verbs")
+class HubNeverOffers(HubVerbs):
+    """Does not advertise XSHADOW."""
+
+    def ehlo_keywords(self) -> list[str]:
+        """Return no keyword."""
+        return []
+
+
+@defect("hub-keeps-no-shadow", breaks="SR-E10-03", slot="ex2010.outbound")
+class HubKeepsNoShadow(HubOutbound):
+    """Sends with XSHADOW, and keeps no shadow of what was taken."""
+
+    async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
+        """Send a message with XSHADOW as the right class does, and store no shadow of it."""
+        if not self.may_use_xshadow(dialogue, server):
+            return await super().transmit(attempt, server, dialogue)
+        content = self.host.messages.content(attempt.message.id)
+        envelope = attempt.message.envelope.for_recipients(attempt.recipients)
+        return await dialogue.transmit(envelope, content, f" XSHADOW={self.host.identity.new_id()}")
+
+
+@defect("hub-withholds-from-a-shadow-keeper", breaks="SR-E10-03", slot="ex2010.acceptance")
+class HubWithholdsFromAKeeper(DelayedAcknowledgement):
+    """Withholds the acknowledgement also from a sender that keeps a shadow."""
+
+    async def accept_with_shadow(
+        self, envelope: Envelope, content: bytes, origin: MessageOrigin, sender: str, shadow_id: str
+    ) -> Reply:
+        """Accept a message whose sender keeps a shadow, and withhold the reply until it is delivered."""
+        reply = await super().accept_with_shadow(envelope, content, origin, sender, shadow_id)
+        found = self.host.shadows.find("", "", shadow_id)
+        if found is not None and (message := self.host.messages.get(found[0])) is not None:
+            await self.wait_until_delivered(message, origin.deadline)
+        return reply
+
+
+@defect("hub-never-marks-delivery-complete", breaks="SR-E10-04", slot="ex2010.completion")
+class HubNeverMarksComplete(HubCompletion):
+    """Queues no notification for a message that was passed on."""
+
+    def release(self, message: Message) -> None:
+        """Delete a processed message without queueing a discard notification."""
+        self.host.messages.drop(message.id)
+
+
+@defect("hub-asks-by-heartbeat-only", breaks="SR-E10-05", slot="ex2010.outbound")
+class HubAsksByHeartbeatOnly(HubOutbound):
+    """Does not ask for discard status at the end of a session."""
+
+    async def end_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
+        """Send no query for discard status before QUIT."""
+
+
+@defect("hub-resubmits-to-the-failed", breaks="SR-E10-10", slot="ex2010.routing")
+class HubResubmitsToTheFailed(HubRouting):
+    """Sends what it took over to the primary that failed."""
+
+    def group_by_next_hop(self, recipients: Any) -> dict[NextHop, list[Recipient]]:
+        """Return next hops without regard to failed servers, as a later Exchange server would."""
+        return Routing.group_by_next_hop(self, recipients)
+
+
+@defect("hub-waits-for-the-end-of-the-chain", breaks="SR-E10-13", slot="ex2010.completion")
+class HubWaitsForTheEnd(HubCompletion):
+    """Tells its sender only when the next hop has passed the message on in turn."""
+
+    def release(self, message: Message) -> None:
+        """Release a processed message only when no shadow of it is left here; look again each minute."""
+        held = [one for one in self.host.messages.in_place("shadow") if one.internet_id == message.internet_id]
+        if held:
+            asyncio.get_running_loop().call_later(60, self.release, message)
+        else:
+            super().release(message)
+
+
+@defect("hub-keeps-shadows-for-anybody", breaks="SR-E10-14", slot="ex2010.outbound")
+class HubKeepsShadowsForAnybody(HubOutbound):
+    """Keeps a message for a next hop that does not offer XSHADOW, and sends it again when nothing is heard of it."""
+
+    async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> dict[Recipient, Reply]:
+        """Send a message, and send it again an hour later to a next hop that does not offer XSHADOW."""
+        replies = await super().transmit(attempt, server, dialogue)
+        if not self.may_use_xshadow(dialogue, server) and not attempt.message.resubmitted:
+            host = self.host
+            content = host.messages.content(attempt.message.id)
+            name = host.identity.new_id()
+            twin = replace(attempt.message, id=0, message_id=name, shadow_id=name, resubmitted=True)
+            alarm = host.alarms.new(lambda: host.delivery.start_processing(host.messages.add(twin, content)))
+            alarm.set(host.now() + 3600)
+        return replies
+
+
+@defect("hub-acknowledges-at-once", breaks="SR-E10-15", slot="ex2010.acceptance")
+class HubAcknowledgesAtOnce(DelayedAcknowledgement):
+    """Withholds nothing from a sender without XSHADOW."""
+
+    async def wait_until_delivered(self, message: Message, deadline: float) -> None:
+        """Return at once, so that the reply is not withheld."""
+
+
+@defect("hub-withholds-too-long", breaks="SR-E10-16", slot="ex2010.acceptance")
+class HubWithholdsTooLong(DelayedAcknowledgement):
+    """Withholds the acknowledgement until delivery, however long that takes."""
+
+    async def wait_until_delivered(self, message: Message, deadline: float) -> None:
+        """Wait up to twenty times as long as the right class does."""
+        for _ in range(20):
+            await super().wait_until_delivered(message, deadline)
+            if not self.host.messages.pending(message.id):
+                return
+
+
+@defect("hub-withholds-half-the-time", breaks="SR-E10-16", slot="ex2010.acceptance")
+class HubWithholdsHalfTheTime(DelayedAcknowledgement):
+    """Withholds the acknowledgement for half of MaxAcknowledgementDelay."""
+
+    async def wait_until_delivered(self, message: Message, deadline: float) -> None:
+        """Wait up to half of MaxAcknowledgementDelay."""
+        half = asyncio.get_running_loop().time() + self.host.transport.MaxAcknowledgementDelay / 2
+        await super().wait_until_delivered(message, min(half, deadline))
+
+
+@defect("hub-promises-what-it-has-not", breaks="SR-E10-17", slot="ex2010.acceptance")
+class HubPromisesWhatItHasNot(DelayedAcknowledgement):
+    """Acknowledges at once what it has in memory only: dying, it has acknowledged and lost it."""
+
+    def start(self) -> None:
+        """Delete every message that was acknowledged before the restart."""
+        for message in list(self.host.messages.in_place("primary")):
+            self.host.messages.drop(message.id)
+
+    async def wait_until_delivered(self, message: Message, deadline: float) -> None:
+        """Return at once, so that the reply is not withheld."""
+
+
+@defect("hub-offers-xshadow-to-strangers", breaks="SR-E10-18", slot="ex2010.verbs")
+class HubOffersToStrangers(HubVerbs):
+    """Advertises XSHADOW whatever the session was granted."""
+
+    @property
+    def may_shadow(self) -> bool:
+        """Whether the session is on the transport listener, whatever rights the client has."""
+        return self.session_state.listener == "transport"
+
+
+@defect("hub-issues-xshadow-without-the-right", breaks="SR-E10-19", slot="ex2010.outbound")
+class HubIssuesWithoutTheRight(HubOutbound):
+    """Issues XSHADOW wherever it is advertised."""
+
+    def may_use_xshadow(self, dialogue: Dialogue, server: str) -> bool:
+        """Whether the server offers XSHADOW, whatever rights this one has there."""
+        return "XSHADOW" in dialogue.keywords
+
+
+@defect("hub-accepts-without-the-right", breaks="SR-E10-18", slot="ex2010.verbs")
+class HubAcceptsWithoutTheRight(HubVerbs):
     """Advertises XSHADOW to every server of the organisation, with the right or without."""
 
     @property
     def may_shadow(self) -> bool:
-        """Look at nothing but who it is."""
+        """Whether the client is a known server on the transport listener; its right is not asked for."""
         session_state = self.session_state
         return (
             session_state.listener == "transport"
@@ -27,78 +200,78 @@ class AcceptsWithoutTheRight(HubVerbs):
         )
 
 
-@defect("hub-keeps-or-lets-keep", breaks="SR-BND-06", part="ex2010.verbs")
-class KeepsOrLetsKeep(HubVerbs):
-    """Offers XSHADOW to nobody while it keeps shadows itself."""
+@defect("hub-keeps-or-lets-keep", breaks="SR-BND-06", slot="ex2010.verbs")
+class HubKeepsOrLetsKeep(HubVerbs):
+    """Offers XSHADOW to no server while it keeps shadows itself."""
 
     @property
     def may_shadow(self) -> bool:
-        """Whether there is no shadow here."""
+        """Whether the client has the right, and this server holds no shadow."""
         return super().may_shadow and next(iter(self.host.messages.in_place("shadow")), None) is None
 
 
-@defect("hub-answers-queries-at-the-front-door", breaks="SR-WIR-02", part="ex2010.verbs")
-class AnswersQueriesAtTheFrontDoor(HubVerbs):
-    """Tells discard status at the frontend, to whoever says that he is the server."""
+@defect("hub-answers-queries-at-the-front-door", breaks="SR-WIR-02", slot="ex2010.verbs")
+class HubAnswersQueriesAtTheFrontDoor(HubVerbs):
+    """Answers queries for discard status at the frontend, from any client that gives the name of a server."""
 
     async def handle_xqdiscard(self, words: list[str]) -> list[str]:
-        """Ask for no right."""
+        """Answer XQDISCARD on the frontend listener without asking for a right."""
         if self.session_state.listener != "frontend" or len(words) != 2:
             return await super().handle_xqdiscard(words)
         lines, self.unconfirmed_discards = await self.host.discard_status.answer_query(words[0], int(words[1]))
         return lines
 
 
-@defect("hub-accepts-though-switched-off", breaks="SR-ENA-02", part="ex2010.verbs")
-class AcceptsThoughSwitchedOff(HubVerbs):
+@defect("hub-accepts-though-switched-off", breaks="SR-ENA-02", slot="ex2010.verbs")
+class HubAcceptsThoughSwitchedOff(HubVerbs):
     """Advertises XSHADOW by the rights alone, whatever ShadowRedundancyEnabled says."""
 
     @property
     def may_shadow(self) -> bool:
-        """Look at the rights."""
+        """Whether the client has the right, even if shadow redundancy is disabled."""
         peer = self.session_state.peer
         return self.session_state.listener == "transport" and peer is not None and peer.accept_xshadow
 
 
-@defect("believes-the-greeting", breaks="SR-E10-18", part="rights")
+@defect("believes-the-greeting", breaks="SR-E10-18", slot="rights")
 class BelievesTheGreeting(Rights):
     """Takes a client for the server that it says to be, though the connector is not externally secured."""
 
     def identify(self, listener: Listener, hello: str, authenticated: str | None) -> Peer | None:
-        """Ask for no proof."""
+        """Return the server that the client names in EHLO, without any proof."""
         return self.host.config.peers_by_name.get((authenticated or hello).casefold())
 
 
-@defect("hub-reports-at-receipt", breaks="SR-E10-04", part="ex2010.acceptance")
-class ReportsAtReceipt(DelayedAcknowledgement):
+@defect("hub-reports-at-receipt", breaks="SR-E10-04", slot="ex2010.acceptance")
+class HubReportsAtReceipt(DelayedAcknowledgement):
     """Offers the discard notification as soon as it has the message itself."""
 
     async def accept_with_shadow(
         self, envelope: Envelope, content: bytes, origin: MessageOrigin, sender: str, shadow_id: str
     ) -> Reply:
-        """Take it, and report it."""
+        """Accept a message, and queue the discard notification at once."""
         reply = await super().accept_with_shadow(envelope, content, origin, sender, shadow_id)
         self.host.discards.queue(sender, shadow_id, self.host.now())
         return reply
 
 
-@defect("hub-reports-the-first-fork", breaks="SR-MNT-07", part="ex2010.completion")
-class ReportsTheFirstFork(HubCompletion):
+@defect("hub-reports-the-first-fork", breaks="SR-MNT-07", slot="ex2010.completion")
+class HubReportsTheFirstFork(HubCompletion):
     """Offers the discard notification when the first of a message's forks is delivered."""
 
     def release_if_processed(self, key: int) -> None:
-        """Report as soon as a recipient has it."""
+        """Queue the discard notifications as soon as one recipient has the message."""
         message = self.host.messages.get(key)
         if message is not None and self.host.messages.with_fate(key, ("delivered", "relayed", "passed-on")):
             self.host.discard_status.queue_notifications(message)
         super().release_if_processed(key)
 
 
-@defect("hub-drops-shadows-at-start", breaks="SR-E10-01", part="ex2010.safety_net")
-class DropsShadowsAtStart(NoSafetyNet):
+@defect("hub-drops-shadows-at-start", breaks="SR-E10-01", slot="ex2010.safety_net")
+class HubDropsShadowsAtStart(NoSafetyNet):
     """Forgets at a restart what it keeps for its next hops."""
 
     def start(self) -> None:
-        """Begin with empty shadow queues."""
+        """Delete all shadows."""
         for message in list(self.host.messages.in_place("shadow")):
             self.host.messages.drop(message.id)

@@ -1,4 +1,4 @@
-"""Defects in what follows when a shadow was made, or was not."""
+"""Defects in what depends on whether a shadow was made: the acknowledgement, the rejection, and delivery."""
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.message import Message, new_message
@@ -7,78 +7,78 @@ from conformance.reference.replies import Reply
 from conformance.reference.shadow.creation import NOT_REDUNDANT, Redundancy
 
 
-@defect("acknowledges-before-shadow", breaks="SR-CRE-01", part="redundancy")
+@defect("acknowledges-before-shadow", breaks="SR-CRE-01", slot="redundancy")
 class AcknowledgesBeforeShadow(Redundancy):
     """Acknowledges the sender first, and makes the shadow afterwards."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Begin to make the shadow, and wait for nothing."""
+        """Start to make the shadow in the background, and return None at once: the message may be acknowledged."""
         self.host.tasks.start(self.host.creation.make_shadow(message, content, None), f"{self.host.name}: late shadow")
         return None
 
 
-@defect("rejects-by-default", breaks="SR-ENA-03", part="redundancy")
+@defect("rejects-by-default", breaks="SR-ENA-03", slot="redundancy")
 class RejectsByDefault(Redundancy):
     """Takes RejectMessageOnShadowFailure to be true where it is false."""
 
     @property
     def is_mandatory(self) -> bool:
-        """Whether redundancy is switched on."""
+        """Whether shadow redundancy is enabled, whatever RejectMessageOnShadowFailure is."""
         return self.host.transport.ShadowRedundancyEnabled
 
 
-@defect("ignores-reject-on-shadow-failure", breaks="SR-ENA-04", part="redundancy")
+@defect("ignores-reject-on-shadow-failure", breaks="SR-ENA-04", slot="redundancy")
 class NeverRejects(Redundancy):
     """Accepts a message without a shadow whatever RejectMessageOnShadowFailure says."""
 
     @property
     def is_mandatory(self) -> bool:
-        """Never."""
+        """Return False: a message is accepted without a shadow."""
         return False
 
 
-class RejectsOtherwise(Redundancy):
-    """What the defects below share: another reply than the one that is due."""
+class AltersRejection(Redundancy):
+    """Base class of defects that reject a message without a shadow with another reply than 451 4.4.0."""
 
     reply = NOT_REDUNDANT
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Refuse in other words."""
+        """Return `reply` where the message must be rejected, None where it may be acknowledged."""
         refusal = await super().ensure_redundant(message, content, deadline)
         return None if refusal is None else self.reply
 
 
-@defect("rejects-with-450", breaks="SR-ENA-04", part="redundancy")
-class RejectsWith450(RejectsOtherwise):
+@defect("rejects-with-450", breaks="SR-ENA-04", slot="redundancy")
+class RejectsWith450(AltersRejection):
     """Rejects with 450 4.4.0 in place of 451 4.4.0."""
 
     reply = Reply(450, "4.4.0", NOT_REDUNDANT.text)
 
 
-@defect("rejects-with-another-status", breaks="SR-ENA-04", part="redundancy")
-class RejectsWithAnotherStatus(RejectsOtherwise):
+@defect("rejects-with-another-status", breaks="SR-ENA-04", slot="redundancy")
+class RejectsWithAnotherStatus(AltersRejection):
     """Rejects with 451 4.3.0 in place of 451 4.4.0."""
 
     reply = Reply(451, "4.3.0", NOT_REDUNDANT.text)
 
 
-@defect("rejects-for-good", breaks="SR-ENA-05", part="redundancy")
-class RejectsForGood(RejectsOtherwise):
+@defect("rejects-for-good", breaks="SR-ENA-05", slot="redundancy")
+class RejectsForGood(AltersRejection):
     """Rejects with 550, so that no sender tries again."""
 
     reply = Reply(550, "5.4.0", NOT_REDUNDANT.text)
 
 
-@defect("rejects-again", breaks="SR-ENA-05", part="redundancy")
+@defect("rejects-again", breaks="SR-ENA-05", slot="redundancy")
 class RejectsAgain(Redundancy):
     """Remembers what it rejected once, and rejects it for ever."""
 
     def start(self) -> None:
-        """Remember nothing yet."""
+        """Begin with no message rejected; `rejected` has Message-IDs."""
         self.rejected: set[str | None] = set()
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Refuse what was refused before."""
+        """Reject each message with a Message-ID that was rejected once, without trying to make a shadow."""
         if message.internet_id in self.rejected:
             return NOT_REDUNDANT
         refusal = await super().ensure_redundant(message, content, deadline)
@@ -87,12 +87,12 @@ class RejectsAgain(Redundancy):
         return refusal
 
 
-@defect("delivers-what-it-rejected", breaks="SR-ENA-04", part="redundancy")
+@defect("delivers-what-it-rejected", breaks="SR-ENA-04", slot="redundancy")
 class DeliversWhatItRejected(Redundancy):
     """Rejects a message with 451 4.4.0 and delivers it all the same."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Keep what is refused."""
+        """Reject a message that has no shadow, and deliver a copy of it nevertheless."""
         refusal = await super().ensure_redundant(message, content, deadline)
         if refusal is not None:
             host = self.host
@@ -101,111 +101,111 @@ class DeliversWhatItRejected(Redundancy):
         return refusal
 
 
-@defect("rejects-though-disabled", breaks="SR-ENA-06", part="redundancy")
+@defect("rejects-though-disabled", breaks="SR-ENA-06", slot="redundancy")
 class RejectsThoughDisabled(Redundancy):
     """Obeys RejectMessageOnShadowFailure while ShadowRedundancyEnabled is false."""
 
     @property
     def is_mandatory(self) -> bool:
-        """Whether the parameter says so, and nothing else."""
+        """Whether RejectMessageOnShadowFailure is set, even if shadow redundancy is disabled."""
         return self.host.transport.RejectMessageOnShadowFailure
 
 
-@defect("alone-it-accepts", breaks="SR-BND-08", part="redundancy")
+@defect("alone-it-accepts", breaks="SR-BND-08", slot="redundancy")
 class AloneItAccepts(Redundancy):
     """Alone in its boundary, accepts without a shadow whatever RejectMessageOnShadowFailure says."""
 
     @property
     def is_mandatory(self) -> bool:
-        """Whether there is anybody to ask."""
+        """Whether a shadow is mandatory and there is a server to make it on."""
         return super().is_mandatory and bool(self.host.choice.attempts())
 
 
-@defect("timeout-rejects", breaks="SR-TMO-01", part="redundancy")
+@defect("timeout-rejects", breaks="SR-TMO-01", slot="redundancy")
 class TimeoutRejects(Redundancy):
     """Rejects a message whose shadow session timed out though a shadow is not mandatory."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Refuse when it took long."""
+        """Reject a message without a shadow when the attempts took longer than a minute, even if none is mandatory."""
         began = self.host.now()
         refusal = await super().ensure_redundant(message, content, deadline)
         slow = self.host.now() - began > 60 and not self.host.discards.holders(message.id)
         return NOT_REDUNDANT if slow else refusal
 
 
-@defect("shadows-outside-mail-only", breaks="SR-CRE-07", part="redundancy")
+@defect("shadows-outside-mail-only", breaks="SR-CRE-07", slot="redundancy")
 class ShadowsOutsideMailOnly(Redundancy):
     """Makes no shadow of what a mailbox of the organisation submitted."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Skip what comes from our own domains."""
+        """Make no shadow of a message whose sender is in a domain of the organisation."""
         domains = self.host.config.mailbox_domains
         if message.envelope.reverse_path.rpartition("@")[2].casefold() in domains:
             return None
         return await super().ensure_redundant(message, content, deadline)
 
 
-@defect("shadow-redundancy-needs-a-partner", breaks="SR-CRE-03", part="redundancy")
+@defect("shadow-redundancy-needs-a-partner", breaks="SR-CRE-03", slot="redundancy")
 class NeedsAPartner(Redundancy):
     """Makes shadows only of what other servers of the organisation hand over."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Skip what nobody of ours had in hand before."""
+        """Make a shadow only of a message with a Received field, which another server has handled before."""
         if content.count(b"\r\nReceived:", 0, content.find(b"\r\n\r\n")) == 0:
             return None
         return await super().ensure_redundant(message, content, deadline)
 
 
-@defect("forgets-to-be-redundant-again", breaks="SR-BND-03", part="redundancy")
+@defect("forgets-to-be-redundant-again", breaks="SR-BND-03", slot="redundancy")
 class ForgetsToBeRedundantAgain(Redundancy):
     """Makes no new shadow of a message that it took over from a lost primary, or sends again."""
 
     async def make_redundant_in_background(self, message: Message, content: bytes) -> None:
-        """Hold the only copy."""
+        """Mark the message as redundant without making a shadow."""
         self.host.messages.clear_redundancy_pending(message.id)
 
 
-@defect("one-role-at-a-time", breaks="SR-BND-06", part="redundancy")
+@defect("one-role-at-a-time", breaks="SR-BND-06", slot="redundancy")
 class OneRoleAtATime(Redundancy):
     """Makes no shadows of its own messages while it holds shadows for others."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Skip while we are somebody's shadow."""
+        """Make no shadow while this server holds a shadow for another one."""
         if next(iter(self.host.messages.in_place("shadow")), None) is not None:
             return None
         return await super().ensure_redundant(message, content, deadline)
 
 
-@defect("tells-discard-at-once", breaks="SR-MNT-01", part="redundancy")
+@defect("tells-discard-at-once", breaks="SR-MNT-01", slot="redundancy")
 class TellsDiscardAtOnce(Redundancy):
     """Offers the discard notification as soon as the shadow is made, before the next hop has the message."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Queue the notification with the acknowledgement."""
+        """Queue the discard notification as soon as the shadow is made, before the message is delivered."""
         refusal = await super().ensure_redundant(message, content, deadline)
         if refusal is None:
             self.host.discard_status.queue_notifications(message)
         return refusal
 
 
-@defect("trusts-another-boundary", breaks="SR-BND-05", part="redundancy")
+@defect("trusts-another-boundary", breaks="SR-BND-05", slot="redundancy")
 class TrustsAnotherBoundary(Redundancy):
     """Makes no shadow of what another server of the organisation hands over: that one had one."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Skip what a server of ours had in hand before."""
+        """Make no shadow of a message with a Received field of a known server."""
         fields = content[: content.find(b"\r\n\r\n")]
         if any(f"by {peer.name} with".encode() in fields for peer in self.host.config.peers):
             return None
         return await super().ensure_redundant(message, content, deadline)
 
 
-@defect("leaves-it-to-the-hub", breaks="SR-IOP-02", part="redundancy")
+@defect("leaves-it-to-the-hub", breaks="SR-IOP-02", slot="redundancy")
 class LeavesItToTheHub(Redundancy):
     """Makes no shadow of a message whose next hop is a server of Exchange 2010."""
 
     async def ensure_redundant(self, message: Message, content: bytes, deadline: float) -> Reply | None:
-        """Skip what goes to a hub."""
+        """Make no shadow of a message with a mailbox on an Exchange 2010 server among its recipients."""
         config = self.host.config
         boxes = (config.mailboxes_by_address.get(each.address.casefold()) for each in message.envelope.recipients)
         hosts = (config.peers_by_name.get(box.server.casefold()) for box in boxes if box is not None)
@@ -214,16 +214,16 @@ class LeavesItToTheHub(Redundancy):
         return await super().ensure_redundant(message, content, deadline)
 
 
-@defect("holds-promoted-mail-until-its-shadow-is-made", breaks="SR-OUT-05", part="delivery")
+@defect("holds-promoted-mail-until-its-shadow-is-made", breaks="SR-OUT-05", slot="delivery")
 class HoldsPromotedMail(Delivery):
     """Delivers what it took over only when the effort to make its new shadow has ended."""
 
     async def _make_redundant(self, message: Message, content: bytes) -> None:
-        """Make the shadow, and then begin."""
+        """Try to make the shadow, and begin delivery afterwards, whether it was made or not."""
         await super()._make_redundant(message, content)
         super()._begin_delivery(message)
 
     def _begin_delivery(self, message: Message) -> None:
-        """Begin only what is redundant."""
+        """Begin delivery unless the message still waits for its shadow."""
         if not message.redundancy_pending:
             super()._begin_delivery(message)

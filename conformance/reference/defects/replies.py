@@ -1,63 +1,63 @@
-"""Defects of replies: one too many, one too few, and such as are not of the form of RFC 5321 4.2."""
+"""Defects of replies: one too many, one too few, and replies that do not have the form of RFC 5321 4.2."""
 
 from conformance.reference.defects.defect import defect
 from conformance.reference.receive.session import Receiver
 
 
-@defect("answers-rset-twice", breaks="RL-RPL-01", part="receiver")
+@defect("answers-rset-twice", breaks="RL-RPL-01", slot="receiver")
 class AnswersRsetTwice(Receiver):
     """Gives two replies to RSET."""
 
     async def smtp_RSET(self, arg: str | None) -> None:
-        """Answer, and answer again."""
+        """Handle RSET, and send a second reply."""
         await super().smtp_RSET(arg)
         await self.push("250 2.0.0 forgotten")
 
 
-@defect("answers-a-message-twice", breaks="RL-RPL-01", part="receiver")
+@defect("answers-a-message-twice", breaks="RL-RPL-01", slot="receiver")
 class AnswersAMessageTwice(Receiver):
     """Gives two final replies to a message."""
 
     async def handle_message(self, content: bytes) -> str:
-        """Decide, and say it twice."""
+        """Handle a message, and return its reply twice."""
         reply = await super().handle_message(content)
         return f"{reply}\r\n{reply}"
 
 
-@defect("noop-has-no-answer", breaks="RL-RPL-01", part="receiver")
+@defect("noop-has-no-answer", breaks="RL-RPL-01", slot="receiver")
 class NoopHasNoAnswer(Receiver):
     """Does what NOOP says, and answers nothing."""
 
     async def smtp_NOOP(self, arg: str | None) -> None:
-        """Do nothing at all."""
+        """Do what NOOP does, and send no reply."""
         self.verbs.confirm_discards_read()
 
 
-@defect("ends-reply-lines-with-lf", breaks="RL-RPL-02", part="receiver")
+@defect("ends-reply-lines-with-lf", breaks="RL-RPL-02", slot="receiver")
 class EndsReplyLinesWithLf(Receiver):
     """Ends the lines of a reply of several lines with LF alone, but for the last."""
 
     async def push(self, status: str | bytes) -> None:
-        """Take the CR out."""
+        """Send a reply with LF in place of CR LF between its lines."""
         text = status.decode("ascii") if isinstance(status, bytes) else status
         await super().push(text.replace("\r\n", "\n"))
 
 
-@defect("reply-lines-of-different-codes", breaks="RL-RPL-02", part="receiver")
+@defect("reply-lines-of-different-codes", breaks="RL-RPL-02", slot="receiver")
 class ReplyLinesOfDifferentCodes(Receiver):
     """Begins a reply of several lines with another code than it ends it with."""
 
     async def push(self, status: str | bytes) -> None:
-        """Change the first code."""
+        """Send a reply of several lines whose first line has 251 in place of 250."""
         text = status.decode("ascii") if isinstance(status, bytes) else status
         await super().push(text.replace("250-", "251-", 1))
 
 
-@defect("reply-line-of-600-octets", breaks="RL-RPL-02", part="receiver")
+@defect("reply-line-of-600-octets", breaks="RL-RPL-02", slot="receiver")
 class ReplyLineOf600Octets(Receiver):
     """Answers RSET with a line of 600 octets."""
 
     async def push(self, status: str | bytes) -> None:
-        """Say much about little."""
+        """Send a reply; that to RSET is filled up with dots to 600 octets, CR LF included."""
         text = status.decode("ascii") if isinstance(status, bytes) else status
         await super().push(text.ljust(598, ".") if text.startswith("250 2.0.0 forgotten") else text)

@@ -1,4 +1,7 @@
-"""Defects in routing between sites: the dearer route, too many stops, fan-out in the wrong place."""
+"""Defects in routing between sites: the dearer route, too many stops, fan-out in the wrong place.
+
+Where both generations of servers make a mistake, it is one class for servers since 2013 and a subclass for Exchange 2010.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,89 +16,89 @@ from conformance.reference.routing.next_hop import NextHop
 Forks = dict[NextHop, list[Recipient]]
 
 
-def changed(config: NodeConfiguration, **fields: object) -> NodeConfiguration:
-    """Return the configuration with some fields changed, and nothing remembered of the old ones."""
+def with_fields(config: NodeConfiguration, **fields: object) -> NodeConfiguration:
+    """Return the configuration with some fields replaced, and without the values that the old one has cached."""
     kept = {name: getattr(config, name) for name in NodeConfiguration.model_fields}
     return NodeConfiguration.model_construct(**{**kept, **fields})
 
 
-class Misroutes(Routing):
-    """What the defects below share: another look at the configuration."""
+class RoutesByAlteredConfiguration(Routing):
+    """Base class of defects that route correctly by an altered configuration."""
 
-    def seen(self, config: NodeConfiguration) -> NodeConfiguration:
-        """Return what this server takes the configuration for."""
+    def altered_configuration(self, config: NodeConfiguration) -> NodeConfiguration:
+        """Return the configuration that routes are computed from."""
         return config
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
-        """Return the next hops by that look."""
-        return group_by_next_hop(self.seen(self.host.config), recipients)
+        """Return the recipients by next hop, computed from the altered configuration."""
+        return group_by_next_hop(self.altered_configuration(self.host.config), recipients)
 
 
-class TakesTheDearer(Misroutes):
+class TakesTheDearer(RoutesByAlteredConfiguration):
     """Takes the route of highest cost."""
 
-    def seen(self, config: NodeConfiguration) -> NodeConfiguration:
-        """Turn the costs round."""
+    def altered_configuration(self, config: NodeConfiguration) -> NodeConfiguration:
+        """Return the configuration with costs reversed: the dearest site link is the cheapest."""
         most = max((link.cost for link in config.site_links), default=0)
         links = tuple(link.model_copy(update={"cost": most + 1 - link.cost}) for link in config.site_links)
-        return changed(config, site_links=links)
+        return with_fields(config, site_links=links)
 
 
-@defect("takes-the-dearer-route", breaks="SR-BIF-01", part="ex2010.routing", also={"routing": TakesTheDearer})
+@defect("takes-the-dearer-route", breaks="SR-BIF-01", slot="ex2010.routing", also={"routing": TakesTheDearer})
 class HubTakesTheDearer(TakesTheDearer, HubRouting):
     """Takes the route of highest cost."""
 
 
-class IgnoresCost(Misroutes):
+class IgnoresCost(RoutesByAlteredConfiguration):
     """Takes the route of fewest hops, whatever it costs."""
 
-    def seen(self, config: NodeConfiguration) -> NodeConfiguration:
-        """Let all links cost the same."""
-        return changed(config, site_links=tuple(link.model_copy(update={"cost": 1}) for link in config.site_links))
+    def altered_configuration(self, config: NodeConfiguration) -> NodeConfiguration:
+        """Return the configuration with a cost of 1 for each site link."""
+        return with_fields(config, site_links=tuple(link.model_copy(update={"cost": 1}) for link in config.site_links))
 
 
-@defect("ignores-the-cost-of-a-route", breaks="SR-BIF-01", part="ex2010.routing", also={"routing": IgnoresCost})
+@defect("ignores-the-cost-of-a-route", breaks="SR-BIF-01", slot="ex2010.routing", also={"routing": IgnoresCost})
 class HubIgnoresCost(IgnoresCost, HubRouting):
     """Takes the route of fewest hops, whatever it costs."""
 
 
-class TakesManyHops(Misroutes):
+class TakesManyHops(RoutesByAlteredConfiguration):
     """Takes the route of most hops of those that cost the same."""
 
-    def seen(self, config: NodeConfiguration) -> NodeConfiguration:
-        """Let every hop make a route a little cheaper."""
+    def altered_configuration(self, config: NodeConfiguration) -> NodeConfiguration:
+        """Return the configuration with costs that make a route of equal cost cheaper by each hop."""
         links = tuple(link.model_copy(update={"cost": link.cost * 100 - 1}) for link in config.site_links)
-        return changed(config, site_links=links)
+        return with_fields(config, site_links=links)
 
 
-@defect("takes-the-route-of-most-hops", breaks="SR-BIF-01", part="ex2010.routing", also={"routing": TakesManyHops})
+@defect("takes-the-route-of-most-hops", breaks="SR-BIF-01", slot="ex2010.routing", also={"routing": TakesManyHops})
 class HubTakesManyHops(TakesManyHops, HubRouting):
     """Takes the route of most hops of those that cost the same."""
 
 
-class TakesTheHigherName(Misroutes):
+class TakesTheHigherName(RoutesByAlteredConfiguration):
     """Takes the alphanumerically higher of two routes that are equal in cost and hops."""
 
-    def seen(self, config: NodeConfiguration) -> NodeConfiguration:
-        """Let the links of lower names be a little dearer."""
+    def altered_configuration(self, config: NodeConfiguration) -> NodeConfiguration:
+        """Return the configuration with site links that cost slightly more the lower the names of their sites are."""
         names = sorted({site for link in config.site_links for site in link.between}, reverse=True)
         links = tuple(
             link.model_copy(update={"cost": link.cost * 10000 + sum(map(names.index, link.between))})
             for link in config.site_links
         )
-        return changed(config, site_links=links)
+        return with_fields(config, site_links=links)
 
 
-@defect("takes-the-higher-name", breaks="SR-BIF-01", part="ex2010.routing", also={"routing": TakesTheHigherName})
+@defect("takes-the-higher-name", breaks="SR-BIF-01", slot="ex2010.routing", also={"routing": TakesTheHigherName})
 class HubTakesTheHigherName(TakesTheHigherName, HubRouting):
     """Takes the alphanumerically higher of two routes that are equal in cost and hops."""
 
 
-class DirectlyOrNotAtAll(Misroutes):
+class DirectlyOrNotAtAll(RoutesByAlteredConfiguration):
     """Tries the server that is closest to the mailbox only, and waits until that can be reached."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
-        """Know no server but the closest."""
+        """Return next hops with the server closest to the mailbox only."""
         return {
             replace(hop, servers=hop.servers[:1], addresses=hop.addresses[:1])
             if hop.kind == "transport"
@@ -104,7 +107,7 @@ class DirectlyOrNotAtAll(Misroutes):
         }
 
 
-@defect("goes-directly-or-not-at-all", breaks="SR-BIF-02", part="ex2010.routing", also={"routing": DirectlyOrNotAtAll})
+@defect("goes-directly-or-not-at-all", breaks="SR-BIF-02", slot="ex2010.routing", also={"routing": DirectlyOrNotAtAll})
 class HubDirectlyOrNotAtAll(DirectlyOrNotAtAll, HubRouting):
     """Tries the server that is closest to the mailbox only, and waits until that can be reached."""
 
@@ -113,17 +116,19 @@ class StopsEverywhere(Routing):
     """Hands a message to the next site on the route, though the last one can be reached."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
-        """Turn the order of servers round."""
-        return {_backwards(hop): members for hop, members in super().group_by_next_hop(recipients).items()}
+        """Return next hops with their servers in reverse order, the closest to this server first."""
+        return {_reverse_servers(hop): members for hop, members in super().group_by_next_hop(recipients).items()}
 
 
-def _backwards(hop: NextHop) -> NextHop:
+def _reverse_servers(hop: NextHop) -> NextHop:
+    """Return a next hop with its servers in reverse order; unchanged where it is not another server of the
+    organisation."""
     if hop.kind != "transport":
         return hop
     return replace(hop, servers=tuple(reversed(hop.servers)), addresses=tuple(reversed(hop.addresses)))
 
 
-@defect("stops-at-every-site", breaks="SR-BIF-02", part="ex2010.routing", also={"routing": StopsEverywhere})
+@defect("stops-at-every-site", breaks="SR-BIF-02", slot="ex2010.routing", also={"routing": StopsEverywhere})
 class HubStopsEverywhere(StopsEverywhere, HubRouting):
     """Hands a message to the next site on the route, though the last one can be reached."""
 
@@ -132,7 +137,7 @@ class FansOutAtOnce(Routing):
     """Splits a message at its source, and sends a copy for each site."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
-        """Route each recipient for itself."""
+        """Return the next hops of each recipient alone, so that no copy is shared between sites."""
         found: Forks = {}
         for recipient in recipients:
             for hop, members in super().group_by_next_hop([recipient]).items():
@@ -140,7 +145,7 @@ class FansOutAtOnce(Routing):
         return found
 
 
-@defect("fans-out-at-once", breaks="SR-BIF-03", part="ex2010.routing", also={"routing": FansOutAtOnce})
+@defect("fans-out-at-once", breaks="SR-BIF-03", slot="ex2010.routing", also={"routing": FansOutAtOnce})
 class HubFansOutAtOnce(FansOutAtOnce, HubRouting):
     """Splits a message at its source, and sends a copy for each site."""
 
@@ -149,7 +154,7 @@ class SplitsTooLate(Routing):
     """Sends one copy for all sites along the route of the first, also where routes have no part in common."""
 
     def group_by_next_hop(self, recipients: Iterable[Recipient]) -> Forks:
-        """Give everybody of another site to the first one's next hop."""
+        """Return one next hop, that of the first recipient in another site, for all recipients in other sites."""
         found: Forks = {}
         for hop, members in super().group_by_next_hop(recipients).items():
             onward = next((other for other in found if hop.kind == other.kind == "transport"), hop)
@@ -157,22 +162,22 @@ class SplitsTooLate(Routing):
         return found
 
 
-@defect("splits-too-late", breaks="SR-BIF-03", part="ex2010.routing", also={"routing": SplitsTooLate})
+@defect("splits-too-late", breaks="SR-BIF-03", slot="ex2010.routing", also={"routing": SplitsTooLate})
 class HubSplitsTooLate(SplitsTooLate, HubRouting):
     """Sends one copy for all sites along the route of the first, also where routes have no part in common."""
 
 
-class TakesDagsForSites(Misroutes):
+class TakesDagsForSites(RoutesByAlteredConfiguration):
     """Delays fan-out also towards servers whose delivery group is a DAG."""
 
-    def seen(self, config: NodeConfiguration) -> NodeConfiguration:
-        """See no DAG but our own."""
+    def altered_configuration(self, config: NodeConfiguration) -> NodeConfiguration:
+        """Return the configuration without the DAGs of other servers, except that of this server."""
         peers = tuple(
             peer if peer.dag == config.dag else peer.model_copy(update={"dag": None}) for peer in config.peers
         )
-        return changed(config, peers=peers)
+        return with_fields(config, peers=peers)
 
 
-@defect("delays-fan-out-for-dags", breaks="SR-BIF-04", part="ex2010.routing", also={"routing": TakesDagsForSites})
+@defect("delays-fan-out-for-dags", breaks="SR-BIF-04", slot="ex2010.routing", also={"routing": TakesDagsForSites})
 class HubTakesDagsForSites(TakesDagsForSites, HubRouting):
     """Delays fan-out also towards servers whose delivery group is a DAG."""

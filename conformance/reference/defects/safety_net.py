@@ -1,4 +1,4 @@
-"""Defects of Safety Net."""
+"""Defects of Safety Net: how long it holds messages, and which it sends again."""
 
 from collections.abc import Sequence
 
@@ -7,82 +7,82 @@ from conformance.reference.message import Message, Place, Recipient
 from conformance.reference.safety_net import SafetyNet
 
 
-@defect("safety-net-holds-half-the-time", breaks="SR-SFN-02", part="safety_net")
+@defect("safety-net-holds-half-the-time", breaks="SR-SFN-02", slot="safety_net")
 class HoldsHalfTheTime(SafetyNet):
     """Drops processed messages after half of SafetyNetHoldTime."""
 
     def hold_time(self, place: Place) -> float:
-        """Return less."""
+        """Return the right time less half of SafetyNetHoldTime, in seconds; shadows are held as long as is right."""
         half = self.host.transport.SafetyNetHoldTime / 2 if place != "shadow" else 0.0
         return super().hold_time(place) - half
 
 
-@defect("safety-net-holds-for-ever", breaks="SR-SFN-02", part="safety_net")
+@defect("safety-net-holds-for-ever", breaks="SR-SFN-02", slot="safety_net")
 class HoldsForEver(SafetyNet):
     """Never drops a processed message."""
 
     def hold_time(self, place: Place) -> float:
-        """Return a hundred years for what was processed."""
+        """Return a hundred years in seconds for processed messages, the right time for shadows."""
         return super().hold_time(place) if place == "shadow" else 36_525 * 86400.0
 
 
-@defect("unacknowledged-shadows-stay", breaks="SR-SFN-03", part="safety_net")
+@defect("unacknowledged-shadows-stay", breaks="SR-SFN-03", slot="safety_net")
 class UnacknowledgedShadowsStay(SafetyNet):
     """Never drops a shadow that is not acknowledged."""
 
     def hold_time(self, place: Place) -> float:
-        """Return a hundred years for shadows."""
+        """Return a hundred years in seconds for shadows, the right time for processed messages."""
         return super().hold_time(place) if place != "shadow" else 36_525 * 86400.0
 
 
-@defect("unacknowledged-shadows-leave-early", breaks="SR-SFN-03", part="safety_net")
+@defect("unacknowledged-shadows-leave-early", breaks="SR-SFN-03", slot="safety_net")
 class UnacknowledgedShadowsLeaveEarly(SafetyNet):
     """Drops a shadow that is not acknowledged after SafetyNetHoldTime alone."""
 
     def hold_time(self, place: Place) -> float:
-        """Leave MessageExpirationTimeout out."""
+        """Return SafetyNetHoldTime in seconds, without MessageExpirationTimeout."""
         return self.host.transport.SafetyNetHoldTime
 
 
-@defect("resubmits-across-the-boundary", breaks="SR-SFN-04", part="safety_net")
+@defect("resubmits-across-the-boundary", breaks="SR-SFN-04", slot="safety_net")
 class ResubmitsAcrossTheBoundary(SafetyNet):
     """Sends from Safety Net again also to recipients outside the boundary."""
 
     def recipients_to_resubmit(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return everybody."""
+        """Return all recipients where there is any recipient to resubmit to."""
         right = super().recipients_to_resubmit(message, boxes)
         return right and message.envelope.recipients
 
 
-@defect("resubmits-nothing", breaks="SR-SFN-05", part="safety_net")
+@defect("resubmits-nothing", breaks="SR-SFN-05", slot="safety_net")
 class ResubmitsNothing(SafetyNet):
     """Ignores the request to resubmit a mailbox database."""
 
     def resubmit(self, database: str) -> int:
-        """Do nothing."""
+        """Resubmit no message, and report 0."""
         return 0
 
 
-@defect("resubmits-one-message", breaks="SR-SFN-05", part="safety_net")
+@defect("resubmits-one-message", breaks="SR-SFN-05", slot="safety_net")
 class ResubmitsOneMessage(SafetyNet):
     """Sends only the first of the held messages again."""
 
     def start(self) -> None:
-        """Nothing was sent yet."""
+        """Begin with no message resubmitted."""
         self.sent = False
         super().start()
 
     def recipients_to_resubmit(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return nobody but the first time."""
+        """Return the recipients of the first message, and none for all later ones."""
         right = () if self.sent else super().recipients_to_resubmit(message, boxes)
         self.sent = self.sent or bool(right)
         return right
 
 
-@defect("resubmits-to-hubs", breaks="SR-IOP-03", part="safety_net")
+@defect("resubmits-to-hubs", breaks="SR-IOP-03", slot="safety_net")
 class ResubmitsToHubs(SafetyNet):
     """Sends what Safety Net holds again also where a server of Exchange 2010 is the next hop."""
 
     def recipients_to_resubmit(self, message: Message, boxes: Sequence[str]) -> tuple[Recipient, ...]:
-        """Return all recipients with a mailbox in the database."""
+        """Return the recipients with a mailbox in the database, wherever their next hop is."""
         return tuple(one for one in message.envelope.recipients if one.address.casefold() in boxes)

@@ -1,4 +1,4 @@
-"""Defects on the way to the next hop, and of reports about it."""
+"""Defects on the way to the next hop: misread replies, altered content, expiry, and reports of failures."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,24 +20,24 @@ from conformance.reference.storage.database import DatabaseError
 Replies = dict[Recipient, Reply]
 
 
-class Turns(Outbound):
-    """What the defects below share: the replies of a next hop, turned into others."""
+class AltersReplies(Outbound):
+    """Base class of defects that misread the replies of a next hop."""
 
-    def turned(self, replies: Replies) -> Replies:
-        """Return what is made of them."""
+    def altered_replies(self, replies: Replies) -> Replies:
+        """Return the replies that take the place of the right ones, by recipient."""
         raise NotImplementedError
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
-        """Hand over, and misread the replies."""
-        return self.turned(await super().transmit(attempt, server, dialogue))
+        """Send a message, and return altered replies."""
+        return self.altered_replies(await super().transmit(attempt, server, dialogue))
 
 
-@defect("gives-up-on-transient-failures", breaks="RL-RTY-01", part="outbound")
-class GivesUpOnTransientFailures(Turns):
+@defect("gives-up-on-transient-failures", breaks="RL-RTY-01", slot="outbound")
+class GivesUpOnTransientFailures(AltersReplies):
     """Takes a 4yz reply of the next hop for the last word."""
 
-    def turned(self, replies: Replies) -> Replies:
-        """Make 5yz of 4yz."""
+    def altered_replies(self, replies: Replies) -> Replies:
+        """Return transient replies (4yz) as permanent ones (5yz)."""
         return {
             recipient: replace(reply, code=reply.code + 100, enhanced="5" + reply.enhanced[1:])
             if 400 <= reply.code < 500
@@ -46,148 +46,153 @@ class GivesUpOnTransientFailures(Turns):
         }
 
 
-@defect("gives-up-on-451-4-4-0", breaks="RL-RTY-02", part="outbound")
-class GivesUpOnShadowFailure(Turns):
+@defect("gives-up-on-451-4-4-0", breaks="RL-RTY-02", slot="outbound")
+class GivesUpOnShadowFailure(AltersReplies):
     """Takes 451 4.4.0, a next hop without a shadow, for the last word."""
 
-    def turned(self, replies: Replies) -> Replies:
-        """Make 551 of 451 4.4.0."""
+    def altered_replies(self, replies: Replies) -> Replies:
+        """Return 451 4.4.0 as the permanent 551 5.4.0."""
         return {
             recipient: Reply(551, "5.4.0", reply.text) if (reply.code, reply.enhanced) == (451, "4.4.0") else reply
             for recipient, reply in replies.items()
         }
 
 
-@defect("one-refused-recipient-refuses-all", breaks="RL-RCP-01", part="outbound")
-class OneRefusalRefusesAll(Turns):
+@defect("one-refused-recipient-refuses-all", breaks="RL-RCP-01", slot="outbound")
+class OneRefusalRefusesAll(AltersReplies):
     """Where a next hop refuses one recipient, takes all of them for refused."""
 
-    def turned(self, replies: Replies) -> Replies:
-        """Spread the refusal."""
+    def altered_replies(self, replies: Replies) -> Replies:
+        """Return the first permanent refusal for all recipients."""
         refused = next((reply for reply in replies.values() if reply.permanent), None)
         return replies if refused is None else dict.fromkeys(replies, refused)
 
 
-class Rewrites(Outbound):
-    """What the defects below share: the content that goes out is not the one that came in."""
+class AltersContent(Outbound):
+    """Base class of defects that send another content than they received."""
 
-    def rewritten(self, content: bytes) -> bytes:
-        """Return what is sent."""
+    def altered_content(self, content: bytes) -> bytes:
+        """Return the content that is sent."""
         raise NotImplementedError
 
     async def transmit(self, attempt: DeliveryAttempt, server: str, dialogue: Dialogue) -> Replies:
-        """Hand something else over."""
-        content = self.rewritten(self.host.messages.content(attempt.message.id))
+        """Send a message with altered content, and return the replies."""
+        content = self.altered_content(self.host.messages.content(attempt.message.id))
         parameters = self.extra_mail_parameters(attempt, server, dialogue)
         return await dialogue.transmit(attempt.message.envelope.for_recipients(attempt.recipients), content, parameters)
 
 
-@defect("strips-the-eighth-bit", breaks="RL-CNT-01", part="outbound")
-class StripsTheEighthBit(Rewrites):
+@defect("strips-the-eighth-bit", breaks="RL-CNT-01", slot="outbound")
+class StripsTheEighthBit(AltersContent):
     """Passes content on with seven bits an octet."""
 
-    def rewritten(self, content: bytes) -> bytes:
-        """Take the eighth bit off."""
+    def altered_content(self, content: bytes) -> bytes:
+        """Return the content with the highest bit of each octet cleared."""
         return bytes(octet & 0x7F for octet in content)
 
 
-@defect("swallows-leading-dots", breaks="RL-CNT-01", part="outbound")
-class SwallowsLeadingDots(Rewrites):
+@defect("swallows-leading-dots", breaks="RL-CNT-01", slot="outbound")
+class SwallowsLeadingDots(AltersContent):
     """Loses a dot at the beginning of a line."""
 
-    def rewritten(self, content: bytes) -> bytes:
-        """Take one dot off each line."""
+    def altered_content(self, content: bytes) -> bytes:
+        """Return the content without one dot at the beginning of each line."""
         return content.replace(b"\r\n.", b"\r\n")
 
 
-@defect("breaks-long-lines", breaks="RL-CNT-01", part="outbound")
-class BreaksLongLines(Rewrites):
+@defect("breaks-long-lines", breaks="RL-CNT-01", slot="outbound")
+class BreaksLongLines(AltersContent):
     """Breaks lines after 512 octets."""
 
-    def rewritten(self, content: bytes) -> bytes:
-        """Put line ends where there were none."""
+    def altered_content(self, content: bytes) -> bytes:
+        """Return the content with lines broken after 512 octets."""
         lines = content.split(b"\r\n")
         return b"\r\n".join(b"\r\n".join(line[at : at + 512] for at in range(0, len(line) or 1, 512)) for line in lines)
 
 
-@defect("cuts-content-off-after-a-megabyte", breaks="RL-CNT-01", part="outbound")
-class CutsContentOff(Rewrites):
+@defect("cuts-content-off-after-a-megabyte", breaks="RL-CNT-01", slot="outbound")
+class CutsContentOff(AltersContent):
     """Passes on no more than the first mebibyte of a message."""
 
-    def rewritten(self, content: bytes) -> bytes:
-        """Keep what fits."""
+    def altered_content(self, content: bytes) -> bytes:
+        """Return the first 2**20 octets of the content."""
         return content[: 2**20]
 
 
-class WaitsForEver(Outbound):
+class WaitsForeverForNextHop(Outbound):
     """Waits for a silent next hop for a week."""
 
     async def begin_session(self, hop: NextHop, server: str, dialogue: Dialogue) -> None:
-        """Give the session a week's patience."""
+        """Set the idle timeout of a session to a week, then begin it."""
         dialogue.idle_timeout = 7 * 86400.0
         await super().begin_session(hop, server, dialogue)
 
 
-@defect("waits-for-ever-for-a-next-hop", breaks="SR-TMO-08", part="ex2010.outbound", also={"outbound": WaitsForEver})
-class HubWaitsForEver(WaitsForEver, HubOutbound):
+@defect(
+    "waits-for-ever-for-a-next-hop",
+    breaks="SR-TMO-08",
+    slot="ex2010.outbound",
+    also={"outbound": WaitsForeverForNextHop},
+)
+class HubWaitsForeverForNextHop(WaitsForeverForNextHop, HubOutbound):
     """Waits for a silent next hop for a week."""
 
 
-@defect("never-reports-failures", breaks="RL-DSN-01", part="reports")
+@defect("never-reports-failures", breaks="RL-DSN-01", slot="reports")
 class NeverReports(Reports):
-    """Drops what cannot be delivered, and tells nobody."""
+    """Drops what cannot be delivered, and sends no report."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Say nothing."""
+        """Send no report."""
 
 
-@defect("reports-twice", breaks="RL-DSN-01", part="reports")
+@defect("reports-twice", breaks="RL-DSN-01", slot="reports")
 class ReportsTwice(Reports):
     """Reports every failure twice."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Say it again."""
+        """Send the report of a failure twice."""
         super().report_failed(message, failures, hop)
         super().report_failed(message, failures, hop)
 
 
-@defect("reports-about-reports", breaks="RL-DSN-02", part="reports")
+@defect("reports-about-reports", breaks="RL-DSN-02", slot="reports")
 class ReportsToThePostmaster(Reports):
     """Reports the failure of a message with a null reverse-path to an address of its header."""
 
     def send_report(self, action: ReportAction, message: Message, statuses: Sequence[RecipientStatus]) -> None:
-        """Find somebody to tell."""
+        """Send a report; one about a message with an empty reverse-path goes to alice@outside.test."""
         if not message.envelope.reverse_path:
             somebody = replace(message.envelope, reverse_path="alice@outside.test")
             message = replace(message, envelope=somebody)
         super().send_report(action, message, statuses)
 
 
-@defect("expires-without-a-report", breaks="SR-MNT-14", part="reports")
+@defect("expires-without-a-report", breaks="SR-MNT-14", slot="reports")
 class ExpiresWithoutAReport(Reports):
-    """Lets a message expire and tells nobody."""
+    """Lets a message expire and sends no report."""
 
     def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
-        """Say nothing of what expired."""
+        """Report failures except expiry (5.4.7)."""
         super().report_failed(message, [one for one in failures if one[1].enhanced != "5.4.7"], hop)
 
 
-@defect("journals-twice", breaks="SR-MNT-08", part="journaling")
+@defect("journals-twice", breaks="SR-MNT-08", slot="journaling")
 class JournalsTwice(Journaling):
     """Makes two journal reports of a message."""
 
     def send_report_if_due(self, message: Message) -> None:
-        """Report it again."""
+        """Send the journal report twice."""
         super().send_report_if_due(message)
         super().send_report_if_due(message)
 
 
-@defect("fails-as-it-is-stopped", breaks="RL-ACK-01", part="delivery")
+@defect("fails-as-it-is-stopped", breaks="RL-ACK-01", slot="delivery")
 class FailsAsItIsStopped(Delivery):
     """Fails in the midst of an orderly stop, and drops what it has not delivered yet."""
 
     async def stop(self, grace: float) -> None:
-        """Drop everything, and break down."""
+        """Delete all undelivered messages and start a task that fails, then stop."""
 
         async def broken() -> None:
             raise DatabaseError("what was not delivered is gone")
@@ -198,31 +203,31 @@ class FailsAsItIsStopped(Delivery):
         await super().stop(grace)
 
 
-@defect("never-expires", breaks="SR-MNT-14", part="delivery")
+@defect("never-expires", breaks="SR-MNT-14", slot="delivery")
 class NeverExpires(Delivery):
     """Tries for ever."""
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
-        """Take every message for new."""
+        """Defer a message as if it had just arrived, so that it never expires."""
         super()._defer(replace(message, since=self.host.now()), recipients, hop)
 
 
-@defect("expires-at-half", breaks="SR-MNT-14", part="delivery")
-class ExpiresAtHalf(Delivery):
+@defect("expires-at-half", breaks="SR-MNT-14", slot="delivery")
+class ExpiresMessagesAtHalf(Delivery):
     """Gives up after half of MessageExpirationTimeout."""
 
-    part_of_its_time = 1 / 2
+    expiration_fraction = 1 / 2
 
     def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
-        """Take a message for expired that is old enough for us."""
+        """Defer a message; one older than a fraction of MessageExpirationTimeout counts as expired."""
         whole = self.host.transport.MessageExpirationTimeout
-        if self.host.is_due(message.since + whole * self.part_of_its_time):
+        if self.host.is_due(message.since + whole * self.expiration_fraction):
             message = replace(message, since=message.since - whole)
         super()._defer(message, recipients, hop)
 
 
-@defect("gives-up-within-the-hour", breaks="RL-RTY-01", part="delivery")
-class GivesUpWithinTheHour(ExpiresAtHalf):
+@defect("gives-up-within-the-hour", breaks="RL-RTY-01", slot="delivery")
+class GivesUpWithinTheHour(ExpiresMessagesAtHalf):
     """Takes the hours of MessageExpirationTimeout for minutes, and gives up what was deferred for so long."""
 
-    part_of_its_time = 1 / 60
+    expiration_fraction = 1 / 60

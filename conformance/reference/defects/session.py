@@ -1,4 +1,4 @@
-"""Defects of the session: its limits, its verbs, and where a message begins and ends."""
+"""Defects of a session as a server: its timeouts, lost connections, size limits, line ends and shadow verbs."""
 
 import asyncio
 import re
@@ -12,59 +12,59 @@ from conformance.reference.receive.verbs import MALFORMED, OUT_OF_ORDER, ShadowV
 from conformance.reference.replies import Reply
 
 
-@defect("never-ends-an-idle-session", breaks="SR-TMO-06", part="receiver")
+@defect("never-ends-an-idle-session", breaks="SR-TMO-06", slot="receiver")
 class NeverEndsAnIdleSession(Receiver):
     """Lets a client be silent for as long as it likes."""
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Be patient for a year."""
+        """Set the idle timer to a year."""
         super()._reset_timeout(365 * 86400.0)
 
 
-@defect("ends-an-idle-session-early", breaks="SR-TMO-06", part="receiver")
+@defect("ends-an-idle-session-early", breaks="SR-TMO-06", slot="receiver")
 class EndsAnIdleSessionEarly(Receiver):
     """Closes a session that is idle for half of ConnectionInactivityTimeout."""
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Watch too closely."""
+        """Set the idle timer to half of the right time."""
         super()._reset_timeout((self._timeout_duration if duration is None else duration) / 2)
 
 
-@defect("ends-an-idle-session-late", breaks="SR-TMO-06", part="receiver")
+@defect("ends-an-idle-session-late", breaks="SR-TMO-06", slot="receiver")
 class EndsAnIdleSessionLate(Receiver):
     """Closes a session that is idle only after twice ConnectionInactivityTimeout."""
 
     def _reset_timeout(self, duration: float | None = None) -> None:
-        """Wait for too long."""
+        """Set the idle timer to twice the right time."""
         super()._reset_timeout((self._timeout_duration if duration is None else duration) * 2)
 
 
-@defect("never-ends-an-old-session", breaks="SR-TMO-07", part="receiver")
+@defect("never-ends-an-old-session", breaks="SR-TMO-07", slot="receiver")
 class NeverEndsAnOldSession(Receiver):
     """Lets a session in which data flows go on for ever."""
 
     @property
     def _expires_at(self) -> float:
-        """A moment that does not come."""
+        """The loop time at which the session ends: a year after it began."""
         return float(self._started_at + 365 * 86400.0)
 
 
-@defect("ends-an-old-session-early", breaks="SR-TMO-07", part="receiver")
+@defect("ends-an-old-session-early", breaks="SR-TMO-07", slot="receiver")
 class EndsAnOldSessionEarly(Receiver):
     """Closes a session after half of ConnectionTimeout."""
 
     @property
     def _expires_at(self) -> float:
-        """A moment that comes too soon."""
+        """The loop time at which the session ends: half of ConnectionTimeout after it began."""
         return float(self._started_at + self.limits.connection_timeout / 2)
 
 
-@defect("drops-the-session-for-an-answer", breaks="SR-CRE-05", part="receiver")
+@defect("drops-the-session-for-an-answer", breaks="SR-CRE-05", slot="receiver")
 class DropsTheSession(Receiver):
     """Closes the sender's session when the shadow is made, in place of acknowledging the message in it."""
 
     async def handle_message(self, content: bytes) -> str:
-        """Decide, and go away."""
+        """Handle a message, and on the frontend close the connection instead of sending the reply."""
         reply = await super().handle_message(content)
         if self.session_state.listener == "frontend":
             self.abort()
@@ -74,22 +74,22 @@ class DropsTheSession(Receiver):
 @defect(
     "keeps-old-limits-in-open-sessions",
     breaks="SR-TMO-06",
-    part="receiver",
+    slot="receiver",
     retired="ruling 22: a session that is open may keep the limits that it began with",
 )
 class KeepsOldLimits(Receiver):
     """Holds a session to the limits that were in force when it began."""
 
     def apply_limits(self, limits: Listener) -> None:
-        """Change nothing."""
+        """Ignore changed limits."""
 
 
-@defect("forgets-when-the-sender-is-lost", breaks="SR-TMO-03", part="receiver")
+@defect("forgets-when-the-sender-is-lost", breaks="SR-TMO-03", slot="receiver")
 class ForgetsWhenTheSenderIsLost(Receiver):
     """Gives a message up when its sender's session is lost before it is acknowledged."""
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End the work with the session."""
+        """Cancel the task that handles the message when the connection is lost."""
         if self.acceptance_task is not None:
             self.acceptance_task.cancel()
         super().connection_lost(error)
@@ -99,11 +99,11 @@ class SwallowsTheSecondTry(Acceptance):
     """Takes a message that began before for delivered: it was given up with its session."""
 
     def start(self) -> None:
-        """Nothing has begun."""
+        """Begin with no message begun; `begun` has sender and content of each."""
         self.begun: set[str] = set()
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Say yes to what has begun before."""
+        """Return 250 for a message that was begun before, without keeping it."""
         key = f"{envelope.reverse_path} {content!r}"
         if key in self.begun:
             return Reply(250, "2.6.0", "the message is here already")
@@ -111,36 +111,36 @@ class SwallowsTheSecondTry(Acceptance):
         return await super().accept(envelope, content, origin)
 
 
-@defect("loses-what-lost-its-reply", breaks="RL-ACK-03", part="receiver", also={"acceptance": SwallowsTheSecondTry})
+@defect("loses-what-lost-its-reply", breaks="RL-ACK-03", slot="receiver", also={"acceptance": SwallowsTheSecondTry})
 class LosesWhatLostItsReply(ForgetsWhenTheSenderIsLost):
     """Gives a message up with its session, and takes the sender's next try for a duplicate of it."""
 
 
-@defect("keeps-half-a-message", breaks="RL-ACK-02", part="receiver")
+@defect("keeps-half-a-message", breaks="RL-ACK-02", slot="receiver")
 class KeepsHalfAMessage(Receiver):
     """Delivers what it has of a message when the session is lost before the final dot."""
 
     half: bytearray | None = None
 
     async def push(self, status: str | bytes) -> None:
-        """Begin to collect after 354."""
+        """Send a reply, and begin to collect content after a 354."""
         await super().push(status)
         if str(status)[:3] == "354":
             self.half = bytearray()
 
     def data_received(self, data: bytes) -> None:
-        """Collect."""
+        """Collect what is received, and handle it."""
         if self.half is not None:
             self.half += data
         super().data_received(data)
 
     async def handle_message(self, content: bytes) -> str:
-        """The message is whole."""
+        """Forget what was collected, since the message is complete, and handle it."""
         self.half = None
         return await super().handle_message(content)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Take what there is."""
+        """Accept the complete lines that were collected as a message."""
         if self.half is not None:
             taken = envelope_of(str(self.envelope.mail_from), list(self._recipients), self._mail_parameters)
             origin = MessageOrigin(self.session.host_name or "", "local", False, self.loop.time() + 60)
@@ -151,137 +151,137 @@ class KeepsHalfAMessage(Receiver):
         super().connection_lost(error)
 
 
-@defect("truncates-what-is-too-big", breaks="RL-CNT-02", part="receiver")
+@defect("truncates-what-is-too-big", breaks="RL-CNT-02", slot="receiver")
 class TruncatesWhatIsTooBig(Receiver):
     """Takes a message above the announced SIZE and cuts it."""
 
     async def smtp_EHLO(self, arg: str) -> None:
-        """Announce the limit, and forget it."""
+        """Announce the size limit, and then accept any size."""
         self.data_size_limit = self.host.transport.MaxMessageSize
         await super().smtp_EHLO(arg)
         self.data_size_limit = 2**40
 
     async def handle_message(self, content: bytes) -> str:
-        """Cut."""
+        """Handle a message, cut to MaxMessageSize."""
         return await super().handle_message(content[: self.host.transport.MaxMessageSize])
 
 
-@defect("trace-fields-count", breaks="RL-ACK-04", part="receiver")
+@defect("trace-fields-count", breaks="RL-ACK-04", slot="receiver")
 class TraceFieldsCount(Receiver):
     """Holds what other servers hand over to the same limit as what comes in, trace fields included."""
 
     async def smtp_MAIL(self, arg: str | None) -> None:
-        """Forget that the message has grown."""
+        """Apply MaxMessageSize also to messages of other servers, which have grown by trace fields."""
         self.data_size_limit = self.host.transport.MaxMessageSize
         await super().smtp_MAIL(arg)
 
 
-@defect("refuses-at-the-size-limit", breaks="RL-CNT-02", part="receiver")
+@defect("refuses-at-the-size-limit", breaks="RL-CNT-02", slot="receiver")
 class RefusesAtTheSizeLimit(Receiver):
     """Refuses a message that is exactly as large as it announced that it may be."""
 
     async def smtp_MAIL(self, arg: str | None) -> None:
-        """Allow an octet less."""
+        """Limit the message to one octet less than announced."""
         self.data_size_limit = self.host.transport.MaxMessageSize - 1
         await super().smtp_MAIL(arg)
 
 
-@defect("takes-an-octet-too-many", breaks="RL-CNT-02", part="receiver")
+@defect("takes-an-octet-too-many", breaks="RL-CNT-02", slot="receiver")
 class TakesAnOctetTooMany(Receiver):
     """Takes a message that is an octet larger than it announced."""
 
     async def smtp_MAIL(self, arg: str | None) -> None:
-        """Allow an octet more."""
+        """Limit the message to one octet more than announced."""
         self.data_size_limit = self.host.transport.MaxMessageSize + 1
         await super().smtp_MAIL(arg)
 
 
-@defect("takes-any-line-end", breaks="RL-SMG-01", part="receiver")
+@defect("takes-any-line-end", breaks="RL-SMG-01", slot="receiver")
 class TakesAnyLineEnd(Receiver):
     """Takes a bare LF or CR for a line end, also around the final dot."""
 
     def data_received(self, data: bytes) -> None:
-        """Mend the line ends."""
+        """Handle received data with each bare CR and LF replaced by CR LF."""
         super().data_received(re.sub(rb"\r\n|\r|\n", b"\r\n", data))
 
 
-class Everywhere(ShadowVerbs):
-    """The verbs, offered at every door."""
+class OffersOnEveryListener(ShadowVerbs):
+    """Shadow verbs that are offered on every listener."""
 
     def ehlo_keywords(self) -> list[str]:
-        """Return the keyword for everybody."""
+        """Return XSHADOWREQUEST for every session."""
         return ["XSHADOWREQUEST"]
 
 
-@defect("offers-shadowing-at-the-front-door", breaks="SR-WIR-01", part="verbs")
-class OffersAtTheFrontDoor(Everywhere):
+@defect("offers-shadowing-at-the-front-door", breaks="SR-WIR-01", slot="verbs")
+class OffersAtTheFrontDoor(OffersOnEveryListener):
     """Advertises XSHADOWREQUEST on the frontend too."""
 
 
-@defect("takes-what-it-did-not-offer", breaks="SR-WIR-02", part="verbs")
+@defect("takes-what-it-did-not-offer", breaks="SR-WIR-02", slot="verbs")
 class TakesWhatItDidNotOffer(ShadowVerbs):
     """Does what a shadow verb says for a client that it did not offer it to."""
 
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
-        """Refuse only what cannot be read."""
+        """Return the reply to malformed arguments, None for all others: neither right nor order is asked for."""
         return None if len(words) == 2 and second.fullmatch(words[1]) else MALFORMED
 
 
-class RefusesOtherwise(ShadowVerbs):
-    """What the defects below share: another reply to malformed arguments."""
+class AltersRefusal(ShadowVerbs):
+    """Base class of defects that answer malformed arguments with another reply."""
 
     reply = MALFORMED
 
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
-        """Refuse in other words."""
+        """Return `reply` for malformed arguments, and the right refusal or None otherwise."""
         refused = super().refusal(words, second)
         return self.reply if refused == MALFORMED else refused
 
 
-@defect("malformed-is-500", breaks="SR-WIR-03", part="verbs")
-class MalformedIs500(RefusesOtherwise):
+@defect("malformed-is-500", breaks="SR-WIR-03", slot="verbs")
+class MalformedIs500(AltersRefusal):
     """Answers malformed arguments of a shadow verb with 500."""
 
     reply = "500 5.5.2 what?"
 
 
-@defect("out-of-order-is-5.5.4", breaks="SR-WIR-03", part="verbs")
+@defect("out-of-order-is-5.5.4", breaks="SR-WIR-03", slot="verbs")
 class OutOfOrderIsMalformed(ShadowVerbs):
     """Answers a shadow verb out of order with 503 and the enhanced status code of malformed arguments."""
 
     def refusal(self, words: list[str], second: re.Pattern[str]) -> str | None:
-        """Tell the wrong one."""
+        """Return 503 with the status code 5.5.4 for a command out of order, and the right refusal or None otherwise."""
         refused = super().refusal(words, second)
         return "503 5.5.4 out of order" if refused == OUT_OF_ORDER else refused
 
 
-@defect("malformed-ends-the-session", breaks="SR-WIR-03", part="receiver")
+@defect("malformed-ends-the-session", breaks="SR-WIR-03", slot="receiver")
 class MalformedEndsTheSession(Receiver):
     """Closes the session after malformed arguments of a shadow verb."""
 
     async def push(self, status: str | bytes) -> None:
-        """Answer, and leave where it was malformed."""
+        """Send a reply, and close the connection after the one to malformed arguments."""
         await super().push(status)
         if status == MALFORMED and self.transport is not None:
             self.transport.close()
 
 
-@defect("offers-xshadow-to-hubs", breaks="SR-IOP-01", part="verbs")
+@defect("offers-xshadow-to-hubs", breaks="SR-IOP-01", slot="verbs")
 class OffersXshadowToHubs(ShadowVerbs):
     """Advertises XSHADOW to a server of Exchange 2010, and never tells it what became of a message."""
 
     def ehlo_keywords(self) -> list[str]:
-        """Return the old verb for old servers."""
+        """Return XSHADOW for an Exchange 2010 server, the right keywords for others."""
         peer: Peer | None = self.session_state.peer
         return ["XSHADOW"] if peer is not None and peer.generation == "ex2010" else super().ehlo_keywords()
 
 
-@defect("takes-its-time-to-acknowledge", breaks="SR-ENA-02", part="acceptance")
-class TakesItsTime(Acceptance):
+@defect("takes-its-time-to-acknowledge", breaks="SR-ENA-02", slot="acceptance")
+class DelaysAcknowledgement(Acceptance):
     """Delays the acknowledgement for redundancy's sake though ShadowRedundancyEnabled is false."""
 
     async def accept(self, envelope: Envelope, content: bytes, origin: MessageOrigin) -> Reply:
-        """Wait half a minute where nothing is to be waited for."""
+        """Wait for 30 seconds before accepting a message when shadow redundancy is disabled."""
         if not self.host.transport.ShadowRedundancyEnabled:
             await asyncio.sleep(30)
         return await super().accept(envelope, content, origin)

@@ -1,4 +1,5 @@
-"""Other readings of the contract that conform as well: each takes part in the node in place of the reference's own habit.
+"""Other readings of the documents that conform as well as the reference's own, each by a name, to test the harness.
 
-A check that fails a server for one of these is narrower than what the documents ask for.
+A reading is a class whose methods come before those of a component of the reference (see `reading.reading`). A check that fails a
+server for one of these is stricter than the documents.
 """

@@ -1,40 +1,48 @@
-"""Readings of what a 2010 server does."""
+"""Other conforming readings of what an Exchange 2010 server does: heartbeats, expiry, withheld replies, failures."""
+
+from collections.abc import Iterable, Sequence
 
 from conformance.reference.host import Host
+from conformance.reference.hub2010.delayed_acknowledgement import DelayedAcknowledgement
 from conformance.reference.hub2010.manager import HubManager
 from conformance.reference.hub2010.shadow_queues import HubShadowQueues
-from conformance.reference.message import Message
+from conformance.reference.message import Message, Recipient
+from conformance.reference.queue.delivery import Delivery
 from conformance.reference.readings.reading import reading
 from conformance.reference.receive.session import Receiver
+from conformance.reference.replies import Reply
+from conformance.reference.reports import Reports
+from conformance.reference.routing.next_hop import NextHop
 from conformance.reference.send.dialogue import Dialogue
+from conformance.reference.shadow.manager import WatchedPrimary
 
-ANSWERED = 1.0
-"""Seconds within which the loss of a session belongs to the question that was answered in it."""
+SAME_QUERY_S = 1.0
+"""How long after an answer the loss of a session still belongs to that answered query."""
 
 
-@reading("hub-tracks-in-heartbeats", allowed_by="ruling 29", parts=("ex2010.manager",))
+@reading("hub-tracks-in-heartbeats", allowed_by="ruling 29", slots=("ex2010.manager",))
 class TracksInHeartbeats(HubManager):
     """Says XSHADOW before XQDISCARD in a heartbeat too."""
 
     async def query_discards(self, primary: str, dialogue: Dialogue) -> str:
-        """Name ourselves first, where no mail was handed over in the session. Raises SessionLost."""
+        """Send XSHADOW before XQDISCARD in a heartbeat, and return what the query returns. Raises SessionLost."""
         watch = self.watched.get(primary)
         if watch is not None and watch.heartbeat_running and "XSHADOW" in dialogue.keywords:
             await dialogue.command(f"XSHADOW {self.host.name} {self.host.identity.database}")
         return await super().query_discards(primary, dialogue)
 
 
-@reading("hub-waits-for-the-idle-limit-in-heartbeats", allowed_by="ruling 29", parts=("ex2010.manager",))
+@reading("hub-waits-for-the-idle-limit-in-heartbeats", allowed_by="ruling 29", slots=("ex2010.manager",))
 class WaitsForTheIdleLimit(HubManager):
     """Waits for an answer in a heartbeat as long as an outbound session may be idle."""
 
     @property
     def reply_timeout(self) -> float:
-        """How long to wait for each answer in a heartbeat, seconds."""
+        """How long to wait for each reply in a heartbeat, in seconds."""
         return self.host.transport.SendConnectionInactivityTimeout
 
 
-@reading("hub-asks-at-once-what-is-overdue", allowed_by="ruling 28", parts=("ex2010.manager",))
+@reading("hub-asks-at-once-what-is-overdue", allowed_by="ruling 28", slots=("ex2010.manager",))
 class AsksAtOnceWhatIsOverdue(HubManager):
     """Asks at its start where a question is overdue, and counts that; an interval lies between two questions."""
 
@@ -43,55 +51,213 @@ class AsksAtOnceWhatIsOverdue(HubManager):
         self._began_to_fail: dict[str, float] = {}
 
     def next_session_at(self, primary: str) -> float:
-        """Count from the last contact, however long ago; after a question in vain from that."""
+        """Return an interval after the last contact, also one before the restart, or after the last query that
+        failed."""
         interval = self.host.transport.ShadowHeartbeatTimeoutInterval
         if missed := self.missed_intervals.get(primary, 0):
             return self._began_to_fail[primary] + missed * interval
         return (self.host.shadows.last_contact(primary) or self.watched[primary].started_at) + interval
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Note when the first question was in vain; one that was answered before its session was lost was not."""
+        """Count a failed query, and remember when the first one failed.
+
+        A query that was answered just before its session was lost does not count.
+        """
         now, contact = self.host.now(), self.host.shadows.last_contact(primary)
-        if contact is not None and now - contact < ANSWERED:
+        if contact is not None and now - contact < SAME_QUERY_S:
             return
         if not self.missed_intervals.get(primary):
             self._began_to_fail[primary] = now
         super().heartbeat_failed(primary)
 
 
-@reading("hub-counts-sessions-of-its-primary", allowed_by="ruling 30", parts=("ex2010.manager",))
+@reading("hub-counts-sessions-of-its-primary", allowed_by="ruling 30", slots=("ex2010.manager",))
 class CountsSessionsOfItsPrimary(HubManager):
     """Takes a session that the primary opened for contact: the count of failed intervals begins again."""
 
     def record_query_from(self, server: str) -> None:
-        """Note that the primary is there."""
+        """Reset the count of failed intervals of a primary that opened a session itself."""
         self.missed_intervals.pop(server, None)
 
 
-@reading("hub-expires-shadows-later", allowed_by="ruling 31", parts=("ex2010.manager",))
+@reading("hub-expires-shadows-later", allowed_by="ruling 31", slots=("ex2010.manager",))
 class ExpiresShadowsLater(HubManager):
     """Counts a shadow's expiry by the longer of MessageExpirationTimeout and ShadowMessageAutoDiscardInterval."""
 
     def shadow_lifetime(self) -> float:
-        """Return how long a shadow without a route is kept, seconds."""
+        """Return how long a shadow without a route is kept, in seconds."""
         return max(super().shadow_lifetime(), self.host.transport.ShadowMessageAutoDiscardInterval)
 
 
-@reading("hub-expires-shadows-by-their-arrival", allowed_by="ruling 31", parts=("ex2010.shadow_queues",))
+@reading("hub-expires-shadows-by-their-arrival", allowed_by="ruling 31", slots=("ex2010.shadow_queues",))
 class ExpiresShadowsByTheirArrival(HubShadowQueues):
     """Counts a shadow's expiry from when its message arrived, not from when it became a shadow."""
 
     def expiry_start(self, message: Message) -> float:
-        """Return when the message came."""
+        """Return when the message arrived."""
         return message.since
 
 
-@reading("hub-says-421-amid-a-withheld-reply", allowed_by="ruling 32", parts=("receiver",))
+@reading("hub-says-421-amid-a-withheld-reply", allowed_by="ruling 32", slots=("receiver",))
 class Says421AmidAWithheldReply(Receiver):
     """A 2010 server that is stopped ends a session at once with 421, also where it withholds a reply."""
 
     def shut_down(self) -> None:
-        """End at once; the message may arrive twice."""
+        """Send 421 at once, also while a reply is withheld; the sender may then send the message again."""
         if self.acceptance_task is not None and self.host.config.generation == "ex2010":
             self._send_and_close(b"421 4.3.2 the server is going down\r\n")
         super().shut_down()
+
+
+class _ReportsAcknowledgedMessagesOnly(Reports):
+    """Sends no report about a message that failed for all recipients while its reply is withheld: the reply says it."""
+
+    def report_failed(self, message: Message, failures: Sequence[tuple[Recipient, Reply]], hop: NextHop) -> None:
+        """Report a failure, or store it as the reply that is still withheld."""
+        acceptance = self.host.acceptance
+        whole = len(failures) == len(message.envelope.recipients)
+        if isinstance(acceptance, RefusesWhatFailsMeanwhile) and whole and message.id in acceptance.withheld:
+            acceptance.withheld[message.id] = failures[0][1]
+        else:
+            super().report_failed(message, failures, hop)
+
+
+@reading(
+    "hub-refuses-what-fails-amid-a-withheld-reply",
+    allowed_by="ruling 32",
+    slots=("ex2010.acceptance",),
+    also={"reports": _ReportsAcknowledgedMessagesOnly},
+)
+class RefusesWhatFailsMeanwhile(DelayedAcknowledgement):
+    """Answers with 5yz, and makes no report, where the next hop refuses a message for good while its reply is withheld."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self.withheld: dict[int, Reply | None] = {}
+
+    async def acknowledge_after_delivery(self, message: Message, deadline: float) -> Reply:
+        """Return the acknowledgement, or the next hop's refusal where it refused the message meanwhile."""
+        self.withheld[message.id] = None
+        try:
+            reply = await super().acknowledge_after_delivery(message, deadline)
+        finally:
+            refused = self.withheld.pop(message.id)
+        return refused or reply
+
+
+@reading("hub-keeps-its-count-over-a-restart", allowed_by="ruling 28", slots=("ex2010.manager",))
+class KeepsItsCountOverARestart(HubManager):
+    """Goes on with its count of failed intervals when it was restarted; the next question comes an interval after the last."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._asked: dict[str, float] = {}
+
+    def start(self) -> None:
+        """Read the stored counts of failed intervals, then start."""
+        self.host.db.write("CREATE TABLE IF NOT EXISTS missed (server TEXT PRIMARY KEY, number INTEGER, asked REAL)")
+        for server, number, asked in self.host.db.read("SELECT server, number, asked FROM missed"):
+            self.missed_intervals[server], self._asked[server] = number, asked
+        super().start()
+
+    async def _run_heartbeat(self, primary: str, watch: WatchedPrimary) -> None:
+        """Remember when the heartbeat began, then run it."""
+        self._asked[primary] = self.host.now()
+        await super()._run_heartbeat(primary, watch)
+
+    def next_session_at(self, primary: str) -> float:
+        """Return an interval after the last query if that failed, else the usual time."""
+        if self.missed_intervals.get(primary) and primary in self._asked:
+            return self._asked[primary] + self.host.transport.ShadowHeartbeatTimeoutInterval
+        return super().next_session_at(primary)
+
+    def heartbeat_failed(self, primary: str) -> None:
+        """Count a failed query and store the count.
+
+        A query that was answered before its session was lost does not count.
+        """
+        contact = self.host.shadows.last_contact(primary)
+        if contact is not None and contact >= self._asked[primary]:
+            return
+        super().heartbeat_failed(primary)
+        if (number := self.missed_intervals.get(primary)) is not None:
+            row = (primary, number, self._asked[primary])
+            self.host.db.write("INSERT OR REPLACE INTO missed (server, number, asked) VALUES (?, ?, ?)", row)
+
+    def record_contact(self, primary: str) -> None:
+        """Record a contact, and delete the stored count."""
+        super().record_contact(primary)
+        self.host.db.write("DELETE FROM missed WHERE server = ?", (primary,))
+
+
+@reading("hub-asks-its-senders-after-a-restart", allowed_by="ruling 36", slots=("ex2010.manager",))
+class AsksItsSendersAfterARestart(HubManager):
+    """Asks, as it starts, each server that keeps a shadow of what is in its queue whether that was taken over meanwhile."""
+
+    def start(self) -> None:
+        """Start, and query each server that holds a shadow of a queued message, in the background."""
+        super().start()
+        discards = self.host.discards
+        held = [discards.holders(message.id) for message in self.host.messages.in_place("primary")]
+        for server in dict.fromkeys(holder.server for holders in held for holder in holders):
+            self.host.tasks.start(self._ask_at_start(server), f"{self.host.name}: question to {server}")
+
+    async def _ask_at_start(self, server: str) -> None:
+        """Open a session with a server, in which it is queried."""
+        await self.query_in_new_session(server)
+
+
+class _DropsTakenOverMessages(Delivery):
+    """Delivery that drops a message that was taken over as soon as it is in no session, and tries pending recipients
+    only."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(host)
+        self._taken_over: set[int] = set()
+
+    def drop_when_idle(self, row: int) -> None:
+        """Drop a message now, or after the attempts that are running have failed."""
+        self._taken_over.add(row)
+        if all(attempt.message.id != row for attempt in self._attempts):
+            self._drop(row)
+
+    def _drop(self, row: int) -> None:
+        """Delete a message and forget its attempts."""
+        self.host.messages.drop(row)
+        self.stop_processing(row)
+
+    def _defer(self, message: Message, recipients: tuple[Recipient, ...], hop: NextHop) -> None:
+        """Defer a message, or drop it where it was taken over meanwhile."""
+        if message.id in self._taken_over:
+            self._drop(message.id)
+        else:
+            super()._defer(message, recipients, hop)
+
+    def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
+        """Queue attempts for those of the recipients that are still pending."""
+        pending = set(self.host.messages.pending(message.id))
+        if left := [recipient for recipient in recipients if recipient in pending]:
+            super()._queue_attempts(message, left)
+
+
+@reading(
+    "hub-drops-what-was-taken-over",
+    allowed_by="ruling 19",
+    slots=("ex2010.manager",),
+    also={"delivery": _DropsTakenOverMessages},
+)
+class DropsWhatWasTakenOver(HubManager):
+    """Tries a message no more of which a sender that took its shadow over has notified it."""
+
+    def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
+        """Discard a shadow; a message of this server is dropped where the notification comes from a server that held
+        its shadow."""
+        super().discard_shadow(primary, database, shadow_id)
+        found = self.host.shadows.find("", "", shadow_id)
+        if found is None or found[1] != "primary":
+            return
+        delivery = self.host.delivery
+        assert isinstance(delivery, _DropsTakenOverMessages)
+        if primary in {holder.server for holder in self.host.discards.holders(found[0])}:
+            self.host.log.info("%s is not tried any more: %s has delivered it", shadow_id, primary)
+            delivery.drop_when_idle(found[0])

@@ -1,4 +1,4 @@
-"""Readings of how messages are handed to their next hops, and of the names that they have."""
+"""Other conforming readings of how messages are handed to next hops, and of the ids that they get."""
 
 import asyncio
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ from conformance.reference.routing.next_hop import NextHop
 from conformance.reference.storage.identity import Identity
 
 
-@reading("one-transmission-for-each-recipient", allowed_by="ruling 26", parts=("delivery",))
+@reading("one-transmission-for-each-recipient", allowed_by="ruling 26", slots=("delivery",))
 class OneTransmissionForEachRecipient(Delivery):
     """Hands a message to a next hop outside once for each of its recipients there."""
 
     def _queue_attempts(self, message: Message, recipients: Iterable[Recipient]) -> None:
-        """Queue the recipients outside one by one; what sites share is still shared (SR-BIF-03)."""
+        """Queue one attempt for each recipient outside the organisation; sites still share a copy (SR-BIF-03)."""
         together: list[Recipient] = []
         for recipient in recipients:
             if self.host.routing.next_hop(recipient.address).kind == "outside":
@@ -28,26 +28,28 @@ class OneTransmissionForEachRecipient(Delivery):
             super()._queue_attempts(message, together)
 
 
-class _OneMessage(RemoteQueue):
+class _SingleMessageQueue(RemoteQueue):
+    """A queue that sends one message in each session."""
+
     messages_per_session = 1
 
 
-@reading("one-message-in-a-session", allowed_by="ruling 25", parts=("delivery",))
+@reading("one-message-in-a-session", allowed_by="ruling 25", slots=("delivery",))
 class OneMessageInASession(Delivery):
     """Opens a session with the next hop for each message."""
 
     def create_queue(self, hop: NextHop) -> HopQueue:
         """Return a queue whose sessions end after one message."""
         queue = super().create_queue(hop)
-        return _OneMessage(self.host, hop, self.record_outcome) if isinstance(queue, RemoteQueue) else queue
+        return _SingleMessageQueue(self.host, hop, self.record_outcome) if isinstance(queue, RemoteQueue) else queue
 
 
-KEPT = 20.0
-"""Seconds for which a session with a next hop is kept for the next message."""
+IDLE_SESSION_S = 20.0
+"""How long a session with a next hop is kept open for the next message."""
 
 
-class _KeptOpen(RemoteQueue):
-    """A queue whose sessions wait a while for the next message, unless the queue is paused."""
+class _OpenSessionQueue(RemoteQueue):
+    """A queue whose sessions wait IDLE_SESSION_S for the next message, unless the queue is paused."""
 
     def __init__(self, host: Host, hop: NextHop, settle: RecordOutcome) -> None:
         self._news = asyncio.Event()
@@ -56,16 +58,17 @@ class _KeptOpen(RemoteQueue):
 
     @property
     def paused(self) -> bool:
-        """Whether nothing new is begun; set, it ends the sessions that wait."""
+        """Whether no new attempt begins. Setting it ends the sessions that wait."""
         return self._paused
 
     @paused.setter
     def paused(self, paused: bool) -> None:
+        """Whether no new attempt begins. Setting it ends the sessions that wait."""
         self._paused = paused
         self._news.set()
 
     def add(self, attempt: DeliveryAttempt) -> None:
-        """Give a message to a session that waits for one, or begin another session."""
+        """Give an attempt to a session that waits for one, or open a session for it."""
         if self._waiting > len(self.waiting) and not self.paused:
             self.waiting.append(attempt)
             self._news.set()
@@ -73,10 +76,10 @@ class _KeptOpen(RemoteQueue):
             super().add(attempt)
 
     async def next_in_session(self) -> DeliveryAttempt | None:
-        """Wait for a message, with the session open."""
+        """Return the next attempt for an open session; waits up to IDLE_SESSION_S for it."""
         self._waiting += 1
         try:
-            async with asyncio.timeout(KEPT):
+            async with asyncio.timeout(IDLE_SESSION_S):
                 while (attempt := self.pop()) is None and not self.paused:
                     self._news.clear()
                     await self._news.wait()
@@ -87,20 +90,20 @@ class _KeptOpen(RemoteQueue):
         return attempt
 
 
-@reading("keeps-sessions-with-next-hops", allowed_by="ruling 25", parts=("delivery",))
+@reading("keeps-sessions-with-next-hops", allowed_by="ruling 25", slots=("delivery",))
 class KeepsSessionsWithNextHops(Delivery):
     """Keeps a session with a next hop open for a while after a message, and sends the next message in it."""
 
     def create_queue(self, hop: NextHop) -> HopQueue:
-        """Return a queue whose sessions wait for more."""
+        """Return a queue whose sessions wait for further messages."""
         queue = super().create_queue(hop)
-        return _KeptOpen(self.host, hop, self.record_outcome) if type(queue) is RemoteQueue else queue
+        return _OpenSessionQueue(self.host, hop, self.record_outcome) if type(queue) is RemoteQueue else queue
 
 
-@reading("longer-shadow-ids", allowed_by="wire-profile.md: 1 to 64 characters", parts=("identity",))
+@reading("longer-shadow-ids", allowed_by="wire-profile.md: 1 to 64 characters", slots=("identity",))
 class LongerIds(Identity):
     """Gives out ids of 64 characters."""
 
     def new_id(self) -> str:
-        """Fill the id up."""
+        """Return a new id, filled up to 64 characters."""
         return f"{super().new_id()}-".ljust(64, "Z")

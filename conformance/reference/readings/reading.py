@@ -1,4 +1,4 @@
-"""What a conforming reading is, and how one is written: a class that is put in front of a right part."""
+"""What a conforming reading is, and the decorator that declares a class as one."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,45 +14,50 @@ EVERY = "every-reading"
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A named way to read the contract: the ruling or page that allows it, what it does, and the parts that do it."""
+    """A named way to read the documents that differs from the reference's and conforms as well.
+
+    `allowed_by` is the ruling or page that allows it, `says` one sentence on what the server does, `classes` are the mixins by slot.
+    """
 
     name: str
     allowed_by: str
     says: str
-    parts: Mapping[str, type]
+    classes: Mapping[str, type]
 
-    def apply(self, parts: ComponentSets) -> ComponentSets:
-        """Return parts that follow this reading, whatever readings or defects they have already."""
-        return parts.with_replaced(
-            {place: _in_front(mixin, parts.class_in(place)) for place, mixin in self.parts.items()}
+    def apply(self, classes: ComponentSets) -> ComponentSets:
+        """Return component classes that follow this reading. Other readings and defects that they have stay in effect."""
+        return classes.with_replaced(
+            {slot: _in_front(mixin, classes.class_in(slot)) for slot, mixin in self.classes.items()}
         )
 
 
 READINGS: dict[str, Reading] = {}
-"""Name -> reading; `conformance.reference.readings.catalogue` has read all modules that declare one."""
+"""All readings by name, once `conformance.reference.defects.catalogue` is imported."""
 
 
 def reading(
-    name: str, *, allowed_by: str, parts: tuple[str, ...], also: Mapping[str, type] | None = None
+    name: str, *, allowed_by: str, slots: tuple[str, ...], also: Mapping[str, type] | None = None
 ) -> Callable[[P], P]:
-    """Declare the class below a reading, which is put in front of the parts at these places (`parts.PLACES`).
+    """Return a class decorator that declares a reading: its methods come before those of the components in slots (`SLOTS`).
 
-    `also` has further parts by name, for what one class cannot do. What the reading does is the class's docstring. Raises
-    ValueError for a name that is taken or a part that there is not.
+    `also` has classes for further slots. The class's docstring becomes `Reading.says`. The decorator raises ValueError for a name
+    that is taken and for an unknown slot.
     """
-    others = dict(also or {})
 
     def declare(mixin: P) -> P:
-        unknown = {*parts, *others} - SLOTS
+        classes: dict[str, type] = dict.fromkeys(slots, mixin) | dict(also or {})
+        unknown = classes.keys() - SLOTS
         if name in READINGS or name == EVERY or unknown:
-            raise ValueError(f"reading {name}: the name is taken, or there is no part {', '.join(sorted(unknown))}")
+            raise ValueError(f"reading {name}: the name is taken, or there is no slot {', '.join(sorted(unknown))}")
         says = " ".join((mixin.__doc__ or "").split())
-        READINGS[name] = Reading(name, allowed_by, says, dict.fromkeys(parts, mixin) | others)
+        READINGS[name] = Reading(name, allowed_by, says, classes)
         return mixin
 
     return declare
 
 
-def _in_front(mixin: type, part: type) -> type:
-    """Return a class that does what `mixin` does and leaves the rest to `part`."""
-    return mixin if issubclass(mixin, part) else type(mixin.__name__, (mixin, part), {"__doc__": mixin.__doc__})
+def _in_front(mixin: type, component: type) -> type:
+    """Return a class with the methods of `mixin` before those of `component`: `mixin` itself where it inherits from it."""
+    if issubclass(mixin, component):
+        return mixin
+    return type(mixin.__name__, (mixin, component), {"__doc__": mixin.__doc__})

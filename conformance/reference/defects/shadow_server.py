@@ -1,38 +1,101 @@
-"""Defects of the Shadow Redundancy Manager: asking, letting go, and taking over."""
+"""Defects of a shadow server: how it keeps copies, asks the primary about them, discards them, and takes over."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from conformance.reference.defects.defect import defect
+from conformance.reference.headers import internet_message_id
 from conformance.reference.host import Host
-from conformance.reference.message import Message
+from conformance.reference.message import Envelope, Message, new_message
+from conformance.reference.replies import Reply
 from conformance.reference.send.dialogue import Dialogue, SessionLost
 from conformance.reference.shadow.manager import ShadowRedundancyManager
-from conformance.reference.shadow.shadow_queues import Promotion
+from conformance.reference.shadow.shadow_queues import Promotion, ShadowKeeping
 from conformance.reference.storage.database import Database
 from conformance.reference.storage.identity import Identity
 
 
-@defect("asks-in-no-other-session", breaks="SR-MNT-02", part="manager")
+@defect("shadow-in-memory", breaks="SR-CRE-04", slot="keeping")
+class ShadowInMemory(ShadowKeeping):
+    """Acknowledges a shadow copy that it writes to disk only a minute later."""
+
+    async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
+        """Return the acknowledgement at once, and store the copy 60 seconds later."""
+        late = super().keep
+        asyncio.get_running_loop().call_later(
+            60,
+            lambda: self.host.tasks.start(
+                late(envelope, content, primary, database, shadow_id), f"{self.host.name}: write {shadow_id}"
+            ),
+        )
+        return Reply(250, "2.6.0", f"<{shadow_id}> Queued mail for redundancy")
+
+
+@defect("forgets-shadows-on-restart", breaks="SR-CRE-04", slot="manager")
+class ForgetsShadowsOnRestart(ShadowRedundancyManager):
+    """Clears its shadow queue when it starts."""
+
+    def start(self) -> None:
+        """Delete all shadows."""
+        for message in list(self.host.messages.in_place("shadow")):
+            self.host.messages.drop(message.id)
+        super().start()
+
+
+@defect("delivers-its-shadows", breaks="SR-CRE-11", slot="keeping")
+class DeliversItsShadows(ShadowKeeping):
+    """Delivers a shadow copy as soon as it has it, while the primary lives."""
+
+    async def keep(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> Reply:
+        """Keep a shadow, and deliver a copy of it under a new id."""
+        reply = await super().keep(envelope, content, primary, database, shadow_id)
+        host = self.host
+        twin = new_message(content, envelope, message_id=host.identity.new_id(), since=host.now())
+        host.delivery.start_processing(host.messages.add(twin, content))
+        return reply
+
+
+@defect("keeps-a-shadow-for-some", breaks="SR-OUT-01", slot="keeping")
+class KeepsAShadowForSome(ShadowKeeping):
+    """Keeps the shadow for the first of several recipients only."""
+
+    def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
+        """Store the shadow with its first recipient only."""
+        super().store(envelope.for_recipients(envelope.recipients[:1]), content, primary, database, shadow_id)
+
+
+@defect("one-shadow-for-equal-messages", breaks="SR-TMO-05", slot="keeping")
+class OneShadowForEqualMessages(ShadowKeeping):
+    """Keeps one copy of messages with the same Message-ID, and lets it go with the first notification."""
+
+    def store(self, envelope: Envelope, content: bytes, primary: str, database: str, shadow_id: str) -> None:
+        """Store a shadow unless there is one with the same Message-ID."""
+        name = internet_message_id(content)
+        if all(message.internet_id != name for message in self.host.messages.in_place("shadow")):
+            super().store(envelope, content, primary, database, shadow_id)
+
+
+@defect("asks-in-no-other-session", breaks="SR-MNT-02", slot="manager")
 class AsksInNoOtherSession(ShadowRedundancyManager):
     """Asks for discard status by heartbeat only, and in no session that is open anyway."""
 
     async def query_in_session(self, primary: str, dialogue: Dialogue) -> None:
-        """Ask nothing."""
+        """Send no query in a session that is open for mail."""
 
 
-@defect("heartbeat-too-slow", breaks="SR-MNT-03", part="manager")
+@defect("heartbeat-too-slow", breaks="SR-MNT-03", slot="manager")
 class HeartbeatTooSlow(ShadowRedundancyManager):
     """Sends its heartbeat at one and a half times ShadowHeartbeatFrequency."""
 
     def next_heartbeat_at(self, primary: str) -> float:
-        """Return a later moment."""
+        """Return the right time and half of ShadowHeartbeatFrequency."""
         right = super().next_heartbeat_at(primary)
         return right + self.host.transport.ShadowHeartbeatFrequency / 2
 
 
-@defect("stops-asking-after-a-failed-heartbeat", breaks="SR-MNT-03", part="manager")
+@defect("stops-asking-after-a-failed-heartbeat", breaks="SR-MNT-03", slot="manager")
 class StopsAsking(ShadowRedundancyManager):
     """Sends no heartbeat any more to a primary that did not answer one."""
 
@@ -41,50 +104,50 @@ class StopsAsking(ShadowRedundancyManager):
         self.silent: set[str] = set()
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Note it."""
+        """Remember that the primary did not answer."""
         self.silent.add(primary)
         super().heartbeat_failed(primary)
 
     def next_heartbeat_at(self, primary: str) -> float:
-        """Return a moment that does not come."""
+        """Return a time in ten years for a primary that did not answer once."""
         return super().next_heartbeat_at(primary) + (10 * 365 * 86400 if primary in self.silent else 0)
 
 
-@defect("keeps-what-is-discarded", breaks="SR-MNT-06", part="manager")
+@defect("keeps-what-is-discarded", breaks="SR-MNT-06", slot="manager")
 class KeepsWhatIsDiscarded(ShadowRedundancyManager):
     """Leaves a message in the shadow queue when its discard notification comes."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Do nothing."""
+        """Ignore a discard notification."""
 
 
-@defect("drops-what-is-discarded", breaks="SR-MNT-06", part="manager")
+@defect("drops-what-is-discarded", breaks="SR-MNT-06", slot="manager")
 class DropsWhatIsDiscarded(ShadowRedundancyManager):
     """Deletes a discarded shadow in place of moving it to its Safety Net."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Forget the copy."""
+        """Delete the shadow instead of moving it to Safety Net."""
         if (found := self.host.shadows.find(primary, database, shadow_id)) is not None:
             self.host.messages.drop(found[0])
 
 
-@defect("unknown-discard-ends-the-heartbeat", breaks="SR-WIR-06", part="manager")
+@defect("unknown-discard-ends-the-heartbeat", breaks="SR-WIR-06", slot="manager")
 class UnknownDiscardEndsTheHeartbeat(ShadowRedundancyManager):
-    """Breaks a session off when it is told to discard what it does not know."""
+    """Breaks a session off when a discard notification names a message that it does not know."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Insist on knowing."""
+        """Discard a shadow. Raises SessionLost for one that is not here."""
         if self.host.shadows.find(primary, database, shadow_id) is None:
             raise SessionLost(f"unknown shadow {shadow_id}")
         super().discard_shadow(primary, database, shadow_id)
 
 
-@defect("unknown-discard-discards-all", breaks="SR-WIR-06", part="manager")
+@defect("unknown-discard-discards-all", breaks="SR-WIR-06", slot="manager")
 class UnknownDiscardDiscardsAll(ShadowRedundancyManager):
-    """Lets go of all shadows of a primary when it is told to discard one that it does not know."""
+    """Discards all shadows of a primary when a discard notification names one that it does not know."""
 
     def discard_shadow(self, primary: str, database: str, shadow_id: str) -> None:
-        """Take it to mean everything."""
+        """Discard a shadow, or all shadows of the primary when the named one is not here."""
         if self.host.shadows.find(primary, database, shadow_id) is not None:
             super().discard_shadow(primary, database, shadow_id)
             return
@@ -92,67 +155,67 @@ class UnknownDiscardDiscardsAll(ShadowRedundancyManager):
             self.host.safety_net.hold(row, "shadow-safety-net")
 
 
-@defect("promotes-at-double-the-time", breaks="SR-MNT-09", part="manager")
+@defect("promotes-at-double-the-time", breaks="SR-MNT-09", slot="manager")
 class PromotesAtDouble(ShadowRedundancyManager):
     """Promotes itself after twice ShadowResubmitTimeSpan."""
 
     def promotion_at(self, primary: str) -> float:
-        """Return a later moment."""
+        """Return the right time and one more ShadowResubmitTimeSpan."""
         return super().promotion_at(primary) + self.host.transport.ShadowResubmitTimeSpan
 
 
-@defect("never-promotes", breaks="SR-OUT-05", part="manager")
+@defect("never-promotes", breaks="SR-OUT-05", slot="manager")
 class NeverPromotes(ShadowRedundancyManager):
     """Never promotes itself because of time."""
 
     def promotion_at(self, primary: str) -> float:
-        """Return a moment that does not come."""
+        """Return a time in ten years."""
         return super().promotion_at(primary) + 10 * 365 * 86400
 
 
-@defect("promotes-at-half-the-time", breaks="SR-MNT-10", part="manager")
+@defect("promotes-at-half-the-time", breaks="SR-MNT-10", slot="manager")
 class PromotesAtHalf(ShadowRedundancyManager):
     """Promotes itself after half of ShadowResubmitTimeSpan."""
 
     def promotion_at(self, primary: str) -> float:
-        """Return an earlier moment."""
+        """Return the right time less half of ShadowResubmitTimeSpan."""
         return super().promotion_at(primary) - self.host.transport.ShadowResubmitTimeSpan / 2
 
 
-@defect("interval-never-starts-again", breaks="SR-MNT-10", part="manager")
+@defect("interval-never-starts-again", breaks="SR-MNT-10", slot="manager")
 class IntervalNeverStartsAgain(ShadowRedundancyManager):
     """Counts ShadowResubmitTimeSpan from the first session with a primary, not from the last."""
 
     def record_contact(self, primary: str) -> None:
-        """Note nothing but the first time."""
+        """Record only the first session with a primary."""
         if self.host.shadows.last_contact(primary) is None:
             super().record_contact(primary)
 
     def next_session_at(self, primary: str) -> float:
-        """Ask as often as is right, also when the interval is long over."""
+        """Return when the next heartbeat is due, even when the time of promotion is past."""
         return self.next_heartbeat_at(primary)
 
 
-@defect("ignores-a-new-database", breaks="SR-MNT-11", part="manager")
+@defect("ignores-a-new-database", breaks="SR-MNT-11", slot="manager")
 class IgnoresANewDatabase(ShadowRedundancyManager):
     """Does not notice that a primary's queue database is another one."""
 
     def compare_database(self, primary: str, database: str) -> None:
-        """Note nothing."""
+        """Ignore the name of the queue database."""
 
 
-@defect("takes-its-time-over-a-new-database", breaks="SR-OUT-02", part="manager")
-class TakesItsTime(ShadowRedundancyManager):
+@defect("takes-its-time-over-a-new-database", breaks="SR-OUT-02", slot="manager")
+class DelaysTakeover(ShadowRedundancyManager):
     """Takes over for a new database only half an hour after it has seen it."""
 
     def compare_database(self, primary: str, database: str) -> None:
-        """Wait with what is to be done."""
+        """Take over for a new database 30 minutes after it was seen."""
         late = super().compare_database
         if database and self.host.shadows.rows_of_other_databases(primary, database):
             self.host.alarms.new(lambda: late(primary, database)).set(self.host.now() + 1800)
 
 
-@defect("new-database-under-the-old-name", breaks="SR-OUT-07", part="identity")
+@defect("new-database-under-the-old-name", breaks="SR-OUT-07", slot="identity")
 class NewDatabaseUnderTheOldName(Identity):
     """Gives a new queue database the id that the server's old one had."""
 
@@ -161,57 +224,57 @@ class NewDatabaseUnderTheOldName(Identity):
         self.database = f"database-of-{name}"
 
 
-@defect("any-failed-heartbeat-promotes", breaks="SR-OUT-06", part="manager")
+@defect("any-failed-heartbeat-promotes", breaks="SR-OUT-06", slot="manager")
 class AnyFailedHeartbeatPromotes(ShadowRedundancyManager):
     """Takes over at the first heartbeat that a primary does not answer."""
 
     def heartbeat_failed(self, primary: str) -> None:
-        """Wait for nothing more."""
+        """Take over all shadows of a primary at the first failed heartbeat."""
         self.host.promotion.take_over(self.host.shadows.rows_held_for(primary))
 
 
-@defect("one-loss-counts-for-all", breaks="SR-MNT-13", part="promotion")
+@defect("one-loss-counts-for-all", breaks="SR-MNT-13", slot="promotion")
 class OneLossCountsForAll(Promotion):
     """Takes all shadows over when one primary is lost."""
 
     def take_over(self, rows: Sequence[int]) -> None:
-        """Take the others' too."""
+        """Take over the shadows of all primaries."""
         super().take_over([message.id for message in self.host.messages.in_place("shadow")])
 
 
-@defect("takes-over-the-first-only", breaks="SR-OUT-08", part="promotion")
+@defect("takes-over-the-first-only", breaks="SR-OUT-08", slot="promotion")
 class TakesOverTheFirstOnly(Promotion):
     """Takes one message of a lost primary over, and drops the others."""
 
     def take_over(self, rows: Sequence[int]) -> None:
-        """Leave out all but one."""
+        """Take over the first message, and delete the others."""
         super().take_over(rows[:1])
         for row in rows[1:]:
             self.host.messages.drop(row)
 
 
-@defect("forgets-what-it-took-over", breaks="SR-OUT-01", part="promotion")
+@defect("forgets-what-it-took-over", breaks="SR-OUT-01", slot="promotion")
 class ForgetsWhatItTookOver(Promotion):
     """When it restarts, drops messages that it took over and has not passed on yet."""
 
     def start(self) -> None:
-        """Drop them."""
+        """Delete messages that were taken over before the restart and are not processed."""
         for message in list(self.host.messages.in_place("primary")):
             if message.resubmitted:
                 self.host.messages.drop(message.id)
 
     def start_processing(self, message: Message) -> None:
-        """Mark it."""
+        """Mark the message as taken over in the database, and process it."""
         self.host.db.write("UPDATE message SET resubmitted = 1 WHERE id = ?", (message.id,))
         super().start_processing(message)
 
 
-@defect("takes-over-twice", breaks="SR-OUT-08", part="promotion")
+@defect("takes-over-twice", breaks="SR-OUT-08", slot="promotion")
 class TakesOverTwice(Promotion):
     """Sends every message that it takes over a second time."""
 
     def start_processing(self, message: Message) -> None:
-        """Send a twin after it."""
+        """Process the message, and deliver a copy of it under a new id."""
         host = self.host
         twin = replace(message, id=0, message_id=host.identity.new_id(), shadow_id=host.identity.new_id())
         again = host.messages.add(twin, host.messages.content(message.id))
@@ -219,11 +282,11 @@ class TakesOverTwice(Promotion):
         host.delivery.start_processing(again)
 
 
-@defect("resubmits-what-was-discarded", breaks="SR-MNT-15", part="manager")
+@defect("resubmits-what-was-discarded", breaks="SR-MNT-15", slot="manager")
 class ResubmitsWhatWasDiscarded(ShadowRedundancyManager):
     """After a restart takes discarded shadows for shadows of a lost primary."""
 
     def start(self) -> None:
-        """Take over what is in the shadow Safety Net."""
+        """Take over all messages that are in the shadow Safety Net."""
         super().start()
         self.host.promotion.take_over([message.id for message in self.host.messages.in_place("shadow-safety-net")])
