@@ -68,7 +68,7 @@ def print_defects(
         delete_run(run_dir)
     try:
         stored = (
-            TrialRunDirectory.begin(run_dir, trials, seed, _command_line(names, run_dir))
+            TrialRunDirectory.create(run_dir, trials, seed, _command_line(names, run_dir))
             if run_dir is not None
             else None
         )
@@ -150,7 +150,7 @@ def _print_table(table: DefectTable) -> None:
         typer.echo(f"  {row.defect.says}")
         typer.echo(f"  by:     {', '.join(f'{name} ({count})' for name, count in row.checks) or 'no check'}")
         typer.echo(f"  blamed: {', '.join(f'{name} ({count})' for name, count in row.blamed) or 'nothing'}")
-        for trouble in row.troubles[:3]:
-            typer.echo(f"  broke:  {trouble}")
+        for error in row.errors[:3]:
+            typer.echo(f"  broke:  {error}")
     caught = sum(row.caught for row in table.rows)
     typer.echo(f"{caught} of {len(table.rows)} defects caught by the requirement that they break")

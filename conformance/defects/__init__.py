@@ -1,5 +1,5 @@
-"""Testing the tester: the reference made wrong in one named way after another, and what the checks make of each.
+"""Testing the tester: runs the reference with one named defect after another, and finds out which checks notice each.
 
-`plan` says which cells may show a defect, `trial` runs one of them, `table` is what came of all and what is missing in
-it, `page` is the table for people. The defects themselves are the reference's.
+`plan` says in which cells a defect is tried, `trial` runs such cells, `table` gathers what came of all, checks it for gaps
+and writes docs/defects.md. The defects themselves are the reference's (`conformance.reference.defects`).
 """

@@ -1,4 +1,4 @@
-"""Which cells may show a defect: those whose scenario judges the requirement that it breaks."""
+"""Plans which cells a defect of the reference is tried in: those whose scenario judges the requirement that it breaks."""
 
 import inspect
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,23 +8,25 @@ from conformance.candidates.lookup import reference_defects
 from conformance.scenarios.document import Cell
 
 MAX_CELLS_PER_SCENARIO = 6
-"""In so many cells of one scenario a defect is tried."""
+"""In how many cells of one scenario a defect is tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """A named way in which the reference can be made wrong, as the reference's own catalogue tells it."""
+    """A named way in which the reference can be made wrong, from the reference's own catalogue of defects."""
 
     name: str
     breaks: str
+    """The id of the requirement that it breaks."""
     says: str
+    """What the defective reference does, in a sentence."""
     retired: str = ""
-    """Why it is right after all, or ''."""
+    """Why a ruling has declared that behaviour right; '' for a defect that is in force."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTrial:
-    """One trial to come: a cell, and the defect that the reference has in it (None: it has none)."""
+    """One trial to run: a cell, and the defect that the reference has in it (None: the sound reference)."""
 
     defect: str | None
     cell: Cell
@@ -32,48 +34,43 @@ class PlannedTrial:
 
 def active_defects() -> tuple[Defect, ...]:
     """Return the reference's defects that are in force, sorted by name."""
-    return tuple(one for one in _catalogue() if not one.retired)
+    return tuple(defect for defect in _catalogue() if not defect.retired)
 
 
 def retired_defects() -> tuple[Defect, ...]:
-    """Return the reference's defects that a ruling has made right, sorted by name."""
-    return tuple(one for one in _catalogue() if one.retired)
+    """Return the reference's defects whose behaviour a ruling has declared right, sorted by name."""
+    return tuple(defect for defect in _catalogue() if defect.retired)
 
 
 def _catalogue() -> tuple[Defect, ...]:
-    """Return all defects of the reference that show in virtual time, in force or not."""
+    """Return all defects of the reference, without those that show only on failing disks, which need real time."""
     return tuple(
-        Defect(name, one.breaks, " ".join(inspect.cleandoc(one.says).split()), one.retired or "")
-        for name, one in sorted(reference_defects().items())
-        if not one.on_disks
+        Defect(name, defect.breaks, " ".join(inspect.cleandoc(defect.says).split()), defect.retired or "")
+        for name, defect in sorted(reference_defects().items())
+        if not defect.on_disks
     )
 
 
 def plan_trials(defects: Iterable[Defect], cells: Sequence[Cell]) -> tuple[PlannedTrial, ...]:
-    """Return all trials: the unbroken reference in every cell, then each defect wherever it may be seen.
+    """Return all trials: the sound reference in every cell, then each defect in the cells that judge what it breaks.
 
-    Of a scenario with a large matrix a defect is tried in a few cells, spread evenly over it.
+    A defect is tried in MAX_CELLS_PER_SCENARIO cells of a scenario at most, spread evenly over its matrix.
     """
     judged = [(cell, cell.judged_requirements) for cell in cells]
-    unbroken = [PlannedTrial(None, cell) for cell in cells]
-    broken = [
+    sound = [PlannedTrial(None, cell) for cell in cells]
+    defective = [
         PlannedTrial(defect.name, cell)
         for defect in defects
-        for cell in spread([cell for cell, ids in judged if defect.breaks in ids])
+        for cell in spread_cells([cell for cell, requirements in judged if defect.breaks in requirements])
     ]
-    return (*unbroken, *broken)
+    return (*sound, *defective)
 
 
-def spread(cells: Iterable[Cell]) -> Iterator[Cell]:
-    """Yield at most `MAX_CELLS_PER_SCENARIO` cells of each scenario, the first and the last among them."""
+def spread_cells(cells: Iterable[Cell]) -> Iterator[Cell]:
+    """Yield at most MAX_CELLS_PER_SCENARIO cells of each scenario at even distances, always its first and last."""
     by_scenario: dict[str, list[Cell]] = {}
     for cell in cells:
         by_scenario.setdefault(cell.scenario, []).append(cell)
     for group in by_scenario.values():
-        last = len(group) - 1
-        yield from (
-            group[index]
-            for index in sorted(
-                {round(last * part / (MAX_CELLS_PER_SCENARIO - 1)) for part in range(MAX_CELLS_PER_SCENARIO)}
-            )
-        )
+        last, intervals = len(group) - 1, MAX_CELLS_PER_SCENARIO - 1
+        yield from (group[index] for index in sorted({round(last * n / intervals) for n in range(intervals + 1)}))

@@ -1,5 +1,7 @@
-"""The table of what each check catches, and the gates: what must not be missing in it. And it is a page of the
-documentation, the same for the same table.
+"""The table of what each check catches, the gaps in it for which the build fails, and its page, docs/defects.md.
+
+A defect is caught when at least one check blames, first of all, the requirement that the defect breaks. It is caught in a
+cell when any verdict of the cell fails.
 """
 
 from collections import Counter, defaultdict
@@ -12,27 +14,28 @@ from conformance.requirements.catalogue import Catalogue
 from conformance.verdicts import Outcome
 from conformance.verdicts.outcome import OK_OUTCOMES
 
-FIRST_BLAME = 95
-"""Of so many per cent of the defects that are caught the first blame must be right, for the build to pass."""
+MIN_RIGHT_FIRST_BLAMES = 95
+"""Per cent of the defects caught in any cell for which the first blame must be right; with less the build fails."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One defect: which checks caught it in how many cells, and which requirements were blamed, the most often first.
-
-    `right` names the checks that blamed, first of all, the requirement that the defect breaks. `first_blame` is the
-    first requirement of the first failed verdict of the first cell, in the corpus's order, that caught it; None when
-    no cell did.
-    """
+class DefectRow:
+    """What came of all trials of one defect."""
 
     defect: Defect
     trials: int
     caught_in: int
+    """In how many of the trials a verdict failed."""
     checks: tuple[tuple[str, int], ...]
+    """(check that failed, in how many cells), the most frequent first."""
     blamed: tuple[tuple[str, int], ...]
+    """(requirement blamed, in how many cells), the most frequent first."""
     right: tuple[str, ...]
+    """The checks that blamed, first of all, the requirement that the defect breaks."""
     first_blame: str | None = None
-    troubles: tuple[str, ...] = field(default=(), compare=False)
+    """The first requirement of the first failed verdict of the first cell, in the corpus's order, that has one."""
+    errors: tuple[str, ...] = field(default=(), compare=False)
+    """The cells that could not be judged, and why."""
 
     @property
     def caught(self) -> bool:
@@ -47,20 +50,21 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class DefectTable:
-    """All defects, what each scenario and each check catches, and the cells in which the unbroken reference failed.
+    """What came of all trials."""
 
-    `elsewhere` are scenarios that cannot be tried like this: they want servers that are programs, with disks.
-    """
-
-    rows: tuple[Row, ...]
+    rows: tuple[DefectRow, ...]
     scenarios: dict[str, tuple[str, ...]]
-    elsewhere: tuple[str, ...]
+    """Scenario -> the defects that it catches."""
+    untried: tuple[str, ...]
+    """The scenarios none of whose cells could be run: they need servers that are programs, with disks of their own."""
     checks: dict[str, tuple[str, ...]]
+    """Check -> the defects that it catches; only checks that catch any."""
     unsound: tuple[Trial, ...]
+    """The trials in which the sound reference did not do well."""
 
     @property
     def proven(self) -> dict[str, tuple[str, ...]]:
-        """The requirements that a caught defect breaks, with the defects."""
+        """Requirement -> the caught defects that break it; only requirements that have any."""
         proven: defaultdict[str, list[str]] = defaultdict(list)
         for row in self.rows:
             if row.caught:
@@ -68,13 +72,13 @@ class DefectTable:
         return {requirement: tuple(names) for requirement, names in sorted(proven.items())}
 
     @property
-    def blamed_elsewhere_first(self) -> tuple[Row, ...]:
-        """The defects that are caught and for which another requirement than the broken one is blamed first."""
+    def first_blamed_wrongly(self) -> tuple[DefectRow, ...]:
+        """The defects caught in any cell for which another requirement than the broken one is blamed first."""
         return tuple(row for row in self.rows if row.caught_in and not row.first_is_right)
 
     @property
-    def alone(self) -> dict[str, tuple[str, ...]]:
-        """The checks without which a defect would be missed, or blamed on another requirement, with those defects."""
+    def caught_alone(self) -> dict[str, tuple[str, ...]]:
+        """Check -> the defects that without it would be missed, or blamed on another requirement; only checks that have any."""
         alone: defaultdict[str, list[str]] = defaultdict(list)
         for row in self.rows:
             if len(row.right) == 1:
@@ -83,13 +87,13 @@ class DefectTable:
 
 
 def build_table(defects: Sequence[Defect], scenarios: Iterable[str], trials: Sequence[Trial]) -> DefectTable:
-    """Make the table of all trials."""
-    of: defaultdict[str | None, list[Trial]] = defaultdict(list)
+    """Return the table of these trials, with a row for each defect and an entry for each scenario."""
+    by_defect: defaultdict[str | None, list[Trial]] = defaultdict(list)
     for trial in trials:
-        of[trial.defect].append(trial)
+        by_defect[trial.defect].append(trial)
     tried = {trial.scenario for trial in trials if trial.outcome is not Outcome.NOT_APPLICABLE}
-    elsewhere = {trial.scenario for trial in trials} - tried
-    by_scenario: dict[str, set[str]] = {name: set() for name in scenarios if name not in elsewhere}
+    untried = {trial.scenario for trial in trials} - tried
+    by_scenario: dict[str, set[str]] = {name: set() for name in scenarios if name not in untried}
     by_check: defaultdict[str, set[str]] = defaultdict(set)
     for trial in trials:
         if trial.defect is not None and trial.blames:
@@ -97,18 +101,22 @@ def build_table(defects: Sequence[Defect], scenarios: Iterable[str], trials: Seq
             for blame in trial.blames:
                 by_check[blame.check].add(trial.defect)
     return DefectTable(
-        rows=tuple(_row(defect, of[defect.name]) for defect in defects),
+        rows=tuple(_build_row(defect, by_defect[defect.name]) for defect in defects),
         scenarios={name: tuple(sorted(caught)) for name, caught in sorted(by_scenario.items())},
-        elsewhere=tuple(sorted(elsewhere)),
+        untried=tuple(sorted(untried)),
         checks={name: tuple(sorted(caught)) for name, caught in sorted(by_check.items())},
-        unsound=tuple(t for t in of[None] if t.outcome not in OK_OUTCOMES),
+        unsound=tuple(trial for trial in by_defect[None] if trial.outcome not in OK_OUTCOMES),
     )
 
 
-def gaps(found: DefectTable, catalogue: Catalogue, checks: Iterable[str]) -> tuple[str, ...]:
-    """Return, in words, everything for which the build must fail."""
-    lines = [f"the unbroken reference: {trial.cell}: {trial.outcome}: {trial.sentence}" for trial in found.unsound]
-    for row in found.rows:
+def gaps(table: DefectTable, catalogue: Catalogue, checks: Iterable[str]) -> tuple[str, ...]:
+    """Return a sentence for each gap for which the build must fail; `checks` are all that there are.
+
+    Gaps are a sound reference that does badly, a defect that is not caught or blamed on the wrong requirement, a scenario
+    or check that catches nothing, and a requirement that no caught defect breaks.
+    """
+    lines = [f"the unbroken reference: {trial.cell}: {trial.outcome}: {trial.sentence}" for trial in table.unsound]
+    for row in table.rows:
         if not row.trials:
             lines.append(f"defect {row.defect.name}: no scenario judges {row.defect.breaks}, which it breaks")
         elif not row.caught_in:
@@ -116,27 +124,27 @@ def gaps(found: DefectTable, catalogue: Catalogue, checks: Iterable[str]) -> tup
         elif not row.caught:
             blamed = ", ".join(requirement for requirement, _ in row.blamed)
             lines.append(f"defect {row.defect.name}: breaks {row.defect.breaks}, and only {blamed} is blamed")
-    caught, elsewhere = sum(bool(row.caught_in) for row in found.rows), found.blamed_elsewhere_first
-    if 100 * (caught - len(elsewhere)) < FIRST_BLAME * caught:
-        first = ", ".join(f"{row.defect.name} ({row.first_blame}, not {row.defect.breaks})" for row in elsewhere)
+    caught, wrong = sum(bool(row.caught_in) for row in table.rows), table.first_blamed_wrongly
+    if 100 * (caught - len(wrong)) < MIN_RIGHT_FIRST_BLAMES * caught:
+        first = ", ".join(f"{row.defect.name} ({row.first_blame}, not {row.defect.breaks})" for row in wrong)
         lines.append(
-            f"first blame: right for {caught - len(elsewhere)} of {caught} defects, less than {FIRST_BLAME} %: {first}"
+            f"first blame: right for {caught - len(wrong)} of {caught} defects, less than {MIN_RIGHT_FIRST_BLAMES} %: {first}"
         )
-    lines += [f"scenario {name}: catches no defect" for name, caught in found.scenarios.items() if not caught]
-    proven = found.proven
+    lines += [f"scenario {name}: catches no defect" for name, caught in table.scenarios.items() if not caught]
+    proven = table.proven
     lines += [
         f"requirement {row.id}: no caught defect breaks it"
         for row in catalogue.requirements
         if row.level == "must" and row.seen_on == "wire" and row.retired is None and row.id not in proven
     ]
-    lines += [f"check {name}: catches no defect" for name in checks if name not in found.checks]
+    lines += [f"check {name}: catches no defect" for name in checks if name not in table.checks]
     return tuple(lines)
 
 
-def _row(defect: Defect, trials: Sequence[Trial]) -> Row:
+def _build_row(defect: Defect, trials: Sequence[Trial]) -> DefectRow:
     checks = Counter(check for trial in trials for check in {blame.check for blame in trial.blames})
-    blamed = Counter(one for trial in trials for one in {blame.requirement for blame in trial.blames})
-    return Row(
+    blamed = Counter(row for trial in trials for row in {blame.requirement for blame in trial.blames})
+    return DefectRow(
         defect=defect,
         trials=len(trials),
         caught_in=sum(bool(trial.blames) for trial in trials),
@@ -144,11 +152,12 @@ def _row(defect: Defect, trials: Sequence[Trial]) -> Row:
         blamed=_by_count(blamed),
         right=tuple(sorted({b.check for trial in trials for b in trial.blames if b.requirement == defect.breaks})),
         first_blame=next((trial.blames[0].requirement for trial in trials if trial.blames), None),
-        troubles=tuple(f"{t.cell}: {t.sentence}" for t in trials if t.outcome is Outcome.ERROR),
+        errors=tuple(f"{t.cell}: {t.sentence}" for t in trials if t.outcome is Outcome.ERROR),
     )
 
 
 def _by_count(counted: Counter[str]) -> tuple[tuple[str, int], ...]:
+    """Return (name, count), the highest count first and equal ones by name."""
     return tuple(sorted(counted.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
@@ -156,69 +165,72 @@ _HEAD = """\
 # What each check catches
 
 The reference transport can be made wrong in {count} named ways (`--candidate reference+NAME`). Each of these defects
-was run in virtual time in each scenario that judges the requirement that it breaks, in {few} cells of it at most; the
-table says which checks saw it. A defect that is not caught, one that is only blamed on another requirement, a scenario
+was run in virtual time in each scenario that judges the requirement that it breaks, in {max_cells} cells of it at most; the
+table says which checks caught it. A defect that is not caught, one that is only blamed on another requirement, a scenario
 or a check that catches nothing, and a binding requirement of the wire that no defect breaks: each fails the build.
 
 This page is written by `conformance defects --write docs/defects.md`.
 """
 
 ALONE = "## What each check catches alone"
-"""The heading of the section that tells what would be missed without a check."""
+"""The heading of the section that says what would be missed without a check."""
 
 
-def page(found: DefectTable, catalogue: Catalogue, retired: Sequence[Defect] = ()) -> str:
-    """Return the page as Markdown; `retired` are the defects that a ruling has made right."""
+def page(table: DefectTable, catalogue: Catalogue, retired: Sequence[Defect] = ()) -> str:
+    """Return docs/defects.md; equal tables give equal pages."""
     parts = (
-        *_groups(found, catalogue),
-        *_first(found),
+        *_groups(table, catalogue),
+        *_first_blames(table),
         *_retired(retired),
-        *_checks(found),
-        *_scenarios(found),
-        *_requirements(found, catalogue),
+        *_checks(table),
+        *_scenarios(table),
+        *_requirements(table, catalogue),
     )
-    return "\n".join([_HEAD.format(count=len(found.rows), few=MAX_CELLS_PER_SCENARIO), *parts, ""])
+    return "\n".join([_HEAD.format(count=len(table.rows), max_cells=MAX_CELLS_PER_SCENARIO), *parts, ""])
 
 
-def _groups(found: DefectTable, catalogue: Catalogue) -> Iterator[str]:
+def _groups(table: DefectTable, catalogue: Catalogue) -> Iterator[str]:
+    """Yield the lines of a table of defects for each group of requirements."""
     for group, about in catalogue.groups.items():
-        rows = [row for row in found.rows if catalogue[row.defect.breaks].group == group]
+        rows = [row for row in table.rows if catalogue[row.defect.breaks].group == group]
         if not rows:
             continue
         yield f"## {group}: {about}\n"
         yield "| defect | what it does | breaks | caught in | by |"
         yield "|---|---|---|---|---|"
-        yield from (_line(row) for row in sorted(rows, key=lambda row: (row.defect.breaks, row.defect.name)))
+        yield from (_defect_line(row) for row in sorted(rows, key=lambda row: (row.defect.breaks, row.defect.name)))
         yield ""
 
 
-def _first(found: DefectTable) -> Iterator[str]:
-    caught, elsewhere = sum(bool(row.caught_in) for row in found.rows), found.blamed_elsewhere_first
+def _first_blames(table: DefectTable) -> Iterator[str]:
+    """Yield the lines on which requirement is blamed first, with a table of the wrong ones."""
+    caught, wrong = sum(bool(row.caught_in) for row in table.rows), table.first_blamed_wrongly
     yield "## What is blamed first\n"
     yield (
         "The first blame is the first requirement of the first violation of the first cell, in the corpus's order, that\n"
-        f"catches a defect. It is the broken one for {caught - len(elsewhere)} of {caught} defects; less than "
-        f"{FIRST_BLAME} % fails the build."
+        f"catches a defect. It is the broken one for {caught - len(wrong)} of {caught} defects; less than "
+        f"{MIN_RIGHT_FIRST_BLAMES} % fails the build."
     )
     yield ""
-    if elsewhere:
+    if wrong:
         yield "| defect | breaks | blamed first |"
         yield "|---|---|---|"
-        yield from (f"| `{row.defect.name}` | {row.defect.breaks} | {row.first_blame} |" for row in elsewhere)
+        yield from (f"| `{row.defect.name}` | {row.defect.breaks} | {row.first_blame} |" for row in wrong)
         yield ""
 
 
 def _retired(defects: Sequence[Defect]) -> Iterator[str]:
+    """Yield the lines on retired defects; none when there are none."""
     if defects:
         yield "## Retired\n"
         yield "What these do was a defect once and is right by a ruling. They can still be switched on.\n"
         yield "| name | what it does | broke | why it is right |"
         yield "|---|---|---|---|"
-        yield from (f"| `{one.name}` | {one.says} | {one.breaks} | {one.retired} |" for one in defects)
+        yield from (f"| `{defect.name}` | {defect.says} | {defect.breaks} | {defect.retired} |" for defect in defects)
         yield ""
 
 
-def _line(row: Row) -> str:
+def _defect_line(row: DefectRow) -> str:
     checks = ", ".join(f"{name} ({count})" for name, count in row.checks)
     return (
         f"| `{row.defect.name}` | {row.defect.says} | {row.defect.breaks} | "
@@ -226,35 +238,38 @@ def _line(row: Row) -> str:
     )
 
 
-def _checks(found: DefectTable) -> Iterator[str]:
+def _checks(table: DefectTable) -> Iterator[str]:
+    """Yield the lines on what each check catches alone and with others."""
     yield f"{ALONE}\n"
     yield "Without the check, the defects that it alone catches would be missed or blamed on another requirement.\n"
     yield "| check | it alone | with others |"
     yield "|---|---|---|"
-    alone = found.alone
-    for name, caught in found.checks.items():
-        mine = alone.get(name, ())
-        others = [defect for defect in caught if defect not in mine]
-        yield f"| {name} | {', '.join(mine) or 'none'} | {', '.join(others) or 'none'} |"
+    alone = table.caught_alone
+    for name, caught in table.checks.items():
+        own = alone.get(name, ())
+        others = [defect for defect in caught if defect not in own]
+        yield f"| {name} | {', '.join(own) or 'none'} | {', '.join(others) or 'none'} |"
     yield ""
 
 
-def _scenarios(found: DefectTable) -> Iterator[str]:
+def _scenarios(table: DefectTable) -> Iterator[str]:
+    """Yield the lines on what each scenario catches, and on those that were not tried."""
     yield "## What each scenario catches\n"
     yield "| scenario | defects |"
     yield "|---|---|"
-    for name, caught in found.scenarios.items():
+    for name, caught in table.scenarios.items():
         yield f"| {name} | {', '.join(caught) or 'none'} |"
     yield ""
-    if found.elsewhere:
-        yield f"Not tried, for they want servers that are programs with disks of their own: {', '.join(found.elsewhere)}.\n"
+    if table.untried:
+        yield f"Not tried, since they need servers that are programs with disks of their own: {', '.join(table.untried)}.\n"
 
 
-def _requirements(found: DefectTable, catalogue: Catalogue) -> Iterator[str]:
+def _requirements(table: DefectTable, catalogue: Catalogue) -> Iterator[str]:
+    """Yield the lines on which caught defects prove that a requirement is judged."""
     yield "## What proves that a requirement is judged\n"
     yield "| requirement | level | seen on | defects |"
     yield "|---|---|---|---|"
-    proven = found.proven
+    proven = table.proven
     for row in catalogue.requirements:
         if row.retired is None:
             yield f"| {row.id} | {row.level} | {row.seen_on} | {', '.join(proven.get(row.id, ())) or 'none'} |"

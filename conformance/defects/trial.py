@@ -1,5 +1,8 @@
-"""One trial: a cell in virtual time with the reference made wrong, and which checks said so. Trials that are kept
-make a run directory like any other, with the reference and each of its defects as candidates.
+"""Runs trials: a cell in virtual time on the reference with a defect, and which checks then fail.
+
+A trial may be kept in a run directory, which is like any other, with the reference and each of its defects as candidates.
+Trials run in forked processes, one per core, each of which may use a limited time of the processor: a defect can put a
+node into an endless loop.
 """
 
 import ctypes
@@ -35,24 +38,24 @@ from conformance.verdicts import Outcome, Verdict, worst_in_cell
 
 
 def broken_reference(defect: str | None) -> Candidate:
-    """Return the reference with a defect; None: without one."""
+    """Return the candidate `reference` with a defect; None: the sound one."""
     return REFERENCE.model_copy(update={"defect": defect})
 
 
 @dataclass(frozen=True, slots=True)
 class TrialRunDirectory:
-    """The run directory in which trials are kept, and what the headers of its cells have in common."""
+    """The run directory in which trials are kept, and the fingerprint of the environment in the headers of its cells."""
 
     directory: Path
     environment_sha256: str
 
     @classmethod
-    def begin(
+    def create(
         cls, directory: Path, trials: Iterable[PlannedTrial], seed: int, command: tuple[str, ...]
     ) -> "TrialRunDirectory":
-        """Write the header of a run of these trials. Raises RunDirectoryError when the directory holds another run."""
+        """Write the header of a run of these trials. Raises RunDirectoryError when the directory holds a run already."""
         planned = tuple(trials)
-        defects = dict.fromkeys(one.defect for one in planned)
+        defects = dict.fromkeys(trial.defect for trial in planned)
         environment = environment_sha256()
         header = RunHeader(
             run=directory.name,
@@ -60,7 +63,7 @@ class TrialRunDirectory:
             seed=seed,
             clock="virtual",
             candidates=tuple(candidate_record(Assignment(broken_reference(defect))) for defect in defects),
-            suite_sha256=suite_sha256(one.cell.sha256 for one in planned),
+            suite_sha256=suite_sha256(trial.cell.sha256 for trial in planned),
             environment_sha256=environment,
             command=command,
             filtered=True,
@@ -70,9 +73,9 @@ class TrialRunDirectory:
         return cls(directory, environment)
 
     def header(self, cell: Cell, assignment: Assignment, settings: Settings) -> CellHeader:
-        """Return the header of one trial: the cell as `conformance run` would run it with that candidate."""
-        place = os.path.relpath(paths.corpus() / cell.path)
-        nodeid = f"{place}::{cell.scenario}::{item_name(cell, assignment)}"
+        """Return the header of one trial, with the command of `conformance run` that repeats it."""
+        file = os.path.relpath(paths.corpus() / cell.path)
+        nodeid = f"{file}::{cell.scenario}::{item_name(cell, assignment)}"
         words = ["conformance", "run", nodeid, "--candidate", assignment.identity, "--clock", settings.clock]
         return cell_header(
             cell,
@@ -86,16 +89,16 @@ class TrialRunDirectory:
 
 
 CPU_LIMIT_S = 120
-"""Seconds of the processor that a trial may take: a defect can make a node do nothing else for ever."""
+"""Seconds of processor time that a trial may take."""
 
 
 class CpuLimitExceeded(KeyboardInterrupt):
-    """A trial took too long; of this kind, for no other exception gets through an event loop at any moment."""
+    """A trial took too long. Only a KeyboardInterrupt passes through an event loop at any moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """A violation that was found: by which check, and which requirement it names first."""
+    """A failed verdict: its check, and the requirement that it names first."""
 
     check: str
     requirement: str
@@ -103,7 +106,7 @@ class Blame:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of one cell with one defect."""
+    """The result of one cell with one defect (None: without)."""
 
     defect: str | None
     scenario: str
@@ -111,11 +114,12 @@ class Trial:
     outcome: Outcome
     blames: tuple[Blame, ...]
     sentence: str
+    """The worst verdict's, or why there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedTrial:
-    """A cell that was run with a defect, and is to be judged."""
+    """A cell that was run with a defect and is not judged yet."""
 
     planned: PlannedTrial
     assignment: Assignment
@@ -123,49 +127,50 @@ class FinishedTrial:
     ran: RecordedRun
 
 
-def run_trial(planned: PlannedTrial, seed: int, kept: TrialRunDirectory | None = None) -> Trial:
-    """Run and judge one cell. Only its verdicts are kept, unless `kept` says in which run directory it is written."""
-    if kept is not None:
-        return _attempt_and_keep(planned, seed, kept)
-    done = run_planned(planned, seed)
-    return judge_finished(done) if isinstance(done, FinishedTrial) else done
+def run_trial(planned: PlannedTrial, seed: int, run_directory: TrialRunDirectory | None = None) -> Trial:
+    """Run and judge one cell; with `run_directory` keep its history and verdicts there. Blocks."""
+    if run_directory is not None:
+        return _run_and_keep(planned, seed, run_directory)
+    finished = run_planned(planned, seed)
+    return judge_finished(finished) if isinstance(finished, FinishedTrial) else finished
 
 
-def _attempt_and_keep(planned: PlannedTrial, seed: int, kept: TrialRunDirectory) -> Trial:
+def _run_and_keep(planned: PlannedTrial, seed: int, run_directory: TrialRunDirectory) -> Trial:
+    """Run and judge one cell, and write its file to the run directory."""
     assignment, settings = _conditions(planned, seed)
-    header = kept.header(planned.cell, assignment, settings)
+    header = run_directory.header(planned.cell, assignment, settings)
     try:
-        with _bounded():
-            result = run_without_loop(execute(planned.cell, assignment, settings, header, kept.directory))
+        with _limited_cpu_time():
+            result = run_without_loop(execute(planned.cell, assignment, settings, header, run_directory.directory))
     except CpuLimitExceeded:
-        return _exhausted(planned)
+        return _over_cpu_limit(planned)
     return _trial(planned, result.outcome, result.verdicts, worst_sentence(result.verdicts))
 
 
 def run_planned(planned: PlannedTrial, seed: int) -> FinishedTrial | Trial:
-    """Run one cell. What came to nothing is a trial already."""
+    """Run one cell without judging it; return its result at once when it is not applicable or took too long. Blocks."""
     cell = planned.cell
     assignment, settings = _conditions(planned, seed)
     if reason := inapplicable_reason(cell, assignment, settings):
         return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), reason)
     with tempfile.TemporaryDirectory(prefix="conformance-trial-") as folder:
         try:
-            with _bounded():
+            with _limited_cpu_time():
                 ran = run_without_loop(
                     CellRunner(cell, assignment, settings, Path(folder), IncrementalJudge()).run(OWN_LOOP)
                 )
         except CpuLimitExceeded:
-            return _exhausted(planned)
+            return _over_cpu_limit(planned)
     if ran.inapplicable:
         return Trial(planned.defect, cell.scenario, cell.id, Outcome.NOT_APPLICABLE, (), ran.inapplicable)
     return FinishedTrial(planned, assignment, settings, ran)
 
 
-def judge_finished(done: FinishedTrial) -> Trial:
-    """Judge what was run, by the checks that there are."""
-    planned, ran = done.planned, done.ran
+def judge_finished(finished: FinishedTrial) -> Trial:
+    """Return the result of a cell that was run, by all checks that are registered now."""
+    planned, ran = finished.planned, finished.ran
     cell = planned.cell
-    verdicts = judge(cell, done.assignment, done.settings, ran.events, complete=ran.complete)
+    verdicts = judge(cell, finished.assignment, finished.settings, ran.events, complete=ran.complete)
     outcome = Outcome.ERROR if ran.problem else worst_in_cell(verdict.outcome for verdict in verdicts)
     if ran.wrong_state and outcome is Outcome.PASS:
         outcome = Outcome.INCONCLUSIVE
@@ -174,10 +179,11 @@ def judge_finished(done: FinishedTrial) -> Trial:
 
 
 def _conditions(planned: PlannedTrial, seed: int) -> tuple[Assignment, Settings]:
+    """Return who plays the servers in a trial, and the settings of its run."""
     return Assignment(broken_reference(planned.defect)), Settings(clock="virtual", seed=seed, should="fail")
 
 
-def _exhausted(planned: PlannedTrial) -> Trial:
+def _over_cpu_limit(planned: PlannedTrial) -> Trial:
     sentence = f"broken off after {CPU_LIMIT_S} s of the processor's time"
     return Trial(planned.defect, planned.cell.scenario, planned.cell.id, Outcome.ERROR, (), sentence)
 
@@ -189,28 +195,28 @@ def _trial(planned: PlannedTrial, outcome: Outcome, verdicts: Iterable[Verdict],
 
 
 @contextmanager
-def _bounded() -> Iterator[None]:
-    """Raise CpuLimitExceeded where the main thread of this process takes too much of the processor's time.
+def _limited_cpu_time() -> Iterator[None]:
+    """Raise CpuLimitExceeded in the main thread once this process has used CPU_LIMIT_S in the block.
 
-    Whatever else comes out of it then: a loop that is torn from its work in the middle may fail at cleaning up.
+    Other exceptions of the block are replaced by it then: an interrupted event loop may fail to clean up.
     """
-    struck = False
+    exceeded = False
 
-    def exhausted(number: int, frame: FrameType | None) -> NoReturn:
-        nonlocal struck
-        struck = True
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        nonlocal exceeded
+        exceeded = True
         raise CpuLimitExceeded
 
-    before = signal.signal(signal.SIGPROF, exhausted)
+    before = signal.signal(signal.SIGPROF, interrupt)
     signal.setitimer(signal.ITIMER_PROF, CPU_LIMIT_S)
     try:
         yield
     except BaseException as error:
-        if struck:
+        if exceeded:
             raise CpuLimitExceeded from error
         raise
     else:
-        if struck:
+        if exceeded:
             raise CpuLimitExceeded
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -218,17 +224,21 @@ def _bounded() -> Iterator[None]:
 
 
 def run_trials(
-    trials: Sequence[PlannedTrial], seed: int, jobs: int, kept: TrialRunDirectory | None = None
+    trials: Sequence[PlannedTrial], seed: int, jobs: int, run_directory: TrialRunDirectory | None = None
 ) -> Iterator[Trial]:
-    """Run all trials on `jobs` cores and yield what came of each, in their order; `kept` is where they are written."""
-    context = multiprocessing.get_context("fork")  # the corpus is read: a fork has it without reading it again
-    _SHARED[:] = trials
+    """Run all trials in `jobs` processes and yield their results in order; with `run_directory` keep them there."""
+    context = multiprocessing.get_context("fork")  # a forked process has the corpus without reading it again
+    _TRIALS[:] = trials
     with (
-        tempfile.TemporaryDirectory(prefix="conformance-defects-") as place,
-        ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin, initargs=(os.getpid(), place)) as pool,
+        tempfile.TemporaryDirectory(prefix="conformance-defects-") as temporary,
+        ProcessPoolExecutor(
+            jobs, mp_context=context, initializer=_prepare_process, initargs=(os.getpid(), temporary)
+        ) as pool,
     ):
         try:
-            yield from pool.map(_attempt, range(len(trials)), [seed] * len(trials), [kept] * len(trials), chunksize=4)
+            yield from pool.map(
+                _run_number, range(len(trials)), [seed] * len(trials), [run_directory] * len(trials), chunksize=4
+            )
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -236,17 +246,17 @@ def run_trials(
 
 _PR_SET_PDEATHSIG = 1
 
-_SHARED: list[PlannedTrial] = []
-"""What the forked processes find their work in."""
+_TRIALS: list[PlannedTrial] = []
+"""All trials; forked processes get the number of one, since a cell is slow to pickle."""
 
 
-def _begin(parent: int, place: str) -> None:
-    """Keep all files where the parent removes them; have the kernel end this process when that one ends, however."""
-    tempfile.tempdir = place
+def _prepare_process(parent: int, temporary: str) -> None:
+    """Put temporary files where the parent removes them, and have the kernel kill this process when the parent ends."""
+    tempfile.tempdir = temporary
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _attempt(number: int, seed: int, kept: TrialRunDirectory | None) -> Trial:
-    return run_trial(_SHARED[number], seed, kept)
+def _run_number(number: int, seed: int, run_directory: TrialRunDirectory | None) -> Trial:
+    return run_trial(_TRIALS[number], seed, run_directory)

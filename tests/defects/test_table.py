@@ -87,12 +87,12 @@ def test_a_scenario_that_cannot_be_tried_is_told_and_is_no_gap():
 
 def test_a_check_is_alone_where_no_other_blames_what_is_broken():
     also = replace(FIRST, blames=(*FIRST.blames, Blame("expect.reply", "SR-CRE-01")))
-    assert build_table((ONE, TWO), ("s",), (SOUND, also, SECOND)).alone == {"expect.shadow": ("two",)}
+    assert build_table((ONE, TWO), ("s",), (SOUND, also, SECOND)).caught_alone == {"expect.shadow": ("two",)}
 
 
 def test_a_check_that_blames_another_requirement_is_no_help():
     elsewhere = replace(FIRST, blames=(*FIRST.blames, Blame("expect.reply", "SR-CRE-02")))
-    assert build_table((ONE, TWO), ("s",), (SOUND, elsewhere, SECOND)).alone == {"expect.shadow": ("one", "two")}
+    assert build_table((ONE, TWO), ("s",), (SOUND, elsewhere, SECOND)).caught_alone == {"expect.shadow": ("one", "two")}
 
 
 def test_an_error_of_the_harness_is_not_a_catch():
