@@ -1,6 +1,6 @@
-"""Makes hostile text visible: what a peer wrote can neither move the cursor, nor turn the line round, nor make markup.
+"""Escaping of hostile text: a peer's text can neither move the cursor, nor reverse a line, nor become markup.
 
-`visible` is for terminals and plain text, and the first step everywhere; HTML is escaped by jinja2 after it.
+`visible` makes text printable, for terminals and as the first step for every other format. jinja2 escapes HTML after it.
 """
 
 import re
@@ -8,28 +8,27 @@ import unicodedata
 
 _SHORT = {"\r": "\\r", "\n": "\\n", "\t": "\\t"}
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Letters and symbols that count as printable and show nothing."""
+"""Characters that Python counts as printable but that show nothing."""
 
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~])")
 _HTML = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 
 def visible(text: str, limit: int | None = None) -> str:
-    """Return `text` with everything that cannot be seen written out: `\\x1b`, `\\r`, `\\u202e`, `\\u00a0`.
+    """Return `text` on one printable line, with all invisible characters escaped: `\\x1b`, `\\r`, `\\u202e`, `\\u00a0`.
 
-    That is: control and format characters (directional overrides among them), line and paragraph separators, spaces
-    other than the plain one, combining marks, unassigned and private characters; an octet that was no UTF-8 (a lone
-    surrogate, as Python decodes it) is shown as `\\xff`. The result is printable and on one line. Beyond `limit`
-    characters of `text` it is cut, and says by how much.
+    Escaped are control and format characters (directional overrides among them), line and paragraph separators, spaces
+    other than the plain one, combining marks, and unassigned and private characters. An octet that was not UTF-8 (a lone
+    surrogate after decoding) becomes `\\xff`. Text after `limit` characters is replaced by a note of its length.
     """
     if limit is not None and len(text) > limit:
         return f"{visible(text[:limit])}… (+{len(text) - limit} characters)"
-    if text.isascii() and text.isprintable():  # most of all that is shown; the rest takes a look at each character
+    if text.isascii() and text.isprintable():  # the common case, much faster
         return text
-    return "".join(_shown(character) for character in text)
+    return "".join(_escape_character(character) for character in text)
 
 
-def _shown(character: str) -> str:
+def _escape_character(character: str) -> str:
     if character.isprintable() and character not in _BLANK and not unicodedata.category(character).startswith("M"):
         return character
     if character in _SHORT:
@@ -43,15 +42,15 @@ def _shown(character: str) -> str:
 
 
 def escape_markdown(text: str, limit: int | None = None) -> str:
-    """Return `text` so that it reads in Markdown (a table's cell too) as it is: no markup, no HTML, no line break."""
+    """Return `text` escaped for Markdown, table cells included: no markup, no HTML, no line break."""
     escaped = _MARKDOWN.sub(r"\\\1", visible(text, limit))
     return re.sub(r"[&<>]", lambda match: _HTML[match[0]], escaped)
 
 
 def code_span(text: str, limit: int | None = None) -> str:
-    """Return `text` as a code span of Markdown, fenced by more backticks than it has in a row.
+    """Return `text` as a code span of Markdown, delimited by more backticks than it contains in a row.
 
-    Not for a table's cell: a bar ends the cell also inside a span.
+    Not for table cells: a bar ends the cell even inside a span.
     """
     shown = visible(text, limit)
     fence = "`" * (max((len(run) for run in re.findall(r"`+", shown)), default=0) + 1)
@@ -60,7 +59,7 @@ def code_span(text: str, limit: int | None = None) -> str:
 
 
 def escape_annotation(text: str, *, is_property: bool = False) -> str:
-    """Return `text` as the message (or a property) of a GitHub workflow command, where `%`, `:` and `,` are syntax."""
+    """Return `text` escaped as the message, or as a property, of a GitHub workflow command; lines stay separate."""
     shown = "\n".join(visible(line) for line in text.splitlines())
     shown = shown.replace("%", "%25").replace("\n", "%0A")
     return shown.replace(":", "%3A").replace(",", "%2C") if is_property else shown

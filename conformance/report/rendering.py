@@ -1,4 +1,8 @@
-"""Renders pages: autoescaped jinja2 templates, hostile text made visible, scripts inline, a strict CSP by hashes."""
+"""Rendering of HTML pages from jinja2 templates, safe for texts that a server under test wrote.
+
+Every string is made printable (`escaping.visible`) and HTML-escaped. Scripts are inline, and the Content-Security-Policy
+allows only them, by their hash; so text that becomes markup by mistake still cannot run a script.
+"""
 
 import base64
 import hashlib
@@ -16,22 +20,22 @@ from conformance.verdicts.outcome import OUTCOME_DISPLAY
 
 _TEMPLATES = Path(__file__).with_name("templates")
 STYLES = ("palette.css", "diagram.css", "page.css")
-"""What the style of a page is made of, in this order."""
+"""The files that make up the style sheet of a page, in this order."""
 
 
 def render_page(template: str, *, script: str, shared: str = "", **context: Any) -> str:
-    """Return a page: the template's body within the common frame, style and script inline.
+    """Return an HTML page: the template in the common frame, with `page.js` and `script` inline.
 
-    With `shared`, the relative address of the folder that `write_shared` wrote into, the style is that folder's, for all pages
-    the same; the page must stay where it is then. The Content-Security-Policy allows just that style, that script by its SHA-256,
-    and images of the same place; nothing is loaded from anywhere else. Raises jinja2.TemplateError for a fault of the template.
+    `shared` is the relative path of the folder that `write_style_sheet` wrote into; with '' the style sheet is inline and
+    the page self-contained. The Content-Security-Policy allows only that style, those scripts by their SHA-256, and images
+    of the same origin. `context` has the template's variables. Raises jinja2.TemplateError.
     """
-    style, code = _style(), template_text("page.js") + template_text(script)
+    style, code = _style_sheet(), template_text("page.js") + template_text(script)
     policy = "; ".join(
         [
             "default-src 'none'",
-            "style-src 'self'" if shared else f"style-src '{_hash(style)}'",
-            f"script-src '{_hash(code)}'",
+            "style-src 'self'" if shared else f"style-src '{_csp_hash(style)}'",
+            f"script-src '{_csp_hash(code)}'",
             "img-src 'self'",
             "base-uri 'none'",
             "form-action 'none'",
@@ -39,7 +43,7 @@ def render_page(template: str, *, script: str, shared: str = "", **context: Any)
     )
     frame = {
         "style": "" if shared else Markup(style),  # noqa: S704  # our own files
-        "sheet": f"{shared}/{_sheet()}" if shared else "",
+        "sheet": f"{shared}/{_style_sheet_name()}" if shared else "",
         "script": Markup(code),  # noqa: S704
         "policy": Markup(policy),  # noqa: S704
     }
@@ -47,46 +51,51 @@ def render_page(template: str, *, script: str, shared: str = "", **context: Any)
 
 
 def write_style_sheet(folder: Path) -> None:
-    """Write what pages share into a folder, which is made when it is not there. Another version's has another name."""
+    """Write the style sheet into a folder, which is created if missing; the file's name contains the content's hash."""
     folder.mkdir(parents=True, exist_ok=True)
-    write_atomically(folder / _sheet(), _style().encode())
+    write_atomically(folder / _style_sheet_name(), _style_sheet().encode())
 
 
-def _style() -> str:
+def _style_sheet() -> str:
     return "".join(map(template_text, STYLES))
 
 
-def _sheet() -> str:
-    return f"style-{hashlib.sha256(_style().encode()).hexdigest()[:12]}.css"
+def _style_sheet_name() -> str:
+    return f"style-{hashlib.sha256(_style_sheet().encode()).hexdigest()[:12]}.css"
 
 
 @lru_cache(maxsize=1)
 def template_environment() -> Environment:
-    """Return the environment of all templates: undefined names are errors, every string is made visible and escaped."""
-    made = Environment(
+    """Return the jinja2 environment: undefined variables are errors, every string is made printable and escaped."""
+    jinja = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=_visible,
+        finalize=_make_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(
-        moment=format_moment, span=rounded_duration, label=without_message_ids, message_ids=listed_message_ids
+    jinja.filters.update(
+        moment=format_moment,
+        duration=rounded_duration,
+        without_message_ids=without_message_ids,
+        message_ids=listed_message_ids,
     )
-    made.globals.update(glyphs={str(outcome): words.sign for outcome, words in OUTCOME_DISPLAY.items()})
-    return made
+    jinja.globals.update(signs={str(outcome): words.sign for outcome, words in OUTCOME_DISPLAY.items()})
+    return jinja
 
 
-def _visible(value: object) -> object:
+def _make_visible(value: object) -> object:
+    """Return a value for a template: a string becomes printable unless it is markup already."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 @lru_cache(maxsize=8)
 def template_text(name: str) -> str:
-    """Return the text of a style sheet or script of the templates."""
+    """Return the text of a style sheet or script among the templates."""
     return (_TEMPLATES / name).read_text("utf-8")
 
 
-def _hash(text: str) -> str:
+def _csp_hash(text: str) -> str:
+    """Return the SHA-256 of a text in the form of a Content-Security-Policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,4 +1,8 @@
-"""Builds the site of a run: its page, a page for each cell, statements, badges; and Allure's site where Node is."""
+"""The site of a run: its page, pages of cells, statements, badges, and Allure's site where Node and Allure are installed.
+
+All pages are written to temporary files first and replaced together at the end (`StagedFiles`), so that a failure leaves
+the earlier site as it was. Allure's site is a directory of its own and is replaced on its own.
+"""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -29,12 +33,12 @@ from conformance.results.atomic_write import StagedFiles
 from conformance.results.layout import CELLS_FOLDER
 
 SHARED = "assets"
-"""The folder of what the pages of all cells share."""
+"""The folder of the style sheet that all pages of cells share."""
 
 
 @dataclass(slots=True)
 class BuiltSite:
-    """What was built, and what was left out and why."""
+    """A built site: its first page, the run, the badges, and notes on what could not be built."""
 
     page: Path
     run: RunSummary
@@ -44,10 +48,10 @@ class BuiltSite:
 
 @dataclass(frozen=True, slots=True)
 class AllureOptions:
-    """Where the pinned Allure is: its set-up, and the cache that it may be installed in.
+    """How to build Allure's site: the directory of the pinned set-up, and the cache in which it may be installed.
 
-    With `install` it is installed when it is missing; that this fails is a note like any other. `history` is a file
-    that keeps the trend over runs that are not kept; without it, the trend is that of the earlier runs.
+    With `install`, a missing Allure is installed; a failure of that becomes a note. `history` is a file with the trend of
+    runs whose directories may be gone; without that file, the trend is taken from the earlier runs' directories.
     """
 
     pinned: Path
@@ -65,121 +69,131 @@ def build_site(
     earlier: Sequence[EarlierRun] = (),
     paged: PageSelection | None = None,
 ) -> BuiltSite:
-    """Write the site of a run into `out` (made when it is not there) and say what was built.
+    """Write the site of a run into the directory `out`, which is created if missing; replace all of its pages or none.
 
-    Either all of its pages are replaced or, where that fails, none. `corpus` is where scenarios' texts are; without `allure` there is no Allure site; `earlier` are the runs that the
-    trend is drawn from, the oldest first. `paged` says which cells get a page: by default those with a finding.
-    Raises RunDirectoryError, SchemaTooNew; OSError when `out` cannot be written.
+    Scenarios' files are read from the directory `corpus`, if given. Without `allure` no Allure site is built. `earlier`
+    has the runs of the trend, the oldest first. `paged` selects the cells that get a page, by default those with a finding.
+    Raises RunDirectoryError, SchemaTooNew; OSError where `out` cannot be written.
     """
     with StagedFiles() as files:
-        return _build(run_dir, out, files, corpus, allure, earlier, paged or PageSelection())
+        return _stage_site(run_dir, out, files, corpus, allure, earlier, paged or PageSelection())
 
 
-def _build(
+def _stage_site(
     run_dir: Path,
     out: Path,
     staged: StagedFiles,
     corpus: Path | None,
     allure: AllureOptions | None,
     earlier: Sequence[EarlierRun],
-    wanted: PageSelection,
+    selection: PageSelection,
 ) -> BuiltSite:
+    """Write Allure's site, the style sheet and the badges' folder, and stage all pages in `staged`."""
     (out / CELLS_FOLDER).mkdir(parents=True, exist_ok=True)
     write_style_sheet(out / SHARED)
     pasts: dict[str, tuple[EarlierOutcome, ...]] = {}
     pages: dict[str, str] = {}
     files: dict[str, Path] = {}
 
-    def each(material: CellView, slug: str) -> None:
-        past = pasts[slug] = earlier_outcomes(earlier, slug, material.header)
-        files.update(_files(material, slug))
-        if not wanted.includes(material, past):
+    def stage_cell(cell: CellView, slug: str) -> None:
+        past = pasts[slug] = earlier_outcomes(earlier, slug, cell.header)
+        files.update(_linked_files(cell, slug))
+        if not selection.includes(cell, past):
             return
-        place = pages[slug] = f"{CELLS_FOLDER}/{cell_page_path(material.header, _below(pages))}"
-        (out / place).parent.mkdir(parents=True, exist_ok=True)
-        up = "../" * place.count("/")
-        kept = "" if material.kept_directory is None else _address(material.kept_directory, (out / place).parent) + "/"
-        page = cell_page(material, home=f"{up}index.html", kept=kept, past=past, shared=f"{up}{SHARED}")
-        staged.write_text(out / place, page)
+        taken = {page.removeprefix(f"{CELLS_FOLDER}/") for page in pages.values()}
+        path = pages[slug] = f"{CELLS_FOLDER}/{cell_page_path(cell.header, taken)}"
+        (out / path).parent.mkdir(parents=True, exist_ok=True)
+        to_root = "../" * path.count("/")
+        kept = "" if cell.kept_directory is None else _relative_link(cell.kept_directory, (out / path).parent) + "/"
+        page = cell_page(cell, home=f"{to_root}index.html", kept=kept, past=past, shared=f"{to_root}{SHARED}")
+        staged.write_text(out / path, page)
 
-    run = read_run_summary(run_dir, corpus=corpus, on_cell=each)
+    run = read_run_summary(run_dir, corpus=corpus, on_cell=stage_cell)
     built = BuiltSite(out / "index.html", run)
-    links = {
-        name: _statement(run, name, out, pages, built, staged) for name in [one.name for one in run.header.candidates]
+    statements = {
+        candidate.name: _stage_statement(run, candidate.name, out, pages, built, staged)
+        for candidate in run.header.candidates
     }
-    site = ""
+    allure_link = ""
     if allure is not None:
-        site = _allure_site(run_dir, out, allure, earlier, _addresses(out / "allure", pages, files), built)
+        allure_link = _allure_site(run_dir, out, allure, earlier, _link_resolver(out / "allure", pages, files), built)
     others = all_pages_command(run_dir, out) if len(pages) < len(run.cells) else ""
     page = run_page(
-        run, catalogue(), pages=pages, others=others, statements=links, allure=site, earlier=earlier, pasts=pasts
+        run,
+        catalogue(),
+        pages=pages,
+        others=others,
+        statements=statements,
+        allure=allure_link,
+        earlier=earlier,
+        pasts=pasts,
     )
     staged.write_text(built.page, page)
     return built
 
 
-def _below(pages: Mapping[str, str]) -> set[str]:
-    return {place.removeprefix(f"{CELLS_FOLDER}/") for place in pages.values()}
+def _linked_files(cell: CellView, slug: str) -> dict[str, Path]:
+    """Return link address -> path of the files of a cell to which Allure's results may link."""
+    logs = {LinkKind.LOG.to(f"{slug}/{node}"): path for node, path in cell.logs.items()}
+    kept = {LinkKind.KEPT.to(slug): cell.kept_directory} if cell.kept_directory is not None else {}
+    return logs | kept | ({LinkKind.HISTORY.to(slug): cell.file} if cell.file is not None else {})
 
 
-def _files(material: CellView, slug: str) -> dict[str, Path]:
-    """Return the files of a cell that Allure's results link to, by the links' addresses."""
-    logs = {LinkKind.LOG.to(f"{slug}/{node}"): path for node, path in material.logs.items()}
-    kept = {LinkKind.KEPT.to(slug): material.kept_directory} if material.kept_directory is not None else {}
-    return logs | kept | ({LinkKind.HISTORY.to(slug): material.file} if material.file is not None else {})
+def _relative_link(path: Path, folder: Path) -> str:
+    """Return the relative URL of a file from a page in `folder`."""
+    return quote(os.path.relpath(path, folder))
 
 
-def _address(path: Path, page: Path) -> str:
-    """Return the relative link to a file of the run directory from a page in the folder `page`."""
-    return quote(os.path.relpath(path, page))
+def _link_resolver(site: Path, pages: Mapping[str, str], files: Mapping[str, Path]) -> Resolve:
+    """Return a function from an address in Allure's results (`LinkKind`) to the URL relative to Allure's site.
 
-
-def _addresses(site: Path, pages: Mapping[str, str], files: Mapping[str, Path]) -> Resolve:
-    """Return what gives for a link of Allure's results the address that leads there from Allure's site."""
-    known = {LinkKind.PAGE.to(slug): f"../{place}" for slug, place in pages.items()}
-    known |= {address: _address(path, site) for address, path in files.items()}
+    The function returns None for a link whose target does not exist, and other addresses unchanged.
+    """
+    urls = {LinkKind.PAGE.to(slug): f"../{path}" for slug, path in pages.items()}
+    urls |= {address: _relative_link(path, site) for address, path in files.items()}
 
     def resolve(address: str) -> str | None:
-        kind, _, rest = address.partition(":")
+        kind, _, target = address.partition(":")
         if kind == LinkKind.STATEMENT:
-            candidate, _, row = rest.partition("#")
+            candidate, _, row = target.partition("#")
             return f"../statements/{candidate}.html#{row}"
-        return known.get(address) if kind in set(LinkKind) else address
+        return urls.get(address) if kind in set(LinkKind) else address
 
     return resolve
 
 
-def _statement(
+def _stage_statement(
     run: RunSummary, candidate: str, out: Path, pages: Mapping[str, str], built: BuiltSite, staged: StagedFiles
 ) -> str:
-    made = make_statement(run, candidate, catalogue())
+    """Stage the statement and the badge of a candidate and return the link to the statement.
+
+    Where the run gets no badge, the reason becomes a note of `built`.
+    """
+    statement = make_statement(run, candidate, catalogue())
     folder = out / "statements"
     folder.mkdir(exist_ok=True)
     stem = file_stem(candidate)
-    staged.write_text(folder / f"{stem}.json", statement_json(made))
-    staged.write_text(folder / f"{stem}.md", statement_markdown(made))
-    staged.write_text(folder / f"{stem}.html", statement_html(made, home="../index.html", pages=_from_below(pages)))
+    links_to_pages = {slug: f"../{path}" for slug, path in pages.items()}
+    staged.write_text(folder / f"{stem}.json", statement_json(statement))
+    staged.write_text(folder / f"{stem}.md", statement_markdown(statement))
+    staged.write_text(folder / f"{stem}.html", statement_html(statement, home="../index.html", pages=links_to_pages))
     badge_file, endpoint = folder / f"{stem}.svg", folder / f"{stem}.badge.json"
     for file in (badge_file, endpoint):
-        staged.remove(file)  # one of an earlier build must not outlive a refusal
+        staged.remove(file)  # a badge of an earlier build must not stay where this run gets none
     try:
-        drawn = make_badge(made)
-        staged.write_text(badge_file, drawn.as_svg())
-        staged.write_text(endpoint, drawn.as_endpoint())
+        badge = make_badge(statement)
+        staged.write_text(badge_file, badge.as_svg())
+        staged.write_text(endpoint, badge.as_endpoint())
         built.badges.append(badge_file)
     except BadgeRefused as error:
         built.notes.append(f"{candidate}: {error}")
     return f"statements/{stem}.html"
 
 
-def _from_below(pages: Mapping[str, str]) -> dict[str, str]:
-    return {slug: f"../{place}" for slug, place in pages.items()}
-
-
 def _allure_site(
     run_dir: Path, out: Path, allure: AllureOptions, earlier: Sequence[EarlierRun], resolve: Resolve, built: BuiltSite
 ) -> str:
-    """Build Allure's site and return its link; '' with a note when it cannot be had."""
+    """Build Allure's site and return the link to it; where that fails, add a note to `built` and return ''."""
     try:
         if allure.install and (run_dir / RESULTS).is_dir():
             ensure_allure_installed(allure.pinned, allure.cache)
@@ -195,6 +209,6 @@ def _allure_site(
             note=built.notes.append,
         )
     except AllureMissing as error:
-        built.notes.append(f"no Allure site: {error} (the other pages have all that it would show)")
+        built.notes.append(f"no Allure site: {error} (the other pages show the same results)")
         return ""
     return "allure/index.html"

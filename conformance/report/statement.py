@@ -1,5 +1,6 @@
-"""The conformance statement of one candidate: every requirement with its verdict and the evidence, as JSON, Markdown
-and HTML; and the badge, which only a whole run without a violation can have.
+"""The conformance statement of one candidate: each requirement with its verdict and evidence, as JSON, Markdown, HTML.
+
+A badge is made only for a complete run of the suite without violations and errors.
 """
 
 import json
@@ -21,11 +22,15 @@ from conformance.verdicts.outcome import OUTCOME_DISPLAY, OVER_CELLS
 
 
 class BadgeRefused(ValueError):
-    """The run has no right to a badge; the text says why."""
+    """A run does not qualify for a badge; the message gives all reasons."""
 
 
 class Statement(BaseModel):
-    """What a run has shown of one candidate. `shortfalls` says why it is not the whole suite; empty when it is."""
+    """The results of one candidate in one run; its JSON is published.
+
+    `shortfalls` has the reasons why the run is not a complete run of the suite; it is empty for a complete one. `cells`
+    counts the candidate's cells by outcome, `groups` has the title of each group of requirements.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,14 +44,14 @@ class Statement(BaseModel):
 
     @property
     def counts(self) -> dict[Outcome, int]:
-        """How many requirements have which verdict; every outcome has an entry."""
+        """Outcome -> number of requirements with that verdict; every outcome has an entry."""
         counts = Counter(row.outcome for row in self.rows)
         return {outcome: counts[outcome] for outcome in OVER_CELLS}
 
 
 def make_statement(run: RunSummary, candidate: str, catalogue: Catalogue) -> Statement:
-    """Return the statement of a candidate of the run. Raises KeyError when the run's header names no such one."""
-    record = {one.name: one for one in run.header.candidates}[candidate]
+    """Return the statement of a candidate of a run. Raises KeyError where the run's header does not name the candidate."""
+    record = {record.name: record for record in run.header.candidates}[candidate]
     cells = cells_of_candidate(run.cells, candidate)
     counts = Counter(cell.outcome for cell in cells)
     return Statement(
@@ -60,25 +65,28 @@ def make_statement(run: RunSummary, candidate: str, catalogue: Catalogue) -> Sta
     )
 
 
-def statement_json(made: Statement) -> str:
-    """Return the statement as JSON, for programs; in ASCII, so that a terminal that shows it obeys nothing in it."""
-    return json.dumps(made.model_dump(mode="json", by_alias=True), indent=2, ensure_ascii=True) + "\n"
+def statement_json(statement: Statement) -> str:
+    """Return the statement as JSON for programs, in ASCII: so it contains no control characters for terminals."""
+    return json.dumps(statement.model_dump(mode="json", by_alias=True), indent=2, ensure_ascii=True) + "\n"
 
 
-def statement_markdown(made: Statement) -> str:
+def statement_markdown(statement: Statement) -> str:
     """Return the statement as Markdown."""
-    counts = ", ".join(f"{count} {outcome.replace('-', ' ')}" for outcome, count in made.counts.items())
+    counts = ", ".join(f"{count} {outcome.replace('-', ' ')}" for outcome, count in statement.counts.items())
     lines = [
-        f"# Conformance statement: {escape_markdown(made.candidate.name)}",
+        f"# Conformance statement: {escape_markdown(statement.candidate.name)}",
         "",
-        f"{len(made.rows)} requirements: {counts}.",
+        f"{len(statement.rows)} requirements: {counts}.",
         "",
     ]
-    if made.shortfalls:
-        lines += ["**Not a whole run of the suite:** " + "; ".join(map(escape_markdown, made.shortfalls)) + ".", ""]
-    lines += [f"- {label}: {code_span(text)}" for label, text in statement_facts(made).items()]
-    for group, title in made.groups.items():
-        rows = [row for row in made.rows if row.group == group]
+    if statement.shortfalls:
+        lines += [
+            "**Not a whole run of the suite:** " + "; ".join(map(escape_markdown, statement.shortfalls)) + ".",
+            "",
+        ]
+    lines += [f"- {label}: {code_span(text)}" for label, text in statement_facts(statement).items()]
+    for group, title in statement.groups.items():
+        rows = [row for row in statement.rows if row.group == group]
         if rows:
             lines += [
                 "",
@@ -87,94 +95,104 @@ def statement_markdown(made: Statement) -> str:
                 "| | requirement | verdict | evidence |",
                 "|---|---|---|---|",
             ]
-            lines += [_line(row) for row in rows]
+            lines += [_table_line(row) for row in rows]
     return "\n".join(lines) + "\n"
 
 
-def statement_html(made: Statement, *, home: str = "", pages: Mapping[str, str] | None = None) -> str:
-    """Return the statement as a page; `home` leads to the run's page, `pages` has the link to each cell's page by the
-    name of its file, for those that have one.
+def statement_html(statement: Statement, *, home: str = "", pages: Mapping[str, str] | None = None) -> str:
+    """Return the statement as an HTML page; `home` is the link to the run's page, or ''.
+
+    `pages` maps the slugs of cells that have a page to the links to those pages.
     """
-    grouped = {f"{key} · {title}": [row for row in made.rows if row.group == key] for key, title in made.groups.items()}
+    grouped = {
+        f"{key} · {title}": [row for row in statement.rows if row.group == key]
+        for key, title in statement.groups.items()
+    }
     return render_page(
         "statement.html.j2",
         script="run.js",
-        made=made,
+        statement=statement,
         home=home,
         pages=pages or {},
-        identity=statement_facts(made),
+        facts=statement_facts(statement),
         groups={title: rows for title, rows in grouped.items() if rows},
     )
 
 
-def statement_facts(made: Statement) -> Mapping[str, str]:
-    """Return who was judged with what, when: all that tells this statement from another."""
-    candidate, run = made.candidate, made.run
+def statement_facts(statement: Statement) -> Mapping[str, str]:
+    """Return label -> text of what identifies a statement: candidate, run, versions, hashes, clock, grid, seed, cells."""
+    candidate, run = statement.candidate, statement.run
     return {
         "candidate": f"{candidate.name} {candidate.version} ({candidate.kind})",
         "candidate SHA-256": candidate.sha256,
         "claims": ", ".join(candidate.claims) or "none",
-        "run": f"{run.run}, {run.started} to {made.finished or 'no end'}",
+        "run": f"{run.run}, {run.started} to {statement.finished or 'no end'}",
         "harness": f"{run.harness}, Python {run.platform.get('python', 'unknown')}",
         "suite SHA-256": run.suite_sha256,
         "environment SHA-256": run.environment_sha256,
         "clock": run.clock + run.scale_text,
         "grid": run.grid,
         "seed": str(run.seed),
-        "cells": ", ".join(f"{count} {outcome}" for outcome, count in made.cells.items() if count) or "none",
+        "cells": ", ".join(f"{count} {outcome}" for outcome, count in statement.cells.items() if count) or "none",
     }
 
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """What a badge says. `colour` is one of CSS, with a `#`."""
+    """The texts and the colour (`#rrggbb`) of a badge."""
 
     text: str
     colour: str
     label: str = "mail conformance"
 
     def as_svg(self) -> str:
-        """Return the badge as a picture."""
+        """Return the badge as an SVG image."""
         return _badge_svg(self.label, self.text, self.colour)
 
     def as_endpoint(self) -> str:
-        """Return the badge as JSON that shields.io and its like draw (their endpoint schema, version 1)."""
-        said = {"schemaVersion": 1, "label": self.label, "message": self.text, "color": self.colour.removeprefix("#")}
-        return json.dumps(said) + "\n"
+        """Return the badge as JSON in the endpoint schema (version 1) of shields.io, which draws it."""
+        document = {
+            "schemaVersion": 1,
+            "label": self.label,
+            "message": self.text,
+            "color": self.colour.removeprefix("#"),
+        }
+        return json.dumps(document) + "\n"
 
 
-def make_badge(made: Statement) -> Badge:
-    """Return the badge: how many requirements passed, how many are open.
+def make_badge(statement: Statement) -> Badge:
+    """Return the badge: how many of the applicable requirements passed, and how many are inconclusive.
 
     Raises BadgeRefused for a run that was filtered, interrupted, damaged or incomplete, and for one with a violation,
-    an error or nothing passed.
+    an error, or no requirement that passed.
     """
-    counts = made.counts
-    refused = list(made.shortfalls)
+    counts = statement.counts
+    reasons = list(statement.shortfalls)
     if violated := counts[Outcome.FAIL]:
-        refused.append(f"{violated} requirements are violated")
-    refused += [
-        f"{made.cells[outcome]} cells ended as {outcome}"
+        reasons.append(f"{violated} requirements are violated")
+    reasons += [
+        f"{statement.cells[outcome]} cells ended as {outcome}"
         for outcome in (Outcome.FAIL, Outcome.ERROR)
-        if made.cells[outcome]
+        if statement.cells[outcome]
     ]
     if not counts[Outcome.PASS]:
-        refused.append("nothing passed")
-    if refused:
-        raise BadgeRefused("no badge: " + "; ".join(refused))
-    text = f"{counts[Outcome.PASS]} of {len(made.rows) - counts[Outcome.NOT_APPLICABLE]} shown"
-    if open_ones := counts[Outcome.INCONCLUSIVE]:
-        text += f", {open_ones} open"
-    return Badge(text, "#735500" if open_ones else "#0a6449")
+        reasons.append("nothing passed")
+    if reasons:
+        raise BadgeRefused("no badge: " + "; ".join(reasons))
+    text = f"{counts[Outcome.PASS]} of {len(statement.rows) - counts[Outcome.NOT_APPLICABLE]} shown"
+    if inconclusive := counts[Outcome.INCONCLUSIVE]:
+        text += f", {inconclusive} open"
+    return Badge(text, "#735500" if inconclusive else "#0a6449")
 
 
 def _badge_svg(label: str, text: str, colour: str) -> str:
+    """Return an SVG image: the label on grey, and to its right the text on a colour."""
     left, right = len(label) * 6.6 + 14, len(text) * 6.6 + 14
-    whole, words = left + right, escape(f"{label}: {text}")
+    width, title = left + right, escape(f"{label}: {text}")
     return str(
-        Markup(  # noqa: S704  # the only texts in it are escaped
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{whole:g}" height="22" role="img" aria-label="{words}">'
-            f'<title>{words}</title><rect width="{whole:g}" height="22" rx="4" fill="#3a404b"/>'
+        Markup(  # noqa: S704  # both texts are escaped
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="22" role="img" aria-label="{title}">'
+            f'<title>{title}</title><rect width="{width:g}" height="22" rx="4" fill="#3a404b"/>'
             f'<path d="M{left:g} 0h{right - 4:g}a4 4 0 0 1 4 4v14a4 4 0 0 1-4 4h-{right - 4:g}z" fill="{colour}"/>'
             '<g fill="#fff" font-family="Verdana,DejaVu Sans,sans-serif" font-size="11" text-anchor="middle">'
             f'<text x="{left / 2:g}" y="15">{escape(label)}</text>'
@@ -183,7 +201,8 @@ def _badge_svg(label: str, text: str, colour: str) -> str:
     )
 
 
-def _line(row: RequirementRow) -> str:
+def _table_line(row: RequirementRow) -> str:
+    """Return a requirement as a line of a Markdown table, with its first three pieces of evidence."""
     evidence = "; ".join(
         f"{escape_markdown(one.cell, 120)} {escape_markdown(one.check)} ({escape_markdown(one.place)})"
         + (f" events {', '.join(map(str, one.events[:6]))}" if one.events else "")

@@ -1,4 +1,4 @@
-"""The page over all runs: what each candidate's newest run says, with its failures, and every table."""
+"""The page over the tables of an aggregation: the newest run of each candidate, trends over runs, and every table."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -63,7 +63,7 @@ LABELS: dict[str, str] = {
     "times": "Times fired",
     "wall_seconds": "Wall time",
 }
-"""The columns whose name is not their label already."""
+"""Labels of columns whose name, with spaces, is not a good label."""
 
 _UNITS: dict[str, Unit] = {
     **dict.fromkeys(("wall_seconds", "cpu_seconds", "simulated_seconds", "moment", "first_t", "last_t"), "s"),
@@ -73,29 +73,32 @@ _UNITS: dict[str, Unit] = {
 
 
 def label_of(name: str) -> str:
-    """Return what a column is called on a page, with the unit of its numbers."""
+    """Return the label of a column on the page, with the unit of its numbers in parentheses."""
     text = LABELS.get(name) or name.replace("_", " ").capitalize()
     unit = unit_of(name)
     return f"{text} ({unit})" if unit else text
 
 
 def unit_of(name: str) -> Unit:
-    """Return the unit that a column's numbers are shown in: `%` is of a share, which files have as 0 to 1."""
+    """Return the unit in which the page shows a column's numbers; shares are 0 to 1 in files and `%` on the page."""
     return _UNITS.get(name, "")
 
 
 WIDTH, HEIGHT = 360, 80
-"""Of a plot's area, in the picture's own units."""
-RUNS = 200
-"""The newest runs that a plot shows."""
+"""The size of a plot, in SVG units."""
+MAX_TREND_RUNS = 200
+"""Runs that a plot shows, the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrendLine:
-    """One candidate's line: what it is of, its points as an SVG polyline has them, its ends as numbers."""
+    """A plot of one measure of one candidate over runs.
+
+    `points` are those of an SVG polyline; `first`, `last`, `least` and `most` are values of the measure.
+    """
 
     candidate: str
-    what: str
+    measure: str
     points: str
     runs: int
     first: float
@@ -105,22 +108,27 @@ class TrendLine:
 
 
 def trend_lines(rows: Mapping[str, list[dict[str, Any]]]) -> list[TrendLine]:
-    """Return the lines of all candidates that have at least two runs, by candidate; `rows` are those of the tables."""
-    order = {row["run"]: place for place, row in enumerate(rows["runs"])}
-    found = []
-    for what, values in (("failed, % of judged cells", _failed(rows["matrix"])), ("p95, s", _slow(rows["latency"]))):
+    """Return the plots of candidates with at least two runs, ordered by candidate; `rows` has the rows of each table."""
+    order = {row["run"]: index for index, row in enumerate(rows["runs"])}
+    plots = []
+    measures = (
+        ("failed, % of judged cells", _failure_rates(rows["matrix"])),
+        ("p95, s", _slowest_p95(rows["latency"])),
+    )
+    for measure, values in measures:
         lines: dict[str, list[tuple[int, float]]] = defaultdict(list)
         for (run, candidate), value in values.items():
             lines[candidate].append((order[run], value))
-        found += [
-            _trend(candidate, what, [value for _, value in sorted(line)][-RUNS:])
+        plots += [
+            _trend_line(candidate, measure, [value for _, value in sorted(line)][-MAX_TREND_RUNS:])
             for candidate, line in lines.items()
             if len(line) > 1
         ]
-    return sorted(found, key=lambda one: (one.candidate, one.what))
+    return sorted(plots, key=lambda plot: (plot.candidate, plot.measure))
 
 
-def _failed(matrix: Sequence[dict[str, Any]]) -> dict[tuple[str, str], float]:
+def _failure_rates(matrix: Sequence[dict[str, Any]]) -> dict[tuple[str, str], float]:
+    """Return (run, candidate) -> failed cells in percent of passed and failed ones."""
     passed: dict[tuple[str, str], int] = defaultdict(int)
     failed: dict[tuple[str, str], int] = defaultdict(int)
     for row in matrix:
@@ -129,8 +137,8 @@ def _failed(matrix: Sequence[dict[str, Any]]) -> dict[tuple[str, str], float]:
     return {key: 100 * failed[key] / (failed[key] + passed[key]) for key in passed if failed[key] + passed[key]}
 
 
-def _slow(latency: Sequence[dict[str, Any]]) -> dict[tuple[str, str], float]:
-    """Return for each run and candidate the p95 of its slowest scenario."""
+def _slowest_p95(latency: Sequence[dict[str, Any]]) -> dict[tuple[str, str], float]:
+    """Return (run, candidate) -> the p95 of the slowest scenario, in seconds."""
     slowest: dict[tuple[str, str], float] = {}
     for row in latency:
         if row["p95"] is not None:
@@ -139,21 +147,22 @@ def _slow(latency: Sequence[dict[str, Any]]) -> dict[tuple[str, str], float]:
     return slowest
 
 
-def _trend(candidate: str, what: str, values: list[float]) -> TrendLine:
+def _trend_line(candidate: str, measure: str, values: list[float]) -> TrendLine:
+    """Return the plot of at least two values, scaled to the plot's size."""
     least, most = min(values), max(values)
     span = most - least or 1.0
     points = " ".join(
-        f"{place * WIDTH / (len(values) - 1):.1f},{HEIGHT - (value - least) / span * HEIGHT:.1f}"
-        for place, value in enumerate(values)
+        f"{index * WIDTH / (len(values) - 1):.1f},{HEIGHT - (value - least) / span * HEIGHT:.1f}"
+        for index, value in enumerate(values)
     )
-    return TrendLine(candidate, what, points, len(values), values[0], values[-1], least, most)
+    return TrendLine(candidate, measure, points, len(values), values[0], values[-1], least, most)
 
 
-ROWS = 200
-"""Rows of a table that the page shows; the files beside it have all."""
-FINDINGS = 20
+MAX_ROWS = 200
+"""Rows of a table that the page shows; the files beside the page have all."""
+MAX_FAILURES = 20
 """Failures of one scenario that the page shows."""
-TEXT = 600
+MAX_TEXT = 600
 """Characters of a value that the page shows."""
 
 TableRows = list[dict[str, Any]]
@@ -161,7 +170,7 @@ TableRows = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class TableOnPage:
-    """A table of an aggregation: its name, which its files have too, its title, its columns with their meanings, its rows."""
+    """A table of an aggregation; `name` is also that of its files, `columns` are (name, meaning) pairs."""
 
     name: str
     title: str
@@ -172,44 +181,46 @@ class TableOnPage:
 def write_tables_page(
     out: Path, tables: Sequence[TableOnPage], write: Callable[[Path, bytes], None] = write_atomically
 ) -> Path:
-    """Write `index.html` beside the tables' files with `write` and return its path. Raises OSError."""
+    """Write `index.html` into the directory `out`, by calling `write`, and return its path. Raises OSError."""
     out.mkdir(parents=True, exist_ok=True)
     write(out / "index.html", tables_page(tables).encode())
     return out / "index.html"
 
 
 def tables_page(tables: Sequence[TableOnPage]) -> str:
-    """Return the page as HTML."""
+    """Return the page as HTML; the aggregation's tables `runs`, `matrix`, `failures` and others must be among `tables`."""
     rows = {table.name: table.rows for table in tables}
-    newest = _newest(rows["runs"], rows["matrix"])
+    newest = _newest_runs(rows["runs"], rows["matrix"])
     return render_page(
         "tables.html.j2",
         script="tables.js",
-        shown=value_text,
-        figure=number_text,
+        text=value_text,
+        number=number_text,
         runs=rows["runs"] or [{"started": ""}],
         newest=newest,
-        figures=_figures(rows),
+        figures=_headline_figures(rows),
         trends=trend_lines(rows),
         width=WIDTH,
         height=HEIGHT,
-        matrix=_by(rows["matrix"], "scenario", newest, rows["failures"]),
-        ledger=_by(rows["requirements"], "requirement", newest, []),
+        matrix=_cells_of_newest(rows["matrix"], "scenario", newest, rows["failures"]),
+        requirements=_cells_of_newest(rows["requirements"], "requirement", newest, []),
         tables=[
             {
                 "name": table.name,
                 "title": table.title,
                 "total": len(table.rows),
                 "columns": [(label_of(name), meaning) for name, meaning in table.columns],
-                "rows": [[_in_unit(row.get(name), name) for name, _ in table.columns] for row in table.rows[:ROWS]],
+                "rows": [
+                    [_page_value(row.get(name), name) for name, _ in table.columns] for row in table.rows[:MAX_ROWS]
+                ],
             }
             for table in tables
         ],
     )
 
 
-def _in_unit(value: object, column: str) -> object:
-    """Return a value as the page has it: a share in percent, a hash as far as it tells two apart, a flag in words."""
+def _page_value(value: object, column: str) -> object:
+    """Return a value for the page: a share in percent, the first 12 digits of a hash, a flag as yes or no."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float) and unit_of(column) == "%":
@@ -218,45 +229,47 @@ def _in_unit(value: object, column: str) -> object:
 
 
 def value_text(value: object) -> str:
-    """Return a value as text to be read; what is too long is cut."""
+    """Return a value as printable text, cut at `MAX_TEXT` characters; '' for None."""
     if value is None:
         return ""
     if isinstance(value, list | tuple):
         value = ", ".join(map(str, value))
-    return visible(str(value), TEXT)
+    return visible(str(value), MAX_TEXT)
 
 
 def number_text(value: float) -> str:
-    """Return a number with at most six digits after the point, and a mark at each thousand."""
+    """Return a number with commas between thousands and at most six decimal places."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.6f}".rstrip("0").rstrip(".")
 
 
-def _newest(runs: TableRows, matrix: TableRows) -> list[dict[str, str]]:
-    """Return the newest run of each candidate, whichever parts of the suite it was of."""
-    order = {row["run"]: place for place, row in enumerate(runs)}
-    found: dict[str, str] = {}
+def _newest_runs(runs: TableRows, matrix: TableRows) -> list[dict[str, str]]:
+    """Return each candidate with its newest run, including runs of a part of the suite, ordered by candidate."""
+    order = {row["run"]: index for index, row in enumerate(runs)}
+    newest: dict[str, str] = {}
     for row in sorted(matrix, key=lambda row: order[row["run"]]):
-        found[row["candidate"]] = row["run"]
-    return [{"candidate": candidate, "run": run} for candidate, run in sorted(found.items())]
+        newest[row["candidate"]] = row["run"]
+    return [{"candidate": candidate, "run": run} for candidate, run in sorted(newest.items())]
 
 
-def _by(
-    rows: TableRows, name: str, newest: list[dict[str, str]], failures: TableRows
+def _cells_of_newest(
+    rows: TableRows, column: str, newest: list[dict[str, str]], failures: TableRows
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    wanted = {(one["candidate"], one["run"]) for one in newest}
+    """Return value of `column` -> candidate -> its row of the newest run, with at most `MAX_FAILURES` of its failures."""
+    wanted = {(entry["candidate"], entry["run"]) for entry in newest}
     table: dict[str, dict[str, dict[str, Any]]] = {}
     for row in rows:
         if (row["candidate"], row["run"]) in wanted:
-            table.setdefault(row[name], {})[row["candidate"]] = {**row, "failures": []}
+            table.setdefault(row[column], {})[row["candidate"]] = {**row, "failures": []}
     for failure in failures:
         if (failure["candidate"], failure["run"]) in wanted:
-            findings = table[failure[name]][failure["candidate"]]["failures"]
-            if len(findings) < FINDINGS:
+            findings = table[failure[column]][failure["candidate"]]["failures"]
+            if len(findings) < MAX_FAILURES:
                 findings.append(failure)
     return dict(sorted(table.items()))
 
 
-def _figures(rows: Mapping[str, TableRows]) -> list[dict[str, Any]]:
+def _headline_figures(rows: Mapping[str, TableRows]) -> list[dict[str, Any]]:
+    """Return the numbers at the top of the page, each with its label and the CSS class of its colour."""
     standing = [row for row in rows["changes"] if row["standing"] and row["change"] == "regression"]
     numbers = (
         (sum(row["cells"] for row in rows["runs"]), "cells", "", ""),
@@ -267,4 +280,7 @@ def _figures(rows: Mapping[str, TableRows]) -> list[dict[str, Any]]:
         (len(rows["disagreements"]), "disagreements of the two oracles", "error", "pass"),
         (sum(row["damaged"] for row in rows["runs"]), "damaged lines", "error", "pass"),
     )
-    return [{"number": f"{n:,}", "what": what, "kind": some if n else none} for n, what, some, none in numbers]
+    return [
+        {"number": f"{count:,}", "label": label, "kind": kind_if_any if count else kind_if_zero}
+        for count, label, kind_if_any, kind_if_zero in numbers
+    ]
