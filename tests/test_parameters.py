@@ -68,7 +68,7 @@ def test_no_other_module_states_a_default():
 
 
 @pytest.mark.parametrize("stated", [False, True])
-def test_a_cells_world_has_the_parameters_of_its_header_or_else_of_its_topology(stated: bool):
+def test_a_cells_topology_has_the_parameters_of_its_header_or_else_of_its_topology(stated: bool):
     from conformance.spark.topologies import extract_topologies
 
     topology = '{"servers": [{"name": "a", "site": "S", "transport": {"MessageRetryInterval": 5}}, {"name": "b", "dag": "D"}], "transport": {"RejectMessageOnShadowFailure": true}}'
@@ -76,16 +76,16 @@ def test_a_cells_world_has_the_parameters_of_its_header_or_else_of_its_topology(
     cells = pa.table({
         "cell": ["one", "two"], "topology": [topology, "no JSON"], "parameters": [parameters, "{}"], "waive": ['{"x": "since"}', None], "axes": ['{"k": "v"}', None],
     })  # fmt: skip
-    rows, worlds = extract_topologies(cells)
+    rows, topologies = extract_topologies(cells)
     one, two = rows.to_pylist()
-    by_place = {world["place"]: world for world in worlds.to_pylist()}
-    servers = dict(by_place[one["world"]]["servers"])
+    by_id = {topology["topology_id"]: topology for topology in topologies.to_pylist()}
+    servers = dict(by_id[one["topology_id"]]["servers"])
     assert (servers["a"]["retry"], servers["a"]["mandatory"]) == (("7", None) if stated else ("5", "true"))
     assert (servers["b"]["retry"], servers["b"]["boundary"], servers["a"]["boundary"]) == ("60", "DAG D", "site S")
     assert (one["waived"], one["axes"], two["waived"], two["axes"]) == (["x"], [("k", "v")], [], None)
-    assert by_place[two["world"]]["servers"] == []
+    assert by_id[two["topology_id"]]["servers"] == []
 
 
 def test_the_parameters_of_a_server_go_above_those_of_all():
-    told = effective_parameters({"MessageRetryInterval": 5, "MaxMessageSize": 2048}, {"MessageRetryInterval": 7})
-    assert {**DEFAULTS, "MessageRetryInterval": 7, "MaxMessageSize": 2048} == told
+    effective = effective_parameters({"MessageRetryInterval": 5, "MaxMessageSize": 2048}, {"MessageRetryInterval": 7})
+    assert {**DEFAULTS, "MessageRetryInterval": 7, "MaxMessageSize": 2048} == effective
