@@ -29,7 +29,7 @@ from conformance.judge.adjustments import (
 from conformance.judge.blame import applicable_rows
 from conformance.judge.context import CheckContext, ExpectationContext, is_generation_2010
 from conformance.judge.expectations import EXPECTATION_CHECKS
-from conformance.judge.finding import Finding, describe_message, format_seconds
+from conformance.judge.finding import Finding, format_seconds
 from conformance.judge.harness import find_obstacles
 from conformance.judge.invariants import INVARIANT_CHECKS
 from conformance.judge.trace import Trace
@@ -169,14 +169,13 @@ def _compare_with_bounds(finding: Finding, context: ExpectationContext, expectat
     beginning = expectation.since or "this step"
     for confirmation in finding.confirmations:
         delay, message = confirmation.t - context.since, confirmation.message
-        about, name = (f"{describe_message(message)}: ", message.message) if message is not None else ("", None)
         when = f"{format_seconds(delay)} after {beginning}"
         if expectation.after is not None and delay < expectation.after - context.slack:
-            sentence = f"{about}it came true {when}, before {format_seconds(expectation.after)}"
-            finding.add_violation(sentence, confirmation.n, message=name, kind="early")
+            sentence = f"it came true {when}, before {format_seconds(expectation.after)}"
+            finding.add_message_violation(message, sentence, confirmation.n, kind="early")
         if expectation.within is not None and delay > expectation.within + context.slack:
-            sentence = f"{about}it came true only {when}, not within {format_seconds(expectation.within)}"
-            finding.add_violation(sentence, confirmation.n, message=name, kind="late")
+            sentence = f"it came true only {when}, not within {format_seconds(expectation.within)}"
+            finding.add_message_violation(message, sentence, confirmation.n, kind="late")
 
 
 def _judge_invariant(name: str, context: CheckContext, settings: JudgeSettings) -> Verdict:

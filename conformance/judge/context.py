@@ -4,6 +4,7 @@ A *server under test* is one of the topology's servers; the other parties (sende
 are the capabilities that the candidate claims. Times are documented seconds since the cell began.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from conformance.generations import GENERATIONS
@@ -47,6 +48,10 @@ class CheckContext:
             return folded
         local, at_sign, domain = address.rpartition("@")
         return f"{local}{at_sign}{domain.casefold()}"
+
+    def normalize_addresses(self, addresses: Iterable[str]) -> set[str]:
+        """Return the forms of several addresses under which they are compared."""
+        return set(map(self.normalize_address, addresses))
 
     def deliveries_of(self, name: str, recipient: str) -> list[Delivered]:
         """Return the deliveries of a message to sinks for one recipient."""

@@ -64,9 +64,26 @@ class Finding:
         """Add a violation; see `Observation` for the arguments."""
         self.violations.append(Observation(sentence, evidence, message, row, kind))
 
-    def add_undecided(self, sentence: str, *evidence: int, message: str | None = None) -> None:
+    def add_message_violation(
+        self,
+        message: MessageMade | None,
+        sentence: str,
+        *evidence: int,
+        row: str | None = None,
+        kind: ViolationKind = "",
+    ) -> None:
+        """Add a violation about a message, which is described in front of the sentence; None: about no single message."""
+        if message is None:
+            self.add_violation(sentence, *evidence, row=row, kind=kind)
+        else:
+            sentence = f"{describe_message(message)}: {sentence}"
+            self.add_violation(sentence, *evidence, message=message.message, row=row, kind=kind)
+
+    def add_undecided(self, sentence: str, *evidence: int, message: MessageMade | None = None) -> None:
         """Add what looks like a violation and need not be one: without violations the verdict is inconclusive."""
-        self.undecided.append(Observation(sentence, evidence, message))
+        if message is not None:
+            sentence = f"{describe_message(message)}: {sentence}"
+        self.undecided.append(Observation(sentence, evidence, message.message if message is not None else None))
 
     def add_confirmation(self, n: int, t: float, message: MessageMade | None = None) -> None:
         """Add an event that shows what was expected; `after` and `within` of an expectation are compared with its time."""

@@ -72,10 +72,10 @@ def _times_passed_on(context: CheckContext, name: str, transmission: Transaction
     interruptions = [event.n for event in trace.events_of(NodeEvent) if event.node == client]
     interruptions += [event.n for event in trace.events_of(CommandRun)]
     since = max((n for n in interruptions if n < transmission.n), default=-1)
-    recipients = set(map(context.normalize_address, transmission.recipients))
+    recipients = context.normalize_addresses(transmission.recipients)
     return sum(
         any(reply.n < transmission.n for reply in earlier.replies)
-        and not recipients.isdisjoint(map(context.normalize_address, earlier.accepted_recipients))
+        and not recipients.isdisjoint(context.normalize_addresses(earlier.accepted_recipients))
         for earlier in trace.transactions_of(name)
         if earlier.client == client and earlier.kind != "shadow" and since < earlier.n < transmission.n
     )
@@ -85,10 +85,9 @@ def _may_promote(context: CheckContext, copy: ShadowCopy, transmission: Transact
     """Return whether a transmission may be of this copy: for a tracked one it is a second one to one of its recipients."""
     if copy.transaction.kind == "shadow":
         return True
-    recipients = set(map(context.normalize_address, copy.transaction.recipients))
-    return copy.transaction is not transmission and not recipients.isdisjoint(
-        map(context.normalize_address, transmission.recipients)
-    )
+    recipients = context.normalize_addresses(copy.transaction.recipients)
+    common = recipients & context.normalize_addresses(transmission.recipients)
+    return copy.transaction is not transmission and bool(common)
 
 
 def _was_handed(context: CheckContext, given: Transaction, transmission: Transaction) -> bool:

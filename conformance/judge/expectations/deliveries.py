@@ -7,7 +7,7 @@ sink took for one recipient: a server's mailbox store or a server outside, both 
 from conformance.history.events import Delivered, MessageMade, NodeEvent
 from conformance.judge.checks import expectation_check
 from conformance.judge.context import ExpectationContext
-from conformance.judge.finding import Finding, describe_message, format_count, is_expected_count
+from conformance.judge.finding import Finding, format_count, is_expected_count
 from conformance.judge.sessions import Transaction
 from conformance.scenarios.expectations import (
     Copies,
@@ -35,10 +35,10 @@ def _compare_count(
     for event in deliveries[: max(wanted.min, 1)]:
         finding.add_confirmation(event.n, event.t, message)
     if not is_expected_count(wanted, len(deliveries)):
-        finding.add_violation(
-            f"{describe_message(message)}: {len(deliveries)} {noun} reached {recipient}, not {format_count(wanted)}",
+        finding.add_message_violation(
+            message,
+            f"{len(deliveries)} {noun} reached {recipient}, not {format_count(wanted)}",
             *[event.n for event in deliveries],
-            message=message.message,
             kind="missing" if len(deliveries) < wanted.min else "surplus",
         )
 
@@ -82,9 +82,8 @@ def delivered(expected: DeliveredExpected, context: ExpectationContext) -> Findi
             _compare_count(finding, message, deliveries, expected.copies, recipient)
             repeats += [event.n for event in deliveries[1:]]
     if expected.repeats is not None and len(repeats) > (in_flight := _count_in_flight(context)):
-        finding.add_violation(
-            f"{len(repeats)} copies beyond the first of each message, {in_flight} in flight", *repeats[:_MAX_EVIDENCE]
-        )
+        sentence = f"{len(repeats)} copies beyond the first of each message, {in_flight} in flight"
+        finding.add_violation(sentence, *repeats[:_MAX_EVIDENCE])
     return finding
 
 
@@ -135,9 +134,7 @@ def transmitted(expected: TransmittedExpected, context: ExpectationContext) -> F
         for t in sent[:1]:
             finding.add_confirmation(t.n, t.t, message)
         if not is_expected_count(expected.copies, len(sent)):
-            finding.add_violation(
-                f"{describe_message(message)}: {len(sent)} transmissions", *[t.n for t in sent], message=message.message
-            )
+            finding.add_message_violation(message, f"{len(sent)} transmissions", *[t.n for t in sent])
     return finding
 
 
@@ -149,18 +146,12 @@ def route(expected: RouteExpected, context: ExpectationContext) -> Finding:
         finding.occasions += 1
         deliveries = context.deliveries_of(message.message, expected.to)
         if not deliveries:
-            finding.add_violation(
-                f"{describe_message(message)}: it never reached {expected.to}", message=message.message
-            )
+            finding.add_message_violation(message, f"it never reached {expected.to}")
         for event in deliveries:
             finding.add_confirmation(event.n, event.t, message)
             servers = _trace_route(context, message.message, event)
             if servers != expected.through:
-                finding.add_violation(
-                    f"{describe_message(message)}: it went through {', '.join(servers)}",
-                    event.n,
-                    message=message.message,
-                )
+                finding.add_message_violation(message, f"it went through {', '.join(servers)}", event.n)
     return finding
 
 
@@ -199,9 +190,7 @@ def report(expected: ReportExpected, context: ExpectationContext) -> Finding:
         _compare_count(finding, message, reports, expected.copies, expected.to, "reports")
         for event in reports:
             if event.sender:
-                finding.add_violation(
-                    f"{describe_message(message)}: a report from <{event.sender}>", event.n, message=message.message
-                )
+                finding.add_message_violation(message, f"a report from <{event.sender}>", event.n)
     return finding
 
 

@@ -13,7 +13,6 @@ from conformance.judge.checks import expectation_check
 from conformance.judge.context import ExpectationContext
 from conformance.judge.finding import (
     Finding,
-    describe_message,
     format_count,
     format_seconds,
     format_times,
@@ -73,19 +72,15 @@ def discarded(expected: DiscardedExpected, context: ExpectationContext) -> Findi
         for discard in discards[:1]:
             finding.add_confirmation(discard.n, discard.t, message)
         if expected.times is not None and len(discards) != expected.times:
-            finding.add_violation(
-                f"{describe_message(message)}: notified {format_times(len(discards))}, not {format_times(expected.times)}",
+            finding.add_message_violation(
+                message,
+                f"notified {format_times(len(discards))}, not {format_times(expected.times)}",
                 *[d.n for d in discards],
-                message=message.message,
                 kind="missing" if len(discards) < expected.times else "surplus",
             )
         elif expected.times is None and not discards:
-            finding.add_violation(
-                f"{describe_message(message)}: none was given" + ("" if copies else ", and no shadow was stored"),
-                *[c.stored_reply.n for c in copies],
-                message=message.message,
-                kind="missing",
-            )
+            sentence = "none was given" + ("" if copies else ", and no shadow was stored")
+            finding.add_message_violation(message, sentence, *[c.stored_reply.n for c in copies], kind="missing")
     return finding
 
 
@@ -105,10 +100,10 @@ def not_discarded(expected: NotDiscardedExpected, context: ExpectationContext) -
             if (expected.on is None or discard.holder == expected.on) and not _is_partial_copy_done(
                 context, message, discard
             ):
-                finding.add_violation(
-                    f"{describe_message(message)}: {discard.primary} notified {discard.holder} at {format_seconds(discard.t)}",
+                finding.add_message_violation(
+                    message,
+                    f"{discard.primary} notified {discard.holder} at {format_seconds(discard.t)}",
                     discard.n,
-                    message=message.message,
                     kind="" if _is_passed_on(context, message, discard) else "early",
                 )
     return finding
@@ -124,14 +119,11 @@ def _is_passed_on(context: ExpectationContext, message: MessageMade, discard: Di
 
 def _is_partial_copy_done(context: ExpectationContext, message: MessageMade, discard: Discard) -> bool:
     """Return whether the notification is for a copy for some of the recipients, and these had the message before it."""
-    recipients = set(map(context.normalize_address, message.recipients))
-    reached = {
-        context.normalize_address(event.recipient)
-        for event in context.trace.deliveries_of(message.message)
-        if event.n < discard.n
-    }
+    recipients = context.normalize_addresses(message.recipients)
+    deliveries = context.trace.deliveries_of(message.message)
+    reached = context.normalize_addresses(event.recipient for event in deliveries if event.n < discard.n)
     copies = [
-        set(map(context.normalize_address, copy.transaction.recipients))
+        context.normalize_addresses(copy.transaction.recipients)
         for copy in context.trace.copies_of(message.message)
         if (copy.primary, copy.shadow_id) == (discard.primary, discard.shadow_id)
     ]
@@ -214,8 +206,7 @@ def promoted(expected: PromotedExpected, context: ExpectationContext) -> Finding
             finding.add_confirmation(own[0].transmission.n, own[0].transmission.t, message)
         else:
             kind: ViolationKind = "partly" if any(own for _, own in promotions) else "missing"
-            sentence = f"{describe_message(message)}: no holder transmitted it"
-            finding.add_violation(sentence, message=message.message, kind=kind)
+            finding.add_message_violation(message, "no holder transmitted it", kind=kind)
     return finding
 
 
@@ -240,10 +231,10 @@ def not_promoted(expected: NotPromotedExpected, context: ExpectationContext) -> 
         finding.occasions += held if expected.to is None else len(promotions)
         for sent in (promotion.transmission for promotion in promotions):
             if expected.to is None or sent.server in expected.to:
-                finding.add_violation(
-                    f"{describe_message(message)}: {sent.client} transmitted it to {sent.server} at {format_seconds(sent.t)}",
+                finding.add_message_violation(
+                    message,
+                    f"{sent.client} transmitted it to {sent.server} at {format_seconds(sent.t)}",
                     sent.n,
-                    message=name,
                     kind="" if expected.to is None else "elsewhere",
                 )
     return finding

@@ -11,7 +11,7 @@ from conformance.history.events import Attempt, MessageMade, Talked
 from conformance.judge.blame import ViolationKind
 from conformance.judge.checks import expectation_check
 from conformance.judge.context import ExpectationContext
-from conformance.judge.finding import Finding, describe_message, format_seconds
+from conformance.judge.finding import Finding, format_seconds
 from conformance.judge.sessions import Session
 from conformance.scenarios.expectations import ClosedExpected, ConversationExpected, ReplyExpected, WithheldExpected
 from conformance.scenarios.steps.talking import Talk
@@ -44,7 +44,7 @@ def reply(expected: ReplyExpected, context: ExpectationContext) -> Finding:
         attempts = _select_attempts(expected, context.attempts(message.message))
         finding.occasions += max(len(attempts), 1)
         if not attempts and expected.code != "none":
-            finding.add_violation(f"{describe_message(message)}: no transmission has ended", message=message.message)
+            finding.add_message_violation(message, "no transmission has ended")
         for attempt in attempts:
             finding.add_confirmation(attempt.n, attempt.t, message)
             if not _is_expected_reply(expected, attempt, compare_enhanced=_promises_enhanced(context, attempt)):
@@ -99,12 +99,8 @@ def _add_reply_violation(
     if kind == "surplus" and attempt.code == 552 and "RL-CNT-02" in requirements:
         kind = "size"
     seen = f"{attempt.code} {attempt.enhanced or ''} {attempt.text}" if attempt.code else f"none: {attempt.text}"
-    finding.add_violation(
-        f"{describe_message(message)}: {attempt.server} said {seen} by {format_seconds(attempt.t)}",
-        attempt.n,
-        message=message.message,
-        kind=kind,
-    )
+    sentence = f"{attempt.server} said {seen} by {format_seconds(attempt.t)}"
+    finding.add_message_violation(message, sentence, attempt.n, kind=kind)
 
 
 @expectation_check(WithheldExpected)
@@ -126,11 +122,7 @@ def withheld(expected: WithheldExpected, context: ExpectationContext) -> Finding
             delay = last.t - t.dot_t
             early = expected.least is not None and delay < expected.least - context.slack
             if early or (expected.most is not None and delay > expected.most + context.slack):
-                finding.add_violation(
-                    f"{describe_message(message)}: withheld for {format_seconds(delay)}",
-                    last.n,
-                    message=message.message,
-                )
+                finding.add_message_violation(message, f"withheld for {format_seconds(delay)}", last.n)
     return finding
 
 
@@ -187,9 +179,8 @@ def closed(expected: ClosedExpected, context: ExpectationContext) -> Finding:
     if not ended and any(session.name in context.trace.held_sessions for session in sessions):
         finding.add_undecided("a link holds the session back, so an end of it cannot be seen")
     elif sessions and not ended:
-        finding.add_violation(
-            f"{len(sessions)} sessions, none of which has ended", *[session.n for session in sessions]
-        )
+        sentence = f"{len(sessions)} sessions, none of which has ended"
+        finding.add_violation(sentence, *[session.n for session in sessions])
     for session in ended:
         assert session.closed is not None
         end = session.closed
@@ -197,9 +188,8 @@ def closed(expected: ClosedExpected, context: ExpectationContext) -> Finding:
         last = next((r for r in reversed(session.replies) if r.n < end.n), None)
         seen = f"{last.code} {last.enhanced or ''}".strip() if last is not None else "nothing"
         if end.by != expected.by:
-            finding.add_violation(
-                f"session {session.name} was closed by the {end.by} at {format_seconds(end.t)}, after {seen}", end.n
-            )
+            sentence = f"session {session.name} was closed by the {end.by} at {format_seconds(end.t)}, after {seen}"
+            finding.add_violation(sentence, end.n)
         elif (expected.code is not None and (last is None or last.code != expected.code)) or (
             expected.enhanced is not None and (last is None or last.enhanced != expected.enhanced)
         ):

@@ -13,7 +13,6 @@ from conformance.judge.checks import expectation_check
 from conformance.judge.context import ExpectationContext
 from conformance.judge.finding import (
     Finding,
-    describe_message,
     format_count,
     format_seconds,
     format_time,
@@ -69,21 +68,19 @@ def shadow(expected: ShadowExpected, context: ExpectationContext) -> Finding:
         holders.update(copy.holder for copy in copies)
         _check_first_copy(finding, expected, context, message, copies)
         if expected.count is not None and len(copies) != expected.count:
-            finding.add_violation(
-                f"{describe_message(message)}: {len(copies)} shadow copies were stored, not {expected.count}",
+            finding.add_message_violation(
+                message,
+                f"{len(copies)} shadow copies were stored, not {expected.count}",
                 *[c.stored_reply.n for c in copies],
-                message=message.message,
                 kind="missing" if len(copies) < expected.count else "surplus",
             )
         for copy in copies:
             if expected.sites is not None and context.site_of(copy.holder) not in expected.sites:
-                finding.add_violation(
-                    f"{describe_message(message)}: shadow stored by {copy.holder} in {context.site_of(copy.holder)}, not in "
-                    f"{' or '.join(expected.sites)}",
-                    copy.stored_reply.n,
-                    message=message.message,
-                    kind="elsewhere",
+                sentence = (
+                    f"shadow stored by {copy.holder} in {context.site_of(copy.holder)}, not in "
+                    f"{' or '.join(expected.sites)}"
                 )
+                finding.add_message_violation(message, sentence, copy.stored_reply.n, kind="elsewhere")
     if expected.spread is not None and len(holders) < expected.spread:
         names = ", ".join(sorted(holders)) or "no server"
         finding.add_violation(f"all shadows are on {names}, not spread over {expected.spread}")
@@ -113,7 +110,7 @@ def _check_first_copy(
         )
         if expected.count != 0:
             kind: ViolationKind = "elsewhere" if copies else "missing"
-            finding.add_violation(f"{describe_message(message)}: {seen}", *evidence, message=message.message, kind=kind)
+            finding.add_message_violation(message, f"{seen}", *evidence, kind=kind)
         return
     copy, stored = wanted[0], wanted[0].stored_reply
     finding.add_confirmation(stored.n, stored.t, message)
@@ -122,14 +119,11 @@ def _check_first_copy(
     if expected.mail == "in-transaction":
         _check_mail_in_transaction(finding, context, message, copy, attempt, acknowledgement)
     if expected.stored == "before-acknowledgement" and acknowledgement.n < stored.n:
-        finding.add_violation(
-            f"{describe_message(message)}: {attempt.server} acknowledged it with {acknowledgement.code} "
-            f"{format_time(acknowledgement)} before {copy.holder} had stored the shadow {format_time(stored)}",
-            acknowledgement.n,
-            stored.n,
-            message=message.message,
-            kind="late",
+        sentence = (
+            f"{attempt.server} acknowledged it with {acknowledgement.code} "
+            f"{format_time(acknowledgement)} before {copy.holder} had stored the shadow {format_time(stored)}"
         )
+        finding.add_message_violation(message, sentence, acknowledgement.n, stored.n, kind="late")
 
 
 def _check_mail_in_transaction(
@@ -160,13 +154,8 @@ def _check_mail_in_transaction(
         when = f"only after the sender's reply {format_time(acknowledgement)}"
     else:
         return
-    finding.add_violation(
-        f"{describe_message(message)}: {copy.primary} sent the copy's MAIL to {copy.transaction.server} {when}",
-        copy.transaction.n,
-        acknowledgement.n,
-        message=message.message,
-        kind="early",
-    )
+    sentence = f"{copy.primary} sent the copy's MAIL to {copy.transaction.server} {when}"
+    finding.add_message_violation(message, sentence, copy.transaction.n, acknowledgement.n, kind="early")
 
 
 def _final_reply(context: ExpectationContext, attempt: Attempt) -> Reply | None:
@@ -184,12 +173,8 @@ def no_shadow(expected: NoShadowExpected, context: ExpectationContext) -> Findin
         finding.occasions += len(context.trace.transactions_of(message.message))
         for copy in context.trace.copies_of(message.message):
             if expected.on is None or copy.holder in expected.on:
-                finding.add_violation(
-                    f"{describe_message(message)}: {copy.holder} stored one for {copy.primary} {format_time(copy.stored_reply)}",
-                    copy.stored_reply.n,
-                    message=message.message,
-                    kind="surplus",
-                )
+                sentence = f"{copy.holder} stored one for {copy.primary} {format_time(copy.stored_reply)}"
+                finding.add_message_violation(message, sentence, copy.stored_reply.n, kind="surplus")
     return finding
 
 
@@ -311,7 +296,6 @@ def same_content(expected: SameContentExpected, context: ExpectationContext) -> 
             sent = copy.transaction
             finding.evidence.append(sent.n)
             assert sent.digest is not None
-            subject = f"{describe_message(message)}: the shadow on {copy.holder}"
             differences = []
             if sent.digest.stable_sha256 != message.digest.stable_sha256:
                 differences.append("has other content")
@@ -320,7 +304,7 @@ def same_content(expected: SameContentExpected, context: ExpectationContext) -> 
             if _sorted_addresses(context, sent.recipients) != _sorted_addresses(context, message.recipients):
                 differences.append(f"is for {', '.join(sent.recipients)}, not {', '.join(message.recipients)}")
             for difference in differences:
-                finding.add_violation(f"{subject} {difference}", sent.n, message=message.message)
+                finding.add_message_violation(message, f"the shadow on {copy.holder} {difference}", sent.n)
     return finding
 
 

@@ -7,7 +7,7 @@ the harness made it, or what a fault on a link had made of it. `n` is an event's
 from conformance.history.events import Delivered, MessageMade
 from conformance.judge.checks import invariant_check
 from conformance.judge.context import CheckContext
-from conformance.judge.finding import Finding, describe_message
+from conformance.judge.finding import Finding
 from conformance.judge.sessions import Transaction
 
 _SHADOW_ROW, _RELAY_ROW = "SR-CRE-06", "RL-CNT-01"
@@ -57,21 +57,21 @@ def _compare_transmission(
     assert sent.digest is not None
     assert sent.dot_n is not None
     what = "the shadow" if sent.kind == "shadow" else "it"
-    subject = f"{describe_message(original)}: {sent.client} sent {what} to {sent.server}"
-    row, name = (_SHADOW_ROW if sent.kind == "shadow" else _RELAY_ROW), original.message
+    subject = f"{sent.client} sent {what} to {sent.server}"
+    row = _SHADOW_ROW if sent.kind == "shadow" else _RELAY_ROW
     if sent.digest.stable_sha256 not in _given_hashes(original, sent.client, sent.dot_n, transmissions):
-        finding.add_violation(f"{subject} with other content", sent.dot_n, message=name, row=row)
+        finding.add_message_violation(original, f"{subject} with other content", sent.dot_n, row=row)
     if context.normalize_address(sent.sender) != context.normalize_address(original.sender):
         sentence = f"{subject} from <{sent.sender}>, not from <{original.sender}>"
-        finding.add_violation(sentence, sent.n, message=name, row=row)
-    recipients = {context.normalize_address(recipient) for recipient in sent.recipients}
-    wanted = {context.normalize_address(recipient) for recipient in original.recipients}
+        finding.add_message_violation(original, sentence, sent.n, row=row)
+    recipients = context.normalize_addresses(sent.recipients)
+    wanted = context.normalize_addresses(original.recipients)
     if unexpected := recipients - wanted:
         sentence = f"{subject} for {min(unexpected)}, which is not one of its recipients"
-        finding.add_violation(sentence, sent.n, message=name, row=row)
+        finding.add_message_violation(original, sentence, sent.n, row=row)
     elif sent.kind == "shadow" and (missing := _accepted_recipients(context, sent, transmissions) - recipients):
         sentence = f"{subject} without {min(missing)}, which is one of its recipients"
-        finding.add_violation(sentence, sent.n, message=name, row=row)
+        finding.add_message_violation(original, sentence, sent.n, row=row)
 
 
 def _accepted_recipients(context: CheckContext, shadow: Transaction, transmissions: list[Transaction]) -> set[str]:
@@ -81,7 +81,7 @@ def _accepted_recipients(context: CheckContext, shadow: Transaction, transmissio
     """
     given = [t for t in transmissions if t.server == shadow.client and t.n < shadow.n]
     waiting = [t for t in given if not t.replies or t.replies[0].n > shadow.n]
-    return {context.normalize_address(recipient) for t in waiting[-1:] for recipient in t.recipients}
+    return context.normalize_addresses(recipient for t in waiting[-1:] for recipient in t.recipients)
 
 
 def _compare_delivery(
@@ -92,7 +92,7 @@ def _compare_delivery(
     transmissions: list[Transaction],
 ) -> None:
     """Add a violation for each difference between a delivery and what its server was given."""
-    subject = f"{describe_message(original)}: {delivery.sink} got it from {delivery.giver}"
+    subject = f"{delivery.sink} got it from {delivery.giver}"
     differences = []
     if delivery.digest.stable_sha256 not in _given_hashes(original, delivery.giver, delivery.n, transmissions):
         differences.append("with other content")
@@ -101,4 +101,4 @@ def _compare_delivery(
     if context.normalize_address(delivery.sender) != context.normalize_address(original.sender):
         differences.append(f"from <{delivery.sender}>, not from <{original.sender}>")
     for difference in differences:
-        finding.add_violation(f"{subject} {difference}", delivery.n, message=original.message, row=_RELAY_ROW)
+        finding.add_message_violation(original, f"{subject} {difference}", delivery.n, row=_RELAY_ROW)

@@ -6,7 +6,7 @@ number.
 
 from conformance.judge.checks import invariant_check
 from conformance.judge.context import CheckContext
-from conformance.judge.finding import Finding, describe_message, format_seconds
+from conformance.judge.finding import Finding, format_seconds
 from conformance.judge.trace import Discard, ShadowCopy
 
 
@@ -29,11 +29,11 @@ def no_discard_before_delivery(context: CheckContext) -> Finding:
                 done = _done_recipients(context, name, discard)
                 missing = [r for r in copy.transaction.recipients if context.normalize_address(r) not in done]
                 if missing and not _is_failure_reported(context, message.message_id, discard.n):
-                    finding.add_violation(
-                        f"{describe_message(message)}: {discard.primary} notified {discard.holder} to discard it at "
+                    finding.add_message_violation(
+                        message,
+                        f"{discard.primary} notified {discard.holder} to discard it at "
                         f"{format_seconds(discard.t)} (event {discard.n}), before it had passed it on to {missing[0]}",
                         discard.n,
-                        message=name,
                         row="SR-MNT-07" if len(missing) < len(copy.transaction.recipients) else None,
                     )
     return finding
@@ -48,7 +48,7 @@ def _done_recipients(context: CheckContext, name: str, discard: Discard) -> set[
     done: set[str] = set()
     for t in context.trace.transactions_of(name):
         if t.kind != "shadow" and t.client == discard.primary and t.acceptance and t.acceptance.n < discard.n:
-            done.update(map(context.normalize_address, t.accepted_recipients))
+            done |= context.normalize_addresses(t.accepted_recipients)
     message = context.trace.messages[name]
     if not message.sender:
         done |= _permanently_refused(context, discard)
@@ -71,7 +71,7 @@ def _permanently_refused(context: CheckContext, discard: Discard) -> set[str]:
             continue
         replies = context.trace.sessions[t.session].replies
         if any(reply.code // 100 == 5 and t.n < reply.n < discard.n for reply in replies):
-            refused.update(map(context.normalize_address, (*t.refused, *t.recipients)))
+            refused |= context.normalize_addresses((*t.refused, *t.recipients))
     return refused
 
 

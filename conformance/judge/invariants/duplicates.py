@@ -17,7 +17,7 @@ from conformance.history.events import (
 )
 from conformance.judge.checks import invariant_check
 from conformance.judge.context import CheckContext
-from conformance.judge.finding import Finding, describe_message, format_seconds
+from conformance.judge.finding import Finding, format_seconds
 from conformance.judge.parameters import numeric_parameter_at
 from conformance.judge.promotions import find_promotions
 
@@ -100,12 +100,11 @@ def no_duplicate_without_cause(context: CheckContext) -> Finding:
             deliveries = context.deliveries_of(name, recipient)
             finding.occasions += bool(deliveries)
             if count and len(deliveries) > count:
-                finding.add_violation(
-                    f"{describe_message(message)}: {count} acknowledged for {recipient}, and {len(deliveries)} copies "
-                    f"arrived, the last at {format_seconds(deliveries[-1].t)}",
-                    *[event.n for event in reversed(deliveries)],
-                    message=name,
+                sentence = (
+                    f"{count} acknowledged for {recipient}, and {len(deliveries)} copies "
+                    f"arrived, the last at {format_seconds(deliveries[-1].t)}"
                 )
+                finding.add_message_violation(message, sentence, *[event.n for event in reversed(deliveries)])
     return finding
 
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from conformance.history.events import CommandRun, ConnectFailed, NodeEvent, StepEvent
 from conformance.judge.checks import invariant_check
 from conformance.judge.context import CheckContext
-from conformance.judge.finding import Finding, describe_message, format_seconds
+from conformance.judge.finding import Finding, format_seconds
 from conformance.judge.parameters import numeric_parameter_at
 from conformance.judge.promotions import find_promotions
 from conformance.judge.sessions import Transaction
@@ -67,13 +67,13 @@ def shadow_not_delivered_while_primary_lives(context: CheckContext) -> Finding:
             else:
                 copy = min(held, key=lambda copy: _last_contact(context, sent, copy)[0])
                 contact, what = _last_contact(context, sent, copy)
-                finding.add_violation(
-                    f"{describe_message(message)}: {sent.client} transmitted its shadow to {sent.server} at "
+                finding.add_message_violation(
+                    message,
+                    f"{sent.client} transmitted its shadow to {sent.server} at "
                     f"{format_seconds(sent.t)} (event {sent.n}), {format_seconds(sent.t - contact)} after {copy.primary} "
                     f"{what}, its database unchanged",
                     sent.n,
                     copy.n,
-                    message=name,
                 )
     return finding
 
@@ -84,7 +84,7 @@ def _is_first_since(context: CheckContext, name: str, sent: Transaction, since: 
     Of the same kind is one of the same client for one of the same recipients, or for a shadow copy if this one is. A holder
     passes its own message on once; copies that it was sent meanwhile are no reason to do so twice.
     """
-    recipients = set(map(context.normalize_address, sent.recipients))
+    recipients = context.normalize_addresses(sent.recipients)
     for other in context.trace.transactions_of(name):
         if (
             other.client != sent.client
@@ -92,7 +92,7 @@ def _is_first_since(context: CheckContext, name: str, sent: Transaction, since: 
             or (other.kind == "shadow") != (sent.kind == "shadow")
         ):
             continue
-        same = sent.kind == "shadow" or not recipients.isdisjoint(map(context.normalize_address, other.recipients))
+        same = sent.kind == "shadow" or not recipients.isdisjoint(context.normalize_addresses(other.recipients))
         closed = context.trace.sessions[other.session].closed
         ended = (closed is not None and closed.n < sent.n) or any(reply.n < sent.n for reply in other.replies)
         if same and (other.acceptance is not None or not ended):

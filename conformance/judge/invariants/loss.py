@@ -54,16 +54,15 @@ def nothing_acknowledged_is_lost(context: CheckContext) -> Finding:
             if _need_not_arrive(context, message, recipient):
                 continue
             sentence = (
-                f"{describe_message(message)}: {attempt.server} acknowledged it by {format_seconds(attempt.t)} (event "
-                f"{attempt.n}), and it never reached {recipient}"
+                f"{attempt.server} acknowledged it by {format_seconds(attempt.t)} (event {attempt.n}), and it never reached "
+                f"{recipient}"
             )
-            name = message.message
             if not drained:
-                finding.add_undecided(f"{sentence}; the history ends before the drain", attempt.n, message=name)
+                finding.add_undecided(f"{sentence}; the history ends before the drain", attempt.n, message=message)
             elif not drained[-1].quiet and (activity := _unfinished_activity(context, recipient, drained[-1])):
-                finding.add_undecided(f"{sentence}; but {activity}", attempt.n, message=name)
+                finding.add_undecided(f"{sentence}; but {activity}", attempt.n, message=message)
             else:
-                finding.add_violation(sentence, attempt.n, message=name)
+                finding.add_message_violation(message, sentence, attempt.n)
     return finding
 
 
@@ -103,7 +102,7 @@ def _need_not_arrive(context: CheckContext, message: MessageMade, recipient: str
         report = event.digest
         if report.report != "delivery-status" or report.about is None or report.about != message.message_id:
             continue
-        failed = {context.normalize_address(failed) for failed in report.failed}
+        failed = context.normalize_addresses(report.failed)
         is_about = address in failed if failed else report.action == "failed"
         if is_about and context.normalize_address(event.recipient) == context.normalize_address(message.sender):
             return True
@@ -118,7 +117,7 @@ def _is_permanently_refused(context: CheckContext, address: str) -> bool:
     """Return whether a server got 5yz in a session in which it sent mail with a null reverse-path to the address."""
     return any(
         context.is_tested_server(t.client)
-        and address in map(context.normalize_address, (*t.recipients, *t.refused))
+        and address in context.normalize_addresses((*t.recipients, *t.refused))
         and any(reply.code // 100 == 5 for reply in context.trace.sessions[t.session].replies if reply.n > t.n)
         for t in context.trace.transactions
         if not t.sender

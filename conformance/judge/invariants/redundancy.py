@@ -23,7 +23,7 @@ from conformance.faults import ENDING_FAULTS
 from conformance.history.events import Command, FaultFired, Reply
 from conformance.judge.checks import invariant_check
 from conformance.judge.context import CheckContext
-from conformance.judge.finding import Finding, describe_message, format_time
+from conformance.judge.finding import Finding, format_time
 from conformance.judge.parameters import numeric_parameter_at, parameter_at
 from conformance.judge.sessions import Session, Transaction
 
@@ -89,13 +89,13 @@ def _check_acknowledgement(
     finding.occasions += 1
     late = [copy for copy in copies if copy.stored_reply.n > acknowledgement.n]
     then = f"; {late[0].holder} stored a shadow only {format_time(late[0].stored_reply)}" if late else ""
-    finding.add_violation(
-        f"{describe_message(message)}: {primary} acknowledged it to {transaction.client} with {acknowledgement.code} "
+    finding.add_message_violation(
+        message,
+        f"{primary} acknowledged it to {transaction.client} with {acknowledgement.code} "
         f"{format_time(acknowledgement)}, session {transaction.session}, before any other server of the boundary had "
         f"stored a shadow{then}",
         acknowledgement.n,
         *[copy.stored_reply.n for copy in late],
-        message=transaction.message,
         row="SR-CRE-07" if transaction.client == "submission" else None,
     )
 

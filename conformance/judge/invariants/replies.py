@@ -107,12 +107,11 @@ def replies_well_formed(context: CheckContext) -> Finding:
             if not problem and check_enhanced:
                 problem, row = _enhanced_problem(reply, promised=promised), "SR-WIR-03"
             if problem:
-                finding.add_violation(
+                sentence = (
                     f"session {session.name}: {session.server} answered {reply.to or 'nothing'} with "
-                    f"{_format_reply(reply)}: {problem}",
-                    reply.n,
-                    row=row,
+                    f"{_format_reply(reply)}: {problem}"
                 )
+                finding.add_violation(sentence, reply.n, row=row)
     return finding
 
 
